@@ -1,0 +1,1 @@
+"""Where documents come from: list, fetch, say what is wrong. Knows no graph, no model, no SQL."""

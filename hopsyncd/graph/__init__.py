@@ -1,0 +1,1 @@
+"""Pure graph mathematics: similarity, merging, budget, walk. numpy and records only."""

@@ -1,0 +1,1 @@
+"""The read path: strategies, and answers with citations."""

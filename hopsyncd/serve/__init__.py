@@ -1,0 +1,1 @@
+"""The socket and what is served on it."""

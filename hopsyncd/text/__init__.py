@@ -1,0 +1,1 @@
+"""Bytes to passages to triplets: extraction, chunking, keywords, questions, vectors."""

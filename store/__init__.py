@@ -1,0 +1,1 @@
+"""The versioned graph on SQLite: schema, commits, as-of reads, search."""

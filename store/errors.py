@@ -1,0 +1,39 @@
+"""What can go wrong in the store.
+
+StoreError
+├── NewerSchema        written by a newer hopsyncd: refused untouched
+├── NotADatabase       the file is no database of ours, or is damaged
+├── NoSuchVersion      the version was never written, or has expired
+├── WriterBusy         another process holds the store for writing
+└── ContentConflict    one id stands for two different contents
+"""
+
+
+class StoreError(Exception):
+    """Base: `what` failed on which thing, `why`, and a `hint` on what to do."""
+
+    def __init__(self, what: str, why: str, hint: str) -> None:
+        super().__init__(f"{what}: {why}. {hint}")
+        self.what = what
+        self.why = why
+        self.hint = hint
+
+
+class NewerSchema(StoreError):
+    """The database's schema is newer than this program."""
+
+
+class NotADatabase(StoreError):
+    """The file cannot be opened as a hopsyncd database."""
+
+
+class NoSuchVersion(StoreError):
+    """The requested version does not exist (any more)."""
+
+
+class WriterBusy(StoreError):
+    """The single writer's place is taken."""
+
+
+class ContentConflict(StoreError):
+    """Two different contents claim the same id."""
