@@ -1,0 +1,338 @@
+"""A folder of files as a source: a complete listing by stable rules, and safe reads.
+
+What is never an item: what `ignore` hides, and symbolic links. A link whose target lies in the
+folder is passed over (the target is listed where it is, so loops end and nothing is indexed
+twice); a link that leads out of the folder is a Problem, never followed.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from connectors.errors import ItemUnreadable, SourceUnavailable
+from connectors.ignore import IGNORE_FILES, TEXT, Level, Rules, read_level
+from connectors.media_type import media_type
+from connectors.protocol import Fetched, Item, Problem
+from connectors.regular_file import read_beneath, revision_of, too_large
+
+DEFAULT_MAX_BYTES = 10 * 1024 * 1024
+
+Scope: TypeAlias = "dict[str, Scope] | None"
+"""Which children to list: None means all of them, else the named ones, each with its own scope."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """The root while one listing goes on. `path` is free of links; `never` holds ids."""
+
+    path: str
+    device: int
+    inode: int
+    never: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder still to be listed, with the ignore files of the folders above it."""
+
+    id: str
+    levels: tuple[Level, ...]
+    scope: Scope
+
+
+class FolderConnector:
+    """Lists and reads the text files under `root`.
+
+    `include`, `ignore` and `deny` are gitignore patterns relative to the root; `include` may hold
+    `@text`, every name known as text. `deny` adds to the built-in secrets, which only
+    `index_secrets` lifts. `never` are paths (hopsyncd's own data) that no pattern brings back.
+    Raises ValueError for a pattern that is none.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        include: Sequence[str] = (TEXT,),
+        ignore: Sequence[str] = (),
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        never: Sequence[Path] = (),
+        *,
+        deny: Sequence[str] = (),
+        index_secrets: bool = False,
+    ) -> None:
+        self._root = root
+        self._rules = Rules(include, ignore, deny, index_secrets)
+        self._max_bytes = max_bytes
+        self._never = tuple(never)
+
+    def discover(self, under: Sequence[str] | None = None) -> Iterator[Item | Problem]:
+        """As in the protocol; folders in depth-first order, names sorted.
+
+        `under` may name what is not there (it yields nothing) and ignore files of parent folders
+        hold as in a full listing. Raises ValueError for an id that leads out of the folder.
+        """
+        return self._walk(_scope_of(under))
+
+    def fetch(self, item: Item) -> Fetched:
+        """As in the protocol. Never follows a link, waits for a pipe or reads past `max_bytes`."""
+        try:
+            _components(item.id)
+        except ValueError as error:
+            raise ItemUnreadable(
+                f"Cannot read {item.id!r}", str(error), "Report this: a listing never names it."
+            ) from error
+        content = read_beneath(os.fspath(self._root), item.id, self._max_bytes)
+        return Fetched(content.data, content.revision, media_type(item.id))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def is_noise(self, id_: str) -> bool:
+        """Whether a change of this path can be passed over without a look at the disk.
+
+        For the watcher's hints only: it takes a file for a folder and knows no ignore files, so
+        where one brings something back, only the next full scan sees its changes.
+        """
+        never = _ids_beneath(os.path.realpath(self._root), self._never)
+        return any(path in never or self._rules.hides(path, True, ()) for path in _prefixes(id_))
+
+    def _walk(self, scope: Scope) -> Iterator[Item | Problem]:
+        root = self._enter()
+        stack = [_Folder("", (), scope)]
+        while stack:
+            below = []
+            for found in self._list(root, stack.pop()):
+                if isinstance(found, _Folder):
+                    below.append(found)
+                else:
+                    yield found
+            stack.extend(reversed(below))
+        self._check_still_there(root)
+
+    def _list(self, root: _Root, folder: _Folder) -> Iterator[Item | Problem | _Folder]:
+        try:
+            names, levels = _open_folder(root, folder)
+        except (FileNotFoundError, NotADirectoryError):
+            self._check_still_there(root)
+            return
+        except OSError as error:
+            if not folder.id:
+                raise self._unavailable(error) from error
+            yield _failed(folder.id, error, subtree=True)
+            return
+        for name in names:
+            scope = None if folder.scope is None else folder.scope[name]
+            id_ = f"{folder.id}/{name}" if folder.id else name
+            found = self._judge(root, id_, levels, scope)
+            if found is not None and (scope is None or _reaches_below(found)):
+                yield found
+
+    def _judge(
+        self, root: _Root, id_: str, levels: tuple[Level, ...], scope: Scope
+    ) -> Item | Problem | _Folder | None:
+        """What one path is; None for what is no document or has just gone."""
+        path = f"{root.path}/{id_}"
+        if id_ in root.never:
+            return None
+        try:
+            state = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            return _failed(id_, error, subtree=True)
+        kind = stat.S_IFMT(state.st_mode)
+        is_folder = kind == stat.S_IFDIR or (kind == stat.S_IFLNK and _leads_to_folder(path))
+        if self._rules.hides(id_, is_folder, levels):
+            return None
+        if not is_folder and kind in (stat.S_IFREG, stat.S_IFLNK) and not self._rules.includes(id_):
+            return None
+        if not _is_utf8(id_):
+            return _unstorable(id_, is_folder)
+        if kind == stat.S_IFLNK:
+            return _judge_link(root, id_, is_folder)
+        return _Folder(id_, levels, scope) if is_folder else self._judge_file(path, id_, state)
+
+    def _judge_file(self, path: str, id_: str, state: os.stat_result) -> Item | Problem:
+        if not stat.S_ISREG(state.st_mode):
+            return Problem(id_, "it is not a regular file but a pipe, socket or device", _IGNORE_IT)
+        if state.st_size > self._max_bytes:
+            return Problem(id_, *too_large(state.st_size, self._max_bytes))
+        if not _is_readable(path, state):
+            return _failed(id_, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+        return Item(id_, revision_of(state), state.st_size)
+
+    def _enter(self) -> _Root:
+        real = os.path.realpath(self._root)
+        try:
+            state = Path(real).stat()
+        except OSError as error:
+            raise self._unavailable(error) from error
+        if not stat.S_ISDIR(state.st_mode):
+            raise self._unavailable(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
+        own = [path for path in self._never if _is_within(real, os.path.realpath(path))]
+        if own:
+            raise SourceUnavailable(
+                f"Cannot list the folder {self._root}",
+                f"it lies in hopsyncd's own data at {own[0]}",
+                "Choose another folder as `path` of this source in config.toml.",
+            )
+        return _Root(real, state.st_dev, state.st_ino, _ids_beneath(real, self._never))
+
+    def _check_still_there(self, root: _Root) -> None:
+        """Raises SourceUnavailable when the root is gone or another one: unmounted, replaced."""
+        try:
+            state = self._root.stat()
+        except OSError as error:
+            raise self._unavailable(error) from error
+        if (state.st_dev, state.st_ino) != (root.device, root.inode):
+            raise SourceUnavailable(
+                f"Cannot list the folder {self._root}",
+                "it was unmounted or replaced during the listing",
+                "Nothing is forgotten; the next scan starts again.",
+            )
+
+    def _unavailable(self, error: OSError) -> SourceUnavailable:
+        hints = {
+            FileNotFoundError: "Mount or create it, or correct `path` of this source in",
+            NotADirectoryError: "Name the folder that holds the file as `path` of this source in",
+            PermissionError: "Give the daemon's user the right to read it, or choose another in",
+        }
+        hint = hints.get(type(error), "Check the disk or its mount, and `path` of this source in")
+        return SourceUnavailable(
+            f"Cannot list the folder {self._root}",
+            _reason(error),
+            f"{hint} config.toml. What is indexed of it is kept.",
+        )
+
+
+def widened(ids: Sequence[str]) -> list[str] | None:
+    """What to list again when these ids changed; None for everything.
+
+    A changed ignore file concerns the whole folder that it is in.
+    """
+    scopes = {
+        id_.rpartition("/")[0] if id_.rpartition("/")[2] in IGNORE_FILES else id_ for id_ in ids
+    }
+    return None if "" in scopes else sorted(scopes)
+
+
+_IGNORE_IT = "Move it out of the folder or add it to `ignore`."
+
+
+def _open_folder(root: _Root, folder: _Folder) -> tuple[list[str], tuple[Level, ...]]:
+    """The sorted names to look at, and the ignore files that hold for them. Raises OSError."""
+    path = f"{root.path}/{folder.id}" if folder.id else root.path
+    if folder.scope is None:
+        with os.scandir(path) as entries:
+            names = present = sorted(entry.name for entry in entries)
+    else:
+        names, present = sorted(folder.scope), list(IGNORE_FILES)
+    level = read_level(path, folder.id + "/" if folder.id else "", present)
+    return names, (*folder.levels, level) if level else folder.levels
+
+
+def _judge_link(root: _Root, id_: str, is_folder: bool) -> Problem | None:
+    target = os.path.realpath(f"{root.path}/{id_}")
+    if _is_within(target, root.path):
+        return None
+    return Problem(
+        id_,
+        f"it is a symbolic link that leads out of the folder, to {_printable(target)}",
+        "Make its target a source of its own, or add the link to `ignore`.",
+        subtree=is_folder,
+    )
+
+
+def _failed(id_: str, error: OSError, subtree: bool = False) -> Problem:
+    hint = (
+        "Give the daemon's user the right to read it, or add it to `ignore`."
+        if isinstance(error, PermissionError)
+        else "The next scan tries again; check the disk if it stays."
+    )
+    return Problem(_printable(id_), _reason(error), hint, subtree)
+
+
+def _unstorable(id_: str, is_folder: bool) -> Problem:
+    return Problem(
+        _printable(id_), "its name is not UTF-8", "Rename it, for example with convmv.", is_folder
+    )
+
+
+def _reaches_below(found: Item | Problem | _Folder) -> bool:
+    """Whether it says something about paths below it."""
+    return isinstance(found, _Folder) or (isinstance(found, Problem) and found.subtree)
+
+
+def _leads_to_folder(link: str) -> bool:
+    try:
+        return stat.S_ISDIR(Path(link).stat().st_mode)
+    except OSError:
+        return False
+
+
+def _is_readable(path: str, state: os.stat_result) -> bool:
+    if state.st_mode & stat.S_IROTH and state.st_mode & stat.S_IRUSR:
+        return True
+    return os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _scope_of(under: Sequence[str] | None) -> Scope:
+    """The ids as a tree.
+
+    >>> _scope_of(["a/b.md", "a/c", "d"])
+    {'a': {'b.md': None, 'c': None}, 'd': None}
+    """
+    if under is None or "" in under:
+        return None
+    tree: dict[str, Scope] = {}
+    for id_ in under:
+        *folders, name = _components(id_)
+        node: Scope = tree
+        for part in folders:
+            node = node.setdefault(part, {}) if node is not None else None
+        if node is not None:
+            node[name] = None
+    return tree
+
+
+def _components(id_: str) -> list[str]:
+    """Raises ValueError for what is no path beneath the root."""
+    parts = id_.split("/")
+    if "\0" in id_ or not {"", ".", ".."}.isdisjoint(parts):
+        raise ValueError(f"{id_!r} is not the path of something inside the folder, relative to it")
+    return parts
+
+
+def _ids_beneath(root: str, paths: Sequence[Path]) -> frozenset[str]:
+    reals = (os.path.realpath(path) for path in paths)
+    return frozenset(real[len(root) :].lstrip("/") for real in reals if _is_within(real, root))
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _prefixes(id_: str) -> Iterator[str]:
+    """The path and all folders above it, the topmost first."""
+    parts = id_.split("/")
+    return ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
+
+
+def _is_utf8(text: str) -> bool:
+    return text == _printable(text)
+
+
+def _printable(text: str) -> str:
+    """The text with every byte that is not UTF-8 as a backslash escape, so it can be stored."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
+
+
+def _reason(error: OSError) -> str:
+    """In the system's words, naming the file where it is the ignore file of a folder."""
+    name = os.fsdecode(error.filename or "").rpartition("/")[2]
+    why = (error.strerror or str(error)).lower()
+    return f"{name} in it: {why}" if name in IGNORE_FILES else why

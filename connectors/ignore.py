@@ -1,0 +1,249 @@
+"""Which paths of a folder are documents: secrets, ignore patterns, include patterns.
+
+The first of these that has an opinion on a path decides, from the strongest to the weakest:
+
+1. version control folders and secrets (`SECRETS` and the configured `deny`): never listed
+2. the configured `ignore` patterns
+3. `.hopsyncdignore` files, the deepest first
+4. `NOISE`: caches, build output, temporary files of editors
+5. `.gitignore` files, the deepest first
+
+So a `.hopsyncdignore` can bring back a `build/` folder, and a `.gitignore`, written for another
+purpose, can only hide more. As in git, nothing below a hidden folder can be brought back. What
+remains is listed if `include` wants it.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+
+from pathspec import GitIgnoreSpec
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+from connectors.media_type import is_text_name
+
+TEXT = "@text"
+"""In an `include` list: every name that `media_type.is_text_name` knows."""
+
+OWN_IGNORE_FILE = ".hopsyncdignore"
+GIT_IGNORE_FILE = ".gitignore"
+IGNORE_FILES = (OWN_IGNORE_FILE, GIT_IGNORE_FILE)
+MAX_IGNORE_FILE_BYTES = 1 << 20
+
+VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj", ".bzr", "_darcs", "CVS"))
+
+SECRETS = (
+    # environment files
+    *(".env", ".env.*", "*.env", ".envrc"),
+    # private keys, certificates, key stores, encrypted files
+    *("*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.pkcs12", "*.der", "*.jks", "*.keystore"),
+    *("*.bks", "*.kdb", "*.kdbx", "*.ppk", "*.gpg", "*.pgp", "*.asc", "*.age", "*.agekey"),
+    *("*.keytab", "*.keychain", "*.keychain-db", "*.kwallet", "*.ovpn", "*.wallet", "wallet.dat"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*_rsa", "*_ed25519"),
+    # credentials of programs
+    *(".netrc", "_netrc", ".authinfo", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".mylogin.cnf"),
+    *(".htpasswd", ".git-credentials", ".dockercfg", ".s3cfg", ".boto", ".vault-token"),
+    *("kubeconfig", "*.kubeconfig", "*.tfstate", "*.tfstate.*", "*.tfvars", ".terraformrc"),
+    *("client_secret*.json", "service-account*.json", "service_account*.json"),
+    # files named for what they hold
+    *("secret", "secret.*", "secrets", "secrets.*", "*.secret", "*.secrets", ".secrets"),
+    *("credentials", "credentials.*", ".credentials", "password.*", "passwords", "passwords.*"),
+    # shell histories carry passwords typed on the command line
+    *(".*_history",),
+    # folders
+    *(".ssh/", ".gnupg/", ".aws/", ".azure/", ".gcloud/", "gcloud/", ".kube/", ".docker/"),
+    *(".password-store/", "keyrings/", ".keyrings/", "keychains/", ".vault/", ".mozilla/"),
+    *("secrets/", ".secrets/"),
+)
+"""Names (case ignored; a final `/` means folders only) that hold secrets. Never listed."""
+
+NOISE = (
+    # dependencies, caches and build output
+    *("node_modules/", "bower_components/", "site-packages/", ".venv/", "venv/", ".direnv/"),
+    *("__pycache__/", ".cache/", ".mypy_cache/", ".ruff_cache/", ".pytest_cache/", ".hypothesis/"),
+    *(".tox/", ".nox/", ".eggs/", "*.egg-info/", ".ipynb_checkpoints/", "htmlcov/", ".gradle/"),
+    *(".terraform/", ".next/", ".nuxt/", ".svelte-kit/", ".parcel-cache/", ".dart_tool/"),
+    *("build/", "dist/", "target/", "_build/", "DerivedData/"),
+    *("*.min.js", "*.min.css", "*.map", "*.pyc", "*.class", "*.o"),
+    # settings of editors and desktops, bins, snapshots
+    *(".idea/", ".vscode/", ".obsidian/", ".Trash/", ".Trash-*/", "$RECYCLE.BIN/", "lost+found/"),
+    *("System Volume Information/", ".snapshot/", ".snapshots/", ".stversions/"),
+    *(".DS_Store", "Thumbs.db", "._*", ".nfs*", ".fuse_hidden*"),
+    # half-written and backup files of editors
+    *("*~", ".*.sw[a-z]", "*.swp", "#*#", ".#*", "4913", "*.tmp", "*.temp", "~$*", ".~lock.*#"),
+    *("*.bak", "*.orig", "*.rej", "*.part", "*.crdownload", "*.kate-swp", ".goutputstream-*"),
+    *("*___jb_tmp___", "*___jb_old___"),
+)
+"""Names (case counts; a final `/` means folders only) that are no documents by default."""
+
+
+class Patterns:
+    """gitignore patterns, asked about one path at a time as git asks: the last that fits decides.
+
+    pathspec's own GitIgnoreSpec answers for all that lies below a match too, and so cannot tell
+    that `*` with `!*/` hides the files of a folder and not the folder.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        """Raises ValueError naming a line that is no pattern."""
+        parsed = [_parsed(line) for line in lines]
+        self._last_first = tuple(reversed([found for found in parsed if found is not None]))
+
+    def verdict(self, path: str, is_folder: bool) -> bool | None:
+        """True: hidden. False: brought back. None: no opinion. Nothing is said of what is below."""
+        for pattern, folders_only in self._last_first:
+            if is_folder or not folders_only:
+                found = pattern.match_file(path)
+                # A group that took part is the `/` after a match that ended within the path.
+                if found is not None and found.match.lastindex is None:
+                    return pattern.include
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The patterns of one folder's ignore files. `base` is the folder's id and `/`, or empty."""
+
+    base: str
+    own: Patterns
+    git: Patterns
+
+
+class NameSet:
+    """Globs on the last component of a path, tested as one regular expression."""
+
+    def __init__(self, globs: Sequence[str], ignore_case: bool) -> None:
+        flags = re.IGNORECASE if ignore_case else 0
+        files = [translate(glob) for glob in globs if not glob.endswith("/")]
+        folders = [translate(glob.rstrip("/")) for glob in globs]
+        self._files = re.compile("|".join(files), flags)
+        self._folders = re.compile("|".join(folders), flags)
+
+    def has(self, name: str, is_folder: bool) -> bool:
+        pattern = self._folders if is_folder else self._files
+        return pattern.match(name) is not None
+
+
+_SECRET_NAMES = NameSet(SECRETS, ignore_case=True)
+_NOISE_NAMES = NameSet(NOISE, ignore_case=False)
+
+
+class Rules:
+    """The verdict on one path, given the ignore files of the folders above it.
+
+    Raises ValueError for a configured pattern that is none.
+    """
+
+    def __init__(
+        self,
+        include: Sequence[str] = (TEXT,),
+        ignore: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        index_secrets: bool = False,
+    ) -> None:
+        wanted = [line for line in include if line != TEXT]
+        Patterns(wanted)  # Refuses what is none.
+        self._text = TEXT in include
+        self._include = GitIgnoreSpec.from_lines(wanted)
+        self._ignore = Patterns(ignore)
+        self._deny = Patterns(deny)
+        self._index_secrets = index_secrets
+
+    def hides(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool:
+        """Whether the path is forbidden or ignored. `levels`: the root's first, its folder's last.
+
+        Assumes that no folder above it is hidden.
+        """
+        if self.forbids(id_, is_folder):
+            return True
+        verdict = self._ignore.verdict(id_, is_folder)
+        if verdict is None:
+            verdict = _nearest(id_, is_folder, [(level.base, level.own) for level in levels])
+        if verdict is None and _NOISE_NAMES.has(_name(id_), is_folder):
+            verdict = True
+        if verdict is None:
+            verdict = _nearest(id_, is_folder, [(level.base, level.git) for level in levels])
+        return bool(verdict)
+
+    def forbids(self, id_: str, is_folder: bool) -> bool:
+        """Whether the path is a version control folder or a secret: no ignore file changes that."""
+        name = _name(id_)
+        if name in VERSION_CONTROL:
+            return True
+        if self._index_secrets:
+            return False
+        return _SECRET_NAMES.has(name, is_folder) or bool(self._deny.verdict(id_, is_folder))
+
+    def includes(self, id_: str) -> bool:
+        """Whether a file of this path is wanted. A folder's pattern wants all that is below it."""
+        verdict = self._include.check_file(id_).include
+        return self._text and is_text_name(id_) if verdict is None else verdict
+
+
+def read_level(folder: str, base: str, names: Sequence[str]) -> Level | None:
+    """The ignore files of one folder; None where `names` has none.
+
+    Raises OSError when one is there and cannot be read: what it hides is then unknown.
+    """
+    if not any(name in names for name in IGNORE_FILES):
+        return None
+    own, git = (_read_patterns(f"{folder}/{name}") for name in IGNORE_FILES)
+    return Level(base, own, git)
+
+
+def _read_patterns(path: str) -> Patterns:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        # Gone meanwhile, a symbolic link (git does not follow one either), or a socket.
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+            return Patterns(())
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return Patterns(())
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(MAX_IGNORE_FILE_BYTES + 1)
+    finally:
+        os.close(handle)
+    if len(data) > MAX_IGNORE_FILE_BYTES:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    lines = data.decode("utf-8-sig", "surrogateescape").split("\n")
+    return Patterns([line for line in lines if _is_pattern(line)])
+
+
+def _is_pattern(line: str) -> bool:
+    """git passes over the lines of an ignore file that are none."""
+    try:
+        _parsed(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _parsed(line: str) -> tuple[GitIgnoreSpecPattern, bool] | None:
+    """The pattern without a final `/`, and whether it had one; None for a blank or a comment."""
+    text = line if line.endswith("\\ ") else line.rstrip()
+    folders_only = text.endswith("/") and text.strip("!/") != ""
+    try:
+        pattern = GitIgnoreSpecPattern(text.removesuffix("/") if folders_only else text)
+    except (ValueError, re.error) as error:
+        raise ValueError(f"`{line}` is not a gitignore pattern") from error
+    return None if pattern.include is None else (pattern, folders_only)
+
+
+def _nearest(id_: str, is_folder: bool, patterns: Sequence[tuple[str, Patterns]]) -> bool | None:
+    """The verdict of the deepest folder's patterns that have one."""
+    for base, found in reversed(patterns):
+        verdict = found.verdict(id_[len(base) :], is_folder)
+        if verdict is not None:
+            return verdict
+    return None
+
+
+def _name(id_: str) -> str:
+    return id_.rpartition("/")[2]

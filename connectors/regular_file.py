@@ -1,0 +1,136 @@
+"""Read one regular file beneath a folder: no link followed, no device opened, no torn content."""
+
+import errno
+import os
+import stat
+import time
+from dataclasses import dataclass
+
+from connectors.errors import ItemUnreadable, ItemVanished
+
+ATTEMPTS = 3
+ATTEMPT_PAUSE_S = 0.05
+SNIFF_BYTES = 8192
+_UTF16_OR_32_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
+
+CLOCK_TICK_NS = 20_000_000
+"""File times advance in ticks of the kernel (up to 10 ms): two writes may carry one time."""
+
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+# A component that became a link or a file is a path that no longer exists as it was listed.
+_GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The bytes of a file and the revision they had."""
+
+    data: bytes
+    revision: str
+
+
+def revision_of(state: os.stat_result) -> str:
+    """Changes with every write, also one that keeps the size and sets the old time back (ctime)."""
+    return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}-{state.st_ctime_ns}"
+
+
+def read_beneath(root: str, id_: str, max_bytes: int) -> Content:
+    """The content of `root`/`id_` as it was at one moment.
+
+    Raises ItemVanished when there is no such regular path any more, ItemUnreadable when it is not
+    a readable text file of at most `max_bytes`, or changes faster than it can be read.
+    """
+    try:
+        for attempt in range(ATTEMPTS):
+            content = _attempt(root, id_, max_bytes)
+            if content is not None:
+                return content
+            time.sleep(ATTEMPT_PAUSE_S * (attempt + 1))
+    except OSError as error:
+        raise _explained(error, id_) from error
+    raise ItemUnreadable(
+        f"Cannot read {id_!r}", "it is still being written", "The next scan will take it."
+    )
+
+
+def _attempt(root: str, id_: str, max_bytes: int) -> Content | None:
+    """None when the file changed while it was read."""
+    handle = open_beneath(root, id_)
+    try:
+        before = os.fstat(handle)
+        _check(before, id_, max_bytes)
+        _let_the_clock_tick(before)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(before.st_size + 1)
+        after = os.fstat(handle)
+    finally:
+        os.close(handle)
+    if revision_of(before) != revision_of(after) or len(data) != after.st_size:
+        return None
+    if is_binary(data):
+        raise ItemUnreadable(
+            f"Cannot index {id_!r}",
+            "it is binary: it holds NUL bytes",
+            "Add it to `ignore` if it is no text, or save it as UTF-8.",
+        )
+    return Content(data, revision_of(after))
+
+
+def open_beneath(root: str, id_: str) -> int:
+    """A descriptor of the file, reached component by component so that no link leads out.
+
+    The root itself may be a link. Raises OSError.
+    """
+    *folders, name = id_.split("/")
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in folders:
+            below = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        return os.open(name, _FILE_FLAGS, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether a NUL is in the first 8 KiB of something not marked as UTF-16 or UTF-32."""
+    return b"\0" in data[:SNIFF_BYTES] and not data.startswith(_UTF16_OR_32_MARKS)
+
+
+def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
+    """Why and hint for a file over the cap."""
+    return (
+        f"it is too large: {size_bytes:,} bytes, the limit is {max_bytes:,}",
+        "Raise `max_bytes` of its source in config.toml, split it, or add it to `ignore`.",
+    )
+
+
+def _check(state: os.stat_result, id_: str, max_bytes: int) -> None:
+    if stat.S_ISDIR(state.st_mode):
+        raise ItemVanished(f"Cannot read {id_!r}", "it is a folder now", "The next scan decides.")
+    if not stat.S_ISREG(state.st_mode):
+        raise ItemUnreadable(
+            f"Cannot read {id_!r}", "it is not a regular file", "Add it to `ignore`."
+        )
+    if state.st_size > max_bytes:
+        raise ItemUnreadable(f"Cannot read {id_!r}", *too_large(state.st_size, max_bytes))
+
+
+def _let_the_clock_tick(state: os.stat_result) -> None:
+    """Wait until a later write must get a later time, else it could keep this revision."""
+    age_ns = time.time_ns() - state.st_ctime_ns
+    if 0 <= age_ns < CLOCK_TICK_NS:
+        time.sleep((CLOCK_TICK_NS - age_ns) / 1e9)
+
+
+def _explained(error: OSError, id_: str) -> ItemVanished | ItemUnreadable:
+    if error.errno in _GONE:
+        return ItemVanished(f"Cannot read {id_!r}", "it is gone", "The next scan decides.")
+    hint = (
+        "Give the daemon's user the right to read it, or add it to `ignore`."
+        if isinstance(error, PermissionError)
+        else "The next scan tries again; check the disk if it stays."
+    )
+    return ItemUnreadable(f"Cannot read {id_!r}", (error.strerror or str(error)).lower(), hint)

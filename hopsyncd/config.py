@@ -1,0 +1,329 @@
+"""The configuration: one TOML file, one typed model, every mistake named with its line.
+
+Defaults are in the models; config.toml shows and explains each, and a test holds the two equal.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+)
+
+from connectors.folder import DEFAULT_MAX_BYTES
+from connectors.ignore import TEXT, Patterns
+from hopsyncd.config_mistakes import Mistake, config_error, mistake_of, syntax_error, toml_value
+from hopsyncd.errors import ConfigError
+from hopsyncd.toml_lines import KeyPath
+
+FILE_NAME = "config.toml"
+_VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
+
+
+def home() -> Path | None:
+    """$HOPSYNCD_HOME, under which everything lives when it is set."""
+    value = os.environ.get("HOPSYNCD_HOME")
+    return Path(value).expanduser().absolute() if value else None
+
+
+def config_path(explicit: Path | None = None) -> Path:
+    """Where the configuration is, or would be."""
+    if explicit is not None:
+        return explicit.expanduser().absolute()
+    return (home() or _xdg("XDG_CONFIG_HOME", ".config") / "hopsyncd") / FILE_NAME
+
+
+def default_data_dir() -> Path:
+    base = home()
+    return base / "data" if base else _xdg("XDG_DATA_HOME", ".local/share") / "hopsyncd"
+
+
+def default_socket() -> Path:
+    """In /tmp when the system gives the user no runtime folder; the server checks its owner."""
+    base = home()
+    if base is None:
+        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+        shared = Path(f"/tmp/hopsyncd-{os.getuid()}")
+        base = Path(runtime) / "hopsyncd" if runtime.startswith("/") else shared
+    return base / "hopsyncd.sock"
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    value = os.environ.get(variable, "")
+    # The XDG specification: a relative path is to be ignored.
+    return Path(value) if value.startswith("/") else Path.home() / fallback
+
+
+def _to_path(value: object, info: ValidationInfo) -> Path:
+    """`~` expanded; relative to the configuration's folder, which the context names."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("a path is wanted, as text in quotes")
+    base: Path = (info.context or {}).get("base", Path.cwd())
+    try:
+        path = base / Path(value).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"the home folder in it is unknown ({error})") from error
+    return Path(os.path.normpath(path))
+
+
+def _is_usable_folder(path: Path) -> Path:
+    """A folder that is missing passes: its drive may not be mounted, so its source pauses."""
+    try:
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{path} is not a folder")
+        readable = not path.exists() or os.access(path, os.R_OK | os.X_OK)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be used: {error.strerror}") from error
+    if not readable:
+        raise ValueError(f"{path} may not be read by this user")
+    return path
+
+
+def _is_model(value: str, info: ValidationInfo) -> str:
+    """A name, or the absolute path of a model's folder, which must exist."""
+    if not value.startswith(("/", "~", "./", "../")):
+        return value
+    path = _to_path(value, info)
+    if not path.is_dir():
+        raise ValueError(f"there is no folder {path}")
+    return str(path)
+
+
+def _are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    Patterns([pattern for pattern in patterns if pattern != TEXT])
+    return patterns
+
+
+ConfigPath = Annotated[Path, BeforeValidator(_to_path)]
+PatternList = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_are_patterns)]
+ModelName = Annotated[str, Field(min_length=1), AfterValidator(_is_model)]
+Seconds = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+_LEAVE_OUT = "Write a path in quotes, or leave the line out for the default place."
+
+
+class DaemonConfig(_Section):
+    data_dir: ConfigPath = Field(default_factory=default_data_dir, description=_LEAVE_OUT)
+    socket: ConfigPath = Field(default_factory=default_socket, description=_LEAVE_OUT)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "console", "json"] = "auto"
+
+
+class IndexConfig(_Section):
+    passage_tokens: int = Field(default=200, ge=20, le=2000)
+    edge_budget_factor: float = Field(default=1.0, gt=0, le=100, allow_inf_nan=False)
+    batch_documents: int = Field(default=100, ge=1, le=10_000)
+
+
+class ModelsConfig(_Section):
+    encoder: ModelName = "default"
+    encoder_sha256: str = Field(
+        default="",
+        pattern="^([0-9a-f]{64})?$",
+        description="Write 64 hexadecimal digits, or nothing.",
+    )
+    language_model: ModelName = "default"
+    threads: int = Field(default=1, ge=1, le=256)
+
+
+class QueryConfig(_Section):
+    strategy: Literal["hop", "bm25", "dense", "hybrid"] = "hop"
+    k: int = Field(default=5, ge=1, le=1000)
+    hops: int = Field(default=4, ge=1, le=20)
+
+
+class WatchConfig(_Section):
+    enabled: bool = True
+    debounce_ms: int = Field(default=300, ge=0, le=60_000)
+    scan_every_s: Seconds = 300.0
+
+
+class SourceConfig(_Section):
+    """One `[[source]]`. `scan_every_s` None: that of `[watch]`."""
+
+    name: str = Field(
+        pattern=r"^\w[\w. -]{0,63}$",
+        description="Use letters, digits, space, dot, dash and underscore, at most 64.",
+    )
+    kind: Literal["folder"] = "folder"
+    path: Annotated[ConfigPath, AfterValidator(_is_usable_folder)] = Field(
+        description="Write the path of a folder in quotes."
+    )
+    include: Annotated[PatternList, Field(min_length=1)] = (TEXT,)
+    ignore: PatternList = ()
+    deny: PatternList = ()
+    index_secrets: bool = False
+    max_bytes: int = Field(default=DEFAULT_MAX_BYTES, ge=1)
+    scan_every_s: Seconds | None = Field(
+        default=None, description="Leave the line out for that of [watch]."
+    )
+
+
+class Config(_Section):
+    """The whole configuration, with absolute paths. `sources` is `[[source]]` in the file."""
+
+    daemon: DaemonConfig = Field(default_factory=DaemonConfig)
+    index: IndexConfig = Field(default_factory=IndexConfig)
+    models: ModelsConfig = Field(default_factory=ModelsConfig)
+    query: QueryConfig = Field(default_factory=QueryConfig)
+    watch: WatchConfig = Field(default_factory=WatchConfig)
+    sources: tuple[SourceConfig, ...] = Field(default=(), alias="source", strict=False)
+
+
+_MODELS: dict[str, type[_Section]] = {
+    "daemon": DaemonConfig,
+    "index": IndexConfig,
+    "models": ModelsConfig,
+    "query": QueryConfig,
+    "watch": WatchConfig,
+    "source": SourceConfig,
+}
+
+
+def load_config(path: Path | None = None) -> Config:
+    """Read and check the configuration at `config_path(path)`.
+
+    Where none is and none was asked for, all defaults hold and there is no source. Raises
+    ConfigError that names every mistake in the file.
+    """
+    file = config_path(path)
+    try:
+        text = file.read_bytes().decode()
+    except FileNotFoundError as error:
+        if path is None:
+            return Config()
+        raise ConfigError(
+            f"Cannot read {file}", "there is no such file", "`hopsyncd init` writes one."
+        ) from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}", "it is not UTF-8", "Save the file as UTF-8.") from error
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot read {file}", str(error.strerror).lower(), "Check its path and its rights."
+        ) from error
+    return _checked(file, text)
+
+
+def write_config(path: Path, folders: Sequence[Path]) -> None:
+    """Write the commented default with a `[[source]]` for each folder, readable by its owner only.
+
+    Raises ConfigError, without writing, where a file is already or a folder is none.
+    """
+    text = shipped_text() + "".join(_source_blocks(folders))
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise ConfigError(
+            f"Cannot write {path}", "it exists already", "Edit it, or move it away first."
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot write {path}",
+            str(error.strerror).lower(),
+            "Choose another path with --config.",
+        ) from error
+
+
+def shipped_text() -> str:
+    """The default config.toml: inside the installed package, or at the top of a checkout."""
+    here = Path(__file__).parent
+    inside = here / FILE_NAME
+    return (inside if inside.exists() else here.parent / FILE_NAME).read_text(encoding="utf-8")
+
+
+def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
+    taken: set[str] = set()
+    for folder in dict.fromkeys(folder.expanduser().absolute() for folder in folders):
+        path = Path(os.path.normpath(folder))
+        if not path.is_dir():
+            raise ConfigError(
+                f"Cannot add the folder {path}", "there is no such folder", "Check its spelling."
+            )
+        try:
+            str(path).encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"Cannot add the folder {path!r}", "its name is not UTF-8", "Rename it first."
+            ) from error
+        name = _free_name(path.name, taken)
+        taken.add(name)
+        quoted = toml_value(str(path).replace("$", "$$"))
+        yield f"\n[[source]]\nname = {toml_value(name)}\npath = {quoted}\n"
+
+
+def _free_name(wanted: str, taken: set[str]) -> str:
+    base = re.sub(r"[^\w. -]", "-", wanted).lstrip(". -")[:60] or "folder"
+    names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
+    return next(name for name in names if name not in taken)
+
+
+def _checked(file: Path, text: str) -> Config:
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise syntax_error(file, text, error) from error
+    mistakes: list[Mistake] = []
+    expanded = _expand(raw, (), mistakes)
+    mistakes.extend(_double_names(raw))
+    try:
+        config = Config.model_validate(expanded, context={"base": file.parent})
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        told = {mistake.at for mistake in mistakes}
+        mistakes.extend(m for e in found if (m := mistake_of(e, _MODELS)).at not in told)
+    if mistakes:
+        raise config_error(file, text, mistakes, _MODELS)
+    return config
+
+
+def _expand(value: Any, at: KeyPath, mistakes: list[Mistake]) -> Any:
+    """A copy with `${NAME}` and `$$` replaced in every string."""
+    if isinstance(value, dict):
+        return {key: _expand(below, (*at, key), mistakes) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_expand(below, (*at, index), mistakes) for index, below in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def replaced(match: re.Match[str]) -> str:
+        name, closed = match.groups()
+        if name is None:
+            return "$"
+        if closed and name in os.environ:
+            return os.environ[name]
+        why = f"the environment variable {name} is not set" if closed else "a `${` is not closed"
+        mistakes.append(Mistake(at, why, "Set it, or write $$ for a plain $."))
+        return match.group()
+
+    return _VARIABLE.sub(replaced, value)
+
+
+def _double_names(raw: dict[str, Any]) -> Iterator[Mistake]:
+    sources = raw.get("source")
+    seen: set[str] = set()
+    for index, source in enumerate(sources if isinstance(sources, list) else []):
+        name = source.get("name") if isinstance(source, dict) else None
+        if isinstance(name, str) and name in seen:
+            why = f'another source is named "{name}" already'
+            yield Mistake(("source", index, "name"), why, "Give each source its own name.")
+        elif isinstance(name, str):
+            seen.add(name)

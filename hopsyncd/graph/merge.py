@@ -1,0 +1,234 @@
+"""Edge merging, kept up to date: HopRAG section 3.2, made incremental.
+
+Every outgoing question is matched with its argmax incoming question of another passage under
+Eq. 1, ties going to the lowest id. That order is total, so the argmax over a union is the better of
+the two argmaxes, and after a change it suffices to compare
+
+- the outgoing questions that are new, or whose match is gone, with all incoming ones;
+- all the others with the new incoming ones.
+
+Worked example. A asks a1, B answers b1: a1 -> b1. Passage C arrives and answers c1: a1 keeps b1
+unless c1 is more similar. C leaves again: only the questions matched with c1 look for another.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.graph.budget import Ranking, move, rank
+from hopsyncd.graph.similarity import HALF_COSINE
+from hopsyncd.graph.vectors import VectorArena
+from store.records import Direction, Match, PassageId, Question, QuestionId, QuestionSet
+
+_NONE = -1
+_BLOCK_CELLS = 1 << 24  # float32 similarities held at once: 64 MiB
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchDelta:
+    """What a change does to the matches; a question whose match moves is in both."""
+
+    ended: tuple[Match, ...]
+    begun: tuple[Match, ...]
+
+
+class Side:
+    """The questions of one direction, as columns; a position never changes its question."""
+
+    def __init__(self) -> None:
+        self.id = np.empty(0, dtype=np.int64)
+        self.passage = np.empty(0, dtype=np.int64)
+        self.row = np.empty(0, dtype=np.int64)
+        self.alive = np.empty(0, dtype=np.bool_)
+        self.keywords: list[frozenset[str]] = []
+        self.having: dict[str, list[int]] = {}
+
+    def extend(self, questions: Sequence[tuple[PassageId, int, Question]]) -> Positions:
+        """Add (passage, vector row, question) triples; returns their positions."""
+        first = len(self.keywords)
+        for position, (_, _, question) in enumerate(questions, first):
+            self.keywords.append(question.keywords)
+            for keyword in question.keywords:
+                self.having.setdefault(keyword, []).append(position)
+        count = len(questions)
+        self.id = _extended(self.id, [question.id for _, _, question in questions])
+        self.passage = _extended(self.passage, [passage for passage, _, _ in questions])
+        self.row = _extended(self.row, [row for _, row, _ in questions])
+        self.alive = np.concatenate([self.alive, np.ones(count, dtype=np.bool_)])
+        return np.arange(first, first + count)
+
+    def half_jaccards(self, keywords: frozenset[str]) -> tuple[Positions, NDArray[np.float64]]:
+        """Half the Jaccard of the keywords with each question here that shares one of them."""
+        shared = Counter(p for keyword in keywords for p in self.having.get(keyword, ()))
+        halves = [
+            common / (len(keywords) + len(self.keywords[position]) - common) / 2
+            for position, common in shared.items()
+        ]
+        return np.fromiter(shared, np.int64, len(shared)), np.array(halves, dtype=np.float64)
+
+
+def _extended(column: Positions, values: Sequence[int]) -> Positions:
+    return np.concatenate([column, np.array(values, dtype=np.int64)])
+
+
+class MergeIndex:
+    """All triplets in force at the head, arranged for matching. Owned by the one writer.
+
+    `target` and `similarity` run along the outgoing side: the position of the matched incoming
+    question (-1: none) and Eq. 1 of the two.
+    """
+
+    def __init__(self, dimensions: int) -> None:
+        self.arena = VectorArena(dimensions)
+        self.incoming = Side()
+        self.outgoing = Side()
+        self.target = np.empty(0, dtype=np.int64)
+        self.similarity = np.empty(0, dtype=np.float64)
+        self.ranking: Ranking = rank(self.target, self.similarity)
+        self.first_row: dict[PassageId, int] = {}
+
+    @property
+    def worn(self) -> bool:
+        """Whether most positions are dead: time to load the index anew."""
+        dead = len(self.incoming.id) - int(self.incoming.alive.sum())
+        return dead > 1000 and 2 * dead > len(self.incoming.id)
+
+    def load(
+        self,
+        sets: Iterable[QuestionSet],
+        question: Positions,
+        target: Positions,
+        similarity: NDArray[np.float64],
+    ) -> None:
+        """Take over stored question sets and their stored matches, comparing nothing."""
+        self._add(list(sets))
+        outs = _find(self.outgoing.id, question)
+        self.target[outs] = _find(self.incoming.id, target)
+        self.similarity[outs] = similarity
+        self.ranking = rank(question, similarity)
+
+    def change(self, ended: Sequence[PassageId], begun: Sequence[QuestionSet]) -> MatchDelta:
+        """Take passages out, put question sets in, and re-match what that affects."""
+        before = self.matches()
+        self._remove(ended)
+        matched = np.flatnonzero(self.target != _NONE)
+        self.target[matched[~self.incoming.alive[self.target[matched]]]] = _NONE
+        new_incoming = self._add(begun)
+        self._contest(np.flatnonzero(self.target != _NONE), new_incoming)
+        self._search(np.flatnonzero(self.outgoing.alive & (self.target == _NONE)))
+        delta = _delta(before, self.matches())
+        self.ranking = move(self.ranking, delta.ended, delta.begun)
+        return delta
+
+    def matches(self) -> "MatchColumns":
+        """The matches in force, by position of their outgoing question."""
+        return MatchColumns(
+            self.outgoing.id,
+            np.where(self.target == _NONE, _NONE, self.incoming.id[self.target]),
+            self.similarity.copy(),
+        )
+
+    def _remove(self, passages: Sequence[PassageId]) -> None:
+        gone = np.array(passages, dtype=np.int64)
+        for passage in passages:
+            del self.first_row[passage]
+        self.incoming.alive &= ~np.isin(self.incoming.passage, gone)
+        self.outgoing.alive &= ~np.isin(self.outgoing.passage, gone)
+        self.target[~self.outgoing.alive] = _NONE
+
+    def _add(self, sets: Sequence[QuestionSet]) -> Positions:
+        """Returns the positions of the new incoming questions."""
+        rows: dict[Direction, list[tuple[PassageId, int, Question]]] = {d: [] for d in Direction}
+        for added in sets:
+            first = self.first_row[added.passage] = self.arena.append(added.vectors)
+            for question in added.questions:
+                row = first + question.vector_row
+                rows[question.direction].append((added.passage, row, question))
+        outgoing = self.outgoing.extend(rows[Direction.OUTGOING])
+        self.target = np.concatenate([self.target, np.full(len(outgoing), _NONE)])
+        self.similarity = np.concatenate([self.similarity, np.full(len(outgoing), -np.inf)])
+        return self.incoming.extend(rows[Direction.INCOMING])
+
+    def _contest(self, outs: Positions, challengers: Positions) -> None:
+        """Give each of the outs to the challenger that beats its match, if one does."""
+        step = max(1, _BLOCK_CELLS // max(len(self.arena.rows), 1))
+        for start in range(0, len(challengers), step):
+            block = challengers[start : start + step]
+            dots = self.arena.rows @ self.arena.rows[self.incoming.row[block]].T
+            for column, challenger in enumerate(block.tolist()):
+                self._challenge(outs, challenger, dots[self.outgoing.row[outs], column])
+
+    def _challenge(self, outs: Positions, challenger: int, dots: NDArray[np.float32]) -> None:
+        scores = np.full(len(self.target), -np.inf)
+        scores[outs] = dots.astype(np.float64) * HALF_COSINE
+        sharing, halves = self.outgoing.half_jaccards(self.incoming.keywords[challenger])
+        scores[sharing] += halves
+        scores[self.outgoing.passage == self.incoming.passage[challenger]] = -np.inf
+        holder = self.incoming.id[self.target[outs]]
+        rival, mine = scores[outs], self.similarity[outs]
+        won = (rival > mine) | ((rival == mine) & (self.incoming.id[challenger] < holder))
+        self.target[outs[won]] = challenger
+        self.similarity[outs[won]] = rival[won]
+
+    def _search(self, outs: Positions) -> None:
+        """Match each of the outs with the best of all living incoming questions."""
+        if not self.incoming.alive.any():
+            return
+        step = max(1, _BLOCK_CELLS // max(len(self.arena.rows), len(self.incoming.id)))
+        for start in range(0, len(outs), step):
+            block = outs[start : start + step]
+            dots = self.arena.rows[self.outgoing.row[block]] @ self.arena.rows.T
+            for line, out in zip(dots, block.tolist(), strict=True):
+                self._match(out, line[self.incoming.row])
+
+    def _match(self, out: int, dots: NDArray[np.float32]) -> None:
+        scores = dots.astype(np.float64) * HALF_COSINE
+        sharing, halves = self.incoming.half_jaccards(self.outgoing.keywords[out])
+        scores[sharing] += halves
+        scores[~self.incoming.alive] = -np.inf
+        scores[self.incoming.passage == self.outgoing.passage[out]] = -np.inf
+        best = scores.max()
+        if best == -np.inf:
+            return
+        ties = np.flatnonzero(scores == best)
+        self.target[out] = ties[np.argmin(self.incoming.id[ties])]
+        self.similarity[out] = best
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchColumns:
+    """Outgoing question, its target (-1: none) and their similarity, by position."""
+
+    question: Positions
+    target: Positions
+    similarity: NDArray[np.float64]
+
+    def at(self, positions: Positions) -> tuple[Match, ...]:
+        """The matches at those positions that have one."""
+        return tuple(
+            Match(QuestionId(question), QuestionId(target), similarity)
+            for question, target, similarity in zip(
+                self.question[positions].tolist(),
+                self.target[positions].tolist(),
+                self.similarity[positions].tolist(),
+                strict=True,
+            )
+            if target != _NONE
+        )
+
+
+def _delta(before: MatchColumns, after: MatchColumns) -> MatchDelta:
+    old = len(before.question)
+    moved = np.flatnonzero(before.target != after.target[:old])
+    new = np.arange(old, len(after.question))
+    return MatchDelta(before.at(moved), after.at(np.concatenate([moved, new])))
+
+
+def _find(column: Positions, values: Positions) -> Positions:
+    order = np.argsort(column)
+    return order[np.searchsorted(column, values, sorter=order)]

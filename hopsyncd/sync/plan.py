@@ -1,0 +1,76 @@
+"""The plan: from what was seen and what is listed now, what to do about each item, and why. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from connectors.errors import SourceUnavailable
+from connectors.protocol import Item, Problem
+from hopsyncd.sync.scan import Listing, is_under
+from store.records import Seen
+
+
+class Action(StrEnum):
+    """What to do about one item."""
+
+    FETCH = "fetch"
+    REMOVE = "remove"
+    REPORT = "report"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One item's action with its reason; `item` goes with FETCH, `problem` with REPORT."""
+
+    action: Action
+    path: str
+    reason: str
+    item: Item | None = None
+    problem: Problem | None = None
+
+
+def plan(
+    listing: Listing,
+    seen: Mapping[str, Seen],
+    live: Mapping[str, bytes],
+    *,
+    accept_empty: bool = False,
+) -> tuple[Step, ...]:
+    """Decide every step: what to fetch first, what to report, and what to remove last.
+
+    `live` are the documents at the head, by path. Removals come last so that a renamed document's
+    passages never cease to be held. Raises SourceUnavailable when a listing of the whole source
+    names nothing although there were documents: an unmounted disk looks like that.
+    """
+    if listing.under is None and not listing.items and live and not accept_empty:
+        raise SourceUnavailable(
+            "The source is paused",
+            f"it lists nothing, and {len(live)} documents of it are indexed",
+            "If that is meant, run `hopsyncd sync --accept-empty`; nothing was removed",
+        )
+    fetches = [_fetch(item, seen.get(path)) for path, item in listing.items.items()]
+    reports = [
+        Step(Action.REPORT, problem.id, problem.why, problem=problem)
+        for problem in listing.problems
+    ]
+    removals = [
+        Step(Action.REMOVE, path, "no longer there")
+        for path in sorted(live.keys() | seen.keys())
+        if path not in listing.items and listing.covers(path) and not _in_doubt(path, listing)
+    ]
+    return (*(step for step in fetches if step), *reports, *removals)
+
+
+def _fetch(item: Item, seen: Seen | None) -> Step | None:
+    if seen is None:
+        return Step(Action.FETCH, item.id, "new", item)
+    if seen.revision != item.revision:
+        return Step(Action.FETCH, item.id, "changed", item)
+    return None
+
+
+def _in_doubt(path: str, listing: Listing) -> bool:
+    return any(
+        is_under(path, problem.id) if problem.subtree else path == problem.id
+        for problem in listing.problems
+    )

@@ -1,0 +1,329 @@
+"""Hints that something under a folder changed, from the operating system's file events.
+
+A hint is never the truth: events are lost, doubled and late. It says where a scan should look
+first; the periodic full scan finds whatever no hint named. So everything here errs towards "scan
+everything" (a hint of None), and the threads of watchdog only ever put a path into a set.
+"""
+
+import errno
+import logging
+import os
+import stat
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from watchdog import events
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+
+Hint = Callable[[Sequence[str] | None], None]
+"""Takes sorted paths relative to the root, of files or folders, maybe gone; None: everything."""
+
+log = structlog.get_logger(__name__)
+
+DEBOUNCE_S = 0.3
+MAX_PATHS = 2_000
+CHECK_EVERY_S = 2.0
+RETRY_AFTER_LIMIT_S = 60.0
+STOP_TIMEOUT_S = 5.0
+
+# Opened, read and closed-unwritten are left out: our own reads must raise no hint.
+_EVENTS: list[type[events.FileSystemEvent]] = [
+    events.FileCreatedEvent,
+    events.FileModifiedEvent,
+    events.FileAttribEvent,
+    events.FileClosedEvent,
+    events.FileMovedEvent,
+    events.FileDeletedEvent,
+    events.DirCreatedEvent,
+    events.DirAttribEvent,
+    events.DirMovedEvent,
+    events.DirDeletedEvent,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStatus:
+    """Whether changes raise hints now. If not, `why` and what to do; scans go on regardless."""
+
+    watching: bool
+    why: str = ""
+    hint: str = ""
+
+
+class FolderWatcher:
+    """Watches one folder, on one thread beside those of watchdog.
+
+    `skip` says of a relative path that its changes do not matter. `max_paths` is how many distinct
+    paths one hint may name before it becomes None; `check_every_s` how soon a dead watch or a root
+    that came back is noticed. `observer` makes watchdog's observer.
+    """
+
+    def __init__(
+        self,
+        debounce_s: float = DEBOUNCE_S,
+        max_paths: int = MAX_PATHS,
+        check_every_s: float = CHECK_EVERY_S,
+        *,
+        skip: Callable[[str], bool] = lambda _: False,
+        observer: Callable[[], BaseObserver] = Observer,
+    ) -> None:
+        self._debounce_s = debounce_s
+        self._check_every_s = check_every_s
+        self._skip = skip
+        self._new_observer = observer
+        self._pending = _Pending(max_paths)
+        self._losses = _LossListener(self._pending)
+        self._stopping = threading.Event()
+        self._status = WatchStatus(False, "the watch was not started", "Call watch().")
+        self._wait_s = check_every_s
+        self._session: _Session | None = None
+        self._thread: threading.Thread | None = None
+
+    def watch(self, root: Path, on_hint: Hint) -> None:
+        """Start. Changes made after the return raise hints, so call this before the first scan.
+
+        Where the folder cannot be watched, `status` says so and it is tried again; every later
+        start gives a hint of None. `on_hint` is called on the watcher's thread, once at a time:
+        while one call lasts, changes are collected for the next.
+        """
+        if self._thread is not None:
+            raise RuntimeError("This watcher has its folder already: make one for each folder.")
+        # Their text alone can be 100 MB: the whole table of watches.
+        warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
+        logging.getLogger("watchdog").addHandler(self._losses)
+        self._begin(root)
+        self._thread = threading.Thread(
+            target=self._run, args=(root, on_hint), name=f"watch {root}", daemon=True
+        )
+        self._thread.start()
+
+    def status(self) -> WatchStatus:
+        """What holds now; from any thread."""
+        return self._status
+
+    def stop(self) -> None:
+        """End the watch. No hint comes after the return, but one that hangs is not waited for."""
+        self._stopping.set()
+        self._pending.lose()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(STOP_TIMEOUT_S)
+        logging.getLogger("watchdog").removeHandler(self._losses)
+        self._status = WatchStatus(False, "the watch was stopped")
+
+    def _run(self, root: Path, on_hint: Hint) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._turn(root, on_hint)
+            except Exception:
+                log.exception("watch_failed", root=str(root))
+                self._stopping.wait(self._check_every_s)
+                self._pending.lose()
+        self._end()
+
+    def _turn(self, root: Path, on_hint: Hint) -> None:
+        """Wait for the first event or the next check, act on it, and pass on what it hints at."""
+        if self._pending.wait(self._wait_s):
+            self._stopping.wait(self._debounce_s)
+        seen = self._pending.take()
+        if self._stopping.is_set():
+            return
+        hint: list[str] | None
+        if self._session is None:
+            hint = None if self._begin(root) else []
+        elif not self._holds(root, self._session, seen.new_folder) or seen.lost:
+            hint = None
+        else:
+            hint = _relative(seen.paths, self._session.real, self._skip)
+        if hint != []:
+            on_hint(hint)
+
+    def _begin(self, root: Path) -> bool:
+        """Try to watch. Sets the status."""
+        try:
+            self._session = _Session(root, self._new_observer, self._pending)
+        except OSError as error:
+            self._give_up(root, error)
+            return False
+        self._wait_s = self._check_every_s
+        self._status = WatchStatus(True)
+        return True
+
+    def _holds(self, root: Path, session: "_Session", new_folder: bool) -> bool:
+        """Whether the watch still sees everything; if not, it is ended, and begun again later."""
+        try:
+            session.check(root, new_folder)
+        except OSError as error:
+            self._give_up(root, error)
+            return False
+        return True
+
+    def _give_up(self, root: Path, error: OSError) -> None:
+        self._end()
+        at_limit = error.errno in _LIMITS
+        self._wait_s = RETRY_AFTER_LIMIT_S if at_limit else self._check_every_s
+        status = _not_watching(root, error)
+        if status != self._status:
+            log.warning("not_watching", root=str(root), why=status.why, hint=status.hint)
+        self._status = status
+
+    def _end(self) -> None:
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What came in one window. `lost`: the paths are not all there is."""
+
+    paths: frozenset[str]
+    lost: bool
+    new_folder: bool
+
+
+class _Pending(events.FileSystemEventHandler):
+    """The paths since the last `take`. Watchdog's threads call it, so it must never raise."""
+
+    def __init__(self, max_paths: int) -> None:
+        self._max_paths = max_paths
+        self._lock = threading.Lock()
+        self._filled = threading.Event()
+        self._paths: set[str] = set()
+        self._lost = False
+        self._new_folder = False
+
+    def on_any_event(self, event: events.FileSystemEvent) -> None:
+        with self._lock:
+            self._new_folder |= isinstance(event, events.DirCreatedEvent | events.DirMovedEvent)
+            for path in (event.src_path, event.dest_path):
+                if path and not self._lost:
+                    self._paths.add(os.fsdecode(path))
+            if len(self._paths) > self._max_paths:
+                self._lost = True
+                self._paths = set()
+            self._filled.set()
+
+    def lose(self) -> None:
+        """From now until the next `take`, the paths are not all there is."""
+        with self._lock:
+            self._lost = True
+            self._filled.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether something came within the time."""
+        return self._filled.wait(timeout_s)
+
+    def take(self) -> _Seen:
+        with self._lock:
+            seen = _Seen(frozenset(self._paths), self._lost, self._new_folder)
+            self._paths, self._lost, self._new_folder = set(), False, False
+            self._filled.clear()
+            return seen
+
+
+class _LossListener(logging.Handler):
+    """Watchdog says only in its log that the kernel's queue overflowed, or a watch broke."""
+
+    def __init__(self, pending: _Pending) -> None:
+        super().__init__(logging.WARNING)
+        self._pending = pending
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._pending.lose()
+
+
+class _Session:
+    """One observer on one folder, running from its construction to `stop`.
+
+    Raises OSError where the folder cannot be watched as a whole.
+    """
+
+    def __init__(
+        self, root: Path, new_observer: Callable[[], BaseObserver], handler: _Pending
+    ) -> None:
+        self.real = os.path.realpath(root)
+        self._identity = _identity(root)
+        self._observer = new_observer()
+        try:
+            self._observer.schedule(handler, self.real, recursive=True, event_filter=_EVENTS)
+            self._observer.start()
+            self._check_limit()
+        except OSError:
+            self.stop()
+            raise
+
+    def check(self, root: Path, new_folder: bool) -> None:
+        """Raises OSError when the folder is gone or another one, a thread died, watches ran out."""
+        if _identity(root) != self._identity:
+            raise OSError(errno.ESTALE, "another folder has taken its place")
+        # The thread that reads the kernel's queue is no emitter, and only Linux has it.
+        reader = getattr(self._observer, "_inotify_fd", self._observer)
+        threads = [self._observer, reader, *self._observer.emitters]
+        if len(threads) < 3 or not all(thread.is_alive() for thread in threads):
+            raise OSError(errno.EIO, "a thread of the watch died")
+        if new_folder:
+            self._check_limit()
+
+    def stop(self) -> None:
+        self._observer.stop()
+        if self._observer.is_alive():
+            self._observer.join(STOP_TIMEOUT_S)
+
+    def _check_limit(self) -> None:
+        """Ask for one more watch, for watchdog passes over the subfolders it got none for.
+
+        The folder above the root is not among those watched, so it needs a new one.
+        """
+        if sys.platform == "linux":
+            above = self._observer.schedule(
+                events.FileSystemEventHandler(),
+                Path(self.real).parent,
+                event_filter=[events.DirDeletedEvent],
+            )
+            self._observer.unschedule(above)
+
+
+_LIMITS = (errno.ENOSPC, errno.EMFILE)
+
+
+def _identity(root: Path) -> tuple[int, int]:
+    """Device and inode. Raises OSError where the root is no folder."""
+    state = root.stat()
+    if not stat.S_ISDIR(state.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    return state.st_dev, state.st_ino
+
+
+def _not_watching(root: Path, error: OSError) -> WatchStatus:
+    why = f"{root} is not watched: {(error.strerror or str(error)).lower()}"
+    if error.errno == errno.ENOSPC:
+        return WatchStatus(False, why, "Changes wait for the next scan. Raise the limit: " + _RAISE)
+    return WatchStatus(False, why, "Changes wait for the next scan; the watch is tried again.")
+
+
+_RAISE = "sysctl fs.inotify.max_user_watches=1048576, or watch a smaller folder."
+
+
+def _relative(paths: frozenset[str], root: str, skip: Callable[[str], bool]) -> list[str] | None:
+    """Paths relative to the root, sorted, without those below another; None for the root itself.
+
+    >>> _relative(frozenset({"/r/a", "/r/a/b.md", "/r/c.md"}), "/r", lambda _: False)
+    ['a', 'c.md']
+    """
+    if root in paths:
+        return None
+    prefix = root.rstrip("/") + "/"
+    ids = {path[len(prefix) :] for path in paths if path.startswith(prefix)}
+    wanted = {id_ for id_ in ids if not skip(id_)}
+    return sorted(id_ for id_ in wanted if wanted.isdisjoint(_folders_above(id_)))
+
+
+def _folders_above(id_: str) -> list[str]:
+    parts = id_.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts))]

@@ -1,0 +1,46 @@
+"""The blocks of a document: what an extractor yields and the chunker consumes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Kind = Literal["heading", "paragraph", "code", "table", "list_item"]
+
+# Headings are repeated in every passage below them, so a run-away one must not be a heading.
+MAX_HEADING_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One piece of a document's structure, in reading order.
+
+    Lines are 1-based and inclusive, in the file as it is on disk. `text` keeps the line breaks of
+    the file, so that the line of any part of it can be told; of a `table` it is one row, its cells
+    joined by " | ". `level` is 1..6 for a heading and 0 for others. A heading with empty text
+    closes the sections of its level without opening one.
+    """
+
+    kind: Kind
+    text: str
+    first_line: int
+    last_line: int
+    level: int = 0
+
+
+def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Drop blocks without text and turn over-long headings into paragraphs."""
+    return tuple(
+        replace(block, kind="paragraph", level=0)
+        if block.kind == "heading" and len(block.text) > MAX_HEADING_CHARACTERS
+        else block
+        for block in blocks
+        if block.kind == "heading" or block.text.strip()
+    )
+
+
+def with_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block, ...]:
+    """Put `title` in front as the level-1 heading, unless it is empty or there is one already."""
+    title = " ".join(title.split())
+    if not title or any(block.level == 1 and block.text for block in blocks):
+        return blocks
+    return (Block("heading", title, line, line, level=1), *blocks)

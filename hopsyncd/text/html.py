@@ -1,0 +1,187 @@
+"""HTML: the text a reader sees, by headings, paragraphs, items, rows and preformatted blocks.
+
+The tokenizer is our own: `html.parser` of the standard library takes quadratic time on unclosed
+tags and comments in Python releases that we support (CVE-2025-6069), and libxml2 keeps no line
+number above 65,535. Only what decides on visible text is told apart.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import unescape
+from typing import Literal
+
+from hopsyncd.text.blocks import Block, Kind, with_title
+
+_TAG_NAME = re.compile(r"</?([a-zA-Z][^\s/>]*+)")
+_TAG_REST = re.compile(r"""(?:[^>"']++|"[^"]*+"|'[^']*+')*+>""")
+_BLANKS = re.compile(r"[^\S\n]+")
+
+_HIDDEN_NAMES = "script style template svg iframe object textarea select"
+_HIDDEN = frozenset(_HIDDEN_NAMES.split())
+_LISTS = frozenset(("ul", "ol", "menu", "dl"))
+_TABLES = frozenset(("table", "tr", "thead", "tbody", "tfoot", "caption"))
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_BLOCK_NAMES = (
+    "address article aside blockquote body center details dd div dt fieldset figcaption figure "
+    "footer form head header hr html li main nav p pre section summary title"
+)
+_BLOCKS = frozenset(_BLOCK_NAMES.split()).union(_LISTS, _TABLES, _HEADINGS)
+_IN_CELLS = frozenset(("p", "div", "center"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """Text, or the opening or closing of an element; `start` is its place in the source."""
+
+    what: Literal["text", "open", "close"]
+    value: str
+    start: int
+
+
+def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
+    """Read HTML whose first line has the number `first_line`.
+
+    Scripts, styles and comments are dropped. A table row is one block. `title` becomes the level-1
+    heading where there is no `h1`. Unclosed elements end where the next block begins, as in
+    browsers; an unclosed comment or script runs to the end.
+    """
+    builder = _Builder(_Lines(text, first_line))
+    for event in _events(text):
+        builder.take(event)
+    builder.flush()
+    return with_title(tuple(builder.blocks), builder.title, builder.title_line)
+
+
+def _events(text: str) -> Iterator[_Event]:
+    """Tokenize. Linear: each search either moves past what it scanned, or is never tried again."""
+    place, quotes_close = 0, True
+    while (start := text.find("<", place)) >= 0:
+        yield _Event("text", text[place:start], place)
+        if text.startswith(("<!", "<?"), start):
+            place = _after_declaration(text, start)
+            continue
+        name = _TAG_NAME.match(text, start)
+        if not name:
+            yield _Event("text", "<", start)
+            place = start + 1
+            continue
+        rest = _TAG_REST.match(text, name.end()) if quotes_close else None
+        quotes_close = rest is not None
+        place = rest.end() if rest else _after(text, ">", name.end())
+        tag = name[1].lower()
+        yield _Event("close" if text[start + 1] == "/" else "open", tag, start)
+        if tag in _HIDDEN and text[start + 1] != "/" and text[place - 2] != "/":
+            place = _after_hidden(text, tag, place)
+    yield _Event("text", text[place:], place)
+
+
+def _after(text: str, mark: str, start: int) -> int:
+    found = text.find(mark, start)
+    return len(text) if found < 0 else found + len(mark)
+
+
+def _after_declaration(text: str, start: int) -> int:
+    if text.startswith("<!--", start):
+        return _after(text, "-->", start + 2)
+    return _after(text, ">", start)
+
+
+def _after_hidden(text: str, tag: str, start: int) -> int:
+    found = re.compile(rf"</{tag}[^>]*+>", re.IGNORECASE).search(text, start)
+    return found.end() if found else len(text)
+
+
+class _Lines:
+    """Places in a text to line numbers."""
+
+    def __init__(self, text: str, first_line: int) -> None:
+        self._breaks = [found.start() for found in re.finditer("\n", text)]
+        self._first_line = first_line
+
+    def at(self, place: int) -> int:
+        return self._first_line + bisect_right(self._breaks, place - 1)
+
+
+class _Builder:
+    """Collects text until a block ends."""
+
+    def __init__(self, lines: _Lines) -> None:
+        self.blocks: list[Block] = []
+        self.title = ""
+        self.title_line = 1
+        self._lines = lines
+        self._parts: list[str] = []
+        self._has_text = False
+        self._span = (0, 0)
+        self._element = ""
+        self._lists = 0
+        self._in_row = False
+
+    def take(self, event: _Event) -> None:
+        if event.what == "text":
+            self._text(event)
+        elif event.value == "br":
+            self._parts.append("\n" if self._element == "pre" else " ")
+        elif event.value in ("td", "th"):
+            self._cell(event)
+        elif event.value in _BLOCKS:
+            self._block(event)
+
+    def flush(self) -> None:
+        """End the block in progress, if it has text."""
+        text = self._collected()
+        if text:
+            first, last = self._lines.at(self._span[0]), self._lines.at(self._span[1])
+            if self._element == "title":
+                self.title, self.title_line = self.title or text, first
+            else:
+                self.blocks.append(self._made(text, first, last))
+        self._parts, self._has_text = [], False
+
+    def _text(self, event: _Event) -> None:
+        if not event.value or (not self._parts and event.value.isspace()):
+            return
+        self._parts.append(unescape(event.value))
+        if event.value.isspace():
+            return
+        end = event.start + len(event.value.rstrip()) - 1
+        begin = event.start + len(event.value) - len(event.value.lstrip())
+        self._span = (self._span[0] if self._has_text else begin, end)
+        self._has_text = True
+
+    def _cell(self, event: _Event) -> None:
+        if event.what == "open" and self._in_row:
+            self._parts.append(" | " if self._has_text else "")
+
+    def _block(self, event: _Event) -> None:
+        name, opens = event.value, event.what == "open"
+        if self._in_row and name in _IN_CELLS:
+            self._parts.append(" ")
+            return
+        self.flush()
+        self._element = name if opens else ""
+        self._in_row = opens and name == "tr"
+        if name in _LISTS:
+            self._lists = max(0, self._lists + (1 if opens else -1))
+
+    def _collected(self) -> str:
+        text = "".join(self._parts)
+        if self._element == "pre":
+            return "\n".join(line.rstrip() for line in text.strip("\n").split("\n")).rstrip()
+        lines = (_BLANKS.sub(" ", line).strip() for line in text.split("\n"))
+        return "\n".join(line for line in lines if line)
+
+    def _made(self, text: str, first: int, last: int) -> Block:
+        level = _HEADINGS.get(self._element, 0)
+        if level:
+            return Block("heading", " ".join(text.split()), first, last, level)
+        return Block(self._kind(), text, first, max(first, last))
+
+    def _kind(self) -> Kind:
+        if self._element == "pre":
+            return "code"
+        if self._in_row:
+            return "table"
+        return "list_item" if self._lists else "paragraph"

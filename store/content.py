@@ -1,0 +1,184 @@
+"""Immutable content: passages, their question sets and vectors. Also the cache of all slow work.
+
+Content is written before the version that uses it, in its own transactions: what a crash leaves
+unused is found again by its id and not computed twice.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from store.database import Connection, transaction
+from store.errors import ContentConflict
+from store.records import (
+    Direction,
+    Passage,
+    PassageId,
+    Question,
+    QuestionId,
+    QuestionSet,
+    Recipe,
+    SetId,
+)
+from store.words import count_words, searchable
+
+_SETS_AT = """
+    SELECT s.id, s.passage, s.vectors, r.dimensions FROM life AS l
+    JOIN question_set AS s ON s.id = l.question_set JOIN recipe AS r ON r.id = s.recipe
+    WHERE l.born <= ?1 AND ?1 < l.died ORDER BY s.id
+"""
+_QUESTIONS_AT = """
+    SELECT q.question_set, q.id, q.direction, q.text, q.keywords, q.vector_row
+    FROM life AS l JOIN question AS q ON q.question_set = l.question_set
+    WHERE l.born <= ?1 AND ?1 < l.died ORDER BY q.question_set, q.direction, q.ordinal
+"""
+_SETS_BY_ID = """
+    SELECT s.id, s.passage, s.vectors, r.dimensions FROM question_set AS s
+    JOIN recipe AS r ON r.id = s.recipe
+    WHERE s.id IN (SELECT value FROM json_each(?1)) ORDER BY s.id
+"""
+_QUESTIONS_BY_ID = """
+    SELECT q.question_set, q.id, q.direction, q.text, q.keywords, q.vector_row FROM question AS q
+    WHERE q.question_set IN (SELECT value FROM json_each(?1))
+    ORDER BY q.question_set, q.direction, q.ordinal
+"""
+
+
+def register_recipe(connection: Connection, recipe: Recipe) -> int:
+    """Return the recipe's row id, creating it and its table of passage vectors when it is new."""
+    known = connection.execute("SELECT id FROM recipe WHERE name = ?", [recipe.name]).fetchone()
+    if known:
+        return int(known[0])
+    with transaction(connection):
+        cursor = connection.execute(
+            "INSERT INTO recipe (name, encoder, dimensions) VALUES (?, ?, ?)",
+            [recipe.name, recipe.encoder, recipe.dimensions],
+        )
+        row_id = int(cursor.lastrowid or 0)
+        connection.execute(
+            f"CREATE VIRTUAL TABLE passage_vector_{row_id} USING vec0 ("
+            f"passage INTEGER PRIMARY KEY, embedding float[{int(recipe.dimensions)}] "
+            "distance_metric=cosine)"
+        )
+    return row_id
+
+
+def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
+    """The passages of these ids that the store has."""
+    rows = connection.execute(
+        "SELECT id, heading, text FROM passage WHERE id IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(ids))],
+    )
+    return {PassageId(row[0]): Passage(tuple(json.loads(row[1])), row[2]) for row in rows}
+
+
+def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
+    """Those of the ids whose question set the store has."""
+    rows = connection.execute(
+        "SELECT id FROM question_set WHERE id IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(ids))],
+    )
+    return {SetId(row[0]) for row in rows}
+
+
+def put_content(
+    connection: Connection,
+    recipe: int,
+    content: Sequence[tuple[Passage, QuestionSet]],
+) -> None:
+    """Store passages with their question sets, in one transaction; what is there stays as it is.
+
+    Raises ContentConflict when an id of a passage already stands for another text.
+    """
+    with transaction(connection):
+        known = known_passages(connection, (passage.id for passage, _ in content))
+        sets = known_sets(connection, (questions.id for _, questions in content))
+        for passage, questions in content:
+            if passage.id not in known:
+                _insert_passage(connection, passage)
+                known[passage.id] = passage
+            elif known[passage.id] != passage:
+                raise ContentConflict(
+                    f"Cannot store a passage with id {passage.id:016x}",
+                    "another text has the same 63-bit id",
+                    "Change a word in the passage",
+                )
+            if questions.id not in sets:
+                _insert_set(connection, recipe, questions)
+                sets.add(questions.id)
+
+
+def _insert_passage(connection: Connection, passage: Passage) -> None:
+    body = " ".join([*passage.heading, passage.text])
+    connection.execute(
+        "INSERT INTO passage (id, heading, text, words) VALUES (?, ?, ?, ?)",
+        [
+            passage.id,
+            json.dumps(passage.heading, ensure_ascii=False),
+            passage.text,
+            count_words(body),
+        ],
+    )
+    connection.execute(
+        "INSERT INTO passage_text (rowid, body) VALUES (?, ?)", [passage.id, searchable(body)]
+    )
+
+
+def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> None:
+    connection.execute(
+        "INSERT INTO question_set (id, passage, recipe, vectors) VALUES (?, ?, ?, ?)",
+        [questions.id, questions.passage, recipe, questions.vectors.astype("<i2").tobytes()],
+    )
+    connection.execute(
+        f"INSERT INTO passage_vector_{recipe} (passage, embedding) VALUES (?, ?)",
+        [questions.passage, questions.vectors[0].astype("<f4").tobytes()],
+    )
+    ordinals = {Direction.INCOMING: 0, Direction.OUTGOING: 0}
+    for question in questions.questions:
+        connection.execute(
+            "INSERT INTO question"
+            " (id, question_set, direction, ordinal, text, keywords, vector_row)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                question.id,
+                questions.id,
+                int(question.direction),
+                ordinals[question.direction],
+                question.text,
+                json.dumps(sorted(question.keywords), ensure_ascii=False),
+                question.vector_row,
+            ],
+        )
+        ordinals[question.direction] += 1
+
+
+def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:
+    """Stream the question sets in force at a version, by id."""
+    yield from _assemble(connection, _SETS_AT, _QUESTIONS_AT, version)
+
+
+def sets_by_id(connection: Connection, ids: Iterable[SetId]) -> Iterator[QuestionSet]:
+    """Stream the question sets of these ids, by id; unknown ids are left out."""
+    yield from _assemble(connection, _SETS_BY_ID, _QUESTIONS_BY_ID, json.dumps(list(ids)))
+
+
+def _assemble(
+    connection: Connection, sets_sql: str, questions_sql: str, argument: int | str
+) -> Iterator[QuestionSet]:
+    questions = groupby(connection.execute(questions_sql, [argument]), key=lambda row: row[0])
+    pending = next(questions, None)
+    for set_row, passage, blob, dimensions in connection.execute(sets_sql, [argument]):
+        rows: tuple[Question, ...] = ()
+        if pending is not None and pending[0] == set_row:
+            rows = tuple(_question(row) for row in pending[1])
+            pending = next(questions, None)
+        vectors = np.frombuffer(blob, dtype="<i2").reshape(-1, dimensions)
+        yield QuestionSet(SetId(set_row), PassageId(passage), rows, vectors)
+
+
+def _question(row: tuple[int, int, int, str, str, int]) -> Question:
+    return Question(
+        QuestionId(row[1]), Direction(row[2]), row[3], frozenset(json.loads(row[4])), row[5]
+    )

@@ -1,0 +1,184 @@
+"""Opening the database: one SQLite library, its extension, its pragmas, its schema.
+
+One process holds the writer's place (an flock beside the file); readers come and go.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+
+import sqlite_vec
+from sqlite_utils import Database
+from sqlite_utils.migrations import Migrations
+
+from store.errors import NewerSchema, NotADatabase, WriterBusy
+
+if TYPE_CHECKING:
+    import sqlite3 as sqlite
+else:
+    # Python's own module is often built without loadable extensions.
+    try:
+        from pysqlite3 import dbapi2 as sqlite
+    except ImportError:
+        import sqlite3 as sqlite
+
+Connection: TypeAlias = sqlite.Connection
+SqliteError = sqlite.Error
+OperationalError = sqlite.OperationalError
+
+APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header, so that file(1) and we know our own
+MIGRATIONS = Migrations("hopsyncd")
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Split a SQL script; executescript() would commit behind the migration's back."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite.complete_statement(pending):
+            yield pending
+            pending = ""
+
+
+def _run_file(db: Database, name: str) -> None:
+    for statement in _statements(resources.files("store.schema").joinpath(name).read_text()):
+        db.conn.execute(statement)
+
+
+@MIGRATIONS(name="001_initial")
+def _initial(db: Database) -> None:
+    _run_file(db, "001_initial.sql")
+
+
+SCHEMA_VERSION = 1
+
+
+def _connect(path: Path, mode: str) -> Connection:
+    connection = sqlite.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        timeout=10.0,
+        check_same_thread=False,
+    )
+    connection.enable_load_extension(True)
+    sqlite_vec.load(connection)
+    connection.enable_load_extension(False)
+    return connection
+
+
+def _refuse_foreign(connection: Connection, path: Path) -> None:
+    """Raise unless the file is empty or ours, and of a schema this program knows."""
+    try:
+        application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+        schema_version = connection.execute("PRAGMA user_version").fetchone()[0]
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    except sqlite.DatabaseError as error:
+        raise NotADatabase(
+            f"Cannot open {path}", str(error), "Restore it from a backup, or move it away"
+        ) from error
+    if application_id != APPLICATION_ID and tables:
+        raise NotADatabase(
+            f"Cannot open {path}",
+            "it is an SQLite database of another program",
+            "Choose another data_dir in the configuration",
+        )
+    if schema_version > SCHEMA_VERSION:
+        raise NewerSchema(
+            f"Cannot open {path}",
+            f"its schema is {schema_version} and this hopsyncd knows up to {SCHEMA_VERSION}",
+            "Install the hopsyncd that wrote it, or a newer one; nothing was changed",
+        )
+
+
+def _migrate(connection: Connection) -> None:
+    """Bring the schema up to date: one transaction, so that a kill leaves the old or the new."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
+        return
+    with transaction(connection):
+        MIGRATIONS.apply(Database(connection))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """One write transaction, begun IMMEDIATE: a deferred one can fail when it first writes."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def snapshot(connection: Connection) -> Iterator[None]:
+    """One read transaction: all reads inside see the same state."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("COMMIT")
+
+
+def open_writer(path: Path) -> Connection:
+    """Open, creating or migrating as needed. Raises NewerSchema or NotADatabase.
+
+    Commits are synced to disk: what a caller was told is stored survives a power cut.
+    """
+    new = not path.exists()
+    connection = _connect(path, "rwc")
+    try:
+        _refuse_foreign(connection, path)
+        if new:
+            path.chmod(0o600)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("PRAGMA foreign_keys = ON")
+        _migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path) -> Connection:
+    """Open for queries only. Raises NewerSchema or NotADatabase.
+
+    The file is opened writable because a reader keeps its place in the WAL's shared memory;
+    query_only refuses every write, and the checkpoints are left to the writer.
+    """
+    connection = _connect(path, "rw")
+    try:
+        _refuse_foreign(connection, path)
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def writer_place(path: Path) -> Iterator[BinaryIO]:
+    """Hold the single writer's place for the database at `path`. Raises WriterBusy."""
+    lock_path = path.with_name(path.name + ".lock")
+    descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "r+b") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise WriterBusy(
+                f"Cannot write to {path}",
+                "another hopsyncd process holds it",
+                "Stop that process, or use another HOPSYNCD_HOME",
+            ) from error
+        yield lock

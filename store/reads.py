@@ -1,0 +1,108 @@
+"""Reading what is in force at a version: documents, passages' places, matches."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.database import Connection
+from store.records import ALIVE, PassageId
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a passage stands: source name, document path, 1-based inclusive lines."""
+
+    source: str
+    document: str
+    first_line: int
+    last_line: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """Matches in force, as columns of equal length: ids are int64, similarity is float64."""
+
+    question: NDArray[np.int64]
+    target: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+
+
+def matches_at(connection: Connection, version: int) -> Matches:
+    """The matches in force at a version, by outgoing question."""
+    rows = connection.execute(
+        "SELECT question, target, similarity FROM match"
+        " WHERE born <= ?1 AND ?1 < died ORDER BY question",
+        [version],
+    ).fetchall()
+    return Matches(
+        np.array([row[0] for row in rows], dtype=np.int64),
+        np.array([row[1] for row in rows], dtype=np.int64),
+        np.array([row[2] for row in rows], dtype=np.float64),
+    )
+
+
+def places_at(
+    connection: Connection, version: int, passages: Iterable[PassageId]
+) -> dict[PassageId, list[Place]]:
+    """Every place of each passage at a version, ordered by source, path and line."""
+    rows = connection.execute(
+        "SELECT p.passage, s.name, d.path, p.first_line, p.last_line FROM placement AS p"
+        " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
+        " WHERE p.passage IN (SELECT value FROM json_each(?2))"
+        " AND d.born <= ?1 AND ?1 < d.died ORDER BY s.name, d.path, p.first_line",
+        [version, json.dumps(list(passages))],
+    )
+    places: dict[PassageId, list[Place]] = {}
+    for passage, *place in rows:
+        places.setdefault(PassageId(passage), []).append(Place(*place))
+    return places
+
+
+def live_holders(
+    connection: Connection, passages: Iterable[PassageId]
+) -> dict[PassageId, set[tuple[int, str]]]:
+    """Which documents, as (source, path), hold each passage at the head."""
+    rows = connection.execute(
+        "SELECT p.passage, d.source, d.path FROM placement AS p"
+        " JOIN document AS d ON d.id = p.document"
+        f" WHERE d.died = {ALIVE} AND p.passage IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(passages))],
+    )
+    holders: dict[PassageId, set[tuple[int, str]]] = {}
+    for passage, source, path in rows:
+        holders.setdefault(PassageId(passage), set()).add((source, path))
+    return holders
+
+
+def live_passages(connection: Connection, documents: Iterable[tuple[int, str]]) -> set[PassageId]:
+    """The passages that these documents, as (source, path), hold at the head."""
+    passages: set[PassageId] = set()
+    for source, path in documents:
+        rows = connection.execute(
+            "SELECT p.passage FROM document AS d JOIN placement AS p ON p.document = d.id"
+            f" WHERE d.source = ? AND d.path = ? AND d.died = {ALIVE}",
+            [source, path],
+        )
+        passages.update(PassageId(row[0]) for row in rows)
+    return passages
+
+
+def living(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
+    """Those of the passages that are vertices at the head."""
+    rows = connection.execute(
+        f"SELECT passage FROM life WHERE died = {ALIVE}"
+        " AND passage IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(passages))],
+    )
+    return {PassageId(row[0]) for row in rows}
+
+
+def live_documents(connection: Connection, source: int) -> dict[str, bytes]:
+    """Path to content hash of every document that the source has at the head."""
+    rows = connection.execute(
+        f"SELECT path, content FROM document WHERE source = ? AND died = {ALIVE}", [source]
+    )
+    return {row[0]: row[1] for row in rows}

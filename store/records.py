@@ -1,0 +1,206 @@
+"""The records that travel between the rooms, and the exact arithmetic that they agree on.
+
+Vectors live on a grid: a unit vector is kept as the integers round(v * GRID). A dot product of two
+such vectors of d components is bounded by (GRID + sqrt(d) / 2) ** 2 < 2 ** 24 for d <= 4096, so a
+float32 matrix product of them is exact whatever the order of its additions, the batch or the
+number of threads. That is what lets an incremental result equal a rebuilt one bit for bit; the
+rounding moves a cosine by about 1e-5.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NewType
+
+import numpy as np
+from numpy.typing import NDArray
+
+ALIVE = 2**63 - 1
+GRID = 4000
+
+PassageId = NewType("PassageId", int)
+QuestionId = NewType("QuestionId", int)
+SetId = NewType("SetId", int)
+Vectors = NDArray[np.int16]
+
+
+def content_id(*parts: object) -> int:
+    """The upper 63 bits of the blake2b-64 digest of the parts' JSON.
+
+    >>> content_id(["Rome"], "A city.") == content_id(["Rome"], "A city.")
+    True
+    """
+    encoded = json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode()
+    digest = hashlib.blake2b(encoded, digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def content_hash(data: bytes) -> bytes:
+    """The blake2b-128 digest of a document's bytes."""
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def to_grid(vectors: NDArray[np.floating]) -> Vectors:
+    """Normalise the rows of an (m, d) array and round them to the grid.
+
+    A row that is zero or not finite has no direction: it becomes zero, similar to nothing.
+    """
+    wide = np.asarray(vectors, dtype=np.float64)
+    norms = np.linalg.norm(wide, axis=1, keepdims=True)
+    usable = np.isfinite(norms) & (norms > 0)
+    unit = np.divide(wide, norms, out=np.zeros_like(wide), where=usable)
+    grid: Vectors = np.rint(unit * GRID).astype(np.int16)
+    return grid
+
+
+class Direction(IntEnum):
+    """Whether a passage answers a question or raises it."""
+
+    INCOMING = 0
+    OUTGOING = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A chunk of a document under its heading path (outermost first). A vertex of the graph."""
+
+    heading: tuple[str, ...]
+    text: str
+
+    @property
+    def id(self) -> PassageId:
+        """The content id of heading path and text."""
+        return PassageId(content_id(list(self.heading), self.text))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A triplet (q, k, v); `vector_row` names v among the vectors of its set."""
+
+    id: QuestionId
+    direction: Direction
+    text: str
+    keywords: frozenset[str]
+    vector_row: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuestionSet:
+    """The questions of one passage under one recipe.
+
+    `vectors` is (m, d) int16 on the grid; row 0 is the vector of the whole passage.
+    """
+
+    id: SetId
+    passage: PassageId
+    questions: tuple[Question, ...]
+    vectors: Vectors
+
+
+def set_id(passage: PassageId, recipe: str) -> SetId:
+    """The content id of a passage's question set under the recipe of that name."""
+    return SetId(content_id(passage, recipe))
+
+
+def question_id(in_set: SetId, direction: Direction, ordinal: int) -> QuestionId:
+    """The content id of the `ordinal`-th question of its direction in the set."""
+    return QuestionId(content_id(in_set, int(direction), ordinal))
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An outgoing question and the incoming question most similar to it: a candidate edge."""
+
+    question: QuestionId
+    target: QuestionId
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The last match that the edge budget admits, in falling similarity and rising id."""
+
+    similarity: float
+    question: QuestionId
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A passage's place in a document: 1-based, inclusive lines."""
+
+    passage: PassageId
+    first_line: int
+    last_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One revision of one document; `content` is the content hash of its bytes."""
+
+    source: int
+    path: str
+    content: bytes
+    media_type: str
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the last scan saw of an item; `why` and `hint` describe its present problem, if any."""
+
+    source: int
+    path: str
+    revision: str
+    content: bytes | None
+    why: str | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How question sets are made: generator, its version, and encoder, under one name."""
+
+    name: str
+    encoder: str
+    dimensions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One committed state of the graph; `created_ms` is Unix time."""
+
+    id: int
+    created_ms: int
+    reason: str
+    documents: int
+    passages: int
+    words: int
+    matches: int
+    edge_budget: int
+    cut: Cut | None
+    counters: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """All that turns the head into the next version. Executed by store.commit, in one transaction.
+
+    `documents_gone` are (source, path); a document in `documents_new` that exists is replaced.
+    `matches_ended` are outgoing questions whose match ceases; `matches_begun` come after that.
+    """
+
+    reason: str
+    documents_gone: Sequence[tuple[int, str]]
+    documents_new: Sequence[Document]
+    lives_ended: Sequence[PassageId]
+    lives_begun: Sequence[tuple[PassageId, SetId]]
+    matches_ended: Sequence[QuestionId]
+    matches_begun: Sequence[Match]
+    matches: int
+    edge_budget: int
+    cut: Cut | None
+    seen: Sequence[Seen]
+    unseen: Sequence[tuple[int, str]]
+    counters: dict[str, int]

@@ -1,0 +1,83 @@
+"""Sources, and what their last scans saw: operational records beside the versioned ones."""
+
+from dataclasses import dataclass
+
+from store.database import Connection, transaction
+from store.records import ALIVE, Seen
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A source with its state; `scanned_ms` is Unix time, None before the first complete scan.
+
+    `problem` and `hint` are None while the source is healthy.
+    """
+
+    id: int
+    name: str
+    kind: str
+    location: str
+    scanned_ms: int | None
+    problem: str | None
+    hint: str | None
+    documents: int
+    problems: int
+
+
+def register_source(connection: Connection, name: str, kind: str, location: str) -> int:
+    """Return the id of the source of that name, creating it, or moving it to its new location."""
+    with transaction(connection):
+        connection.execute(
+            "INSERT INTO source (name, kind, location) VALUES (?, ?, ?) ON CONFLICT (name)"
+            " DO UPDATE SET kind = excluded.kind, location = excluded.location",
+            [name, kind, location],
+        )
+        row = connection.execute("SELECT id FROM source WHERE name = ?", [name]).fetchone()
+        connection.execute("INSERT OR IGNORE INTO source_state (source) VALUES (?)", [row[0]])
+    return int(row[0])
+
+
+def put_source_state(
+    connection: Connection,
+    source: int,
+    scanned_ms: int | None,
+    problem: str | None,
+    hint: str | None,
+) -> None:
+    """Record how a scan ended; `scanned_ms` None keeps the time of the last complete one."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE source_state SET scanned_ms = coalesce(?, scanned_ms), problem = ?, hint = ?"
+            " WHERE source = ?",
+            [scanned_ms, problem, hint, source],
+        )
+
+
+def all_sources(connection: Connection) -> list[SourceRow]:
+    """Every source ever configured, with counts of its live documents and items with problems."""
+    rows = connection.execute(
+        "SELECT s.id, s.name, s.kind, s.location, t.scanned_ms, t.problem, t.hint,"
+        f" (SELECT count(*) FROM document WHERE source = s.id AND died = {ALIVE}),"
+        " (SELECT count(*) FROM seen WHERE source = s.id AND why IS NOT NULL)"
+        " FROM source AS s JOIN source_state AS t ON t.source = s.id ORDER BY s.name"
+    )
+    return [SourceRow(*row) for row in rows]
+
+
+def seen_items(connection: Connection, source: int) -> dict[str, Seen]:
+    """What the last scan saw of each item of the source, by path."""
+    rows = connection.execute(
+        "SELECT source, path, revision, content, why, hint FROM seen WHERE source = ?", [source]
+    )
+    return {row[1]: Seen(*row) for row in rows}
+
+
+def item_problems(connection: Connection, limit: int) -> list[tuple[str, str, str, str]]:
+    """Items that cannot be used now, as (source name, path, why, hint), at most `limit`."""
+    rows = connection.execute(
+        "SELECT s.name, i.path, i.why, coalesce(i.hint, '') FROM seen AS i"
+        " JOIN source AS s ON s.id = i.source WHERE i.why IS NOT NULL"
+        " ORDER BY s.name, i.path LIMIT ?",
+        [limit],
+    )
+    return [tuple(row) for row in rows]

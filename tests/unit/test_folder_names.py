@@ -1,0 +1,175 @@
+"""Which names are listed: strange ones, secrets, ignored ones, and git's own opinion on those."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from connectors.folder import FolderConnector, widened
+from connectors.ignore import NOISE, SECRETS
+from connectors.media_type import is_text_name, media_type
+from connectors.protocol import Item, Problem
+
+
+def write(root: Path, *ids: str, text: str = "text") -> None:
+    for id_ in ids:
+        path = root / id_
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def listed(connector: FolderConnector, under: list[str] | None = None) -> list[str]:
+    return sorted(found.id for found in connector.discover(under) if isinstance(found, Item))
+
+
+def test_a_newline_and_other_control_characters_in_a_name(tmp_path: Path) -> None:
+    name = "two\nlines\t\x1b[0m.md"
+    write(tmp_path, name, f"folder\n/{name}")
+    connector = FolderConnector(tmp_path)
+    assert listed(connector) == [name, f"folder\n/{name}"]
+    assert all(
+        connector.fetch(item).data == b"text"
+        for item in connector.discover()
+        if isinstance(item, Item)
+    )
+    assert listed(connector, [f"folder\n/{name}"]) == [f"folder\n/{name}"]
+
+
+def test_names_that_are_not_utf8_are_problems_with_storable_ids(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.md")).write_text("x")
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/d\xff"))
+    folder.mkdir()
+    write(folder, "inside.md")
+    write(tmp_path, "good.md")
+    found = {entry.id: entry for entry in FolderConnector(tmp_path).discover()}
+    assert found.keys() == {"caf\\xe9.md", "d\\xff", "good.md"}
+    problem = found["d\\xff"]
+    assert isinstance(problem, Problem)
+    assert problem.subtree
+    assert "UTF-8" in problem.why
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".env", ".env.local", "prod.env", "server.pem", "tls.key", "id_rsa", "ID_RSA.pub", "x.kdbx"]
+    + [".netrc", ".npmrc", "secrets.md", "Secrets.TXT", ".ssh/config.md", ".aws/credentials"]
+    + [".gnupg/notes.txt", "keyrings/login.txt", "a/b/.env", "release.keystore", ".bash_history"],
+)
+def test_secrets_are_never_listed_whatever_brings_them_back(tmp_path: Path, name: str) -> None:
+    write(tmp_path, name, "note.md")
+    write(tmp_path, ".hopsyncdignore", text="!*\n")
+    connector = FolderConnector(tmp_path, include=["*"], ignore=["!*"], deny=["!*"])
+    assert listed(connector) == [".hopsyncdignore", "note.md"]
+    assert connector.is_noise(name)
+    opened = FolderConnector(tmp_path, include=["*"], ignore=["!*"], index_secrets=True)
+    assert name in listed(opened)
+
+
+def test_deny_extends_the_secrets_and_outranks_ignore(tmp_path: Path) -> None:
+    write(tmp_path, "diary/a.md", "b.md")
+    assert listed(FolderConnector(tmp_path, ignore=["!*"], deny=["diary/"])) == ["b.md"]
+
+
+def test_noise_is_hidden_until_an_own_pattern_brings_it_back(tmp_path: Path) -> None:
+    write(tmp_path, "build/a.md", "node_modules/b/c.md", "~$d.md", ".#e.md", "f.md~", "g.md")
+    write(tmp_path, ".gitignore", text="!build/\n")
+    assert listed(FolderConnector(tmp_path)) == ["g.md"]
+    write(tmp_path, ".hopsyncdignore", text="!build/\n")
+    assert listed(FolderConnector(tmp_path)) == ["build/a.md", "g.md"]
+    assert listed(FolderConnector(tmp_path, ignore=["build"])) == ["g.md"]
+    assert not FolderConnector(tmp_path, ignore=["!build/"]).is_noise("build/a.md")
+
+
+def test_version_control_folders_stay_hidden(tmp_path: Path) -> None:
+    write(tmp_path, ".git/a.md", "b.md")
+    assert listed(FolderConnector(tmp_path, ignore=["!*"], index_secrets=True)) == ["b.md"]
+
+
+def test_own_data_is_never_listed(tmp_path: Path) -> None:
+    write(tmp_path, "data/a.md", "b.md")
+    (tmp_path / "link").symlink_to("data")
+    connector = FolderConnector(tmp_path, ignore=["!*"], never=[tmp_path / "link"])
+    assert listed(connector) == ["b.md"]
+    assert listed(connector, ["data/a.md"]) == []
+    assert connector.is_noise("data/a.md")
+
+
+def test_include_patterns(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "b.py", "docs/c.md", "d.csv", "e.png")
+    assert listed(FolderConnector(tmp_path)) == ["a.md", "b.py", "docs/c.md"]
+    assert listed(FolderConnector(tmp_path, include=["docs/**/*.md"])) == ["docs/c.md"]
+    with_csv = FolderConnector(tmp_path, include=["@text", "*.csv", "!*.py"])
+    assert listed(with_csv) == ["a.md", "d.csv", "docs/c.md"]
+
+
+@pytest.mark.parametrize(
+    "lists", [{"ignore": ["!"]}, {"include": ["[z-a]"]}, {"deny": ["a", "\\"]}]
+)
+def test_a_pattern_that_is_none_is_refused(tmp_path: Path, lists: dict[str, list[str]]) -> None:
+    with pytest.raises(ValueError, match="not a gitignore pattern"):
+        FolderConnector(tmp_path, **lists)  # type: ignore[arg-type]
+
+
+GIT_CASES = {
+    "nested": {
+        ".gitignore": "*.txt\n/only-here.md\nlogs/\n!keep.txt\n",
+        "a/.gitignore": "!*.txt\nkeep.txt\n/x.md\n",
+        "a/b/.gitignore": "\ufeff*.md\n\n# comment\n\\#odd.md\n!y.md\n",
+    },
+    "whitelist": {".gitignore": "*\n!*/\n!*.md\n", "a/.gitignore": "b/\n"},
+    "no way back into a hidden folder": {".gitignore": "a/\n!a/b/x.md\n!x.md\n"},
+    "bad lines are skipped": {".gitignore": "!\n[z-a]\n\\\na/b/**\n", "a/.gitignore": "**/x.md\n"},
+    "anchored and middle": {".gitignore": "a/x.md\n**/b/y.md\na/**/z.txt\n", "a/.gitignore": "/b"},
+}
+FILES = [
+    f"{folder}{name}"
+    for folder in ("", "a/", "a/b/", "a/b/c/", "logs/", "a/logs/")
+    for name in ("x.md", "y.md", "z.txt", "keep.txt", "only-here.md", "#odd.md")
+]
+
+
+@pytest.mark.parametrize("case", GIT_CASES)
+def test_gitignore_files_mean_what_they_mean_to_git(tmp_path: Path, case: str) -> None:
+    write(tmp_path, *FILES)
+    for name, text in GIT_CASES[case].items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    try:
+        subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    except FileNotFoundError:
+        pytest.skip("the git program is not installed, so its opinion cannot be asked")
+    command = ["git", "-C", tmp_path, "ls-files", "-z", "--others", "--exclude-per-directory"]
+    said = subprocess.run([*command, ".gitignore"], check=True, capture_output=True).stdout
+    theirs = {name for name in said.decode().split("\0") if name.endswith((".md", ".txt"))}
+    assert set(listed(FolderConnector(tmp_path))) == theirs
+
+
+def test_an_ignore_file_that_is_a_link_or_a_pipe_is_no_ignore_file(tmp_path: Path) -> None:
+    write(tmp_path, "a/x.md", "b/x.md", "patterns")
+    (tmp_path / "patterns").write_text("*.md")
+    (tmp_path / "a/.gitignore").symlink_to("../patterns")
+    os.mkfifo(tmp_path / "b/.hopsyncdignore")
+    assert listed(FolderConnector(tmp_path)) == ["a/x.md", "b/x.md"]
+
+
+def test_a_changed_ignore_file_concerns_its_folder() -> None:
+    assert widened(["a/.gitignore", "b/c.md"]) == ["a", "b/c.md"]
+    assert widened(["b/c.md", ".hopsyncdignore"]) is None
+
+
+def test_media_types() -> None:
+    types = {name: media_type(name) for name in ("a/B.MD", "x.htm", "README", "Makefile", "s.rs")}
+    assert list(types.values()) == [
+        "text/markdown",
+        "text/html",
+        "text/plain",
+        "text/x-source",
+        "text/x-source",
+    ]
+    assert media_type("a.py") == "text/x-python"
+    assert media_type("strange.xyz") == "text/plain"
+    assert not any(map(is_text_name, ("a.png", "strange.xyz", ".md", "data.json", "")))
+
+
+def test_no_built_in_pattern_needs_what_name_globs_cannot_say() -> None:
+    assert not [glob for glob in SECRETS + NOISE if "/" in glob.rstrip("/") or glob[0] == "!"]
