@@ -95,9 +95,10 @@ class Patterns:
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
         """True: hidden. False: brought back. None: no opinion. Nothing is said of what is below."""
+        line = _one_line(path)
         for pattern, folders_only in self._last_first:
             if is_folder or not folders_only:
-                found = pattern.match_file(path)
+                found = pattern.match_file(line)
                 # A group that took part is the `/` after a match that ended within the path.
                 if found is not None and found.match.lastindex is None:
                     return pattern.include
@@ -180,7 +181,7 @@ class Rules:
 
     def includes(self, id_: str) -> bool:
         """Whether a file of this path is wanted. A folder's pattern wants all that is below it."""
-        verdict = self._include.check_file(id_).include
+        verdict = self._include.check_file(_one_line(id_)).include
         return self._text and is_text_name(id_) if verdict is None else verdict
 
 
@@ -234,6 +235,11 @@ def _parsed(line: str) -> tuple[GitIgnoreSpecPattern, bool] | None:
     except (ValueError, re.error) as error:
         raise ValueError(f"`{line}` is not a gitignore pattern") from error
     return None if pattern.include is None else (pattern, folders_only)
+
+
+def _one_line(path: str) -> str:
+    """pathspec's expressions stop at a newline; NUL is the one character that no path has."""
+    return path.replace("\n", "\0")
 
 
 def _nearest(id_: str, is_folder: bool, patterns: Sequence[tuple[str, Patterns]]) -> bool | None:

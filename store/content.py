@@ -90,6 +90,7 @@ def put_content(
 ) -> None:
     """Store passages with their question sets, in one transaction; what is there stays as it is.
 
+    The counters passages_generated and texts_embedded grow with what was new.
     Raises ContentConflict when an id of a passage already stands for another text.
     """
     with transaction(connection):
@@ -108,6 +109,23 @@ def put_content(
             if questions.id not in sets:
                 _insert_set(connection, recipe, questions)
                 sets.add(questions.id)
+                _count(connection, "passages_generated", 1)
+                _count(connection, "texts_embedded", len(questions.vectors))
+
+
+def _count(connection: Connection, name: str, more: int) -> None:
+    connection.execute(
+        "INSERT INTO counter (name, value) VALUES (?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
+        [name, more],
+    )
+
+
+def counters(connection: Connection) -> dict[str, int]:
+    """The totals over the life of the database."""
+    return {"passages_generated": 0, "texts_embedded": 0} | dict(
+        connection.execute("SELECT name, value FROM counter")
+    )
 
 
 def _insert_passage(connection: Connection, passage: Passage) -> None:

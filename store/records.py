@@ -169,11 +169,16 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One committed state of the graph; `created_ms` is Unix time."""
+    """One committed state of the graph; `created_ms` is Unix time.
+
+    `recipe` names how its questions are made, `rules` how its documents become passages.
+    """
 
     id: int
     created_ms: int
     reason: str
+    recipe: int
+    rules: str
     documents: int
     passages: int
     words: int
@@ -192,6 +197,8 @@ class Change:
     """
 
     reason: str
+    recipe: int
+    rules: str
     documents_gone: Sequence[tuple[int, str]]
     documents_new: Sequence[Document]
     lives_ended: Sequence[PassageId]

@@ -13,7 +13,7 @@ from store.errors import NoSuchVersion
 from store.records import ALIVE, Change, Cut, Document, Match, PassageId, QuestionId, Seen, Version
 
 _COLUMNS = (
-    "id, created_ms, reason, documents, passages, words, matches, edge_budget, "
+    "id, created_ms, reason, recipe, rules, documents, passages, words, matches, edge_budget, "
     "cut_similarity, cut_question, counters"
 )
 
@@ -38,12 +38,12 @@ def version(connection: Connection, number: int) -> Version:
 
 
 def _version(row: Sequence[Any]) -> Version:
-    cut_similarity, cut_question, counters = row[8:]
+    cut_similarity, cut_question, counters = row[-3:]
     cut = None if cut_question is None else Cut(cut_similarity, QuestionId(cut_question))
-    return Version(*row[:8], cut=cut, counters=json.loads(counters))
+    return Version(*row[:-3], cut, json.loads(counters))
 
 
-def commit(connection: Connection, recipe: int, change: Change, created_ms: int) -> Version:
+def commit(connection: Connection, change: Change, created_ms: int) -> Version:
     """Write the next version: every interval the change opens or closes, and the version row."""
     with transaction(connection):
         before = head(connection)
@@ -64,6 +64,8 @@ def commit(connection: Connection, recipe: int, change: Change, created_ms: int)
             id=number,
             created_ms=created_ms,
             reason=change.reason,
+            recipe=change.recipe,
+            rules=change.rules,
             documents=(before.documents if before else 0) + len(change.documents_new) - closed,
             passages=(before.passages if before else 0)
             + len(change.lives_begun)
@@ -74,17 +76,19 @@ def commit(connection: Connection, recipe: int, change: Change, created_ms: int)
             cut=change.cut,
             counters=change.counters,
         )
-        _insert_version(connection, recipe, after)
+        _insert_version(connection, after)
     return after
 
 
-def _insert_version(connection: Connection, recipe: int, new: Version) -> None:
+def _insert_version(connection: Connection, new: Version) -> None:
     connection.execute(
-        f"INSERT INTO version ({_COLUMNS}, recipe) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+        f"INSERT INTO version ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
         [
             new.id,
             new.created_ms,
             new.reason,
+            new.recipe,
+            new.rules,
             new.documents,
             new.passages,
             new.words,
@@ -93,7 +97,6 @@ def _insert_version(connection: Connection, recipe: int, new: Version) -> None:
             new.cut.similarity if new.cut else None,
             new.cut.question if new.cut else None,
             json.dumps(new.counters, sort_keys=True),
-            recipe,
         ],
     )
 

@@ -4,17 +4,41 @@ The slow part, questions for passages that have none yet, is done and stored bef
 transaction begins.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from hopsyncd.graph.budget import edge_budget
-from hopsyncd.graph.merge import MergeIndex
+from hopsyncd.graph.merge import MatchDelta, MergeIndex
 from hopsyncd.sync.read import ReadDocument
-from store.content import known_sets, put_content, sets_by_id
+from store.content import (
+    counters,
+    known_passages,
+    known_sets,
+    put_content,
+    register_recipe,
+    sets_at,
+    sets_by_id,
+)
 from store.database import Connection
-from store.reads import live_holders, live_passages, living
-from store.records import Change, Passage, PassageId, QuestionSet, Recipe, Seen, SetId, set_id
+from store.reads import live_holders, live_passages, living, matches_at
+from store.records import (
+    Change,
+    Match,
+    Passage,
+    PassageId,
+    QuestionId,
+    QuestionSet,
+    Recipe,
+    Seen,
+    Version,
+    set_id,
+)
+from store.versions import commit, head, put_seen
+
+OnProgress = Callable[[int, int], None]
+
+_GROUP = 32  # passages whose questions are stored together: what a kill can cost
 
 
 class QuestionMaker(Protocol):
@@ -22,7 +46,7 @@ class QuestionMaker(Protocol):
 
     @property
     def recipe(self) -> Recipe:
-        """The name under which its results are stored, which changes whenever they would."""
+        """Names how its results come about: it changes whenever they would."""
         ...
 
     def make(self, passage: Passage) -> QuestionSet:
@@ -32,9 +56,181 @@ class QuestionMaker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one version takes in: documents read, documents gone as (source, path), scan records."""
+    """What one version takes in; `gone` and `unseen` name items as (source, path)."""
 
-    read: tuple[ReadDocument, ...]
-    gone: tuple[tuple[int, str], ...]
-    seen: tuple[Seen, ...]
     reason: str
+    read: tuple[ReadDocument, ...] = ()
+    gone: tuple[tuple[int, str], ...] = ()
+    seen: tuple[Seen, ...] = ()
+    unseen: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """Which passages cease to be vertices, and which become one."""
+
+    ended: tuple[PassageId, ...]
+    begun: tuple[PassageId, ...]
+
+
+class Writer:
+    """The one writer: the store's connection, the question maker, and the head's merge index."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        maker: QuestionMaker,
+        *,
+        rules: str,
+        budget_factor: float,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._connection = connection
+        self._maker = maker
+        self._rules = rules
+        self._budget_factor = budget_factor
+        self._now_ms = now_ms
+        self._recipe = register_recipe(connection, maker.recipe)
+        self._index: MergeIndex | None = None
+
+    @property
+    def index(self) -> MergeIndex:
+        """The triplets and matches of the head."""
+        if self._index is None or self._index.worn:
+            self._index = self._load()
+        return self._index
+
+    def _load(self) -> MergeIndex:
+        index = MergeIndex(self._maker.recipe.dimensions)
+        newest = head(self._connection)
+        if newest and newest.recipe == self._recipe:
+            matches = matches_at(self._connection, newest.id)
+            index.load(
+                sets_at(self._connection, newest.id),
+                matches.question,
+                matches.target,
+                matches.similarity,
+            )
+        return index
+
+    def prepare(
+        self, passages: Iterable[Passage], on_progress: OnProgress = lambda done, total: None
+    ) -> None:
+        """Make and store the questions of the passages that have none under the present recipe.
+
+        `on_progress` is told after each group how many passages are done, and of how many.
+        """
+        name = self._maker.recipe.name
+        wanted = {set_id(passage.id, name): passage for passage in passages}
+        known = known_sets(self._connection, wanted)
+        missing = [passage for id_, passage in wanted.items() if id_ not in known]
+        for start in range(0, len(missing), _GROUP):
+            group = missing[start : start + _GROUP]
+            made = [(passage, self._maker.make(passage)) for passage in group]
+            put_content(self._connection, self._recipe, made)
+            on_progress(start + len(group), len(missing))
+
+    def apply(
+        self, batch: Batch, on_progress: OnProgress = lambda done, total: None
+    ) -> Version | None:
+        """Commit the batch as the next version; None when it changes no document."""
+        if not batch.read and not batch.gone:
+            put_seen(self._connection, batch.seen, batch.unseen)
+            return None
+        before = counters(self._connection)
+        self.prepare((passage for one in batch.read for passage in one.passages), on_progress)
+        lives = _lives(self._connection, batch)
+        begun = self._sets(lives.begun)
+        try:
+            delta = self.index.change(lives.ended, begun)
+            return self._commit(batch, lives, delta, before, self._rules)
+        except BaseException:
+            # The index is ahead of the store now: the next use loads it anew.
+            self._index = None
+            raise
+
+    def renew(self) -> Version | None:
+        """Bring the head to the present recipe and budget, in one version, without any document.
+
+        None when it is there already. Questions of the old recipe serve until the commit.
+        """
+        newest = head(self._connection)
+        if newest is None:
+            return None
+        budget = edge_budget(newest.passages, self._budget_factor)
+        if newest.recipe != self._recipe:
+            return self._switch_recipe(newest)
+        if newest.edge_budget != budget:
+            nothing = Lives((), ()), MatchDelta((), ())
+            return self._commit(Batch("the edge budget changed"), *nothing, {}, newest.rules)
+        return None
+
+    def _switch_recipe(self, newest: Version) -> Version:
+        before = counters(self._connection)
+        old = [questions.passage for questions in sets_at(self._connection, newest.id)]
+        self.prepare(known_passages(self._connection, old).values())
+        self._index = MergeIndex(self._maker.recipe.dimensions)
+        begun = self._index.change((), self._sets(old))
+        past = matches_at(self._connection, newest.id)
+        ended = tuple(
+            Match(QuestionId(question), QuestionId(target), similarity)
+            for question, target, similarity in zip(
+                past.question.tolist(),
+                past.target.tolist(),
+                past.similarity.tolist(),
+                strict=True,
+            )
+        )
+        return self._commit(
+            Batch(f"the question generator is now {self._maker.recipe.name}"),
+            Lives(tuple(old), tuple(old)),
+            MatchDelta(ended, begun.begun),
+            before,
+            newest.rules,
+        )
+
+    def _sets(self, passages: Sequence[PassageId]) -> list[QuestionSet]:
+        name = self._maker.recipe.name
+        return list(sets_by_id(self._connection, [set_id(id_, name) for id_ in passages]))
+
+    def _commit(
+        self,
+        batch: Batch,
+        lives: Lives,
+        delta: MatchDelta,
+        before: dict[str, int],
+        rules: str,
+    ) -> Version:
+        ranking = self.index.ranking
+        budget = edge_budget(len(self.index.first_row), self._budget_factor)
+        now = counters(self._connection)
+        name = self._maker.recipe.name
+        change = Change(
+            reason=batch.reason,
+            recipe=self._recipe,
+            rules=rules,
+            documents_gone=batch.gone,
+            documents_new=[one.document for one in batch.read],
+            lives_ended=lives.ended,
+            lives_begun=[(passage, set_id(passage, name)) for passage in lives.begun],
+            matches_ended=[match.question for match in delta.ended],
+            matches_begun=delta.begun,
+            matches=len(ranking),
+            edge_budget=budget,
+            cut=ranking.cut(budget),
+            seen=batch.seen,
+            unseen=batch.unseen,
+            counters={key: now[key] - before.get(key, now[key]) for key in now},
+        )
+        return commit(self._connection, change, self._now_ms())
+
+
+def _lives(connection: Connection, batch: Batch) -> Lives:
+    """A passage lives while a document holds it: what that means for a batch of documents."""
+    touched = {*batch.gone, *((one.document.source, one.document.path) for one in batch.read)}
+    held = {passage.id for one in batch.read for passage in one.passages}
+    released = live_passages(connection, touched) - held
+    holders = live_holders(connection, released)
+    ended = [passage for passage in released if holders[passage] <= touched]
+    begun = held - living(connection, held)
+    return Lives(tuple(sorted(ended)), tuple(sorted(begun)))

@@ -1,4 +1,4 @@
-"""The plan: from what was seen and what is listed now, what to do about each item, and why. Pure."""
+"""The plan: from what was seen and what is listed, what to do about each item, and why. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,12 @@ from store.records import Seen
 
 
 class Action(StrEnum):
-    """What to do about one item."""
+    """What to do about one item; FORGET drops the record of one that never became a document."""
 
     FETCH = "fetch"
     REMOVE = "remove"
     REPORT = "report"
+    FORGET = "forget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +40,26 @@ def plan(
     """Decide every step: what to fetch first, what to report, and what to remove last.
 
     `live` are the documents at the head, by path. Removals come last so that a renamed document's
-    passages never cease to be held. Raises SourceUnavailable when a listing of the whole source
-    names nothing although there were documents: an unmounted disk looks like that.
+    passages never cease to be held. Raises SourceUnavailable when the removals would leave the
+    source without any document: an unmounted disk looks like that.
     """
-    if listing.under is None and not listing.items and live and not accept_empty:
-        raise SourceUnavailable(
-            "The source is paused",
-            f"it lists nothing, and {len(live)} documents of it are indexed",
-            "If that is meant, run `hopsyncd sync --accept-empty`; nothing was removed",
-        )
     fetches = [_fetch(item, seen.get(path)) for path, item in listing.items.items()]
     reports = [
         Step(Action.REPORT, problem.id, problem.why, problem=problem)
         for problem in listing.problems
     ]
     removals = [
-        Step(Action.REMOVE, path, "no longer there")
+        Step(Action.REMOVE if path in live else Action.FORGET, path, "no longer there")
         for path in sorted(live.keys() | seen.keys())
         if path not in listing.items and listing.covers(path) and not _in_doubt(path, listing)
     ]
+    left = live.keys() - {step.path for step in removals}
+    if live and not left and not listing.items and not accept_empty:
+        raise SourceUnavailable(
+            "The source is paused",
+            f"nothing of its {len(live)} indexed documents is there any more",
+            "If that is meant, run `hopsyncd sync --accept-empty`; nothing was removed",
+        )
     return (*(step for step in fetches if step), *reports, *removals)
 
 

@@ -48,9 +48,7 @@ def read(
     try:
         chunks = chunk(extract(fetched.data, fetched.media_type), passage_tokens)
     except DocumentUnreadable as problem:
-        return Reading(
-            Seen(source, item.id, fetched.revision, content, problem.why, problem.hint)
-        )
+        return Reading(Seen(source, item.id, fetched.revision, content, problem.why, problem.hint))
     passages = tuple(Passage(piece.heading, piece.text) for piece in chunks)
     placements = tuple(
         Placement(passage.id, piece.first_line, piece.last_line)

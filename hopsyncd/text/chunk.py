@@ -16,18 +16,22 @@ it is only 50 before the end. The passages are AB, CD, EFG. Insert X (50 tokens)
 8 (between E and F) makes way for, say, 6 and 1; 1 lies at 300 and is a cut. The passages are AB,
 CD, EX, FG: two new ones.
 
-Why at most three. Two cuts lie at least GAP apart, as the higher-ranked of two nearer ones is
-none. Whether a boundary is a cut depends only on what is nearer than GAP. So replacing any run of
-units by another can turn cuts on or off only nearer than GAP to the place: left of it (its left
-edge included) at most one cut p stands there afterwards, and right of it at most one, q. Inserting
-or editing one unit leaves no boundary between its edges. Every passage that ends before p or
-begins after q is therefore as before, save the one that p ends and the one that q begins; the
-third is the passage between p and q. Equal ranks are no cut, so repeated text changes none of it.
+Why at most three. Take a section in which no two boundaries rank the same. Two cuts lie at least
+GAP apart, as the higher-ranked of two nearer ones is none. Whether a boundary is a cut depends
+only on what is nearer than GAP. So inserting, editing or deleting a unit turns cuts on or off only
+nearer than GAP to the place: left of it (its left edge included) at most one cut p stands there
+afterwards, and right of it at most one, q. Between p and q there is no other. Every passage that
+ends before p or begins after q is as before, save the one that p ends and the one that q begins;
+the third is the passage between p and q.
 
-Without an upper limit the proof would be complete. A run of ranks that rises and falls for more
-than 2 x target tokens holds no cut, and must be split all the same: by `_split`, which sees only
-that stretch. It concerns about 1 in 100,000 stretches of paragraphs of up to 120 words, and even
-then a fourth new passage needs a further coincidence; benchmarks found none in a million edits.
+Where the proof ends. (1) A stretch in which the ranks rise and then fall for more than 2 x target
+tokens holds no cut and must be split all the same: `_split` sees that stretch alone, so that the
+harm stays in it. Of stretches of random paragraphs of 1 to 120 words 1 in 100,000 is so long, of
+paragraphs of one equal length at worst 1 in 100; a fourth new passage needs a further coincidence.
+(2) Repeated text has equal ranks. Four units instead of two tell most of them apart; equals that
+remain are no cuts, except inside a run of one text of some length: there all of them are, so that the run
+gives one passage many times over, and does not shift when something comes to stand in it.
+tests/property/test_chunk_stability.py tries both.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,7 +61,7 @@ class Chunk:
 def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...]:
     """Cut a document into passages of about `target_tokens`, never across headings.
 
-    Passages have 0.3 to 2 times the target, less only where a section has less. A block of up to
+    Passages have 0.3 to 2 times the target, less only where a section has less or repeats itself. A block of up to
     1.5 times the target stays whole. Blocks are joined by a blank line, list items and table rows
     by a newline; wrapped lines are joined, except in code. A section without text gives nothing,
     but in a document of headings alone they are the text, below the first of them.
@@ -127,8 +131,8 @@ def _is_run(before: Block, block: Block) -> bool:
 def _cuts(units: Sequence[Unit], target: int) -> list[int]:
     """Return where passages begin, as indices of units, and the number of units at the end."""
     offsets = list(accumulate((unit.tokens for unit in units), initial=0))
-    ranks = _ranks(units)
     gap = max(1, target * 3 // 10)
+    ranks = _ranks(units, gap)
     cuts = [0, *_lowest(offsets, ranks, gap), len(units)]
     for start, end in pairwise(cuts.copy()):
         if offsets[end] - offsets[start] > 2 * target:
@@ -136,24 +140,21 @@ def _cuts(units: Sequence[Unit], target: int) -> list[int]:
     return sorted(cuts)
 
 
-def _ranks(units: Sequence[Unit]) -> list[bytes]:
+def _ranks(units: Sequence[Unit], gap: int) -> list[bytes]:
     """Return for each unit the rank of the boundary before it; the two ends rank lowest.
 
     The hash of the two units at the boundary decides; where two boundaries have equal ones
-    (repeated text), that of the four units around it. Between two identical units the first alone
-    stands, twice: a run of one text has one rank.
+    (repeated text), that of the four units around it. Between two identical units of half a gap
+    or more the first alone stands, twice: a run of one text has one rank.
     """
     digests = [_digest(unit.text.encode("utf-8", "surrogatepass")) for unit in units]
-    inner = (_rank(digests, place) for place in range(1, len(digests)))
-    return [_END, *inner, _END]
-
-
-def _rank(digests: list[bytes], place: int) -> bytes:
-    before, after = digests[place - 1], digests[place]
-    near = _digest(before + after)
-    if before == after:
-        return near + near
-    return near + _digest(b"".join(digests[max(0, place - 2) : place + 2]))
+    ranks = [_END]
+    for place in range(1, len(units)):
+        near = _digest(digests[place - 1] + digests[place])
+        twin = digests[place - 1] == digests[place] and 2 * units[place].tokens >= gap
+        wide = near if twin else _digest(b"".join(digests[max(0, place - 2) : place + 2]))
+        ranks.append(near + wide)
+    return [*ranks, _END]
 
 
 def _is_twin(rank: bytes) -> bool:
@@ -183,7 +184,9 @@ def _nearest_lower(ranks: list[bytes]) -> list[int]:
     rising = [0]
     for place in range(1, len(ranks)):
         rank, twin = ranks[place], _is_twin(ranks[place])
-        while len(rising) > 1 and (ranks[rising[-1]] > rank or (twin and ranks[rising[-1]] == rank)):
+        while len(rising) > 1 and (
+            ranks[rising[-1]] > rank or (twin and ranks[rising[-1]] == rank)
+        ):
             rising.pop()
         nearest[place] = rising[-1]
         rising.append(place)

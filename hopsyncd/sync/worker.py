@@ -1,0 +1,230 @@
+"""The one thread that writes: it turns hints, requests and the clock into syncs."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import structlog
+
+from hopsyncd.errors import REPORTABLE, SyncFailed
+from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
+
+log = structlog.get_logger(__name__)
+
+_RETRY_S = 15.0  # after a failure that is not one source's own, such as a full disk
+
+
+class Stopping(Exception):
+    """Raised inside a sync to abandon it: what is committed stays, what is prepared is kept."""
+
+
+@dataclass(slots=True)
+class _Request:
+    """A barrier: resolved when a scan that began after it has been applied."""
+
+    sources: frozenset[str]
+    accept_empty: bool
+    done: "Future[tuple[Outcome, ...]]" = field(default_factory=Future)
+
+
+@dataclass(slots=True)
+class _Due:
+    """When a source is scanned next, by the monotonic clock; `afresh` reads everything again."""
+
+    source: Source
+    every_s: float
+    next_s: float
+    afresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A source to keep in sync, scanned whole every `every_s` seconds."""
+
+    source: Source
+    every_s: float
+
+
+class SyncWorker:
+    """Runs syncs one after the other, on its own thread.
+
+    `open_path` is called on that thread, for the database connection is its own; it is given the
+    function to call between two steps of work, and says which tasks there are and whether every
+    document must be read again.
+    """
+
+    def __init__(
+        self,
+        open_path: Callable[[Callable[[], None]], tuple[SourceSync, Sequence[Task], bool]],
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._open_path = open_path
+        self._clock_s = clock_s
+        self._wake = threading.Condition()
+        self._hints: dict[str, set[str] | None] = {}
+        self._requests: list[_Request] = []
+        self._stopping = False
+        self._in_hints = False
+        self._path: SourceSync | None = None
+        self._due: dict[str, _Due] = {}
+        self.error: str | None = None
+        self.busy = False
+        self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
+
+    def start(self) -> None:
+        """Begin: first open the store, then scan every source."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Abandon the work in hand and end; False when the thread did not end in time."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def hint(self, source: str, paths: Sequence[str] | None) -> None:
+        """Something under these paths may have changed; None: anything may have."""
+        with self._wake:
+            known = self._hints.get(source, set())
+            self._hints[source] = None if paths is None or known is None else known | set(paths)
+            self._wake.notify_all()
+
+    def request(
+        self, sources: Sequence[str], accept_empty: bool
+    ) -> "Future[tuple[Outcome, ...]]":
+        """Ask for a whole scan of these sources, applied; none named: of all."""
+        request = _Request(frozenset(sources), accept_empty)
+        with self._wake:
+            self._requests.append(request)
+            self._wake.notify_all()
+        return request.done
+
+    @property
+    def pending(self) -> bool:
+        """Whether the served version may be behind what is known to have happened."""
+        return self.busy or bool(self._hints) or bool(self._requests)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._open()
+                self._turns()
+            except Stopping:
+                break
+            except Exception as error:
+                self._fail(error)
+                with self._wake:
+                    self._wake.wait_for(lambda: self._stopping, _RETRY_S)
+        for request in self._requests:
+            request.done.cancel()
+
+    def _open(self) -> None:
+        if self._path is not None:
+            return
+        path, tasks, afresh = self._open_path(self._between)
+        now_s = self._clock_s()
+        self._due = {
+            task.source.name: _Due(task.source, task.every_s, now_s, afresh) for task in tasks
+        }
+        self._path = path
+
+    def _turns(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(self._has_work, self._sleep_s())
+            self._check_stop()
+            self.busy = True
+            try:
+                self._turn()
+            finally:
+                self.busy = False
+            self.error = None
+
+    def _has_work(self) -> bool:
+        return self._stopping or bool(self._hints) or bool(self._requests)
+
+    def _sleep_s(self) -> float:
+        soonest = min((due.next_s for due in self._due.values()), default=float("inf"))
+        return max(0.0, min(soonest - self._clock_s(), 3600.0))
+
+    def _turn(self) -> None:
+        with self._wake:
+            requests, self._requests = self._requests, []
+        for request in requests:
+            self._answer(request)
+        self._serve_hints()
+        for due in self._due.values():
+            if due.next_s <= self._clock_s():
+                self._scan(due, accept_empty=False)
+
+    def _answer(self, request: _Request) -> None:
+        try:
+            wanted = request.sources or self._due.keys()
+            outcomes = [
+                self._scan(self._due[name], accept_empty=request.accept_empty)
+                for name in sorted(wanted)
+            ]
+        except BaseException as error:
+            request.done.set_exception(
+                error
+                if isinstance(error, REPORTABLE)
+                else SyncFailed("The sync failed", str(error), "See the daemon's log")
+            )
+            raise
+        request.done.set_result(tuple(outcomes))
+
+    def _scan(self, due: _Due, *, accept_empty: bool) -> Outcome:
+        with self._wake:
+            self._hints.pop(due.source.name, None)
+        outcome = self._sync(due.source, Scope(None, accept_empty, due.afresh))
+        if outcome.problem is None:
+            due.afresh = False
+        due.next_s = self._clock_s() + due.every_s
+        return outcome
+
+    def _serve_hints(self) -> None:
+        """Sync what the hints name. A small edit gets its turn between the batches of a big scan."""
+        with self._wake:
+            hints, self._hints = self._hints, {}
+        for name, paths in hints.items():
+            due = self._due.get(name)
+            if due is None:
+                continue
+            if paths is None or due.afresh:
+                due.next_s = self._clock_s()
+            else:
+                self._sync(due.source, Scope(tuple(sorted(paths))))
+
+    def _sync(self, source: Source, scope: Scope) -> Outcome:
+        assert self._path is not None
+        outcome = self._path.sync(source, scope)
+        if outcome.changed or outcome.removed:
+            log.info(
+                "synced", source=source.name, changed=outcome.changed, removed=outcome.removed
+            )
+        return outcome
+
+    def _between(self) -> None:
+        """Runs between two batches: stop if asked to, let small edits in."""
+        self._check_stop()
+        if self._in_hints or not self._hints:
+            return
+        self._in_hints = True
+        try:
+            self._serve_hints()
+        finally:
+            self._in_hints = False
+
+    def _check_stop(self) -> None:
+        if self._stopping:
+            raise Stopping
+
+    def _fail(self, error: Exception) -> None:
+        self.error = str(error) or type(error).__name__
+        log.error("sync failed", why=self.error, exc_info=not isinstance(error, REPORTABLE))
+        now_s = self._clock_s()
+        for due in self._due.values():
+            due.next_s = now_s

@@ -1,0 +1,280 @@
+"""The real watchdog on a real folder: what raises a hint, what does not, what ends in None."""
+
+import errno
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+
+from hopsyncd.sync.watch import FolderWatcher
+
+DEADLINE_S = 8.0
+
+
+class Hints:
+    """Collects hints; `told` holds their ids, None included."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str] | None] = []
+
+    def __call__(self, hint: Sequence[str] | None) -> None:
+        self.calls.append(None if hint is None else list(hint))
+
+    @property
+    def told(self) -> set[str | None]:
+        return {id_ for call in self.calls for id_ in ([None] if call is None else call)}
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root/a").mkdir(parents=True)
+    (tmp_path / "root/a/old.md").write_text("old")
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def hints() -> Hints:
+    return Hints()
+
+
+@pytest.fixture
+def watcher(root: Path, hints: Hints) -> Iterator[FolderWatcher]:
+    watcher = FolderWatcher(debounce_s=0.1, check_every_s=0.2)
+    watcher.watch(root, hints)
+    yield watcher
+    watcher.stop()
+
+
+@pytest.mark.usefixtures("watcher")
+class TestWhatRaisesAHint:
+    def test_a_new_file_an_edit_and_a_removal(self, root: Path, hints: Hints) -> None:
+        (root / "a/new.md").write_text("new")
+        (root / "a/old.md").write_text("edited")
+        wait_for(lambda: {"a/new.md", "a/old.md"} <= hints.told)
+        hints.calls.clear()
+        (root / "a/old.md").unlink()
+        wait_for(lambda: hints.told == {"a/old.md"})
+
+    def test_an_atomic_save(self, root: Path, hints: Hints) -> None:
+        (root / "a/old.md.tmp").write_text("edited")
+        (root / "a/old.md.tmp").rename(root / "a/old.md")
+        wait_for(lambda: {"a/old.md", "a/old.md.tmp"} <= hints.told)
+
+    def test_a_name_with_a_newline(self, root: Path, hints: Hints) -> None:
+        (root / "two\nlines.md").write_text("x")
+        wait_for(lambda: "two\nlines.md" in hints.told)
+
+    def test_a_renamed_folder_gives_both_names(self, root: Path, hints: Hints) -> None:
+        (root / "a").rename(root / "b")
+        wait_for(lambda: hints.told == {"a", "b"})
+        (root / "b/old.md").write_text("still watched")
+        wait_for(lambda: "b/old.md" in hints.told)
+
+    def test_a_folder_moved_in_and_out(self, root: Path, hints: Hints) -> None:
+        (root.parent / "in/deep").mkdir(parents=True)
+        (root.parent / "in/deep/x.md").write_text("x")
+        (root.parent / "in").rename(root / "in")
+        wait_for(lambda: hints.told == {"in"})
+        (root / "in/deep/x.md").write_text("watched now")
+        wait_for(lambda: "in/deep/x.md" in hints.told)
+        hints.calls.clear()
+        (root / "in").rename(root.parent / "out")
+        wait_for(lambda: hints.told == {"in"})
+
+    def test_a_changed_mode(self, root: Path, hints: Hints) -> None:
+        (root / "a/old.md").chmod(0o600)
+        wait_for(lambda: hints.told == {"a/old.md"})
+
+    def test_our_own_reads_raise_none(self, root: Path, hints: Hints) -> None:
+        for _ in range(3):
+            assert (root / "a/old.md").read_text() == "old"
+            list((root / "a").iterdir())
+        (root / "marker.md").write_text("x")
+        wait_for(lambda: "marker.md" in hints.told)
+        assert hints.told == {"marker.md"}
+
+    def test_the_window_is_counted_from_the_first_event(self, root: Path, hints: Hints) -> None:
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until:
+            (root / "a/old.md").write_text("busy")
+            time.sleep(0.01)
+        assert len(hints.calls) >= 4
+
+
+def test_a_burst_misses_nothing(root: Path, hints: Hints) -> None:
+    watcher = FolderWatcher(debounce_s=0.1, max_paths=500)
+    watcher.watch(root, hints)
+    for folder in range(30):
+        (root / f"b{folder % 5}/c{folder}").mkdir(parents=True)
+        for number in range(100):
+            (root / f"b{folder % 5}/c{folder}/{number}.md").touch()
+    files = {str(path.relative_to(root)) for path in root.rglob("*.md")} - {"a/old.md"}
+    (root / "last.md").touch()
+    wait_for(lambda: bool(hints.calls) and hints.calls[-1] is not None and "last.md" in hints.told)
+    watcher.stop()
+    missed = {id_ for id_ in files if not any(covers(call, id_) for call in hints.calls)}
+    assert not missed
+    assert all(call is None or len(call) <= 500 for call in hints.calls)
+
+
+def covers(call: list[str] | None, id_: str) -> bool:
+    return call is None or any(id_ == hint or id_.startswith(hint + "/") for hint in call)
+
+
+def test_too_many_paths_become_everything(root: Path, hints: Hints) -> None:
+    watcher = FolderWatcher(debounce_s=0.5, max_paths=20)
+    watcher.watch(root, hints)
+    for number in range(50):
+        (root / f"{number}.md").touch()
+    wait_for(lambda: bool(hints.calls))
+    watcher.stop()
+    assert hints.calls[0] is None
+
+
+def test_skipped_paths_raise_no_hint(root: Path, hints: Hints) -> None:
+    watcher = FolderWatcher(debounce_s=0.1, skip=lambda id_: id_.endswith(".tmp"))
+    watcher.watch(root, hints)
+    (root / "x.tmp").touch()
+    time.sleep(0.3)
+    (root / "x.md").touch()
+    wait_for(lambda: bool(hints.calls))
+    watcher.stop()
+    assert hints.calls == [["x.md"]]
+
+
+def test_a_root_behind_a_link(root: Path, hints: Hints) -> None:
+    (root.parent / "link").symlink_to("root")
+    watcher = FolderWatcher(debounce_s=0.1)
+    watcher.watch(root.parent / "link", hints)
+    (root / "x.md").touch()
+    wait_for(lambda: hints.told == {"x.md"})
+    watcher.stop()
+
+
+def test_a_missing_root_is_watched_once_it_is_there(tmp_path: Path, hints: Hints) -> None:
+    watcher = FolderWatcher(debounce_s=0.1, check_every_s=0.1)
+    watcher.watch(tmp_path / "later", hints)
+    assert not watcher.status().watching
+    assert "no such file" in watcher.status().why
+    assert watcher.status().hint
+    (tmp_path / "later").mkdir()
+    wait_for(lambda: hints.calls == [None])
+    assert watcher.status().watching
+    (tmp_path / "later/x.md").touch()
+    wait_for(lambda: "x.md" in hints.told)
+    watcher.stop()
+
+
+@pytest.mark.usefixtures("watcher")
+@pytest.mark.parametrize("how", ["moved away", "removed"])
+def test_a_root_that_goes_and_comes_back(root: Path, hints: Hints, how: str) -> None:
+    if how == "moved away":
+        root.rename(root.with_name("moved"))
+    else:
+        (root / "a/old.md").unlink()
+        (root / "a").rmdir()
+        root.rmdir()
+    wait_for(lambda: None in hints.told)
+    root.mkdir()
+    hints.calls.clear()
+    wait_for(lambda: None in hints.told)
+    (root / "x.md").touch()
+    wait_for(lambda: "x.md" in hints.told)
+
+
+def test_a_dead_emitter_is_noticed_and_replaced(root: Path, hints: Hints) -> None:
+    made: list[BaseObserver] = []
+
+    def observer() -> BaseObserver:
+        made.append(Observer())
+        return made[-1]
+
+    watcher = FolderWatcher(debounce_s=0.1, check_every_s=0.1, observer=observer)
+    watcher.watch(root, hints)
+    for emitter in made[0].emitters:
+        emitter.stop()
+    wait_for(lambda: len(made) == 2 and watcher.status().watching)
+    assert None in hints.told
+    (root / "x.md").touch()
+    wait_for(lambda: "x.md" in hints.told)
+    watcher.stop()
+
+
+@pytest.mark.usefixtures("watcher")
+def test_a_loss_that_watchdog_only_logs_becomes_everything(hints: Hints) -> None:
+    logging.getLogger("watchdog.observers.inotify_c").warning("Inotify queue overflowed")
+    wait_for(lambda: hints.calls == [None])
+
+
+def test_running_out_of_watches_falls_back_to_scans(root: Path, hints: Hints) -> None:
+    def observer() -> BaseObserver:
+        raise OSError(errno.ENOSPC, "inotify watch limit reached")
+
+    watcher = FolderWatcher(observer=observer)
+    watcher.watch(root, hints)
+    status = watcher.status()
+    watcher.stop()
+    assert not status.watching
+    assert "limit" in status.why
+    assert "max_user_watches" in status.hint
+
+
+def test_running_out_of_watches_for_subfolders_is_noticed(root: Path, hints: Hints) -> None:
+    """Watchdog passes over them in silence: only a request for one more watch tells."""
+    full = threading.Event()
+
+    class Limited(Observer):  # type: ignore[misc, valid-type]
+        def schedule(self, *args: object, recursive: bool = False, **options: object) -> object:
+            if full.is_set() and not recursive:
+                raise OSError(errno.ENOSPC, "inotify watch limit reached")
+            return super().schedule(*args, recursive=recursive, **options)
+
+    watcher = FolderWatcher(debounce_s=0.1, observer=Limited)
+    watcher.watch(root, hints)
+    assert watcher.status().watching
+    full.set()
+    (root / "one-too-many").mkdir()
+    wait_for(lambda: not watcher.status().watching)
+    watcher.stop()
+    assert None in hints.told
+
+
+def test_a_failing_receiver_is_called_again_with_everything(root: Path) -> None:
+    calls: list[Sequence[str] | None] = []
+
+    def failing_once(hint: Sequence[str] | None) -> None:
+        calls.append(hint)
+        if len(calls) == 1:
+            raise RuntimeError("the receiver failed")
+
+    watcher = FolderWatcher(debounce_s=0.1, check_every_s=0.1)
+    watcher.watch(root, failing_once)
+    (root / "x.md").touch()
+    wait_for(lambda: len(calls) >= 2)
+    watcher.stop()
+    assert calls[:2] == [["x.md"], None]
+
+
+def test_nothing_comes_after_stop(root: Path, hints: Hints) -> None:
+    watcher = FolderWatcher(debounce_s=0.2)
+    watcher.watch(root, hints)
+    (root / "x.md").touch()
+    watcher.stop()
+    (root / "y.md").touch()
+    time.sleep(0.4)
+    assert hints.calls == []
+    assert not watcher.status().watching
+    with pytest.raises(RuntimeError):
+        watcher.watch(root, hints)

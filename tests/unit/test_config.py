@@ -1,0 +1,218 @@
+"""The configuration: defaults, places, expansion, and mistakes told with line and suggestion."""
+
+import os
+import re
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hopsyncd.config import (
+    Config,
+    SourceConfig,
+    config_path,
+    load_config,
+    shipped_text,
+    write_config,
+)
+from hopsyncd.errors import ConfigError
+from hopsyncd.toml_lines import key_lines
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("HOPSYNCD_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+def load(tmp_path: Path, text: str) -> Config:
+    (tmp_path / "c.toml").write_text(text, encoding="utf-8")
+    return load_config(tmp_path / "c.toml")
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert caught.value.what and caught.value.why and caught.value.hint
+    return str(caught.value)
+
+
+def source(**keys: str) -> str:
+    given_keys = {"name": '"notes"', "path": '"."'} | keys
+    return "[[source]]\n" + "".join(f"{key} = {value}\n" for key, value in given_keys.items())
+
+
+def test_the_shipped_file_is_the_default_and_explains_every_key() -> None:
+    text = shipped_text()
+    assert Config.model_validate(tomllib.loads(text)) == Config()
+    live = re.sub(r"(?m)^# ?(# \w|\[\[source|\w+ = )", r"\1", text)
+    tables = tomllib.loads(live)
+    models = {name: type(getattr(Config(), name)) for name in tables if name != "source"}
+    assert models.keys() | {"sources"} == Config.model_fields.keys()
+    assert all(tables[name].keys() == model.model_fields.keys() for name, model in models.items())
+    assert tables["source"][0].keys() == SourceConfig.model_fields.keys()
+    example = SourceConfig.model_validate(tables["source"][0])
+    defaults = SourceConfig.model_validate({"name": "notes", "path": "~/notes"})
+    assert example == defaults.model_copy(update={"scan_every_s": 300.0})
+
+
+def test_without_a_file_all_defaults_hold() -> None:
+    assert load_config() == Config()
+    assert load_config().sources == ()
+
+
+def test_places_follow_xdg(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert config_path() == own_home / ".config/hopsyncd/config.toml"
+    assert load_config().daemon.data_dir == own_home / ".local/share/hopsyncd"
+    assert load_config().daemon.socket == Path(f"/tmp/hopsyncd-{os.getuid()}/hopsyncd.sock")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/c")
+    monkeypatch.setenv("XDG_DATA_HOME", "relative/is/ignored")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    assert config_path() == Path("/c/hopsyncd/config.toml")
+    assert load_config().daemon.data_dir == own_home / ".local/share/hopsyncd"
+    assert load_config().daemon.socket == Path("/run/user/7/hopsyncd/hopsyncd.sock")
+
+
+def test_hopsyncd_home_holds_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOPSYNCD_HOME", str(tmp_path / "h"))
+    assert config_path() == tmp_path / "h/config.toml"
+    assert load_config().daemon.data_dir == tmp_path / "h/data"
+    assert load_config().daemon.socket == tmp_path / "h/hopsyncd.sock"
+    assert config_path(Path("x.toml")) == Path.cwd() / "x.toml"
+
+
+def test_values_paths_and_variables(
+    tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHERE", "elsewhere")
+    text = '[daemon]\ndata_dir = "~/data"\nsocket = "run/s.sock"\n[query]\nk = 7\n'
+    text += "[watch]\nscan_every_s = 60\n" + source(
+        path='"${WHERE}/notes"', ignore='["a$$b", "*.x"]'
+    )
+    config = load(tmp_path, text)
+    assert config.daemon.data_dir == own_home / "data"
+    assert config.daemon.socket == tmp_path / "run/s.sock"
+    assert (config.query.k, config.watch.scan_every_s) == (7, 60.0)
+    assert config.sources[0].path == tmp_path / "elsewhere/notes"
+    assert config.sources[0].ignore == ("a$b", "*.x")
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("\n[daemon]\nlog_levl = 'info'", [":3:", "`log_levl` in [daemon]", "`log_level`?"]),
+        ("[wach]\na = 1", [":1:", "`wach`", "`watch`?"]),
+        ("[query]\ndebounce_ms = 1", [":2:", "belongs in [watch]"]),
+        ("[query]\nzzz = 1", ["Known here: strategy, k, hops"]),
+        ("[query]\nk = '5'", [":2:", "whole number", '"5"', "k = 5"]),
+        ("[query]\nk = 0", [":2:", "greater than or equal to 1"]),
+        ("[query]\nstrategy = 'hopp'", ['Did you mean "hop"?']),
+        ("[watch]\nenabled = 1", ["true or false"]),
+        ("[watch]\nscan_every_s = inf", ["finite"]),
+        ("watch = 3", [":1:", "should be a table"]),
+        ("[source]\nname = 'a'", ["two brackets"]),
+        ("[[source]]\nname = 'a'", [":1:", "`path` in [[source]] number 1", "missing"]),
+        (source(path="3"), [":3:", "as text in quotes"]),
+        (source(path="'c.toml'"), [":3:", "is not a folder"]),
+        (source(path="'${NOT_SET_AT_ALL}/x'"), [":3:", "NOT_SET_AT_ALL is not set", "$$"]),
+        (source(path="'${OPEN'"), [":3:", "not closed"]),
+        (source(name="'a/b'"), [":2:", "letters, digits"]),
+        (source(ignore="'*.x'"), [":4:", "a list"]),
+        (source(ignore="['!']"), [":4:", "`!` is not a gitignore pattern"]),
+        (source(include="[]"), [":4:", "empty"]),
+        (source(ignroe="[]"), [":4:", "Did you mean `ignore`?"]),
+        (source() + source(), [":5:", 'another source is named "notes"']),
+        ("[models]\nencoder = './nowhere'", [":2:", "there is no folder", "nowhere"]),
+        ("[models]\nencoder_sha256 = 'abc'", [":2:", "64 hexadecimal"]),
+        ("[query]\nk = five", [":2:5:", "not TOML"]),
+        ("[query]\nx = [1,\n", ["not TOML"]),
+        (
+            "[[source]]\nname='a'\n[[source]]\nx='''\n[[source]]\n'''\nz=[ # ]\n'[', ]\nnam='b'",
+            [":9:"],
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_a_suggestion(
+    tmp_path: Path, text: str, parts: list[str]
+) -> None:
+    told = refusal(tmp_path, text)
+    assert [part for part in [str(tmp_path / "c.toml"), *parts] if part not in told] == []
+
+
+def test_all_mistakes_are_told_at_once_in_order(tmp_path: Path) -> None:
+    told = refusal(tmp_path, "[query]\nk = 'x'\n[daemon]\nlog = 1\n" + source(name="'${NO_SUCH}'"))
+    assert re.findall(r"c\.toml:(\d+):", told) == ["2", "4", "6"]
+    assert "3 mistakes" in told
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        load_config(tmp_path / "nowhere.toml")
+    with pytest.raises(ConfigError, match="is a directory"):
+        load_config(tmp_path)
+    (tmp_path / "latin.toml").write_bytes(b"# ok\n# caf\xe9\n")
+    with pytest.raises(ConfigError, match=r"latin\.toml:2.*UTF-8"):
+        load_config(tmp_path / "latin.toml")
+
+
+def test_a_missing_source_folder_is_no_mistake(tmp_path: Path) -> None:
+    assert load(tmp_path, source(path="'unmounted'")).sources[0].path == tmp_path / "unmounted"
+
+
+def test_write_config(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("notes", "x/notes", 'odd "\\ $HOME ${X} ü\t😀\x7f')]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    file = tmp_path / "new/config.toml"
+    write_config(file, [*folders, folders[0]])
+    config = load_config(file)
+    assert [found.path for found in config.sources] == folders
+    assert [found.name for found in config.sources][:2] == ["notes", "notes-2"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    with pytest.raises(ConfigError, match="exists already"):
+        write_config(file, [])
+    with pytest.raises(ConfigError, match="no such folder"):
+        write_config(tmp_path / "other.toml", [tmp_path / "nowhere"])
+    assert not (tmp_path / "other.toml").exists()
+
+
+def test_write_config_without_folders_loads(tmp_path: Path) -> None:
+    write_config(tmp_path / "config.toml", [])
+    assert load_config(tmp_path / "config.toml") == Config()
+
+
+KEYS = st.sampled_from(["a", "b-c", '"d.e"', "'f g'", "h.i"])
+VALUES = st.sampled_from(
+    ["1", '"x # = ["', "'[]'", '"""\n[a]\nb = 1\n"""', "'''\n''x''\n'''", "[\n1, # ]\n[2],\n]"]
+    + ["{ x = 1, y = '}' }", "1979-05-27T07:32:00Z", '"\\"\\\\"', '""""quoted""""']
+)
+LINES = st.lists(st.tuples(KEYS, VALUES), unique_by=lambda pair: pair[0], max_size=5)
+TABLES = st.lists(st.tuples(st.sampled_from(["[[s]]", "[[s.t]]", "# comment", ""]), LINES))
+
+
+@given(top=LINES, tables=TABLES)
+def test_key_lines_finds_every_key(
+    top: list[tuple[str, str]], tables: list[tuple[str, list[tuple[str, str]]]]
+) -> None:
+    """Each key of what tomllib reads has a line, and that line starts with the key."""
+    text = "".join(f"{key} = {value}\n" for key, value in top) + "[[s]]\n"
+    for number, (header, lines) in enumerate(tables):
+        text += f"{header}\n" if header.startswith("[") else f"{header}\n[t{number}]\n"
+        text += "".join(f"  {key} = {value} # end\n" for key, value in lines)
+    found = key_lines(text)
+    written = text.split("\n")
+    tomllib.loads(text)
+    for path, line in found.items():
+        last = str(path[-1]) if isinstance(path[-1], str) else str(path[-2])
+        assert last in written[line - 1]
+    keys = sum(len(lines) for _, lines in [("", top), *tables])
+    headers = 1 + sum(1 for header, _ in tables)
+    assert len(found) == keys + headers
