@@ -58,9 +58,9 @@ def register_recipe(connection: Connection, recipe: Recipe) -> int:
         )
         row_id = int(cursor.lastrowid or 0)
         connection.execute(
-            f"CREATE VIRTUAL TABLE passage_vector_{row_id} USING vec0 ("
-            f"passage INTEGER PRIMARY KEY, embedding float[{int(recipe.dimensions)}] "
-            "distance_metric=cosine)"
+            f"CREATE VIRTUAL TABLE passage_vector_{row_id} USING vec0 (life INTEGER PRIMARY KEY,"
+            f" embedding float[{int(recipe.dimensions)}] distance_metric=cosine,"
+            " born INTEGER, died INTEGER, +passage INTEGER)"
         )
     return row_id
 
@@ -149,10 +149,6 @@ def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> 
         "INSERT INTO question_set (id, passage, recipe, vectors) VALUES (?, ?, ?, ?)",
         [questions.id, questions.passage, recipe, questions.vectors.astype("<i2").tobytes()],
     )
-    connection.execute(
-        f"INSERT INTO passage_vector_{recipe} (passage, embedding) VALUES (?, ?)",
-        [questions.passage, questions.vectors[0].astype("<f4").tobytes()],
-    )
     ordinals = {Direction.INCOMING: 0, Direction.OUTGOING: 0}
     for question in questions.questions:
         connection.execute(
@@ -170,6 +166,15 @@ def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> 
             ],
         )
         ordinals[question.direction] += 1
+
+
+def question_texts(connection: Connection, ids: Iterable[QuestionId]) -> dict[QuestionId, str]:
+    """The texts of these questions."""
+    rows = connection.execute(
+        "SELECT id, text FROM question WHERE id IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(ids))],
+    )
+    return {QuestionId(row[0]): row[1] for row in rows}
 
 
 def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:

@@ -57,6 +57,11 @@ def _initial(db: Database) -> None:
 SCHEMA_VERSION = 1
 
 
+def memory_database() -> Connection:
+    """An empty database in memory, without extensions."""
+    return sqlite.connect(":memory:", isolation_level=None)
+
+
 def _connect(path: Path, mode: str) -> Connection:
     connection = sqlite.connect(
         f"{path.absolute().as_uri()}?mode={mode}",

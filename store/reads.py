@@ -44,6 +44,17 @@ def matches_at(connection: Connection, version: int) -> Matches:
     )
 
 
+def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The passages in force at a version, rising, and the number of words of each."""
+    rows = connection.execute(
+        "SELECT p.id, p.words FROM life AS l JOIN passage AS p ON p.id = l.passage"
+        " WHERE l.born <= ?1 AND ?1 < l.died ORDER BY p.id",
+        [version],
+    ).fetchall()
+    both = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
 def places_at(
     connection: Connection, version: int, passages: Iterable[PassageId]
 ) -> dict[PassageId, list[Place]]:

@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from store.database import Connection, transaction
 from store.errors import NoSuchVersion
 from store.records import ALIVE, Change, Cut, Document, Match, PassageId, QuestionId, Seen, Version
@@ -38,9 +40,10 @@ def version(connection: Connection, number: int) -> Version:
 
 
 def _version(row: Sequence[Any]) -> Version:
-    cut_similarity, cut_question, counters = row[-3:]
+    *plain, cut_similarity, cut_question, counters = row
     cut = None if cut_question is None else Cut(cut_similarity, QuestionId(cut_question))
-    return Version(*row[:-3], cut, json.loads(counters))
+    fields = dict(zip(_COLUMNS.split(", "), plain, strict=False))
+    return Version(**fields, cut=cut, counters=json.loads(counters))
 
 
 def commit(connection: Connection, change: Change, created_ms: int) -> Version:
@@ -153,14 +156,32 @@ def _words_of(connection: Connection, passages: Iterable[PassageId]) -> int:
 
 
 def _change_lives(connection: Connection, number: int, change: Change) -> None:
-    connection.executemany(
-        f"UPDATE life SET died = {number} WHERE passage = ? AND died = {ALIVE}",
-        [(passage,) for passage in change.lives_ended],
-    )
-    connection.executemany(
-        f"INSERT INTO life (passage, born, died, question_set) VALUES (?, {number}, {ALIVE}, ?)",
-        change.lives_begun,
-    )
+    for passage in change.lives_ended:
+        life, recipe = connection.execute(
+            "SELECT l.id, s.recipe FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
+            f" WHERE l.passage = ? AND l.died = {ALIVE}",
+            [passage],
+        ).fetchone()
+        connection.execute("UPDATE life SET died = ? WHERE id = ?", [number, life])
+        connection.execute(
+            f"UPDATE passage_vector_{recipe} SET died = ? WHERE life = ?", [number, life]
+        )
+    for passage, question_set in change.lives_begun:
+        cursor = connection.execute(
+            "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?)",
+            [passage, number, ALIVE, question_set],
+        )
+        vectors, dimensions = connection.execute(
+            "SELECT s.vectors, r.dimensions FROM question_set AS s"
+            " JOIN recipe AS r ON r.id = s.recipe WHERE s.id = ?",
+            [question_set],
+        ).fetchone()
+        vector = np.frombuffer(vectors, dtype="<i2", count=dimensions).astype("<f4")
+        connection.execute(
+            f"INSERT INTO passage_vector_{change.recipe} (life, embedding, born, died, passage)"
+            " VALUES (?, ?, ?, ?, ?)",
+            [cursor.lastrowid, vector.tobytes(), number, ALIVE, passage],
+        )
 
 
 def _change_matches(

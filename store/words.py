@@ -1,12 +1,19 @@
 """What counts as a word in the full-text index, in every script."""
 
 import re
+import threading
+
+from store.database import Connection, memory_database
 
 # Scripts written without spaces: one word a character, so that a part of a phrase can be found.
 _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
 )
 _WORD = re.compile(r"\w+")
+
+# As in schema/001_initial.sql.
+TOKENIZER = "porter unicode61 remove_diacritics 2"
+_TOKENIZERS = threading.local()
 
 
 def searchable(text: str) -> str:
@@ -21,3 +28,26 @@ def searchable(text: str) -> str:
 def count_words(text: str) -> int:
     """The number of words of a text."""
     return len(_WORD.findall(searchable(text)))
+
+
+def index_terms(text: str) -> list[str]:
+    """The distinct terms that the full-text index makes of a text, sorted.
+
+    SQLite offers no call for this, so a one-row index in memory says it.
+
+    >>> index_terms("The dogs, the dog")
+    ['dog', 'the']
+    """
+    memory = _tokenizer()
+    memory.execute("DELETE FROM body")
+    memory.execute("INSERT INTO body (rowid, text) VALUES (1, ?)", [searchable(text)])
+    return [row[0] for row in memory.execute("SELECT term FROM term ORDER BY term")]
+
+
+def _tokenizer() -> Connection:
+    memory: Connection | None = getattr(_TOKENIZERS, "memory", None)
+    if memory is None:
+        memory = _TOKENIZERS.memory = memory_database()
+        memory.execute(f"CREATE VIRTUAL TABLE body USING fts5(text, tokenize = '{TOKENIZER}')")
+        memory.execute("CREATE VIRTUAL TABLE term USING fts5vocab(body, 'row')")
+    return memory

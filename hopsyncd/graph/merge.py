@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.graph.budget import Ranking, move, rank
+from hopsyncd.graph.names import NameIndex
 from hopsyncd.graph.similarity import HALF_COSINE
 from hopsyncd.graph.vectors import VectorArena
 from store.records import Direction, Match, PassageId, Question, QuestionId, QuestionSet
@@ -62,6 +63,15 @@ class Side:
         self.alive = np.concatenate([self.alive, np.ones(count, dtype=np.bool_)])
         return np.arange(first, first + count)
 
+    def find(self, ids: Positions) -> Positions:
+        """The position of each of these questions, all of which are alive.
+
+        A passage that left and came back has dead positions of the same ids.
+        """
+        alive = np.flatnonzero(self.alive)
+        order = alive[np.argsort(self.id[alive])]
+        return order[np.searchsorted(self.id[order], ids)]
+
     def half_jaccards(self, keywords: frozenset[str]) -> tuple[Positions, NDArray[np.float64]]:
         """Half the Jaccard of the keywords with each question here that shares one of them."""
         shared = Counter(p for keyword in keywords for p in self.having.get(keyword, ()))
@@ -91,6 +101,7 @@ class MergeIndex:
         self.similarity = np.empty(0, dtype=np.float64)
         self.ranking: Ranking = rank(self.target, self.similarity)
         self.first_row: dict[PassageId, int] = {}
+        self.names = NameIndex()
 
     @property
     def worn(self) -> bool:
@@ -107,8 +118,8 @@ class MergeIndex:
     ) -> None:
         """Take over stored question sets and their stored matches, comparing nothing."""
         self._add(list(sets))
-        outs = _find(self.outgoing.id, question)
-        self.target[outs] = _find(self.incoming.id, target)
+        outs = self.outgoing.find(question)
+        self.target[outs] = self.incoming.find(target)
         self.similarity[outs] = similarity
         self.ranking = rank(question, similarity)
 
@@ -137,6 +148,7 @@ class MergeIndex:
         gone = np.array(passages, dtype=np.int64)
         for passage in passages:
             del self.first_row[passage]
+            self.names.remove(passage)
         self.incoming.alive &= ~np.isin(self.incoming.passage, gone)
         self.outgoing.alive &= ~np.isin(self.outgoing.passage, gone)
         self.target[~self.outgoing.alive] = _NONE
@@ -146,6 +158,7 @@ class MergeIndex:
         rows: dict[Direction, list[tuple[PassageId, int, Question]]] = {d: [] for d in Direction}
         for added in sets:
             first = self.first_row[added.passage] = self.arena.append(added.vectors)
+            self.names.add(added)
             for question in added.questions:
                 row = first + question.vector_row
                 rows[question.direction].append((added.passage, row, question))
@@ -227,8 +240,3 @@ def _delta(before: MatchColumns, after: MatchColumns) -> MatchDelta:
     moved = np.flatnonzero(before.target != after.target[:old])
     new = np.arange(old, len(after.question))
     return MatchDelta(before.at(moved), after.at(np.concatenate([moved, new])))
-
-
-def _find(column: Positions, values: Positions) -> Positions:
-    order = np.argsort(column)
-    return order[np.searchsorted(column, values, sorter=order)]

@@ -33,7 +33,7 @@ class Source:
 
 @dataclass(slots=True)
 class Progress:
-    """How far the present work is, read by other threads. `started_ms` is Unix time, 0 when idle."""
+    """How far the present work is, for other threads to read. `started_ms` is 0 when idle."""
 
     source: str = ""
     started_ms: int = 0

@@ -92,9 +92,7 @@ class SyncWorker:
             self._hints[source] = None if paths is None or known is None else known | set(paths)
             self._wake.notify_all()
 
-    def request(
-        self, sources: Sequence[str], accept_empty: bool
-    ) -> "Future[tuple[Outcome, ...]]":
+    def request(self, sources: Sequence[str], accept_empty: bool) -> "Future[tuple[Outcome, ...]]":
         """Ask for a whole scan of these sources, applied; none named: of all."""
         request = _Request(frozenset(sources), accept_empty)
         with self._wake:
@@ -114,7 +112,7 @@ class SyncWorker:
                 self._turns()
             except Stopping:
                 break
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the edge of the loop; logged, and in the status
                 self._fail(error)
                 with self._wake:
                     self._wake.wait_for(lambda: self._stopping, _RETRY_S)
@@ -186,7 +184,7 @@ class SyncWorker:
         return outcome
 
     def _serve_hints(self) -> None:
-        """Sync what the hints name. A small edit gets its turn between the batches of a big scan."""
+        """Sync what the hints name: small edits get a turn between the batches of a scan."""
         with self._wake:
             hints, self._hints = self._hints, {}
         for name, paths in hints.items():
@@ -202,9 +200,7 @@ class SyncWorker:
         assert self._path is not None
         outcome = self._path.sync(source, scope)
         if outcome.changed or outcome.removed:
-            log.info(
-                "synced", source=source.name, changed=outcome.changed, removed=outcome.removed
-            )
+            log.info("synced", source=source.name, changed=outcome.changed, removed=outcome.removed)
         return outcome
 
     def _between(self) -> None:

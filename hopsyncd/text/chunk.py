@@ -29,15 +29,15 @@ tokens holds no cut and must be split all the same: `_split` sees that stretch a
 harm stays in it. Of stretches of random paragraphs of 1 to 120 words 1 in 100,000 is so long, of
 paragraphs of one equal length at worst 1 in 100; a fourth new passage needs a further coincidence.
 (2) Repeated text has equal ranks. Four units instead of two tell most of them apart; equals that
-remain are no cuts, except inside a run of one text of some length: there all of them are, so that the run
-gives one passage many times over, and does not shift when something comes to stand in it.
+remain are no cuts, except inside a run of one text of some length: there all of them are, so that
+the run gives one passage many times over, and does not shift when something comes to stand in it.
 tests/property/test_chunk_stability.py tries both.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 
 from hopsyncd.text.blocks import Block
 from hopsyncd.text.units import Unit, tokens, units_of
@@ -61,13 +61,14 @@ class Chunk:
 def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...]:
     """Cut a document into passages of about `target_tokens`, never across headings.
 
-    Passages have 0.3 to 2 times the target, less only where a section has less or repeats itself. A block of up to
-    1.5 times the target stays whole. Blocks are joined by a blank line, list items and table rows
-    by a newline; wrapped lines are joined, except in code. A section without text gives nothing,
-    but in a document of headings alone they are the text, below the first of them.
+    Passages have 0.3 to 2 times the target, less only where a section has less or repeats itself.
+    A block of up to 1.5 times the target stays whole. Blocks are joined by a blank line, list items
+    and table rows by a newline; wrapped lines are joined, except in code. A section without text
+    gives nothing, but in a document of headings alone they are the text, below the first of them.
 
     One block inserted, edited or deleted makes at most 3 passages that were not there before
     (see the module's docstring). The result is the same on every platform.
+    Raises ValueError for a target under 1.
     """
     if target_tokens < 1:
         raise ValueError(f"target_tokens is {target_tokens}, and must be at least 1")
@@ -116,10 +117,9 @@ def _joined(body: list[Block], target: int) -> list[Unit]:
     before: Block | None = None
     for block in body:
         glue = "\n" if before and _is_run(before, block) else "\n\n"
-        for unit in units_of(block, whole=target * 3 // 2, sentence=target):
-            size = unit.tokens if unit.glue else tokens(glue + unit.text)
-            units.append(replace(unit, glue=unit.glue or glue, tokens=size))
-            glue = ""
+        pieces = units_of(block, whole=target * 3 // 2, sentence=target)
+        units += (replace(u, glue=glue, tokens=tokens(glue + u.text)) for u in islice(pieces, 1))
+        units += pieces
         before = block
     return units
 

@@ -3,9 +3,10 @@
 -- Two kinds of rows:
 --   content    immutable, addressed by its own hash, shared by all versions (it is also the cache of
 --              everything that was expensive to compute): passage, question_set, question,
---              passage_text, passage_vector_<encoder>
---   intervals  when content is in force: document, life, match. A row holds in the versions
---              born <= v < died; died = 9223372036854775807 while it holds at the head.
+--              passage_text
+--   intervals  when content is in force: document, life, passage_vector_<recipe>, match. A row
+--              holds in the versions born <= v < died; died = 9223372036854775807 while it holds
+--              at the head.
 -- A version is the single row in `version` that commits with its intervals.
 --
 -- Ids named "content id" are the upper 63 bits of a blake2b-64 digest, so that the same content has
@@ -124,13 +125,19 @@ CREATE INDEX placement_of_passage ON placement (passage);
 
 -- INTERVAL. A passage is a vertex, with this question set, while some document in force holds it.
 -- Invariant: at most one row a passage holds at any version.
+--
+-- Its vector is in passage_vector_<recipe id>, a vec0 table that is made with the recipe:
+--   life INTEGER PRIMARY KEY (life.id), embedding float[d] (row 0 of question_set.vectors),
+--   born, died (as in life, so that a search sees one version), passage.
 CREATE TABLE life (
+    id            INTEGER PRIMARY KEY,
     passage       INTEGER NOT NULL REFERENCES passage (id),
     born          INTEGER NOT NULL,
     died          INTEGER NOT NULL CHECK (died > born),
     question_set  INTEGER NOT NULL REFERENCES question_set (id),
-    PRIMARY KEY (passage, born)
-) STRICT, WITHOUT ROWID;
+    UNIQUE (passage, born)
+) STRICT;
+CREATE UNIQUE INDEX life_alive ON life (passage) WHERE died = 9223372036854775807;
 CREATE INDEX life_died ON life (died);
 
 -- INTERVAL. The incoming question (target) most similar to one outgoing question, among all other

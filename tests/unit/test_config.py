@@ -191,8 +191,17 @@ def test_write_config_without_folders_loads(tmp_path: Path) -> None:
 
 KEYS = st.sampled_from(["a", "b-c", '"d.e"', "'f g'", "h.i"])
 VALUES = st.sampled_from(
-    ["1", '"x # = ["', "'[]'", '"""\n[a]\nb = 1\n"""', "'''\n''x''\n'''", "[\n1, # ]\n[2],\n]"]
-    + ["{ x = 1, y = '}' }", "1979-05-27T07:32:00Z", '"\\"\\\\"', '""""quoted""""']
+    [
+        *(
+            "1",
+            '"x # = ["',
+            "'[]'",
+            '"""\n[a]\nb = 1\n"""',
+            "'''\n''x''\n'''",
+            "[\n1, # ]\n[2],\n]",
+        ),
+        *("{ x = 1, y = '}' }", "1979-05-27T07:32:00Z", '"\\"\\\\"', '""""quoted""""'),
+    ]
 )
 LINES = st.lists(st.tuples(KEYS, VALUES), unique_by=lambda pair: pair[0], max_size=5)
 TABLES = st.lists(st.tuples(st.sampled_from(["[[s]]", "[[s.t]]", "# comment", ""]), LINES))

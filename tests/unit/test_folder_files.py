@@ -1,6 +1,7 @@
 """What is on disk beside plain files: pipes, links, giants, changes under way, roots that go."""
 
 import errno
+import inspect
 import os
 import socket
 import sys
@@ -221,15 +222,14 @@ def test_a_root_that_vanishes_during_the_listing(tmp_path: Path, replaced: bool)
 
 
 def test_a_tree_deeper_than_pythons_stack(tmp_path: Path) -> None:
-    here = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(sys.getrecursionlimit() + 500):
-        os.mkdir("d", dir_fd=here)
-        below = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = below
-    os.close(os.open("a.md", os.O_CREAT, 0o600, dir_fd=here))
-    os.close(here)
-    assert len(found(FolderConnector(tmp_path))) == 1
+    depth, limit = 500, sys.getrecursionlimit()
+    (tmp_path / ("d/" * depth)).mkdir(parents=True)
+    (tmp_path / ("d/" * depth) / "a.md").write_text("x")
+    sys.setrecursionlimit(len(inspect.stack()) + 200)
+    try:
+        assert list(found(FolderConnector(tmp_path))) == ["d/" * depth + "a.md"]
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize(

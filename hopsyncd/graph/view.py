@@ -1,0 +1,67 @@
+"""The graph of one version as a reader walks it: immutable columns."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.graph.merge import MergeIndex
+from store.records import PassageId
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphView:
+    """n passages and e edges.
+
+    passage: (n,) int64 ids, rising. passage_row: (n,) the row of each passage's vector in `rows`.
+    rows: (r, d) float32 grid vectors. source, target: (e,) positions among the passages.
+    similarity: (e,) Eq. 1. context_row, target_row: (e,) rows of the vectors of the outgoing
+    question and of the incoming one that answers it. rarity: (e,) log(1 + n / df) of the outgoing
+    question's rarest name. question, answer: (e,) their ids. mentioned: how many passages mention
+    a name. about: the positions of the passages that a name is the topic of.
+    """
+
+    passage: NDArray[np.int64]
+    passage_row: NDArray[np.int64]
+    rows: NDArray[np.float32]
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+    context_row: NDArray[np.int64]
+    target_row: NDArray[np.int64]
+    rarity: NDArray[np.float64]
+    question: NDArray[np.int64]
+    answer: NDArray[np.int64]
+    mentioned: dict[str, int]
+    about: dict[str, tuple[PassageId, ...]]
+
+    def positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The positions of passages that are all in the view."""
+        return np.searchsorted(self.passage, ids)
+
+
+def view_of(index: MergeIndex, budget: int) -> GraphView:
+    """Freeze the index: its best matches, as many as the budget admits, are the edges."""
+    passage = np.array(sorted(index.first_row), dtype=np.int64)
+    outs = index.outgoing.find(index.ranking.question[:budget])
+    ins = index.target[outs]
+    mentioned, about = index.names.frozen()
+    counts = [
+        min((mentioned[name] for name in index.outgoing.keywords[out]), default=len(passage))
+        for out in outs.tolist()
+    ]
+    return GraphView(
+        passage=passage,
+        passage_row=np.array([index.first_row[PassageId(p)] for p in passage.tolist()], np.int64),
+        rows=index.arena.rows,
+        source=np.searchsorted(passage, index.outgoing.passage[outs]),
+        target=np.searchsorted(passage, index.incoming.passage[ins]),
+        similarity=index.similarity[outs],
+        context_row=index.outgoing.row[outs],
+        target_row=index.incoming.row[ins],
+        rarity=np.log1p(len(passage) / np.maximum(np.array(counts, dtype=np.float64), 1)),
+        question=index.outgoing.id[outs],
+        answer=index.incoming.id[ins],
+        mentioned=mentioned,
+        about=about,
+    )

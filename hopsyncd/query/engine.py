@@ -1,0 +1,176 @@
+"""Answering a question at one version: search by a strategy, then fetch what was found."""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.graph.merge import MergeIndex
+from hopsyncd.graph.view import GraphView, view_of
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.query.hop import hop
+from hopsyncd.query.ranked import Ranked
+from hopsyncd.query.words import WordIndex
+from hopsyncd.text.encoder import Encoder
+from store.content import known_passages, question_texts, sets_at
+from store.database import Connection, open_reader, snapshot
+from store.reads import Place, matches_at, places_at, words_at
+from store.records import Passage, PassageId, QuestionId, Version, to_grid
+from store.search import nearest, postings
+from store.versions import version as version_row
+
+Strategy = Literal["hop", "bm25", "dense", "hybrid"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+
+# Reciprocal rank fusion (Cormack, Clarke & Buettcher 2009) and the depth that it fuses.
+_FUSION_K = 60
+_FUSION_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The served version and its graph."""
+
+    version: Version
+    view: GraphView
+    words: WordIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Ranked passages with what is needed to show them, all of one version."""
+
+    version: int
+    strategy: Strategy
+    ranked: tuple[Ranked, ...]
+    passages: dict[PassageId, Passage]
+    places: dict[PassageId, list[Place]]
+    questions: dict[QuestionId, str]
+
+
+class Engine:
+    """The read path over one database file; from any thread."""
+
+    def __init__(self, database: Path, encoder: Encoder, settings: WalkSettings) -> None:
+        self._database = database
+        self._encoder = encoder
+        self._settings = settings
+        self._local = threading.local()
+        self._head: Head | None = None
+
+    @property
+    def head(self) -> Head | None:
+        """What is served; None before the first version."""
+        return self._head
+
+    def publish(self, head: Head) -> None:
+        """Serve another version from now on; a request that has begun keeps its own."""
+        self._head = head
+
+    def query(
+        self, question: str, k: int, strategy: Strategy, at: int | None = None
+    ) -> Answer | None:
+        """Answer at the head, or at version `at`. None while there is no version at all.
+
+        Raises NoSuchVersion.
+        """
+        connection = self._connection()
+        with snapshot(connection):
+            served = self._served(connection, at)
+            if served is None:
+                return None
+            ranked = self._search(connection, served, question, k, strategy)
+            shown = {one.passage for one in ranked}
+            for one in ranked:
+                shown.update(passage for step in one.hops for passage in (step.source, step.target))
+            return Answer(
+                version=served.version.id,
+                strategy=strategy,
+                ranked=tuple(ranked),
+                passages=known_passages(connection, shown),
+                places=places_at(connection, served.version.id, shown),
+                questions=question_texts(
+                    connection, [step.question for one in ranked for step in one.hops]
+                ),
+            )
+
+    def _connection(self) -> Connection:
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = open_reader(self._database)
+        return connection
+
+    def _served(self, connection: Connection, at: int | None) -> Head | None:
+        head = self._head
+        if at is None or (head is not None and head.version.id == at):
+            return head
+        version = version_row(connection, at)
+        return load_head(connection, version, self._encoder.dimensions)
+
+    def _search(
+        self, connection: Connection, head: Head, question: str, k: int, strategy: Strategy
+    ) -> list[Ranked]:
+        by_words = head.words.scores(question, partial(postings, connection))
+        if strategy == "bm25":
+            return _best_by_words(head, by_words, k)
+        vector = to_grid(self._encoder.encode([question]))[0]
+        if strategy == "hop":
+            return hop(head.view, question, vector, by_words, k, self._settings)
+        depth = k if strategy == "dense" else max(k, _FUSION_DEPTH)
+        by_vector = nearest(connection, head.version, vector, depth)
+        if strategy == "dense":
+            return [Ranked(passage, score) for passage, score in by_vector]
+        words = [one.passage for one in _best_by_words(head, by_words, depth)]
+        return _best(_fused(words, [passage for passage, _ in by_vector]), k)
+
+
+def head_of(connection: Connection, version: Version, index: MergeIndex) -> Head:
+    """The version as a reader needs it, from the index that the writer keeps of it."""
+    return Head(
+        version,
+        view_of(index, version.edge_budget),
+        WordIndex(*words_at(connection, version.id)),
+    )
+
+
+def load_head(connection: Connection, version: Version, dimensions: int) -> Head:
+    """The same from the store alone."""
+    index = MergeIndex(dimensions)
+    matches = matches_at(connection, version.id)
+    index.load(
+        sets_at(connection, version.id), matches.question, matches.target, matches.similarity
+    )
+    return head_of(connection, version, index)
+
+
+def _best_by_words(head: Head, scores: NDArray[np.float64], k: int) -> list[Ranked]:
+    best = np.lexsort((head.view.passage, -scores))[:k]
+    return [
+        Ranked(PassageId(int(head.view.passage[at])), float(scores[at]))
+        for at in best
+        if scores[at] > 0
+    ]
+
+
+def _best(scores: dict[PassageId, float], k: int) -> list[Ranked]:
+    """The k best scored, ties going to the lower id."""
+    ordered = sorted(scores.items(), key=lambda scored: (-scored[1], scored[0]))
+    return [Ranked(passage, score) for passage, score in ordered[:k]]
+
+
+def _fused(*rankings: Iterable[PassageId]) -> dict[PassageId, float]:
+    """Reciprocal rank fusion: the sum over rankings of 1 / (60 + rank), ranks from 1.
+
+    >>> sorted(_fused([PassageId(1), PassageId(2)], [PassageId(2)]).items())[0][1] == 1 / 61
+    True
+    """
+    scores: dict[PassageId, float] = {}
+    for ranking in rankings:
+        for rank, passage in enumerate(ranking, 1):
+            scores[passage] = scores.get(passage, 0.0) + 1 / (_FUSION_K + rank)
+    return scores

