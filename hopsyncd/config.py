@@ -54,8 +54,11 @@ def default_socket() -> Path:
     if base is None:
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
         shared = Path(f"/tmp/hopsyncd-{os.getuid()}")
-        base = Path(runtime) / "hopsyncd" if runtime.startswith("/") else shared
-    return base / "hopsyncd.sock"
+        folder = Path(runtime) / "hopsyncd" if runtime.startswith("/") else shared
+    else:
+        # A folder of its own: HOPSYNCD_HOME may be one that others may enter.
+        folder = base / "run"
+    return folder / "hopsyncd.sock"
 
 
 def _xdg(variable: str, fallback: str) -> Path:

@@ -113,6 +113,10 @@ class Writer:
             )
         return index
 
+    def serves(self, version: Version) -> bool:
+        """Whether the present models can answer at that version."""
+        return version.recipe == self._recipe
+
     def prepare(
         self, passages: Iterable[Passage], on_progress: OnProgress = lambda done, total: None
     ) -> None:

@@ -9,6 +9,7 @@ from hopsyncd.text.chunk import chunk
 from hopsyncd.text.extract import extract
 from store.records import Document, Passage, Placement, Seen, content_hash
 
+CHUNKER = "chunk/1"  # raised when documents would be cut differently
 RETRY = ""  # a revision that no item has: the next scan fetches again
 
 
@@ -26,6 +27,11 @@ class Reading:
 
     seen: Seen
     read: ReadDocument | None = None
+
+
+def rules_of(passage_tokens: int) -> str:
+    """Names how documents become passages; another name means that all are read again."""
+    return f"{CHUNKER}:{passage_tokens}"
 
 
 def read(

@@ -33,10 +33,9 @@ class Source:
 
 @dataclass(slots=True)
 class Progress:
-    """How far the present work is, for other threads to read. `started_ms` is 0 when idle."""
+    """How far the present work is, for other threads to read; passages are those of the batch."""
 
     source: str = ""
-    started_ms: int = 0
     documents_done: int = 0
     documents_total: int = 0
     passages_done: int = 0
@@ -67,7 +66,8 @@ class Scope:
 
 @dataclass(slots=True)
 class SourceSync:
-    """The write path over the store; `on_version` is told of each commit, `pause` runs after it."""
+    """The write path over the store; `on_version` is told of each commit, `between` runs after
+    it, `check_stop` oftener; both may raise to abandon the sync. `paused` says why a source is."""
 
     connection: Connection
     writer: Writer
@@ -75,7 +75,9 @@ class SourceSync:
     batch_documents: int
     now_ms: Callable[[], int]
     on_version: Callable[[Version], None]
-    pause: Callable[[], None] = lambda: None
+    between: Callable[[], None] = lambda: None
+    check_stop: Callable[[], None] = lambda: None
+    paused: dict[str, str] = field(default_factory=dict)
     progress: Progress = field(default_factory=Progress)
 
     def plan(self, source: Source, scope: Scope) -> tuple[Step, ...]:
@@ -96,6 +98,7 @@ class SourceSync:
             steps = self.plan(source, scope)
             return self._execute(source, scope, steps)
         except SourceUnavailable as problem:
+            self.paused[source.name] = problem.why
             put_source_state(self.connection, source.id, None, problem.why, problem.hint)
             log.warning("source paused", source=source.name, why=problem.why, hint=problem.hint)
             return Outcome(source.name, problem=problem.why)
@@ -109,13 +112,15 @@ class SourceSync:
             removed += len(batch.gone)
             if version:
                 self.on_version(version)
-            self.pause()
+            self.between()
+        self.paused.pop(source.name, None)
         whole = scope.under is None
         put_source_state(self.connection, source.id, self.now_ms() if whole else None, None, None)
         return Outcome(source.name, changed, removed)
 
     def _count_passages(self, done: int, total: int) -> None:
         self.progress.passages_done, self.progress.passages_total = done, total
+        self.check_stop()
 
     def _batches(
         self, source: Source, scope: Scope, steps: Sequence[Step], live: Mapping[str, bytes]

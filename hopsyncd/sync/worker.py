@@ -13,6 +13,8 @@ from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
 
 log = structlog.get_logger(__name__)
 
+Between = Callable[[], None]
+
 _RETRY_S = 15.0  # after a failure that is not one source's own, such as a full disk
 
 
@@ -50,14 +52,14 @@ class Task:
 class SyncWorker:
     """Runs syncs one after the other, on its own thread.
 
-    `open_path` is called on that thread, for the database connection is its own; it is given the
-    function to call between two steps of work, and says which tasks there are and whether every
-    document must be read again.
+    `open_path` is called on that thread. It is given what SourceSync calls between two batches and
+    what it calls to check for a stop, and says which tasks there are and whether every document
+    must be read again.
     """
 
     def __init__(
         self,
-        open_path: Callable[[Callable[[], None]], tuple[SourceSync, Sequence[Task], bool]],
+        open_path: Callable[[Between, Between], tuple[SourceSync, Sequence[Task], bool]],
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open_path = open_path
@@ -122,7 +124,7 @@ class SyncWorker:
     def _open(self) -> None:
         if self._path is not None:
             return
-        path, tasks, afresh = self._open_path(self._between)
+        path, tasks, afresh = self._open_path(self._between, self._check_stop)
         now_s = self._clock_s()
         self._due = {
             task.source.name: _Due(task.source, task.every_s, now_s, afresh) for task in tasks
@@ -136,10 +138,12 @@ class SyncWorker:
             self._check_stop()
             self.busy = True
             try:
-                self._turn()
+                answered = self._turn()
             finally:
                 self.busy = False
             self.error = None
+            for request, outcomes in answered:
+                request.done.set_result(outcomes)
 
     def _has_work(self) -> bool:
         return self._stopping or bool(self._hints) or bool(self._requests)
@@ -148,31 +152,27 @@ class SyncWorker:
         soonest = min((due.next_s for due in self._due.values()), default=float("inf"))
         return max(0.0, min(soonest - self._clock_s(), 3600.0))
 
-    def _turn(self) -> None:
+    def _turn(self) -> list[tuple[_Request, tuple[Outcome, ...]]]:
+        """Do all that is due; returns the requests answered and their outcomes."""
         with self._wake:
             requests, self._requests = self._requests, []
-        for request in requests:
-            self._answer(request)
-        self._serve_hints()
-        for due in self._due.values():
-            if due.next_s <= self._clock_s():
-                self._scan(due, accept_empty=False)
-
-    def _answer(self, request: _Request) -> None:
         try:
-            wanted = request.sources or self._due.keys()
-            outcomes = [
-                self._scan(self._due[name], accept_empty=request.accept_empty)
-                for name in sorted(wanted)
-            ]
+            answered = [(request, self._answer(request)) for request in requests]
+            self._serve_hints()
+            for due in self._due.values():
+                if due.next_s <= self._clock_s():
+                    self._scan(due, accept_empty=False)
         except BaseException as error:
-            request.done.set_exception(
-                error
-                if isinstance(error, REPORTABLE)
-                else SyncFailed("The sync failed", str(error), "See the daemon's log")
-            )
+            for request in requests:
+                request.done.set_exception(_reportable(error))
             raise
-        request.done.set_result(tuple(outcomes))
+        return answered
+
+    def _answer(self, request: _Request) -> tuple[Outcome, ...]:
+        wanted = sorted(request.sources or self._due)
+        return tuple(
+            self._scan(self._due[name], accept_empty=request.accept_empty) for name in wanted
+        )
 
     def _scan(self, due: _Due, *, accept_empty: bool) -> Outcome:
         with self._wake:
@@ -224,3 +224,11 @@ class SyncWorker:
         now_s = self._clock_s()
         for due in self._due.values():
             due.next_s = now_s
+
+
+def _reportable(error: BaseException) -> BaseException:
+    if isinstance(error, REPORTABLE):
+        return error
+    if isinstance(error, Stopping):
+        return SyncFailed("The sync was abandoned", "the daemon stops", "Start it again")
+    return SyncFailed("The sync failed", str(error), "The daemon's log has the details")

@@ -1,0 +1,48 @@
+"""`hopsyncd`: the command group, and how errors end a command."""
+
+import os
+import sys
+from pathlib import Path
+
+# One thread for numpy: its pool spins on cores that the encoder and other programs want.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import click
+
+from hopsyncd import __version__
+from hopsyncd.cli.evaluate import evaluate
+from hopsyncd.cli.index import sync
+from hopsyncd.cli.init import init
+from hopsyncd.cli.query import query
+from hopsyncd.cli.serve import serve
+from hopsyncd.cli.status import sources, status
+from hopsyncd.errors import REPORTABLE
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The configuration file. Default: $HOPSYNCD_HOME/config.toml, else "
+    "~/.config/hopsyncd/config.toml.",
+)
+@click.version_option(__version__)
+@click.pass_context
+def cli(context: click.Context, config_file: Path | None) -> None:
+    """Keep a multi-hop knowledge graph of your documents true while they change."""
+    context.obj = config_file
+
+
+for command in (init, serve, sync, query, status, sources, evaluate):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run a command; an error of ours is one message on standard error and exit status 1."""
+    try:
+        cli()
+    except REPORTABLE as error:
+        click.echo(f"hopsyncd: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,71 @@
+"""`hopsyncd query`: passages, where they stand, and how they were reached."""
+
+import textwrap
+from typing import Any
+
+import click
+
+from hopsyncd.cli.shared import client_of, json_option, print_json, warn
+
+_STRATEGIES = ("hop", "bm25", "dense", "hybrid")
+_TEXT_CHARACTERS = 600
+
+
+@click.command()
+@click.argument("question")
+@click.option("-k", type=int, help="How many passages. Default: query.k of the configuration.")
+@click.option("--strategy", type=click.Choice(_STRATEGIES), help="How to search. Default: hop.")
+@click.option("--explain", is_flag=True, help="Show the hops that led to each passage.")
+@json_option
+@click.pass_context
+def query(
+    context: click.Context,
+    question: str,
+    k: int | None,
+    strategy: str | None,
+    explain: bool,
+    as_json: bool,
+) -> None:
+    """Find the passages that answer a question, across documents."""
+    with client_of(context) as client:
+        answer = client.post("/v1/query", {"question": question, "k": k, "strategy": strategy})
+    if as_json:
+        print_json(answer)
+        return
+    warn(answer["degraded"])
+    if not answer["passages"]:
+        click.echo("No passage was found.")
+    for rank, passage in enumerate(answer["passages"], 1):
+        _print_passage(rank, passage, explain)
+
+
+def _print_passage(rank: int, passage: dict[str, Any], explain: bool) -> None:
+    title = " > ".join(passage["heading"]) or passage["document"]
+    click.secho(f"{rank}. {title}", bold=True)
+    first, last = passage["lines"]
+    click.echo(
+        f"   {passage['source']}: {passage['document']}:{first}-{last}"
+        f"   score {passage['score']:.4f}   id {passage['id']}"
+    )
+    if explain:
+        _print_hops(passage["hops"])
+    shown = textwrap.shorten(passage["text"], _TEXT_CHARACTERS, placeholder=" ...")
+    click.echo(textwrap.indent(textwrap.fill(shown, 92), "   "))
+    click.echo()
+
+
+def _print_hops(hops: list[dict[str, Any]]) -> None:
+    if not hops:
+        click.secho("   found directly", fg="cyan")
+    for depth, hop in enumerate(hops):
+        start, end = (_name(hop[key]) for key in ("from", "to"))
+        arrow = "->" if hop["asked_by"] == "from" else "<-"
+        click.secho(
+            f"   {'   ' * depth}{start} {arrow} {end}   {hop['question']}"
+            f" ({hop['share']:.0%} of its score)",
+            fg="cyan",
+        )
+
+
+def _name(end: dict[str, Any]) -> str:
+    return " > ".join(end["heading"]) or str(end["document"])

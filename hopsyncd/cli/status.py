@@ -1,0 +1,65 @@
+"""`hopsyncd status` and `hopsyncd sources`."""
+
+from typing import Any
+
+import click
+
+from hopsyncd.cli.shared import client_of, json_option, print_json, warn
+
+
+@click.command()
+@json_option
+@click.pass_context
+def status(context: click.Context, as_json: bool) -> None:
+    """Say what is served, how the sources are, and what was spent."""
+    with client_of(context) as client:
+        now = client.get("/v1/status")
+    if as_json:
+        print_json(now)
+        return
+    click.echo(
+        f"version {now['version']}: {now['documents']} documents, {now['passages']} passages,"
+        f" {now['edges']} edges (budget {now['edge_budget']})"
+    )
+    counters = now["counters"]
+    click.echo(
+        f"questions made for {counters['passages_generated']} passages,"
+        f" {counters['texts_embedded']} texts embedded, {counters['queries']} queries answered"
+    )
+    click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
+    click.echo("nothing leaves this machine: no LLM endpoint is configured")
+    if now["progress"]:
+        done, total = now["progress"]["documents_done"], now["progress"]["documents_total"]
+        click.echo(f"indexing {now['progress']['source']}: {done} of {total} documents")
+    for source in now["sources"]:
+        _print_source(source)
+    for problem in now["problems"]:
+        click.echo(
+            f"  {problem['source']}: {problem['document']!r}: {problem['why']}. {problem['hint']}"
+        )
+    warn(now["degraded"])
+
+
+@click.command()
+@json_option
+@click.pass_context
+def sources(context: click.Context, as_json: bool) -> None:
+    """List the sources and their state."""
+    with client_of(context) as client:
+        now = client.get("/v1/sources")
+    if as_json:
+        print_json(now)
+        return
+    for source in now["sources"]:
+        _print_source(source)
+
+
+def _print_source(source: dict[str, Any]) -> None:
+    click.echo(
+        f"{source['name']} ({source['kind']} {source['location']}): {source['state']},"
+        f" {source['documents']} documents, {source['problems']} with problems"
+    )
+    if source["problem"]:
+        click.echo(f"  paused: {source['problem']}. {source['hint']}")
+    if source["watch_problem"]:
+        click.echo(f"  no file events: {source['watch_problem']}")

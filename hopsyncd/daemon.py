@@ -1,0 +1,299 @@
+"""The daemon: the one place that puts the parts together."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import structlog
+import uvicorn
+
+from connectors.folder import FolderConnector, widened
+from hopsyncd.config import Config, SourceConfig
+from hopsyncd.errors import BadRequest, SyncFailed
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.logs import configure_logs
+from hopsyncd.query.answer import answer_json
+from hopsyncd.query.engine import Engine, head_of, load_head
+from hopsyncd.serve.app import QueryRequest, SyncRequest, make_app
+from hopsyncd.serve.socket import bound_socket
+from hopsyncd.serve.status import Served, status_json
+from hopsyncd.sync.apply import QuestionMaker, Writer
+from hopsyncd.sync.read import rules_of
+from hopsyncd.sync.sync import Outcome, Source, SourceSync
+from hopsyncd.sync.watch import FolderWatcher
+from hopsyncd.sync.worker import SyncWorker, Task
+from hopsyncd.text.encoder import Encoder, SentenceEncoder
+from hopsyncd.text.language import SpacyLanguage
+from hopsyncd.text.questions import BuiltinMaker
+from store.database import Connection, open_reader, open_writer, writer_place
+from store.records import Version
+from store.sources import register_source
+from store.versions import head
+
+log = structlog.get_logger(__name__)
+
+DATABASE_NAME = "hopsyncd.db"
+_STOP_WORKER_S = 6.0
+_STOP_REQUESTS_S = 3
+
+
+def now_ms() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def load_models(config: Config) -> tuple[Encoder, QuestionMaker]:
+    """The encoder and the question maker that the configuration names."""
+    models = config.models
+    encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
+    return encoder, BuiltinMaker(SpacyLanguage(models.language_model), encoder)
+
+
+class Daemon:
+    """Serves queries and keeps the graph in step with the sources. Implements serve.app.Service."""
+
+    def __init__(
+        self, config: Config, connection: Connection, encoder: Encoder, maker: QuestionMaker
+    ) -> None:
+        self._config = config
+        self._connection = connection
+        self._maker = maker
+        self._database = config.daemon.data_dir / DATABASE_NAME
+        self._engine = Engine(self._database, encoder, WalkSettings(hops=config.query.hops))
+        self._worker = SyncWorker(self._open_path)
+        self._watchers: dict[str, FolderWatcher] = {}
+        self._path: SourceSync | None = None
+        self._started_ms = now_ms()
+        self._queries = 0
+        self._local = threading.local()
+
+    def start(self) -> None:
+        """Watch, then scan: a change between the two is seen by either."""
+        for configured in self._config.sources:
+            if self._config.watch.enabled:
+                connector = _connector(configured, self._config)
+                watcher = FolderWatcher(
+                    self._config.watch.debounce_ms / 1000, skip=connector.is_noise
+                )
+                watcher.watch(configured.path, partial(self._hint, configured.name))
+                self._watchers[configured.name] = watcher
+        self._worker.start()
+
+    def stop(self) -> None:
+        """Abandon the batch in hand, keep what it prepared, and end every thread."""
+        for watcher in self._watchers.values():
+            watcher.stop()
+        if not self._worker.stop(_STOP_WORKER_S):
+            log.warning("the sync did not stop in time; the last whole version is kept")
+
+    def query(self, request: QueryRequest) -> dict[str, Any]:
+        strategy = request.strategy or self._config.query.strategy
+        answer = self._engine.query(
+            request.question, request.k or self._config.query.k, strategy, request.version
+        )
+        self._queries += 1
+        return answer_json(answer, strategy, self._degraded())
+
+    def sync(self, request: SyncRequest) -> "Future[dict[str, Any]]":
+        names = [source.name for source in self._config.sources]
+        unknown = [name for name in request.sources if name not in names]
+        if unknown:
+            raise BadRequest(
+                "The sync was refused",
+                f"there is no source named {unknown[0]!r}",
+                f"The sources are: {', '.join(names) or 'none'}",
+            )
+        return _then(self._worker.request(request.sources, request.accept_empty), self._synced)
+
+    def _synced(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+        return {
+            "version": self._engine.head.version.id if self._engine.head else 0,
+            "sources": [
+                {
+                    "name": outcome.source,
+                    "changed": outcome.changed,
+                    "removed": outcome.removed,
+                    "problem": outcome.problem,
+                }
+                for outcome in outcomes
+            ],
+            "degraded": self._degraded(),
+        }
+
+    def status(self) -> dict[str, Any]:
+        return status_json(self._reader(), self._served())
+
+    def health(self) -> dict[str, Any]:
+        served = self._engine.head
+        return {"status": "ok", "version": served.version.id if served else 0}
+
+    def _served(self) -> Served:
+        return Served(
+            database=self._database,
+            socket=self._config.daemon.socket,
+            started_ms=self._started_ms,
+            version=self._engine.head.version if self._engine.head else None,
+            recipe=self._maker.recipe.name,
+            configured=tuple(source.name for source in self._config.sources),
+            watching={name: watcher.status() for name, watcher in self._watchers.items()},
+            progress=self._path.progress if self._path else None,
+            busy=self._worker.busy,
+            pending=self._worker.pending,
+            error=self._worker.error,
+            degraded=self._degraded(),
+            queries=self._queries,
+        )
+
+    def _degraded(self) -> list[str]:
+        """Why the answer may be behind the documents: empty when nothing is known against it."""
+        reasons = []
+        if not self._config.sources:
+            reasons.append("no source is configured: add one to the configuration")
+        elif self._engine.head is None:
+            reasons.append("nothing is indexed yet: the first sync is not finished")
+        if self._worker.error:
+            reasons.append(f"the last sync failed: {self._worker.error}")
+        elif self._worker.pending and self._engine.head is not None:
+            reasons.append("changes are being indexed")
+        if self._path:
+            reasons += [
+                f"source {name} is paused: {why}" for name, why in dict(self._path.paused).items()
+            ]
+        return reasons
+
+    def _hint(self, source: str, paths: Sequence[str] | None) -> None:
+        self._worker.hint(source, None if paths is None else widened(paths))
+
+    def _reader(self) -> Connection:
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = open_reader(self._database)
+        return connection
+
+    def _open_path(
+        self, between: Callable[[], None], check_stop: Callable[[], None]
+    ) -> tuple[SourceSync, Sequence[Task], bool]:
+        """Put the write path together, on the worker's thread."""
+        index = self._config.index
+        rules = rules_of(index.passage_tokens)
+        writer = Writer(
+            self._connection,
+            self._maker,
+            rules=rules,
+            budget_factor=index.edge_budget_factor,
+            now_ms=now_ms,
+        )
+        path = SourceSync(
+            connection=self._connection,
+            writer=writer,
+            passage_tokens=index.passage_tokens,
+            batch_documents=index.batch_documents,
+            now_ms=now_ms,
+            on_version=partial(self._publish, writer),
+            between=between,
+            check_stop=check_stop,
+        )
+        self._path = path
+        newest = head(self._connection)
+        if newest and writer.serves(newest):
+            self._engine.publish(load_head(self._connection, newest, self._maker.recipe.dimensions))
+        renewed = writer.renew()
+        if renewed:
+            self._publish(writer, renewed)
+        tasks = [self._task(source) for source in self._config.sources]
+        return path, tasks, newest is not None and newest.rules != rules
+
+    def _publish(self, writer: Writer, version: Version) -> None:
+        self._engine.publish(head_of(self._connection, version, writer.index))
+        log.info("version", version=version.id, reason=version.reason, **version.counters)
+
+    def _task(self, source: SourceConfig) -> Task:
+        row_id = register_source(self._connection, source.name, source.kind, str(source.path))
+        every_s = source.scan_every_s or self._config.watch.scan_every_s
+        return Task(Source(row_id, source.name, _connector(source, self._config)), every_s)
+
+
+def _connector(source: SourceConfig, config: Config) -> FolderConnector:
+    return FolderConnector(
+        source.path,
+        source.include,
+        source.ignore,
+        source.max_bytes,
+        (config.daemon.data_dir, config.daemon.socket.parent),
+        deny=source.deny,
+        index_secrets=source.index_secrets,
+    )
+
+
+def _then(
+    first: "Future[tuple[Outcome, ...]]", convert: Callable[[Sequence[Outcome]], dict[str, Any]]
+) -> "Future[dict[str, Any]]":
+    """A future of the converted result."""
+    result: Future[dict[str, Any]] = Future()
+
+    def pass_on(done: "Future[tuple[Outcome, ...]]") -> None:
+        if done.cancelled():
+            result.set_exception(
+                SyncFailed("The sync was abandoned", "the daemon stops", "Start it again")
+            )
+        elif error := done.exception():
+            result.set_exception(error)
+        else:
+            result.set_result(convert(done.result()))
+
+    first.add_done_callback(pass_on)
+    return result
+
+
+def own_folder(folder: Path) -> None:
+    """Make the data folder for its owner alone."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def run(config: Config) -> None:
+    """Serve until SIGTERM or SIGINT. Raises what keeps it from starting."""
+    configure_logs(config.daemon.log_level, config.daemon.log_format)
+    own_folder(config.daemon.data_dir)
+    database = config.daemon.data_dir / DATABASE_NAME
+    with ExitStack() as stack:
+        listener = stack.enter_context(bound_socket(config.daemon.socket))
+        stack.enter_context(writer_place(database))
+        connection = open_writer(database)
+        stack.callback(connection.close)
+        log.info("loading models")
+        daemon = Daemon(config, connection, *load_models(config))
+        daemon.start()
+        stack.callback(daemon.stop)
+        log.info("serving", socket=str(config.daemon.socket), pid=os.getpid())
+        if not config.sources:
+            log.warning("no source is configured; `hopsyncd init --folder DIR` writes one")
+        _serve(daemon, listener)
+    log.info("stopped")
+
+
+def _serve(daemon: Daemon, listener: Any) -> None:
+    def stay(_: int, __: FrameType | None) -> None:
+        """uvicorn raises the signal again after its own shutdown; ours follows."""
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stay)
+    uvicorn.Server(
+        uvicorn.Config(
+            make_app(daemon),
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_STOP_REQUESTS_S,
+        )
+    ).run(sockets=[listener])

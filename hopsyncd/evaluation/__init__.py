@@ -1,0 +1,1 @@
+"""Measuring retrieval on a corpus with questions whose supporting passages are known."""

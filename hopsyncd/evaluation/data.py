@@ -1,0 +1,82 @@
+"""The files of an evaluation: a corpus, one passage a line, and questions with their gold ids."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hopsyncd.errors import BadRequest
+from store.records import Passage
+
+
+@dataclass(frozen=True, slots=True)
+class GoldQuestion:
+    """A question and the ids of the corpus lines that support its answer."""
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    gold: frozenset[str]
+
+
+def read_corpus(path: Path) -> dict[str, Passage]:
+    """Lines {id, title, text}; the title is the heading path. Raises BadRequest."""
+    corpus: dict[str, Passage] = {}
+    for number, line in _lines(path):
+        try:
+            title = str(line.get("title") or "")
+            corpus[str(line["id"])] = Passage((title,) if title else (), str(line["text"]))
+        except KeyError as error:
+            raise _bad(path, number, f"the key {error} is missing") from error
+    if not corpus:
+        raise _bad(path, 1, "there is no passage in it")
+    return corpus
+
+
+def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]:
+    """Lines {id, question, answers, gold: [ids]}. Raises BadRequest."""
+    questions = []
+    for number, line in _lines(path):
+        try:
+            question = GoldQuestion(
+                str(line["id"]),
+                str(line["question"]),
+                tuple(str(answer) for answer in line.get("answers", ())),
+                frozenset(str(gold) for gold in line["gold"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise _bad(path, number, f"the key {error} is missing or of another type") from error
+        unknown = question.gold - corpus.keys()
+        if unknown or not question.gold:
+            raise _bad(path, number, f"gold is not in the corpus: {sorted(unknown) or 'empty'}")
+        questions.append(question)
+    if not questions:
+        raise _bad(path, 1, "there is no question in it")
+    return questions
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, text in enumerate(file, 1):
+                if not text.strip():
+                    continue
+                line = json.loads(text)
+                if not isinstance(line, dict):
+                    raise _bad(path, number, "it is no JSON object")
+                yield number, line
+    except json.JSONDecodeError as error:
+        raise _bad(path, number, f"it is no JSON ({error.msg})") from error
+    except OSError as error:
+        raise BadRequest(
+            f"Cannot read {path}", str(error.strerror).lower(), "Check its path"
+        ) from error
+
+
+def _bad(path: Path, number: int, why: str) -> BadRequest:
+    return BadRequest(
+        f"Cannot use {path}:{number}",
+        why,
+        "Corpus lines are {id, title, text}, question lines {id, question, answers, gold: [ids]}",
+    )

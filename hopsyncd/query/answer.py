@@ -1,0 +1,72 @@
+"""An answer as the JSON object that the socket and `--json` give: documented in docs/api.md."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hopsyncd.query.engine import Answer, Strategy
+from hopsyncd.query.ranked import Hop, Ranked
+from store.reads import Place
+from store.records import PassageId
+
+
+def id_text(passage: PassageId) -> str:
+    """A passage id as users see it: 16 hexadecimal digits."""
+    return f"{passage:016x}"
+
+
+def answer_json(
+    answer: Answer | None, strategy: Strategy, degraded: Sequence[str]
+) -> dict[str, Any]:
+    """Version, strategy, reasons to doubt, and the passages, best first.
+
+    Version 0 is the empty graph, before anything was indexed.
+    """
+    return {
+        "version": answer.version if answer else 0,
+        "strategy": strategy,
+        "degraded": list(degraded),
+        "passages": [_passage(answer, ranked) for ranked in answer.ranked] if answer else [],
+    }
+
+
+def _passage(answer: Answer, ranked: Ranked) -> dict[str, Any]:
+    passage = answer.passages[ranked.passage]
+    places = answer.places.get(ranked.passage, [])
+    return {
+        "id": id_text(ranked.passage),
+        "text": passage.text,
+        "heading": list(passage.heading),
+        **_place(places[0] if places else None),
+        "also_in": [_place(place) for place in places[1:]],
+        "score": ranked.score,
+        "hops": [_hop(answer, step) for step in ranked.hops],
+    }
+
+
+def _place(place: Place | None) -> dict[str, Any]:
+    if place is None:
+        return {"source": None, "document": None, "lines": None}
+    return {
+        "source": place.source,
+        "document": place.document,
+        "lines": [place.first_line, place.last_line],
+    }
+
+
+def _hop(answer: Answer, step: Hop) -> dict[str, Any]:
+    return {
+        "from": _end(answer, step.source),
+        "to": _end(answer, step.target),
+        "question": answer.questions.get(step.question, ""),
+        "asked_by": "from" if step.forward else "to",
+        "share": round(step.share, 4),
+    }
+
+
+def _end(answer: Answer, passage: PassageId) -> dict[str, Any]:
+    places = answer.places.get(passage, [])
+    return {
+        "id": id_text(passage),
+        "heading": list(answer.passages[passage].heading),
+        "document": places[0].document if places else None,
+    }

@@ -1,0 +1,139 @@
+"""The status object of /v1/status: documented in docs/api.md."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from store.content import counters
+from store.database import Connection
+from store.records import Version
+from store.sources import SourceRow, all_sources, item_problems
+
+_MAX_PROBLEMS = 100
+
+
+class Watching(Protocol):
+    """Whether file events arrive, and why not."""
+
+    @property
+    def watching(self) -> bool: ...
+
+    @property
+    def why(self) -> str: ...
+
+    @property
+    def hint(self) -> str: ...
+
+
+class Progressing(Protocol):
+    """How far the present work is."""
+
+    source: str
+    documents_done: int
+    documents_total: int
+    passages_done: int
+    passages_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the daemon knows of itself; `version` is None before the first."""
+
+    database: Path
+    socket: Path
+    started_ms: int
+    version: Version | None
+    recipe: str
+    configured: tuple[str, ...]
+    watching: Mapping[str, Watching]
+    progress: Progressing | None
+    busy: bool
+    pending: bool
+    error: str | None
+    degraded: list[str]
+    queries: int
+
+
+def status_json(connection: Connection, served: Served) -> dict[str, Any]:
+    """The whole status; counts are of the served version."""
+    version = served.version
+    return {
+        "version": version.id if version else 0,
+        "created": _time(version.created_ms) if version else None,
+        "documents": version.documents if version else 0,
+        "passages": version.passages if version else 0,
+        "edges": min(version.edge_budget, version.matches) if version else 0,
+        "edge_budget": version.edge_budget if version else 0,
+        "matches": version.matches if version else 0,
+        "degraded": served.degraded,
+        "syncing": served.busy,
+        "pending": served.pending,
+        "progress": _progress(served),
+        "error": served.error,
+        "sources": [_source(row, served) for row in all_sources(connection)],
+        "problems": [
+            {"source": source, "document": path, "why": why, "hint": hint}
+            for source, path, why, hint in item_problems(connection, _MAX_PROBLEMS)
+        ],
+        "counters": {**counters(connection), "queries": served.queries},
+        "models": {"recipe": served.recipe, "llm_endpoint": None},
+        "database": str(served.database),
+        "database_bytes": _bytes(served.database),
+        "socket": str(served.socket),
+        "pid": os.getpid(),
+        "started": _time(served.started_ms),
+    }
+
+
+def _progress(served: Served) -> dict[str, Any] | None:
+    if not served.busy or served.progress is None:
+        return None
+    return {
+        "source": served.progress.source,
+        "documents_done": served.progress.documents_done,
+        "documents_total": served.progress.documents_total,
+        "passages_done": served.progress.passages_done,
+        "passages_total": served.progress.passages_total,
+    }
+
+
+def _source(row: SourceRow, served: Served) -> dict[str, Any]:
+    watch = served.watching.get(row.name)
+    return {
+        "name": row.name,
+        "kind": row.kind,
+        "location": row.location,
+        "state": _state(row, served),
+        "documents": row.documents,
+        "problems": row.problems,
+        "scanned": _time(row.scanned_ms),
+        "problem": row.problem,
+        "hint": row.hint,
+        "watching": bool(watch and watch.watching),
+        "watch_problem": f"{watch.why}. {watch.hint}" if watch and not watch.watching else None,
+    }
+
+
+def _state(row: SourceRow, served: Served) -> str:
+    if row.name not in served.configured:
+        return "unconfigured"
+    if row.problem:
+        return "paused"
+    return "ok" if row.scanned_ms else "new"
+
+
+def _time(unix_ms: int | None) -> str | None:
+    if unix_ms is None:
+        return None
+    return datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _bytes(database: Path) -> int:
+    total = 0
+    for suffix in ("", "-wal"):
+        path = database.with_name(database.name + suffix)
+        total += path.stat().st_size if path.exists() else 0
+    return total

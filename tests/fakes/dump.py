@@ -1,0 +1,47 @@
+"""The graph of one version as plain rows, to be compared with that of another database."""
+
+from store.database import Connection
+from store.versions import version
+
+_ROWS = {
+    "documents": """
+        SELECT s.name, d.path, hex(d.content), d.media_type FROM document AS d
+        JOIN source AS s ON s.id = d.source WHERE d.born <= ?1 AND ?1 < d.died ORDER BY 1, 2""",
+    "placements": """
+        SELECT d.path, p.ordinal, p.passage, p.first_line, p.last_line FROM placement AS p
+        JOIN document AS d ON d.id = p.document WHERE d.born <= ?1 AND ?1 < d.died ORDER BY 1, 2""",
+    "passages": """
+        SELECT p.id, p.heading, p.text, p.words, l.question_set, hex(q.vectors) FROM life AS l
+        JOIN passage AS p ON p.id = l.passage JOIN question_set AS q ON q.id = l.question_set
+        WHERE l.born <= ?1 AND ?1 < l.died ORDER BY 1""",
+    "questions": """
+        SELECT q.id, l.passage, q.direction, q.ordinal, q.text, q.keywords, q.vector_row
+        FROM life AS l JOIN question AS q ON q.question_set = l.question_set
+        WHERE l.born <= ?1 AND ?1 < l.died ORDER BY 1""",
+    "matches": """
+        SELECT m.question, m.target, m.similarity FROM match AS m
+        WHERE m.born <= ?1 AND ?1 < m.died ORDER BY 1""",
+    "edges": """
+        SELECT m.question, m.target, m.similarity FROM match AS m JOIN version AS v ON v.id = ?1
+        WHERE m.born <= ?1 AND ?1 < m.died AND (v.cut_question IS NULL
+            OR m.similarity > v.cut_similarity
+            OR (m.similarity = v.cut_similarity AND m.question <= v.cut_question)) ORDER BY 1""",
+}
+
+Rows = dict[str, list[tuple[object, ...]]]
+
+
+def graph_at(connection: Connection, number: int) -> Rows:
+    """Documents, placements, passages, questions, matches and edges of a version, with its counts.
+
+    Row ids that say only in which order things were written are left out.
+    """
+    of = version(connection, number)
+    rows = {name: connection.execute(sql, [number]).fetchall() for name, sql in _ROWS.items()}
+    counts = (of.documents, of.passages, of.words, of.matches, of.edge_budget, of.cut)
+    passage_vectors = connection.execute(
+        f"SELECT passage, hex(embedding) FROM passage_vector_{of.recipe}"
+        " WHERE born <= ?1 AND ?1 < died ORDER BY passage",
+        [number],
+    ).fetchall()
+    return {**rows, "counts": [counts], "passage_vectors": passage_vectors}

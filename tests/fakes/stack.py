@@ -1,0 +1,71 @@
+"""The real write path over a real database file, put together with fakes at its two ends."""
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+from connectors.protocol import Connector
+from hopsyncd.sync.apply import QuestionMaker, Writer
+from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
+from hopsyncd.text.questions import BuiltinMaker
+from store.database import open_writer
+from store.records import Version
+from store.sources import register_source
+from store.versions import head
+from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
+
+
+def fake_maker() -> CountingMaker:
+    return CountingMaker(BuiltinMaker(FakeLanguage(), FakeEncoder()))
+
+
+class Stack:
+    """One source kept in sync with the database at `path`."""
+
+    def __init__(
+        self,
+        path: Path,
+        connector: Connector,
+        maker: QuestionMaker | None = None,
+        *,
+        budget_factor: float = 1.0,
+        batch_documents: int = 100,
+        passage_tokens: int = 12,
+        pause: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.connection = open_writer(path)
+        self.connector = connector
+        self.maker = maker or fake_maker()
+        self.versions: list[Version] = []
+        ticks = count(1_000_000)
+        self.writer = Writer(
+            self.connection,
+            self.maker,
+            rules="test",
+            budget_factor=budget_factor,
+            now_ms=lambda: next(ticks),
+        )
+        self.source = Source(
+            register_source(self.connection, "notes", "memory", ""), "notes", connector
+        )
+        self.path = SourceSync(
+            self.connection,
+            self.writer,
+            passage_tokens=passage_tokens,
+            batch_documents=batch_documents,
+            now_ms=lambda: next(ticks),
+            on_version=self.versions.append,
+            pause=pause,
+        )
+
+    def sync(self, under: tuple[str, ...] | None = None, *, accept_empty: bool = False) -> Outcome:
+        return self.path.sync(self.source, Scope(under, accept_empty))
+
+    @property
+    def head(self) -> Version:
+        newest = head(self.connection)
+        assert newest is not None
+        return newest
+
+    def close(self) -> None:
+        self.connection.close()
