@@ -3,7 +3,7 @@
 from store.database import Connection
 from store.versions import version
 
-_ROWS = {
+ROWS = {
     "documents": """
         SELECT s.name, d.path, hex(d.content), d.media_type FROM document AS d
         JOIN source AS s ON s.id = d.source WHERE d.born <= ?1 AND ?1 < d.died ORDER BY 1, 2""",
@@ -26,6 +26,10 @@ _ROWS = {
         WHERE m.born <= ?1 AND ?1 < m.died AND (v.cut_question IS NULL
             OR m.similarity > v.cut_similarity
             OR (m.similarity = v.cut_similarity AND m.question <= v.cut_question)) ORDER BY 1""",
+    "passage_vectors": """
+        SELECT l.passage, hex(v.embedding) FROM life AS l
+        JOIN passage_vector_{recipe} AS v ON v.life = l.id
+        WHERE v.born <= ?1 AND ?1 < v.died ORDER BY 1""",
 }
 
 Rows = dict[str, list[tuple[object, ...]]]
@@ -37,11 +41,9 @@ def graph_at(connection: Connection, number: int) -> Rows:
     Row ids that say only in which order things were written are left out.
     """
     of = version(connection, number)
-    rows = {name: connection.execute(sql, [number]).fetchall() for name, sql in _ROWS.items()}
+    rows = {
+        name: connection.execute(sql.format(recipe=of.recipe), [number]).fetchall()
+        for name, sql in ROWS.items()
+    }
     counts = (of.documents, of.passages, of.words, of.matches, of.edge_budget, of.cut)
-    passage_vectors = connection.execute(
-        f"SELECT passage, hex(embedding) FROM passage_vector_{of.recipe}"
-        " WHERE born <= ?1 AND ?1 < died ORDER BY passage",
-        [number],
-    ).fetchall()
-    return {**rows, "counts": [counts], "passage_vectors": passage_vectors}
+    return {**rows, "counts": [counts]}

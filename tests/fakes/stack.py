@@ -31,7 +31,7 @@ class Stack:
         budget_factor: float = 1.0,
         batch_documents: int = 100,
         passage_tokens: int = 12,
-        pause: Callable[[], None] = lambda: None,
+        between: Callable[[], None] = lambda: None,
     ) -> None:
         self.connection = open_writer(path)
         self.connector = connector
@@ -55,7 +55,7 @@ class Stack:
             batch_documents=batch_documents,
             now_ms=lambda: next(ticks),
             on_version=self.versions.append,
-            pause=pause,
+            between=between,
         )
 
     def sync(self, under: tuple[str, ...] | None = None, *, accept_empty: bool = False) -> Outcome:

@@ -1,0 +1,13 @@
+# Sourced by the other scripts: a virtual environment in .venv with hopsyncd installed in it.
+# PYTHON names the interpreter to make it with (3.11 or later); the default is python3.
+set -eu
+cd "$(dirname "$0")/.."
+if [ ! -x .venv/bin/python ]; then
+    "${PYTHON:-python3}" -m venv .venv
+fi
+# Reinstalled when the project's own list of dependencies changed.
+if ! cmp -s pyproject.toml .venv/installed-pyproject.toml; then
+    echo "Installing hopsyncd into .venv (the first time this takes some minutes) ..."
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+    cp pyproject.toml .venv/installed-pyproject.toml
+fi
