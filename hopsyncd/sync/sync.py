@@ -153,11 +153,16 @@ class SourceSync:
         return read(source.connector, source.id, step.item, found, self.passage_tokens)
 
     def _confirmed(self, source: Source, scope: Scope, steps: Sequence[Step]) -> list[Step]:
-        """The removals whose items are still missing: much may have happened since the scan."""
+        """The removals whose items are still missing: much may have happened since the scan.
+
+        The scan has judged already whether they may leave the source empty; this look sees only
+        what is missing, so it must not ask again.
+        """
         removals = [step for step in steps if step.action in _REMOVALS]
         if not removals:
             return []
-        again = replace(scope, under=tuple(step.path for step in removals), afresh=False)
+        missing = tuple(step.path for step in removals)
+        again = Scope(missing, accept_empty=True)
         still = {step.path for step in self.plan(source, again) if step.action in _REMOVALS}
         return [step for step in removals if step.path in still]
 

@@ -1,0 +1,5 @@
+"""`python -m hopsyncd`."""
+
+from hopsyncd.cli.main import main
+
+main()

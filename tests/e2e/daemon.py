@@ -1,0 +1,163 @@
+"""A real hopsyncd: its commands, and its daemon in a process of its own, under a short folder."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from hopsyncd.client import Client
+from hopsyncd.errors import DaemonUnavailable
+
+START_S = 120.0
+DEADLINE_S = 30.0
+
+
+class Place:
+    """A HOPSYNCD_HOME with a folder `notes` beside it, and what a user does there.
+
+    At most one daemon runs here at a time, and only that one is ever signalled.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.home = base / "home"
+        self.notes = base / "notes"
+        self.socket = self.home / "run/hopsyncd.sock"
+        self.log = base / "log"
+        self.notes.mkdir()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def configure(self, text: str) -> None:
+        """Write the configuration by hand."""
+        self.home.mkdir(exist_ok=True)
+        (self.home / "config.toml").write_text(text, encoding="utf-8")
+
+    def write(self, path: str, text: str) -> Path:
+        """Write a note."""
+        file = self.notes / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    def run(self, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+        """One `hopsyncd` command, to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "hopsyncd", *arguments],
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def start(self) -> None:
+        """Start the daemon and wait until it answers."""
+        assert self.process is None
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "hopsyncd", "serve"],
+                env=self._environment(),
+                stdout=log,
+                stderr=log,
+            )
+        self.until(self._answers, START_S)
+
+    def stop(self) -> tuple[int, float]:
+        """SIGTERM; the exit status, and the seconds it took."""
+        assert self.process is not None
+        began_s = time.monotonic()
+        self.process.terminate()
+        return self._ended(), time.monotonic() - began_s
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self.process is not None
+        self.process.kill()
+        self._ended()
+
+    def get(self, path: str) -> dict[str, Any]:
+        with Client(self.socket) as client:
+            return client.get(path)
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        with Client(self.socket) as client:
+            return client.post(path, body)
+
+    def request(self, method: str, path: str, body: bytes | None = None) -> httpx.Response:
+        """Any bytes, as a foreign client would send them."""
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(self.socket))) as http:
+            return http.request(method, f"http://hopsyncd{path}", content=body)
+
+    def query(self, question: str, **more: Any) -> list[dict[str, Any]]:
+        """The passages that answer."""
+        passages: list[dict[str, Any]] = self.post("/v1/query", {"question": question, **more})[
+            "passages"
+        ]
+        return passages
+
+    def documents(self, question: str, **more: Any) -> list[str]:
+        """Where the passages stand that answer."""
+        return [passage["document"] for passage in self.query(question, **more)]
+
+    def sync(self, *sources: str) -> dict[str, Any]:
+        return self.post("/v1/sync", {"sources": list(sources)})
+
+    def status(self) -> dict[str, Any]:
+        return self.get("/v1/status")
+
+    def generated(self) -> int:
+        """For how many passages questions were ever made."""
+        return int(self.status()["counters"]["passages_generated"])
+
+    def until(self, condition: Callable[[], bool], timeout_s: float = DEADLINE_S) -> float:
+        """Poll until the condition holds; the seconds it took."""
+        began_s = time.monotonic()
+        while not condition():
+            assert time.monotonic() - began_s < timeout_s, f"waited {timeout_s} s in vain"
+            time.sleep(0.02)
+        return time.monotonic() - began_s
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise AssertionError(f"the daemon ended: {self.log.read_text(errors='replace')[-4000:]}")
+        try:
+            return bool(self.get("/v1/health")["status"] == "ok")
+        except DaemonUnavailable:
+            return False
+
+    def _ended(self) -> int:
+        assert self.process is not None
+        status = self.process.wait(DEADLINE_S)
+        self.process = None
+        return status
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, "HOPSYNCD_HOME": str(self.home), "PYTHONUNBUFFERED": "1"}
+
+
+@contextmanager
+def new_place() -> Iterator[Place]:
+    """A place of its own; at the end its daemon is killed if it runs, and the files go.
+
+    Not pytest's tmp_path: the path of a Unix socket has room for 107 bytes only.
+    """
+    with tempfile.TemporaryDirectory(prefix="hop-") as folder:
+        place = Place(Path(folder))
+        try:
+            yield place
+        finally:
+            if place.process is not None:
+                place.kill()
+
+
+def source(name: str, path: Path, more: str = "") -> str:
+    """A [[source]] block."""
+    return f'[[source]]\nname = "{name}"\npath = "{path}"\n{more}\n'

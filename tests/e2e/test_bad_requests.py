@@ -1,0 +1,89 @@
+"""Requests that cannot be answered are refused as the caller's mistake, with a reason and a hint."""
+
+import json
+
+import pytest
+
+from tests.e2e.daemon import Place
+
+pytestmark = pytest.mark.models
+
+
+def asking(**body: object) -> bytes:
+    return json.dumps(body).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("/v1/query", asking(question=""), "question"),
+        ("/v1/query", asking(question=" \t\n"), "question"),
+        ("/v1/query", asking(question="x" * (1 << 20)), "1048576"),
+        ("/v1/query", asking(question="x" * 20_000), "question"),
+        ("/v1/query", asking(question=3), "question"),
+        ("/v1/query", asking(), "question"),
+        ("/v1/query", b"", "question"),
+        ("/v1/query", b"who?", "JSON"),
+        ("/v1/query", b'{"question": "x"', "JSON"),
+        ("/v1/query", b"\xff\xfe", "JSON"),
+        ("/v1/query", b'["question"]', "object"),
+        ("/v1/query", b"[" * 100_000, "JSON"),
+        ("/v1/query", asking(question="x", k=0), "k"),
+        ("/v1/query", asking(question="x", k=-1), "k"),
+        ("/v1/query", asking(question="x", k="5"), "k"),
+        ("/v1/query", asking(question="x", k=10**30), "k"),
+        ("/v1/query", asking(question="x", strategy="best"), "'hop', 'bm25', 'dense' or 'hybrid'"),
+        ("/v1/query", asking(question="x", version=0), "version"),
+        ("/v1/query", asking(question="x", colour="red"), "colour"),
+        ("/v1/sync", asking(sources=["nowhere"]), "nowhere"),
+        ("/v1/sync", asking(sources="notes"), "sources"),
+        ("/v1/sync", asking(wait="yes"), "wait"),
+    ],
+)
+def test_a_bad_body_is_refused_with_the_reason(
+    daemon: Place, path: str, body: bytes, told: str
+) -> None:
+    response = daemon.request("POST", path, body)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["code"] == "bad_request"
+    assert told in error["message"]
+    assert error["hint"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/nothing", 404, "not_found"),
+        ("GET", "/", 404, "not_found"),
+        ("GET", "/v1/query", 405, "method_not_allowed"),
+        ("POST", "/v1/status", 405, "method_not_allowed"),
+        ("DELETE", "/v1/sources", 405, "method_not_allowed"),
+    ],
+)
+def test_an_unknown_path_or_method_is_named(
+    daemon: Place, method: str, path: str, status: int, code: str
+) -> None:
+    response = daemon.request(method, path)
+    assert response.status_code == status
+    error = response.json()["error"]
+    assert error["code"] == code
+    assert path in error["message"]
+    assert error["hint"]
+
+
+def test_a_version_that_never_was_is_named(daemon: Place) -> None:
+    response = daemon.request("POST", "/v1/query", asking(question="x", version=10**9))
+    assert response.status_code == 404
+    error = response.json()["error"]
+    assert error["code"] == "no_such_version"
+    assert str(10**9) in error["message"]
+    assert error["hint"]
+
+
+def test_the_command_line_says_why(daemon: Place) -> None:
+    for arguments in (["query", "  "], ["query", "x", "-k", "0"], ["query", "x", "-k", "-1"]):
+        refused = daemon.run(*arguments)
+        assert refused.returncode == 1
+        assert refused.stderr.startswith("hopsyncd: The request was refused")
+        assert "Traceback" not in refused.stderr

@@ -1,0 +1,116 @@
+"""Questions over the socket: two hops, every strategy, curl, and languages beside English."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from tests.e2e.daemon import Place
+
+pytestmark = pytest.mark.models
+
+TWO_HOPS = "In which village did the director of The Bronze Door grow up, and what is it known for?"
+GLASS = "places/ostrava-vale.md"
+
+
+def test_a_two_hop_question_is_answered_and_explained(daemon: Place) -> None:
+    answered = daemon.run("query", TWO_HOPS, "-k", "3", "--explain")
+    assert answered.returncode == 0, answered.stderr
+    assert "1. The Bronze Door" in answered.stdout
+    assert f"notes: {GLASS}:3-3" in answered.stdout
+    hops = [line for line in answered.stdout.splitlines() if "of its score" in line]
+    assert any("Mira Kaltenbrunn -> Ostrava Vale" in hop for hop in hops)
+    assert any("What is said of Ostrava Vale?" in hop for hop in hops)
+
+
+def test_hops_name_documents_and_lead_to_their_passage(daemon: Place) -> None:
+    passages = daemon.query(TWO_HOPS, k=3)
+    glass = next(passage for passage in passages if passage["document"] == GLASS)
+    assert glass["hops"]
+    last = glass["hops"][-1]
+    assert last["to"]["document"] == GLASS
+    assert last["to"]["id"] == glass["id"]
+    assert last["from"]["document"] == "people/kaltenbrunn.md"
+    assert last["question"] == "What is said of Ostrava Vale?"
+    assert 0 < last["share"] <= 1
+    joined = zip(glass["hops"], glass["hops"][1:], strict=False)
+    assert all(before["to"] == after["from"] for before, after in joined)
+
+
+def test_every_strategy_answers_in_the_same_shape(daemon: Place) -> None:
+    shapes = set()
+    for strategy in ("hop", "bm25", "dense", "hybrid"):
+        answer = daemon.post("/v1/query", {"question": "Bergen clocks", "strategy": strategy})
+        assert answer["strategy"] == strategy
+        assert answer["passages"][0]["document"] in ("people/lindqvist.md", "places/bergen.md")
+        assert [p["score"] for p in answer["passages"]] == sorted(
+            (p["score"] for p in answer["passages"]), reverse=True
+        )
+        shapes.add((frozenset(answer), *{frozenset(passage) for passage in answer["passages"]}))
+    assert len(shapes) == 1
+
+
+def test_k_limits_the_answer_and_the_default_is_five(daemon: Place) -> None:
+    assert len(daemon.query("Bergen", k=2)) == 2
+    assert len(daemon.query("Bergen")) == 5
+
+
+def test_an_old_version_still_answers(daemon: Place) -> None:
+    note = daemon.write("old/ferry.md", "# Ferry\n\nThe ferry Halcyon sails on Mondays.\n")
+    before = daemon.sync()["version"]
+    note.write_text("# Ferry\n\nThe ferry Halcyon sails on Fridays.\n")
+    assert daemon.sync()["version"] > before
+    then = daemon.query("When does the ferry Halcyon sail?", version=before, k=1)
+    assert "Mondays" in then[0]["text"]
+    assert "Fridays" in daemon.query("When does the ferry Halcyon sail?", k=1)[0]["text"]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_curl_works_as_documented(daemon: Place) -> None:
+    asked = subprocess.run(
+        ["curl", "--silent", "--show-error", "--unix-socket", str(daemon.socket)]
+        + ["http://localhost/v1/query", "-d", json.dumps({"question": TWO_HOPS, "k": 3})],
+        capture_output=True,
+        timeout=30,
+        check=True,
+    )
+    found = [passage["document"] for passage in json.loads(asked.stdout)["passages"]]
+    assert GLASS in found
+
+
+GERMAN = {
+    "uhr.md": "# Die Turmuhr\n\nDie Turmuhr von Quedlinburg wurde vom Schlosser Veit Hagedorn "
+    "gebaut, der dafür drei Jahre brauchte und am Ende kaum bezahlt wurde.\n",
+    "brot.md": "# Roggenbrot\n\nDas Brot aus Roggen wird mit Sauerteig gebacken und hält sich in "
+    "einem kühlen Keller mindestens zwei Wochen lang frisch.\n",
+    "wald.md": "# Der Wald\n\nIm Wald hinter dem Dorf stehen alte Buchen, unter denen im Herbst "
+    "viele Pilze wachsen, die niemand mehr kennt.\n",
+}
+JAPANESE = {
+    "tokei.md": "# 時計塔\n\n町の時計塔は職人の佐藤健一が三年かけて作りました。"
+    "毎朝六時に鐘が鳴ります。\n",
+    "pan.md": "# パン屋\n\n駅前のパン屋では毎朝新しいパンを焼いています。"
+    "一番人気は胡桃のパンです。\n",
+    "mori.md": "# 森\n\n村の裏の森には古い杉の木が立っています。秋になると茸がたくさん生えます。\n",
+}
+
+
+@pytest.mark.parametrize("strategy", ["hop", "bm25"])
+@pytest.mark.parametrize(
+    ("notes", "question", "wanted"),
+    [
+        (GERMAN, "Welcher Schlosser hat die Turmuhr von Quedlinburg gebaut?", "uhr.md"),
+        (GERMAN, "Wie lange hält sich Brot aus Roggen im Keller?", "brot.md"),
+        (JAPANESE, "時計塔を作った職人は誰ですか", "tokei.md"),
+        (JAPANESE, "森にはどんな木が立っていますか", "mori.md"),
+    ],
+)
+def test_other_languages_are_found_by_a_question_in_them(
+    daemon: Place, strategy: str, notes: dict[str, str], question: str, wanted: str
+) -> None:
+    for path, text in {**GERMAN, **JAPANESE}.items():
+        daemon.write(f"languages/{path}", text)
+    daemon.sync()
+    assert wanted in notes
+    assert daemon.documents(question, strategy=strategy, k=1) == [f"languages/{wanted}"]
