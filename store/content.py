@@ -168,11 +168,13 @@ def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> 
         ordinals[question.direction] += 1
 
 
-def question_texts(connection: Connection, ids: Iterable[QuestionId]) -> dict[QuestionId, str]:
-    """The texts of these questions."""
+def question_texts(
+    connection: Connection, ids: Iterable[QuestionId | None]
+) -> dict[QuestionId, str]:
+    """The texts of these questions; None is passed over."""
     rows = connection.execute(
         "SELECT id, text FROM question WHERE id IN (SELECT value FROM json_each(?))",
-        [json.dumps(list(ids))],
+        [json.dumps([id_ for id_ in ids if id_ is not None])],
     )
     return {QuestionId(row[0]): row[1] for row in rows}
 

@@ -117,3 +117,12 @@ def live_documents(connection: Connection, source: int) -> dict[str, bytes]:
         f"SELECT path, content FROM document WHERE source = ? AND died = {ALIVE}", [source]
     )
     return {row[0]: row[1] for row in rows}
+
+
+def live_content(connection: Connection, source: int, path: str) -> bytes | None:
+    """The content hash of one document at the head; None when it has none."""
+    row = connection.execute(
+        f"SELECT content FROM document WHERE source = ? AND path = ? AND died = {ALIVE}",
+        [source, path],
+    ).fetchone()
+    return row[0] if row else None

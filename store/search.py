@@ -26,7 +26,12 @@ def postings(connection: Connection, term: str) -> NDArray[np.int64]:
 def nearest(
     connection: Connection, at: Version, query: Vectors, k: int
 ) -> list[tuple[PassageId, float]]:
-    """The k passages in force with the largest cosine to the query, best first, ties by id."""
+    """The k passages in force with the largest cosine to the query, best first, ties by id.
+
+    A vector without direction (all zero) is near to nothing: it finds none and is not found.
+    """
+    if not query.any():
+        return []
     rows = connection.execute(
         f"SELECT passage, distance FROM passage_vector_{at.recipe}"
         " WHERE embedding MATCH ?2 AND k = ?3 AND born <= ?1 AND died > ?1",

@@ -177,6 +177,8 @@ def _change_lives(connection: Connection, number: int, change: Change) -> None:
             [question_set],
         ).fetchone()
         vector = np.frombuffer(vectors, dtype="<i2", count=dimensions).astype("<f4")
+        if not vector.any():  # its distances would be NaN, which breaks the order of a search
+            continue
         connection.execute(
             f"INSERT INTO passage_vector_{change.recipe} (life, embedding, born, died, passage)"
             " VALUES (?, ?, ?, ?, ?)",

@@ -9,6 +9,7 @@ from hopsyncd.cli.shared import client_of, json_option, print_json, warn
 
 _STRATEGIES = ("hop", "bm25", "dense", "hybrid")
 _TEXT_CHARACTERS = 600
+_ARROWS = {"from": "->", "to": "<-", "both": "--"}
 
 
 @click.command()
@@ -59,7 +60,7 @@ def _print_hops(hops: list[dict[str, Any]]) -> None:
         click.secho("   found directly", fg="cyan")
     for depth, hop in enumerate(hops):
         start, end = (_name(hop[key]) for key in ("from", "to"))
-        arrow = "->" if hop["asked_by"] == "from" else "<-"
+        arrow = _ARROWS[hop["asked_by"]]
         click.secho(
             f"   {'   ' * depth}{start} {arrow} {end}   {hop['question']}"
             f" ({hop['share']:.0%} of its score)",

@@ -26,9 +26,12 @@ def read_corpus(path: Path) -> dict[str, Passage]:
     for number, line in _lines(path):
         try:
             title = str(line.get("title") or "")
-            corpus[str(line["id"])] = Passage((title,) if title else (), str(line["text"]))
+            id_, passage = str(line["id"]), Passage((title,) if title else (), str(line["text"]))
         except KeyError as error:
             raise _bad(path, number, f"the key {error} is missing") from error
+        if id_ in corpus:
+            raise _bad(path, number, f"the id {id_!r} is there already")
+        corpus[id_] = passage
     if not corpus:
         raise _bad(path, 1, "there is no passage in it")
     return corpus
@@ -57,17 +60,20 @@ def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open("rb") as file:
             for number, text in enumerate(file, 1):
                 if not text.strip():
                     continue
-                line = json.loads(text)
+                line = json.loads(text.decode())
                 if not isinstance(line, dict):
                     raise _bad(path, number, "it is no JSON object")
                 yield number, line
     except json.JSONDecodeError as error:
         raise _bad(path, number, f"it is no JSON ({error.msg})") from error
+    except UnicodeDecodeError as error:
+        raise _bad(path, number, "it is not UTF-8") from error
     except OSError as error:
         raise BadRequest(
             f"Cannot read {path}", str(error.strerror).lower(), "Check its path"

@@ -24,8 +24,8 @@ DEPTHS = (2, 5, 10, 20)
 class Scores:
     """Means over the questions, in percent, and milliseconds a question.
 
-    `recall` is by depth: the share of a question's gold passages among the first so many. `all_at_5`
-    is the share of questions with all of them in the first five.
+    `recall` is by depth: the share of a question's gold passages among the first so many.
+    `all_at_5` is the share of questions with all of them in the first five.
     """
 
     recall: Mapping[int, float]

@@ -22,7 +22,7 @@ from hopsyncd.graph.budget import Ranking, move, rank
 from hopsyncd.graph.names import NameIndex
 from hopsyncd.graph.similarity import HALF_COSINE
 from hopsyncd.graph.vectors import VectorArena
-from store.records import Direction, Match, PassageId, Question, QuestionId, QuestionSet
+from store.records import Direction, Match, PassageId, Question, QuestionId, QuestionSet, content_id
 
 _NONE = -1
 _BLOCK_CELLS = 1 << 24  # float32 similarities held at once: 64 MiB
@@ -48,20 +48,39 @@ class Side:
         self.alive = np.empty(0, dtype=np.bool_)
         self.keywords: list[frozenset[str]] = []
         self.having: dict[str, list[int]] = {}
+        # Which question has which keyword, but for questions about the passage as a whole.
+        self.mention_at = np.empty(0, dtype=np.int64)
+        self.mention_name = np.empty(0, dtype=np.int64)
+        self._name_ids: dict[str, int] = {}
+        self.spelled: dict[int, str] = {}
 
     def extend(self, questions: Sequence[tuple[PassageId, int, Question]]) -> Positions:
         """Add (passage, vector row, question) triples; returns their positions."""
         first = len(self.keywords)
+        at: list[int] = []
+        names: list[int] = []
         for position, (_, _, question) in enumerate(questions, first):
             self.keywords.append(question.keywords)
             for keyword in question.keywords:
                 self.having.setdefault(keyword, []).append(position)
+                if question.vector_row != 0:
+                    at.append(position)
+                    names.append(self._name_id(keyword))
+        self.mention_at = _extended(self.mention_at, at)
+        self.mention_name = _extended(self.mention_name, names)
         count = len(questions)
         self.id = _extended(self.id, [question.id for _, _, question in questions])
         self.passage = _extended(self.passage, [passage for passage, _, _ in questions])
         self.row = _extended(self.row, [row for _, row, _ in questions])
         self.alive = np.concatenate([self.alive, np.ones(count, dtype=np.bool_)])
         return np.arange(first, first + count)
+
+    def _name_id(self, name: str) -> int:
+        known = self._name_ids.get(name)
+        if known is None:
+            known = self._name_ids[name] = content_id(name)
+            self.spelled[known] = name
+        return known
 
     def find(self, ids: Positions) -> Positions:
         """The position of each of these questions, all of which are alive.
@@ -140,7 +159,7 @@ class MergeIndex:
         """The matches in force, by position of their outgoing question."""
         return MatchColumns(
             self.outgoing.id,
-            np.where(self.target == _NONE, _NONE, self.incoming.id[self.target]),
+            np.append(self.incoming.id, _NONE)[self.target],  # the last: what _NONE points at
             self.similarity.copy(),
         )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hopsyncd.graph.mentions import Mentions, mentions_of
 from hopsyncd.graph.merge import MergeIndex
 from store.records import PassageId
 
@@ -18,7 +19,7 @@ class GraphView:
     similarity: (e,) Eq. 1. context_row, target_row: (e,) rows of the vectors of the outgoing
     question and of the incoming one that answers it. rarity: (e,) log(1 + n / df) of the outgoing
     question's rarest name. question, answer: (e,) their ids. mentioned: how many passages mention
-    a name. about: the positions of the passages that a name is the topic of.
+    a name. about: the passages that a name is the topic of. mentions: where names are mentioned.
     """
 
     passage: NDArray[np.int64]
@@ -34,6 +35,7 @@ class GraphView:
     answer: NDArray[np.int64]
     mentioned: dict[str, int]
     about: dict[str, tuple[PassageId, ...]]
+    mentions: Mentions
 
     def positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The positions of passages that are all in the view."""
@@ -64,4 +66,17 @@ def view_of(index: MergeIndex, budget: int) -> GraphView:
         answer=index.incoming.id[ins],
         mentioned=mentioned,
         about=about,
+        mentions=_mentions(index, passage),
+    )
+
+
+def _mentions(index: MergeIndex, passage: NDArray[np.int64]) -> Mentions:
+    """In an order that depends on content alone, for sums of floats depend on order."""
+    side = index.incoming
+    alive = side.alive[side.mention_at]
+    at, name = side.mention_at[alive], side.mention_name[alive]
+    order = np.lexsort((name, side.id[at]))
+    at, name = at[order], name[order]
+    return mentions_of(
+        np.searchsorted(passage, side.passage[at]), name, side.row[at], side.spelled, len(passage)
     )

@@ -1,16 +1,19 @@
 """The walk: HopRAG's traversal (Algorithm 1) with a deterministic reasoner in place of the LLM.
 
 The paper asks an LLM at each visit which one out-edge to follow, and counts arrivals. Here the mass
-at a passage flows along all its edges, both ways, in proportion to
+at a passage flows along all its ways at once, in proportion to how well each answers the query;
+what arrives at a passage in all rounds is the expected value of the paper's visit counter for a
+reasoner that picks ways with those odds. There are two kinds of ways, and each takes its part:
 
-    similarity * rarity * exp(sharpness * cos(query, context of the edge's question)),
+- edges, walked both ways: similarity * rarity * exp(sharpness * cos(query, context of the
+  question)) * exp(gain * new), where `new` is the idf-weighted share of the query's words that the
+  far passage has and the near one has not;
+- names that two or more passages mention: mass leaves a passage by its names' rarity, and arrives
+  at the passages that mention the name by exp(sharpness * cos(query, sentence)) * exp(gain * new).
 
-times a damping; what arrives at a passage in all rounds is the expected value of the paper's visit
-counter for a reasoner that picks edges with those odds. Differences to the paper, with what each
-buys on the shared samples, are in docs/retrieval.md.
-
-Worked example: mass 1 at A, edges A-B (weight 3) and A-C (weight 1), damping 0.5: after one hop B
-has 0.375 and C 0.125; after two, half of each has come back to A.
+Every round damps the mass. Worked example without names: mass 1 at A, edges A-B (weight 3) and A-C
+(weight 1), damping 0.5: after one hop B has 0.375 and C 0.125; after two, a quarter of A's mass has
+come back. docs/retrieval.md says what each part buys.
 """
 
 from dataclasses import dataclass
@@ -18,18 +21,32 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hopsyncd.graph.mentions import Mentions
 from hopsyncd.graph.view import GraphView
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, slots=True)
 class WalkSettings:
-    """How the mass flows; `hops` is the number of rounds."""
+    """How the mass flows; `hops` is the number of rounds, `by_names` the part that names take."""
 
     hops: int = 4
     damping: float = 0.5
     sharpness: float = 8.0
+    gain: float = 6.0
+    by_names: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coverage:
+    """Which of the query's t terms each passage has. share: (t,) idf, summing to 1. has: (t, n)."""
+
+    share: Floats
+    has: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,26 +54,79 @@ class Walked:
     """What the walk left: `arrived` (n,) mass by passage, seeds included.
 
     `flow` is (2e,): what went along each edge forwards, then along each edge backwards.
+    `left` and `reached` are (b,): what each bridging mention sent to its name, and got from it.
     """
 
     arrived: Floats
     flow: Floats
+    left: Floats
+    reached: Floats
 
 
-def walk(view: GraphView, seeds: Floats, cosines: Floats, settings: WalkSettings) -> Walked:
+def walk(
+    view: GraphView, seeds: Floats, cosines: Floats, coverage: Coverage, settings: WalkSettings
+) -> Walked:
     """Let the (n,) seed mass flow; `cosines` are (r,), of the query with every row of the view."""
-    count, edges = len(view.passage), len(view.source)
-    pull = np.exp(settings.sharpness * cosines[view.context_row])
-    weight = np.tile(view.similarity * view.rarity * pull, 2)
+    count, names = len(view.passage), view.mentions
     start = np.concatenate([view.source, view.target])
     end = np.concatenate([view.target, view.source])
-    leaving = np.bincount(start, weight, count)
-    share = settings.damping * weight / np.maximum(leaving[start], np.finfo(np.float64).tiny)
+    by_names = settings.by_names if len(names.bridge) else 0.0
+    along = (1 - by_names) * _edge_shares(view, start, end, cosines, coverage, settings)
+    leave = by_names * names.share
+    reach = _name_shares(names, seeds, cosines, coverage, settings)
+    at = names.passage[names.bridge]
     mass: Floats = seeds
-    arrived, flow = seeds.copy(), np.zeros(2 * edges)
+    arrived = seeds.copy()
+    flow, left, reached = np.zeros(len(start)), np.zeros(len(at)), np.zeros(len(at))
     for _ in range(settings.hops):
-        moved = mass[start] * share
-        mass = np.bincount(end, moved, count).astype(np.float64, copy=False)
+        mass = settings.damping * mass
+        moved, sent = mass[start] * along, mass[at] * leave
+        got = np.bincount(names.bridge_name, sent)[names.bridge_name] * reach
+        arriving = np.bincount(end, moved, count) + np.bincount(at, got, count)
+        mass = arriving.astype(np.float64, copy=False)
         arrived += mass
         flow += moved
-    return Walked(arrived, flow)
+        left += sent
+        reached += got
+    return Walked(arrived, flow, left, reached)
+
+
+def _edge_shares(
+    view: GraphView,
+    start: Integers,
+    end: Integers,
+    cosines: Floats,
+    coverage: Coverage,
+    settings: WalkSettings,
+) -> Floats:
+    """(2e,) the part of a passage's mass that each directed edge takes."""
+    pull = view.similarity * view.rarity * np.exp(settings.sharpness * cosines[view.context_row])
+    weight = np.tile(pull, 2)
+    if len(coverage.share):
+        new = coverage.share @ np.maximum(coverage.has[:, end] - coverage.has[:, start], 0)
+        weight = weight * np.exp(settings.gain * new)
+    leaving = np.bincount(start, weight, len(view.passage))
+    shares: Floats = weight / np.maximum(leaving[start], _TINY)
+    return shares
+
+
+def _name_shares(
+    names: Mentions, seeds: Floats, cosines: Floats, coverage: Coverage, settings: WalkSettings
+) -> Floats:
+    """(b,) the part of a name's mass that each mention gets.
+
+    What is new is measured against what the seeds bring to the name, once for the whole walk.
+    """
+    at = names.passage[names.bridge]
+    weight = np.exp(settings.sharpness * cosines[names.row[names.bridge]])
+    if len(coverage.share) and len(at):
+        brought = seeds[at] * names.share
+        total = np.maximum(np.bincount(names.bridge_name, brought), _TINY)
+        new = np.zeros(len(at))
+        for share, has in zip(coverage.share, coverage.has, strict=True):
+            known = np.bincount(names.bridge_name, brought * has[at]) / total
+            new += share * np.maximum(has[at] - known[names.bridge_name], 0)
+        weight = weight * np.exp(settings.gain * new)
+    arriving = np.bincount(names.bridge_name, weight)
+    shares: Floats = weight / np.maximum(arriving[names.bridge_name], _TINY)
+    return shares

@@ -57,10 +57,16 @@ def _hop(answer: Answer, step: Hop) -> dict[str, Any]:
     return {
         "from": _end(answer, step.source),
         "to": _end(answer, step.target),
-        "question": answer.questions.get(step.question, ""),
-        "asked_by": "from" if step.forward else "to",
+        "question": _question(answer, step),
+        "asked_by": step.asked_by,
         "share": round(step.share, 4),
     }
+
+
+def _question(answer: Answer, step: Hop) -> str:
+    if step.question is None:
+        return f"What is said of {step.name}?"
+    return answer.questions.get(step.question, "")
 
 
 def _end(answer: Answer, passage: PassageId) -> dict[str, Any]:

@@ -115,16 +115,17 @@ class Engine:
     def _search(
         self, connection: Connection, head: Head, question: str, k: int, strategy: Strategy
     ) -> list[Ranked]:
-        by_words = head.words.scores(question, partial(postings, connection))
+        found = partial(postings, connection)
         if strategy == "bm25":
-            return _best_by_words(head, by_words, k)
+            return _best_by_words(head, head.words.scores(question, found), k)
         vector = to_grid(self._encoder.encode([question]))[0]
         if strategy == "hop":
-            return hop(head.view, question, vector, by_words, k, self._settings)
+            return hop(head.view, head.words, found, question, vector, k, self._settings)
         depth = k if strategy == "dense" else max(k, _FUSION_DEPTH)
         by_vector = nearest(connection, head.version, vector, depth)
         if strategy == "dense":
             return [Ranked(passage, score) for passage, score in by_vector]
+        by_words = head.words.scores(question, found)
         words = [one.passage for one in _best_by_words(head, by_words, depth)]
         return _best(_fused(words, [passage for passage, _ in by_vector]), k)
 

@@ -1,22 +1,25 @@
 """What every strategy returns: passages with a score and, for `hop`, how they were reached."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from store.records import PassageId, QuestionId
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One step of the walk, from `source` to `target`, along the edge of an outgoing question.
+    """One step of the walk, from `source` to `target`.
 
-    The question is raised by `source` if `forward`, else by `target`. `share` is the part of the
+    Along an edge, `question` is the outgoing question that makes it, asked by the passage that
+    `asked_by` names. By a name that both mention, `name` is that name. `share` is the part of the
     mass that arrived at `target` this way, between 0 and 1.
     """
 
     source: PassageId
     target: PassageId
-    question: QuestionId
-    forward: bool
+    asked_by: Literal["from", "to", "both"]
+    question: QuestionId | None
+    name: str | None
     share: float
 
 

@@ -1,18 +1,21 @@
-"""Where the walk begins: passages like the query, with its words, or about its names."""
+"""Where the walk begins: passages like the query, with its words, or with its names."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.graph.view import GraphView
 from hopsyncd.text.keywords import STOP_WORDS
+from store.records import content_id
 
 Floats = NDArray[np.float64]
 
 _TEMPERATURE = 0.05  # of the softmax over cosines
 _BM25_POWER = 3.0
+_TOPIC_SHARE = 0.5  # of a topic's part, where each other part has 1
+_MENTION_SHARPNESS = 8.0
 _MAX_NAME_WORDS = 8
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
 _WORD = re.compile(r"\w+")
@@ -43,22 +46,48 @@ def names_in(query: str, mentioned: Mapping[str, int]) -> list[str]:
     return found
 
 
-def seeds(view: GraphView, cosines: Floats, bm25: Floats, names: list[str]) -> Floats:
-    """(n,) mass that sums to 1: a third each by cosine, by words, and by the names of topics."""
+def seeds(view: GraphView, cosines: Floats, bm25: Floats, names: Sequence[str]) -> Floats:
+    """(n,) mass that sums to 1, from up to four parts.
+
+    By cosine (a softmax), by words (BM25 to the third power), by the topics that the query names,
+    and by mentions of its names, in the sentences most like it; names count by their rarity.
+    """
     dense = cosines[view.passage_row]
-    parts = [np.exp((dense - dense.max()) / _TEMPERATURE)]
-    if bm25.any():
-        parts.append((bm25 / bm25.max()) ** _BM25_POWER)
-    topics = np.zeros(len(view.passage))
+    words = (bm25 / bm25.max()) ** _BM25_POWER if bm25.any() else bm25
+    parts = (
+        (1.0, np.exp((dense - dense.max()) / _TEMPERATURE)),
+        (1.0, words),
+        (_TOPIC_SHARE, _by_topic(view, names)),
+        (1.0, _by_mention(view, cosines, names)),
+    )
+    mass = np.zeros(len(view.passage))
+    for weight, part in parts:
+        if part.any():
+            mass += weight * part / part.sum()
+    total: Floats = mass / mass.sum()
+    return total
+
+
+def _rarity(view: GraphView, name: str) -> float:
+    return float(np.log1p(len(view.passage) / view.mentioned[name]))
+
+
+def _by_topic(view: GraphView, names: Sequence[str]) -> Floats:
+    mass = np.zeros(len(view.passage))
     for name in names:
         about = view.about.get(name, ())
         if about:
             at = view.positions(np.array(about, dtype=np.int64))
-            topics[at] += np.log1p(len(view.passage) / view.mentioned[name]) / len(about)
-    parts.append(topics)
+            mass[at] += _rarity(view, name) / len(about)
+    return mass
+
+
+def _by_mention(view: GraphView, cosines: Floats, names: Sequence[str]) -> Floats:
+    mentions = view.mentions
     mass = np.zeros(len(view.passage))
-    for part in parts:
-        if part.sum() > 0:
-            mass += part / part.sum()
-    total: Floats = mass / mass.sum()
-    return total
+    for name in names:
+        at = np.flatnonzero(mentions.name == content_id(name))
+        if len(at):
+            like = np.exp(_MENTION_SHARPNESS * cosines[mentions.row[at]])
+            np.add.at(mass, mentions.passage[at], _rarity(view, name) * like / like.sum())
+    return mass

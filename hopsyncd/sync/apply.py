@@ -146,8 +146,9 @@ class Writer:
         lives = _lives(self._connection, batch)
         begun = self._sets(lives.begun)
         try:
-            delta = self.index.change(lives.ended, begun)
-            return self._commit(batch, lives, delta, before, self._rules)
+            index = self.index
+            delta = index.change(lives.ended, begun)
+            return self._commit(index, batch, lives, delta, before, self._rules)
         except BaseException:
             # The index is ahead of the store now: the next use loads it anew.
             self._index = None
@@ -166,15 +167,16 @@ class Writer:
             return self._switch_recipe(newest)
         if newest.edge_budget != budget:
             nothing = Lives((), ()), MatchDelta((), ())
-            return self._commit(Batch("the edge budget changed"), *nothing, {}, newest.rules)
+            reason = Batch("the edge budget changed")
+            return self._commit(self.index, reason, *nothing, {}, newest.rules)
         return None
 
     def _switch_recipe(self, newest: Version) -> Version:
         before = counters(self._connection)
         old = [questions.passage for questions in sets_at(self._connection, newest.id)]
         self.prepare(known_passages(self._connection, old).values())
-        self._index = MergeIndex(self._maker.recipe.dimensions)
-        begun = self._index.change((), self._sets(old))
+        index = MergeIndex(self._maker.recipe.dimensions)
+        begun = index.change((), self._sets(old))
         past = matches_at(self._connection, newest.id)
         ended = tuple(
             Match(QuestionId(question), QuestionId(target), similarity)
@@ -185,13 +187,16 @@ class Writer:
                 strict=True,
             )
         )
-        return self._commit(
+        version = self._commit(
+            index,
             Batch(f"the question generator is now {self._maker.recipe.name}"),
             Lives(tuple(old), tuple(old)),
             MatchDelta(ended, begun.begun),
             before,
             newest.rules,
         )
+        self._index = index
+        return version
 
     def _sets(self, passages: Sequence[PassageId]) -> list[QuestionSet]:
         name = self._maker.recipe.name
@@ -199,14 +204,15 @@ class Writer:
 
     def _commit(
         self,
+        index: MergeIndex,
         batch: Batch,
         lives: Lives,
         delta: MatchDelta,
         before: dict[str, int],
         rules: str,
     ) -> Version:
-        ranking = self.index.ranking
-        budget = edge_budget(len(self.index.first_row), self._budget_factor)
+        ranking = index.ranking
+        budget = edge_budget(len(index.first_row), self._budget_factor)
         now = counters(self._connection)
         name = self._maker.recipe.name
         change = Change(

@@ -1,6 +1,6 @@
 """One sync of one source: scan, plan, read, apply, in batches that are a version each."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -12,7 +12,7 @@ from hopsyncd.sync.plan import Action, Step, plan
 from hopsyncd.sync.read import RETRY, Reading, read
 from hopsyncd.sync.scan import scan
 from store.database import Connection
-from store.reads import live_documents
+from store.reads import live_content, live_documents
 from store.records import Seen, Version
 from store.sources import put_source_state, seen_items
 
@@ -104,9 +104,8 @@ class SourceSync:
             return Outcome(source.name, problem=problem.why)
 
     def _execute(self, source: Source, scope: Scope, steps: Sequence[Step]) -> Outcome:
-        live = {} if scope.afresh else live_documents(self.connection, source.id)
         changed = removed = 0
-        for batch in self._batches(source, scope, steps, live):
+        for batch in self._batches(source, scope, steps):
             version = self.writer.apply(batch, self._count_passages)
             changed += len(batch.read)
             removed += len(batch.gone)
@@ -122,9 +121,7 @@ class SourceSync:
         self.progress.passages_done, self.progress.passages_total = done, total
         self.check_stop()
 
-    def _batches(
-        self, source: Source, scope: Scope, steps: Sequence[Step], live: Mapping[str, bytes]
-    ) -> Iterator[Batch]:
+    def _batches(self, source: Source, scope: Scope, steps: Sequence[Step]) -> Iterator[Batch]:
         """Group the steps into batches; removals go with the last, after a second look."""
         fetches = [step for step in steps if step.action is Action.FETCH]
         self.progress.source, self.progress.documents_done = source.name, 0
@@ -136,7 +133,7 @@ class SourceSync:
             if len(readings) >= limit or (passages >= _BATCH_PASSAGES and not scope.afresh):
                 yield _batch(source, readings, (), ())
                 readings, passages = [], 0
-            reading = self._read(source, step, live)
+            reading = self._read(source, scope, step)
             self.progress.documents_done += 1
             if reading:
                 readings.append(reading)
@@ -146,10 +143,11 @@ class SourceSync:
         if readings or reports or removals:
             yield _batch(source, readings, reports, removals)
 
-    def _read(self, source: Source, step: Step, live: Mapping[str, bytes]) -> Reading | None:
+    def _read(self, source: Source, scope: Scope, step: Step) -> Reading | None:
+        """Compares with the head as it is now: a hint's sync may have moved it since the plan."""
         if step.item is None:
             return None
-        found = live.get(step.path)
+        found = None if scope.afresh else live_content(self.connection, source.id, step.path)
         return read(source.connector, source.id, step.item, found, self.passage_tokens)
 
     def _confirmed(self, source: Source, scope: Scope, steps: Sequence[Step]) -> list[Step]:

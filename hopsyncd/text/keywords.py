@@ -3,7 +3,7 @@
 A keyword is a normalised name: `normalise` is the one place that decides which two mentions are
 the same. In a language that the installed model speaks, names are what its entity recogniser and
 its proper nouns find; in any other, runs of capitalised words, quoted phrases, codes and, in
-scripts without spaces, runs of one script.
+scripts without spaces, runs of one script; in scripts without capitals, words of some length.
 """
 
 import re
@@ -57,9 +57,11 @@ def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]
     return tuple(first.values())
 
 
+# `re` has no class for them. Beyond the first plane there are only rare scripts.
+_CAPITAL = "[" + "".join(c for c in map(chr, range(0x10000)) if c.isupper() or c.istitle()) + "]"
 _NEUTRAL = re.compile(
+    rf"(?:\b{_CAPITAL}\w*(?:[ '\u2019-](?={_CAPITAL})\w+)*)"  # runs of capitalised words
     r"""
-      (?:\b[^\W\d_a-z]\w*(?:[ '\u2019-](?=[^\W\d_a-z])\w+)*)  # runs of capitalised words
     | (?<=["\u201c\u00ab\u300c\u300e])[^"\u201d\u00bb\u300d\u300f\n]{2,60}
       (?=["\u201d\u00bb\u300d\u300f])                          # what stands in quotes
     | \b(?=\w*\d)(?=\w*[^\W\d_])\w[\w-]+\b                     # codes: a letter and a digit
@@ -70,6 +72,8 @@ _NEUTRAL = re.compile(
 _UNSPACED_RUN = re.compile(
     "[\u30a0-\u30ff]{2,}|[\u3400-\u4dbf\u4e00-\u9fff]{2,8}|[\u0e00-\u0e7f]{4,20}"
 )
+# Hebrew, Arabic, the scripts of India, Korean: words, but no capitals to tell the names.
+_UNCASED_WORD = re.compile("[\u0590-\u08ff\u0900-\u0dff]{4,}|[\uac00-\ud7af]{2,}")
 
 
 def neutral_spans(text: str) -> list[tuple[int, int]]:
@@ -79,5 +83,7 @@ def neutral_spans(text: str) -> list[tuple[int, int]]:
     ['Die Firma Siemens', 'X100']
     """
     return [
-        match.span() for pattern in (_NEUTRAL, _UNSPACED_RUN) for match in pattern.finditer(text)
+        match.span()
+        for pattern in (_NEUTRAL, _UNSPACED_RUN, _UNCASED_WORD)
+        for match in pattern.finditer(text)
     ]

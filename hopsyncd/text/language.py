@@ -19,6 +19,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 # Below this share of function words, a text of some length is not in the model's language.
 _MIN_FUNCTION_WORDS = 0.08
 _MIN_WORDS = 12
+# A text with fewer names than this has its compound nouns taken for names too.
+_FEW_NAMES = 4
 
 
 class Language(Protocol):
@@ -69,8 +71,11 @@ class SpacyLanguage:
             return mentions(text, neutral_spans(text))
         with self._lock, self._nlp.memory_zone():
             doc = self._nlp(text)
-            spans = [*_entities(doc), *_proper_nouns(doc)]
-        return mentions(text, spans)
+            found = mentions(text, [*_entities(doc), *_proper_nouns(doc)])
+            if len({mention.keyword for mention in found}) < _FEW_NAMES:
+                spans = [(m.start, m.end) for m in found]
+                found = mentions(text, [*spans, *_noun_compounds(doc, spans)])
+        return found
 
     def _speaks(self, text: str) -> bool:
         words = _WORD.findall(text.lower())
@@ -113,3 +118,18 @@ def _proper_nouns(doc: Any) -> Iterator[tuple[int, int]]:
             end += 1
         yield doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
         start = end
+
+
+def _noun_compounds(doc: Any, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Runs of two or more adjectives and nouns that end in a noun, clear of the names found."""
+    run: list[Any] = []
+    for token in [*doc, None]:
+        inside = token is not None and any(a <= token.idx < b for a, b in taken)
+        if token is not None and token.pos_ in ("ADJ", "NOUN") and not inside:
+            run.append(token)
+            continue
+        while run and run[-1].pos_ != "NOUN":
+            run.pop()
+        if len(run) > 1:
+            yield run[0].idx, run[-1].idx + len(run[-1])
+        run = []

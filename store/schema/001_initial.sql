@@ -128,7 +128,8 @@ CREATE INDEX placement_of_passage ON placement (passage);
 --
 -- Its vector is in passage_vector_<recipe id>, a vec0 table that is made with the recipe:
 --   life INTEGER PRIMARY KEY (life.id), embedding float[d] (row 0 of question_set.vectors),
---   born, died (as in life, so that a search sees one version), passage.
+--   born, died (as in life, so that a search sees one version), passage. A vector without
+--   direction (all zero) is left out.
 CREATE TABLE life (
     id            INTEGER PRIMARY KEY,
     passage       INTEGER NOT NULL REFERENCES passage (id),

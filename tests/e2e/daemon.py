@@ -127,7 +127,9 @@ class Place:
     def _answers(self) -> bool:
         assert self.process is not None
         if self.process.poll() is not None:
-            raise AssertionError(f"the daemon ended: {self.log.read_text(errors='replace')[-4000:]}")
+            raise AssertionError(
+                f"the daemon ended: {self.log.read_text(errors='replace')[-4000:]}"
+            )
         try:
             return bool(self.get("/v1/health")["status"] == "ok")
         except DaemonUnavailable:

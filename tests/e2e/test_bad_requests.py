@@ -1,4 +1,4 @@
-"""Requests that cannot be answered are refused as the caller's mistake, with a reason and a hint."""
+"""Requests that cannot be answered are the caller's mistake: refused, with reason and hint."""
 
 import json
 

@@ -1,5 +1,7 @@
 """Incremental equals rebuild: whatever happens to the files, the graph is the one built afresh."""
 
+import os
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -14,7 +16,9 @@ from hypothesis.stateful import (
 )
 
 from hopsyncd.graph.view import GraphView
-from hopsyncd.query.engine import head_of, load_head
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.query.engine import Engine, Head, head_of, load_head
+from hopsyncd.query.ranked import Ranked
 from hopsyncd.sync.scan import is_under
 from hopsyncd.text.questions import BuiltinMaker
 from store.content import counters
@@ -37,9 +41,12 @@ PARAGRAPHS = [
     "nothing of note",
     "...",
 ]
+QUESTIONS = ["Who met Rome and Italy?", "Where did X1 run?"]
 HEADINGS = ["", "# Rome", "# Italy\n\n## Paris", "# Ada"]
 PATHS = ["a.md", "b.md", "x/a.md", "x/b.md", "x/z/c.md", "y/a.md"]
 BINARY = b"\x00\x01"
+# Most of the time would go into waiting for the disk.
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 documents = st.builds(
     lambda heading, paragraphs: "\n\n".join([heading, *paragraphs]).strip().encode(),
@@ -57,7 +64,7 @@ class Incremental(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = TemporaryDirectory()
+        self.folder = TemporaryDirectory(dir=MEMORY)
         self.base = Path(self.folder.name)
         self.makers = {
             d: CountingMaker(BuiltinMaker(FakeLanguage(), FakeEncoder(d))) for d in (16, 8)
@@ -68,7 +75,9 @@ class Incremental(RuleBasedStateMachine):
         self.meanwhile: tuple[str, bytes] | None = None
         self.past: tuple[int, Rows] | None = None
 
-    @initialize(batch_documents=st.sampled_from([1, 2, 100]), files=st.dictionaries(paths, documents))
+    @initialize(
+        batch_documents=st.sampled_from([1, 2, 100]), files=st.dictionaries(paths, documents)
+    )
     def begin(self, batch_documents: int, files: dict[str, bytes]) -> None:
         self.batch_documents = batch_documents
         self.factor, self.dimensions = 1.0, 16
@@ -180,6 +189,8 @@ class Incremental(RuleBasedStateMachine):
         return data.draw(st.sampled_from(sorted(self.connector.files)))
 
     def _open(self) -> Stack:
+        encoder = FakeEncoder(self.dimensions)
+        self.engine = Engine(self.base / "graph.db", encoder, WalkSettings())
         return Stack(
             self.base / "graph.db",
             self.connector,
@@ -216,7 +227,8 @@ class Incremental(RuleBasedStateMachine):
     def _settle(self, there: list[str], gone: list[str]) -> None:
         for path in there:
             data = self.connector.files[path]
-            if data != BINARY and path not in self.connector.unreadable | self.connector.vanishing:
+            readable = not data.startswith(BINARY)
+            if readable and path not in self.connector.unreadable | self.connector.vanishing:
                 self.indexed[path] = data
         for path in gone:
             if path not in self.connector.files:
@@ -229,30 +241,39 @@ class Incremental(RuleBasedStateMachine):
             assert not self.indexed
             return
         now = graph_at(connection, newest.id)
-        assert now == rebuilt(self.base, self.indexed, self.factor, self.dimensions)
+        files = tuple(sorted(self.indexed.items()))
+        assert now == rebuilt(files, self.factor, self.dimensions)
         made = sum(len(maker.made) for maker in self.makers.values())
         assert counters(connection)["passages_generated"] == made
-        served = head_of(connection, newest, self.stack.writer.index).view
-        assert readable(served) == readable(load_head(connection, newest, self.dimensions).view)
+        served = head_of(connection, newest, self.stack.writer.index)
+        loaded = load_head(connection, newest, self.dimensions)
+        assert readable(served.view) == readable(loaded.view)
+        assert self._answers(served) == self._answers(loaded)
         if self.past:
             assert graph_at(connection, self.past[0]) == self.past[1]
         self.past = newest.id, now
+
+    def _answers(self, served: Head) -> list[tuple[Ranked, ...]]:
+        self.engine.publish(served)
+        answers = [self.engine.query(question, 4, "hop") for question in QUESTIONS]
+        return [answer.ranked for answer in answers if answer]
 
 
 TestIncremental = Incremental.TestCase
 
 
-def rebuilt(base: Path, files: dict[str, bytes], factor: float, dimensions: int) -> Rows:
+@lru_cache(maxsize=100)
+def rebuilt(files: tuple[tuple[str, bytes], ...], factor: float, dimensions: int) -> Rows:
     """The graph of these files in a new database."""
     if not files:
-        return {**dict.fromkeys(ROWS, []), "counts": [(0, 0, 0, 0, 0, None)]}
-    with TemporaryDirectory(dir=base) as folder:
+        return {**{name: [] for name in ROWS}, "counts": [(0, 0, 0, 0, 0, None)]}
+    with TemporaryDirectory(dir=MEMORY) as folder:
         maker = BuiltinMaker(FakeLanguage(), FakeEncoder(dimensions))
         fresh = Stack(
-            Path(folder) / "fresh.db", MemoryConnector(files), maker, budget_factor=factor
+            Path(folder) / "fresh.db", MemoryConnector(dict(files)), maker, budget_factor=factor
         )
         fresh.sync()
-        rows = graph_at(fresh.connection, fresh.head.id)
+        rows = graph_at(fresh.connection, 1)
         fresh.close()
     return rows
 
@@ -268,6 +289,15 @@ def readable(view: GraphView) -> dict[str, object]:
         "contexts": view.rows[view.context_row].tolist(),
         "answers": view.rows[view.target_row].tolist(),
         "mentioned": view.mentioned,
+        "mentions": [
+            (view.passage[at], name, view.rows[row].tolist())
+            for at, name, row in zip(
+                view.mentions.passage.tolist(),
+                view.mentions.name.tolist(),
+                view.mentions.row.tolist(),
+                strict=True,
+            )
+        ],
         "about": {name: sorted(passages) for name, passages in view.about.items()},
     }
 

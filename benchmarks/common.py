@@ -1,0 +1,87 @@
+"""What the benchmarks share: the data, Markdown tables, and a daemon on a folder of passages."""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+# As the command line does it, before numpy and torch are loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# The daemon of the end-to-end tests serves here too.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.e2e.daemon import Place, new_place, source
+
+DATA = Path(__file__).parents[2] / "shared/data"
+
+
+def arguments(description: str, *more: tuple[str, dict[str, Any]]) -> argparse.Namespace:
+    """The command line: `--data` and what a benchmark adds to it."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--data", type=Path, default=DATA, help=f"Default: {DATA}")
+    for name, options in more:
+        parser.add_argument(name, **options)
+    return parser.parse_args()
+
+
+def dataset(data: Path, name: str) -> Path:
+    """The folder of one data set. Ends the benchmark, with success, where it is absent."""
+    folder = data / name
+    if not (folder / "corpus.jsonl").is_file():
+        print(f"skipped: {folder}/corpus.jsonl is absent; name the data with --data")
+        sys.exit(0)
+    return folder
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON lines file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write_markdown(corpus: Path, folder: Path) -> list[Path]:
+    """One file for each passage, its title as the heading."""
+    folder.mkdir(parents=True)
+    files = []
+    for line in lines(corpus):
+        file = folder / f"{line['id']}.md"
+        file.write_text(f"# {line['title']}\n\n{line['text']}\n", encoding="utf-8")
+        files.append(file)
+    return files
+
+
+@contextmanager
+def indexed_daemon(corpus: Path) -> Iterator[tuple[Place, list[Path]]]:
+    """A daemon with default settings that has indexed the corpus, and the files it watches."""
+    with new_place() as place:
+        files = write_markdown(corpus, place.notes / "passages")
+        place.configure(source("notes", place.notes))
+        place.start()
+        place.sync()
+        yield place, files
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a Markdown table; numbers are set to the right."""
+    print("| " + " | ".join(columns) + " |")
+    print("|" + "|".join([" --- ", *[" ---: "] * (len(columns) - 1)]) + "|")
+    for row in rows:
+        print("| " + " | ".join(_cell(value) for value in row) + " |")
+    print(flush=True)
+
+
+def _cell(value: object) -> str:
+    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+
+
+def p50(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+def p95(values: Sequence[float]) -> float:
+    return statistics.quantiles(values, n=20, method="inclusive")[-1]

@@ -1,0 +1,227 @@
+"""Where the time of a first index goes, and how it grows with the number of passages.
+
+The real write path on Markdown files, in this process. The encoder, the language model, the folder
+and the database connection that are passed to it are wrapped in clocks; merging is measured by
+doing it again from the stored questions, batch by batch.
+
+python benchmarks/indexing.py            250, 500 and 994 passages of HotpotQA
+python benchmarks/indexing.py --large    and 2,000 of 2WikiMultiHopQA
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from common import arguments, dataset, table, write_markdown
+
+from connectors.folder import FolderConnector
+from connectors.protocol import Connector, Fetched, Item, Problem
+from hopsyncd.config import Config
+from hopsyncd.graph.merge import MergeIndex
+from hopsyncd.query.engine import head_of
+from hopsyncd.sync.apply import Writer
+from hopsyncd.sync.read import rules_of
+from hopsyncd.sync.sync import Scope, Source, SourceSync
+from hopsyncd.text.encoder import Encoder, SentenceEncoder
+from hopsyncd.text.keywords import Mention
+from hopsyncd.text.language import Language, SpacyLanguage
+from hopsyncd.text.questions import BuiltinMaker
+from store.content import sets_at
+from store.database import open_writer
+from store.records import Version
+from store.sources import register_source
+from store.versions import head
+
+SIZES = (250, 500, 994)
+LARGE = 2000
+
+
+@dataclass
+class Clock:
+    """Seconds spent inside, by the name of the part."""
+
+    spent_s: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        began_s = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent_s[name] = self.spent_s.get(name, 0) + time.perf_counter() - began_s
+
+
+class TimedEncoder:
+    def __init__(self, encoder: Encoder, clock: Clock) -> None:
+        self.name, self.dimensions = encoder.name, encoder.dimensions
+        self._encoder, self._clock = encoder, clock
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        with self._clock.part("encoder"):
+            return self._encoder.encode(texts)
+
+
+class TimedLanguage:
+    def __init__(self, language: Language, clock: Clock) -> None:
+        self.name = language.name
+        self._language, self._clock = language, clock
+
+    def mentions(self, text: str) -> tuple[Mention, ...]:
+        with self._clock.part("spaCy"):
+            return self._language.mentions(text)
+
+
+class TimedConnector:
+    def __init__(self, connector: Connector, clock: Clock) -> None:
+        self._connector, self._clock = connector, clock
+
+    def discover(self, under: Sequence[str] | None = None) -> Iterator[Item | Problem]:
+        with self._clock.part("files"):
+            return iter(list(self._connector.discover(under)))
+
+    def fetch(self, item: Item) -> Fetched:
+        with self._clock.part("files"):
+            return self._connector.fetch(item)
+
+    def close(self) -> None:
+        self._connector.close()
+
+
+class TimedConnection:
+    """A connection or cursor of SQLite whose every call is timed."""
+
+    def __init__(self, inner: Any, clock: Clock) -> None:
+        self._inner, self._clock = inner, clock
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+
+        def timed(*given: Any) -> Any:
+            with self._clock.part("SQLite"):
+                result = found(*given)
+            return TimedConnection(result, self._clock) if hasattr(result, "fetchone") else result
+
+        return timed
+
+    def __iter__(self) -> Iterator[Any]:
+        with self._clock.part("SQLite"):
+            rows = self._inner.fetchall()
+        return iter(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one index took."""
+
+    name: str
+    passages: int
+    texts: int
+    whole_s: float
+    parts_s: dict[str, float]
+
+    @property
+    def outside(self) -> float:
+        """The share, in percent, that is not model inference."""
+        inference = self.parts_s["encoder"] + self.parts_s["spaCy"]
+        return 100 * (1 - inference / self.whole_s)
+
+
+def main() -> None:
+    given = arguments(__doc__ or "", ("--large", {"action": "store_true"}))
+    hotpot = dataset(given.data, "hotpotqa") / "corpus.jsonl"
+    wanted = [("hotpotqa", hotpot, size) for size in SIZES]
+    if given.large:
+        wanted.append(("2wiki", dataset(given.data, "2wiki") / "corpus.jsonl", LARGE))
+    config = Config()
+    models = config.models
+    encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
+    language = SpacyLanguage(models.language_model)
+    encoder.encode(["A first text."])
+    language.mentions("A first text.")
+    runs = [_run(name, corpus, size, encoder, language, config) for name, corpus, size in wanted]
+    parts = list(runs[0].parts_s)
+    table(
+        ["corpus", "passages", "texts embedded", "seconds", "passages/s"]
+        + [f"{part} s" for part in parts]
+        + ["outside the models"],
+        [
+            [run.name, run.passages, run.texts, run.whole_s, run.passages / run.whole_s]
+            + [f"{run.parts_s[part]:.2f}" for part in parts]
+            + [f"{run.outside:.1f} %"]
+            for run in runs
+        ],
+    )
+
+
+def _run(
+    name: str, corpus: Path, size: int, encoder: Encoder, language: Language, config: Config
+) -> Run:
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        for file in write_markdown(corpus, base / "files")[size:]:
+            file.unlink()
+        clock = Clock()
+        maker = BuiltinMaker(TimedLanguage(language, clock), TimedEncoder(encoder, clock))
+        connection: Any = TimedConnection(open_writer(base / "index.db"), clock)
+        began_s = time.perf_counter()
+        version = _index(connection, base / "files", maker, clock, config)
+        whole_s = time.perf_counter() - began_s
+        parts_s = dict(clock.spent_s)
+        parts_s["merging"] = _merge_again(connection, version, config.index.batch_documents)
+        parts_s["rest"] = whole_s - sum(parts_s.values())
+        (texts,) = connection.execute(
+            "SELECT value FROM counter WHERE name = 'texts_embedded'"
+        ).fetchone()
+        connection.close()
+    return Run(name, version.passages, texts, whole_s, parts_s)
+
+
+def _index(
+    connection: Any, files: Path, maker: BuiltinMaker, clock: Clock, config: Config
+) -> Version:
+    """As daemon.py puts it together, up to the graph that queries are answered from."""
+    index = config.index
+    writer = Writer(
+        connection,
+        maker,
+        rules=rules_of(index.passage_tokens),
+        budget_factor=index.edge_budget_factor,
+        now_ms=lambda: 0,
+    )
+
+    def publish(version: Version) -> None:
+        head_of(connection, version, writer.index)
+
+    path = SourceSync(
+        connection=connection,
+        writer=writer,
+        passage_tokens=index.passage_tokens,
+        batch_documents=index.batch_documents,
+        now_ms=lambda: 0,
+        on_version=publish,
+    )
+    row = register_source(connection, "files", "folder", str(files))
+    path.sync(Source(row, "files", TimedConnector(FolderConnector(files), clock)), Scope())
+    version = head(connection)
+    assert version is not None
+    return version
+
+
+def _merge_again(connection: Any, version: Version, batch_passages: int) -> float:
+    """Seconds to merge the same questions once more, in batches of about the same size."""
+    sets = list(sets_at(connection, version.id))
+    index = MergeIndex(len(sets[0].vectors[0]))
+    began_s = time.perf_counter()
+    for start in range(0, len(sets), batch_passages):
+        index.change((), sets[start : start + batch_passages])
+    return time.perf_counter() - began_s
+
+
+if __name__ == "__main__":
+    main()

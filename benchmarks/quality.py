@@ -1,0 +1,58 @@
+"""Recall of every strategy on the HotpotQA and MuSiQue samples, with the default models, no LLM.
+
+python benchmarks/quality.py
+"""
+
+import tempfile
+from pathlib import Path
+
+from common import arguments, dataset, table
+
+from hopsyncd.config import Config
+from hopsyncd.daemon import load_models
+from hopsyncd.evaluation.data import read_corpus, read_questions
+from hopsyncd.evaluation.run import DEPTHS, Scores, evaluate
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.query.engine import STRATEGIES
+
+NAMES = ("hotpotqa", "musique")
+
+
+def main() -> None:
+    given = arguments(__doc__ or "", ("--only", {"choices": NAMES, "action": "append"}))
+    folders = {name: dataset(given.data, name) for name in given.only or NAMES}
+    config = Config()
+    encoder, maker = load_models(config)
+    for name, folder in folders.items():
+        corpus = read_corpus(folder / "corpus.jsonl")
+        questions = read_questions(folder / "questions.jsonl", corpus)
+        with tempfile.TemporaryDirectory() as store:
+            result = evaluate(
+                Path(store),
+                corpus,
+                questions,
+                STRATEGIES,
+                encoder,
+                maker,
+                budget_factor=config.index.edge_budget_factor,
+                walk=WalkSettings(hops=config.query.hops),
+            )
+        print(
+            f"{name}: {len(corpus)} passages, {len(questions)} questions, {result.edges} edges,"
+            f" indexed in {result.index_s:.1f} s, 0 LLM calls\n"
+        )
+        columns = [*(f"recall@{depth}" for depth in DEPTHS), "all@5", "ms p50", "ms p95"]
+        shown = {key: _row(scores) for key, scores in result.strategies.items()}
+        gain = [a - b for a, b in zip(shown["hop"], shown["dense"], strict=True)]
+        table(
+            ["strategy", *columns],
+            [*([key, *row] for key, row in shown.items()), ["hop minus dense", *gain]],
+        )
+
+
+def _row(scores: Scores) -> list[float]:
+    return [*scores.recall.values(), scores.all_at_5, scores.ms_p50, scores.ms_p95]
+
+
+if __name__ == "__main__":
+    main()

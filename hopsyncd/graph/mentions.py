@@ -1,0 +1,48 @@
+"""Who mentions which name, and where: the ways between passages that no edge has room for.
+
+The edge budget keeps the best match of each question. A name that ten passages mention joins each
+of them to all the others, which as edges would be quadratic; as mentions it is linear.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mentions:
+    """m mentions of names in the n passages of one version, in columns.
+
+    passage: (m,) positions among the passages. name: (m,) content ids of names. row: (m,) the row
+    of the sentence's vector. bridge: (b,) those mentions whose name is in at least two passages.
+    bridge_name: (b,) their names, numbered from 0. share: (b,) the part of a passage's mass that
+    leaves through each mention, by the rarity log(1 + n / df) of its name; they sum to 1.
+    spelled: the name of each content id.
+    """
+
+    passage: Integers
+    name: Integers
+    row: Integers
+    bridge: Integers
+    bridge_name: Integers
+    share: Floats
+    spelled: Mapping[int, str]
+
+
+def mentions_of(
+    passage: Integers, name: Integers, row: Integers, spelled: Mapping[int, str], n: int
+) -> Mentions:
+    """Arrange mentions for the walk; `n` is the number of passages."""
+    _, numbered = np.unique(name, return_inverse=True)
+    pairs = np.unique(numbered * max(n, 1) + passage)
+    spread = np.bincount(pairs // max(n, 1))
+    bridge = np.flatnonzero(spread[numbered] > 1)
+    _, bridge_name = np.unique(name[bridge], return_inverse=True)
+    rarity = np.log1p(n / spread[numbered[bridge]])
+    share = rarity / np.bincount(passage[bridge], rarity, n)[passage[bridge]]
+    return Mentions(passage, name, row, bridge, bridge_name, share, spelled)

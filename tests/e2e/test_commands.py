@@ -1,0 +1,153 @@
+"""The commands as documented: what they print, what --json holds, and how they fail."""
+
+import json
+import tomllib
+from typing import Any
+
+import pytest
+
+from tests.e2e.daemon import Place, source
+
+COUNTERS = {"passages_generated", "texts_embedded", "queries"}
+SCORES = {"recall@2", "recall@5", "recall@10", "recall@20", "all@5", "ms_p50", "ms_p95"}
+
+
+def printed(place: Place, *arguments: str) -> dict[str, Any]:
+    """What `--json` prints: one object."""
+    ran = place.run(*arguments, "--json")
+    assert ran.returncode == 0, ran.stderr
+    value = json.loads(ran.stdout)
+    assert isinstance(value, dict)
+    return value
+
+
+def test_init_writes_what_is_used_then(place: Place) -> None:
+    (place.base / "more").mkdir()
+    ran = place.run("init", "--folder", str(place.notes), "--folder", str(place.base / "more"))
+    assert ran.returncode == 0
+    assert str(place.home / "config.toml") in ran.stdout
+    assert "hopsyncd serve" in ran.stdout
+    written = tomllib.loads((place.home / "config.toml").read_text())
+    assert [one["path"] for one in written["source"]] == [
+        str(place.notes),
+        str(place.base / "more"),
+    ]
+
+
+def test_init_without_a_folder_says_what_to_edit(place: Place) -> None:
+    ran = place.run("init")
+    assert ran.returncode == 0
+    assert "[[source]]" in ran.stdout
+
+
+def test_init_never_overwrites(place: Place) -> None:
+    place.configure("# mine\n")
+    ran = place.run("init", "--folder", str(place.notes))
+    assert ran.returncode == 1
+    assert "exists already" in ran.stderr
+    assert (place.home / "config.toml").read_text() == "# mine\n"
+
+
+@pytest.mark.models
+def test_the_config_of_init_serves_its_folder(place: Place) -> None:
+    place.write("tide.md", "The tide table hangs beside the stove.\n")
+    assert place.run("init", "--folder", str(place.notes)).returncode == 0
+    place.start()
+    synced = place.run("sync", "--wait")
+    assert (synced.returncode, synced.stderr) == (0, "")
+    assert "notes: " in synced.stdout
+    answered = place.run("query", "Where does the tide table hang?", "-k", "1")
+    assert "notes: tide.md:1-1" in answered.stdout
+    assert "beside the stove" in answered.stdout
+    assert place.stop()[0] == 0
+
+
+@pytest.mark.parametrize("command", [["query", "who?"], ["status"], ["sources"], ["sync"]])
+def test_without_a_daemon_a_command_says_how_to_start_one(place: Place, command: list[str]) -> None:
+    ran = place.run(*command)
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    assert f"No daemon answers at {place.socket}" in ran.stderr
+    assert "hopsyncd serve" in ran.stderr
+
+
+@pytest.mark.parametrize("command", [["serve"], ["status"], ["query", "who?"]])
+def test_a_typo_in_the_config_is_refused_with_line_and_suggestion(
+    place: Place, command: list[str]
+) -> None:
+    place.configure("[watch]\nenabled = true\ndebounce = 100\n" + source("notes", place.notes))
+    ran = place.run(*command)
+    assert ran.returncode == 1
+    assert f"{place.home}/config.toml:3" in ran.stderr
+    assert "Did you mean `debounce_ms`?" in ran.stderr
+
+
+def test_config_is_a_global_option(place: Place) -> None:
+    ran = place.run("--config", str(place.base / "none.toml"), "status")
+    assert ran.returncode == 1
+    assert f"{place.base}/none.toml" in ran.stderr
+
+
+@pytest.mark.models
+def test_query_as_json(daemon: Place) -> None:
+    answer = printed(daemon, "query", "Who repairs clocks in Bergen?", "-k", "2")
+    assert answer.keys() >= {"version", "strategy", "degraded", "passages"}
+    assert (answer["strategy"], len(answer["passages"])) == ("hop", 2)
+    first = answer["passages"][0]
+    assert first.keys() >= set("id text source document heading lines score hops".split())
+    assert (first["source"], first["document"]) == ("notes", "people/lindqvist.md")
+    assert (first["heading"], first["lines"]) == (["Tove Lindqvist"], [3, 3])
+
+
+@pytest.mark.models
+def test_status_and_sources_as_json(daemon: Place) -> None:
+    status = printed(daemon, "status")
+    assert status.keys() >= {"version", "sources", "counters", "degraded", "problems"}
+    assert status["version"] >= 1
+    assert status["counters"].keys() >= COUNTERS
+    assert all(isinstance(count, int) for count in status["counters"].values())
+    assert status["models"]["llm_endpoint"] is None
+    sources = printed(daemon, "sources")
+    assert sources["sources"] == status["sources"]
+    assert {one["name"] for one in sources["sources"]} == {"notes", "away"}
+    assert all(one["watching"] for one in sources["sources"])
+
+
+@pytest.mark.models
+def test_sync_as_json(daemon: Place) -> None:
+    daemon.sync()
+    synced = printed(daemon, "sync", "--wait", "notes")
+    assert synced["version"] == daemon.status()["version"]
+    assert synced["sources"] == [{"name": "notes", "changed": 0, "removed": 0, "problem": None}]
+    assert printed(daemon, "sync") == {"accepted": True}
+
+
+@pytest.mark.models
+def test_status_for_people(daemon: Place) -> None:
+    ran = daemon.run("status")
+    assert ran.returncode == 0
+    assert f"notes (folder {daemon.notes}): ok" in ran.stdout
+    assert "nothing leaves this machine" in ran.stdout
+
+
+@pytest.mark.models
+def test_eval_prints_every_measure_of_every_strategy(place: Place) -> None:
+    corpus, questions = place.base / "corpus.jsonl", place.base / "questions.jsonl"
+    lines = [
+        {"id": "a", "title": "Ada", "text": "Ada lives in Upper Wick."},
+        {"id": "b", "title": "Upper Wick", "text": "Upper Wick has a windmill."},
+        {"id": "c", "title": "Bread", "text": "Bread is baked from flour."},
+    ]
+    corpus.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    question = {"id": "q", "question": "Where does Ada live?", "answers": ["x"], "gold": ["a", "b"]}
+    questions.write_text(json.dumps(question) + "\n")
+    files = ("--corpus", str(corpus), "--questions", str(questions))
+    result = printed(place, "eval", *files, "--strategy", "hop", "--strategy", "bm25")
+    assert result["strategies"].keys() == {"hop", "bm25"}
+    assert all(scores.keys() == SCORES for scores in result["strategies"].values())
+    assert result["strategies"]["hop"]["recall@2"] == 100.0
+    assert result["index_s"] > 0
+    assert (result["llm_calls"], result["llm_tokens"]) == (0, 0)
+    table = place.run("eval", *files).stdout
+    assert all(name in table for name in ("hop", "bm25", "dense", "hybrid", "recall@20", "all@5"))
+    assert not place.home.exists()

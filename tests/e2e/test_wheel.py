@@ -1,0 +1,66 @@
+"""What is installed from the built wheel is whole: the SQL files, the default configuration."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if find_spec("hatchling") is None:
+        pytest.skip("hatchling is not installed: pip install hatchling")
+    folder = tmp_path_factory.mktemp("wheel")
+    _pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT))
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def _pip(*arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *arguments, "--no-index", "--disable-pip-version-check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_wheel_holds_three_packages_with_their_data(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    assert tops == {"hopsyncd", "store", "connectors"}
+    assert "hopsyncd/config.toml" in names
+    shipped = {path.name for path in (ROOT / "store/schema").glob("*.sql")}
+    assert shipped
+    assert {Path(name).name for name in names if name.startswith("store/schema/")} >= shipped
+
+
+def test_commands_work_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    _pip("install", "--no-deps", "--target", str(target), str(wheel))
+    home = tmp_path / "home"
+    environment = {**os.environ, "HOPSYNCD_HOME": str(home), "PYTHONPATH": str(target)}
+
+    def python(*arguments: str) -> str:
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    assert python("-c", "import hopsyncd; print(hopsyncd.__file__)").startswith(str(target))
+    assert "Wrote" in python("-m", "hopsyncd", "init", "--folder", str(tmp_path))
+    assert (home / "config.toml").read_text().startswith((ROOT / "config.toml").read_text())
+    migrated = "from pathlib import Path; from store.database import open_writer; "
+    python("-c", migrated + "open_writer(Path('new.db')).close()")
+    assert (tmp_path / "new.db").stat().st_size > 0

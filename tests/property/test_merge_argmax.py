@@ -1,0 +1,64 @@
+"""Merging step by step gives the argmax of Eq. 1, whatever came and went."""
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hopsyncd.graph.merge import MergeIndex
+from hopsyncd.graph.similarity import similarity
+from store.records import Direction, Match, QuestionId, QuestionSet
+from tests.fakes.triplets import Triplet, triplets
+
+# Few keywords and few directions: most comparisons are ties.
+one = st.tuples(
+    st.sampled_from(["", "a", "b", "a b", "b c"]),
+    st.tuples(*[st.sampled_from([-1.0, 0.0, 1.0])] * 3),
+)
+contents = st.lists(st.tuples(st.lists(one, max_size=2), st.lists(one, max_size=2)), max_size=6)
+# Each step toggles some passages: those that are in leave, the others come.
+steps = st.lists(st.sets(st.integers(0, 5), min_size=1), max_size=6)
+
+
+def expected(sets: Sequence[QuestionSet]) -> dict[int, Match]:
+    """Every outgoing question with the best incoming one of another passage, by trying all."""
+    asked = [(of, q) for of in sets for q in of.questions if q.direction is Direction.OUTGOING]
+    known = [(of, q) for of in sets for q in of.questions if q.direction is Direction.INCOMING]
+    best: dict[int, Match] = {}
+    for of, question in asked:
+        vector = of.vectors[question.vector_row]
+        rivals = [
+            (-similarity(question.keywords, vector, r.keywords, by.vectors[r.vector_row]), r.id)
+            for by, r in known
+            if by.passage != of.passage
+        ]
+        if rivals:
+            loss, target = min(rivals)
+            best[question.id] = Match(question.id, target, -loss)
+    return best
+
+
+@given(contents=contents, steps=steps)
+def test_every_change_gives_the_argmax_of_a_rebuild(
+    contents: list[tuple[list[Triplet], list[Triplet]]], steps: list[set[int]]
+) -> None:
+    sets = [triplets(n, inc, out) for n, (inc, out) in enumerate(contents) if inc or out]
+    index, present, held = MergeIndex(3), set[int](), dict[int, Match]()
+    for step in steps:
+        toggled = {n for n in step if n < len(sets)}
+        delta = index.change(
+            [sets[n].passage for n in sorted(toggled & present)],
+            [sets[n] for n in sorted(toggled - present)],
+        )
+        present ^= toggled
+        for match in delta.ended:
+            assert held.pop(match.question) == match
+        for match in delta.begun:
+            assert match.question not in held
+            held[match.question] = match
+        assert held == expected([sets[n] for n in sorted(present)])
+        assert index.ranking.question.tolist() == ranked(held)
+
+
+def ranked(matches: dict[int, Match]) -> list[QuestionId]:
+    return sorted((m.question for m in matches.values()), key=lambda q: (-matches[q].similarity, q))

@@ -1,0 +1,196 @@
+"""The HTTP API over a small service: what reaches it, what is refused before, how errors look."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from hopsyncd.errors import BadRequest, HopsyncdError, SyncFailed
+from hopsyncd.serve.app import MAX_BODY_BYTES, QueryRequest, SyncRequest, make_app
+from store.errors import NoSuchVersion
+
+
+class FakeService:
+    """Remembers what it was asked; `error` is raised in place of an answer."""
+
+    def __init__(self) -> None:
+        self.queries: list[QueryRequest] = []
+        self.syncs: list[SyncRequest] = []
+        self.done: Future[dict[str, Any]] = Future()
+        self.error: Exception | None = None
+
+    def query(self, request: QueryRequest) -> dict[str, Any]:
+        self.queries.append(request)
+        self._fail()
+        return {"version": 7, "passages": []}
+
+    def sync(self, request: SyncRequest) -> "Future[dict[str, Any]]":
+        self.syncs.append(request)
+        self._fail()
+        return self.done
+
+    def status(self) -> dict[str, Any]:
+        self._fail()
+        return {"version": 7, "sources": [{"name": "notes"}], "counters": {}}
+
+    def health(self) -> dict[str, Any]:
+        return {"status": "ok", "version": 7}
+
+    def _fail(self) -> None:
+        if self.error:
+            raise self.error
+
+
+@pytest.fixture
+def service() -> FakeService:
+    return FakeService()
+
+
+@pytest.fixture
+def client(service: FakeService) -> TestClient:
+    return TestClient(make_app(service), raise_server_exceptions=False)
+
+
+def refused(response: Any, status: int, code: str) -> str:
+    """The message of an error that has all its parts."""
+    assert response.status_code == status
+    assert response.json().keys() == {"error"}
+    error = response.json()["error"]
+    assert error.keys() == {"code", "message", "hint"}
+    assert error["code"] == code
+    assert error["hint"]
+    return str(error["message"])
+
+
+def test_a_query_reaches_the_service_with_what_was_asked(
+    client: TestClient, service: FakeService
+) -> None:
+    body = {"question": "who?", "k": 3, "strategy": "dense", "version": 5}
+    assert client.post("/v1/query", json=body).json() == {"version": 7, "passages": []}
+    client.post("/v1/query", json={"question": "who?"})
+    assert service.queries == [
+        QueryRequest(question="who?", k=3, strategy="dense", version=5),
+        QueryRequest(question="who?"),
+    ]
+
+
+def test_status_sources_and_health(client: TestClient, service: FakeService) -> None:
+    assert client.get("/v1/status").json() == service.status()
+    assert client.get("/v1/sources").json() == {"version": 7, "sources": [{"name": "notes"}]}
+    assert client.get("/v1/health").json() == {"status": "ok", "version": 7}
+
+
+def test_sync_waits_for_the_result(client: TestClient, service: FakeService) -> None:
+    service.done.set_result({"version": 8})
+    answer = client.post("/v1/sync", json={"sources": ["notes"], "accept_empty": True})
+    assert answer.json() == {"version": 8}
+    assert service.syncs == [SyncRequest(sources=("notes",), accept_empty=True)]
+
+
+def test_sync_without_waiting_is_accepted_at_once(client: TestClient) -> None:
+    answer = client.post("/v1/sync", json={"wait": False})
+    assert (answer.status_code, answer.json()) == (202, {"accepted": True})
+
+
+def test_a_sync_without_a_body_is_one_of_everything(
+    client: TestClient, service: FakeService
+) -> None:
+    service.done.set_result({})
+    assert client.post("/v1/sync").status_code == 200
+    assert service.syncs == [SyncRequest()]
+
+
+def test_a_failed_sync_is_an_error(client: TestClient, service: FakeService) -> None:
+    service.done.set_exception(SyncFailed("The sync failed", "the disk is full", "Free some space"))
+    assert "the disk is full" in refused(client.post("/v1/sync"), 503, "unavailable")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"question": ""}, "question"),
+        ({"question": " \n\u3000"}, "question"),
+        ({"question": "x" * 10_001}, "question"),
+        ({"question": None}, "question"),
+        ({}, "question"),
+        ({"question": "x", "k": 0}, "k"),
+        ({"question": "x", "k": -1}, "k"),
+        ({"question": "x", "k": 1001}, "k"),
+        ({"question": "x", "k": 1.5}, "k"),
+        ({"question": "x", "k": True}, "k"),
+        ({"question": "x", "strategy": "HOP"}, "strategy"),
+        ({"question": "x", "version": -1}, "version"),
+        ({"question": "x", "K": 5}, "K"),
+    ],
+)
+def test_a_bad_query_never_reaches_the_service(
+    client: TestClient, service: FakeService, body: dict[str, Any], field: str
+) -> None:
+    message = refused(client.post("/v1/query", json=body), 400, "bad_request")
+    assert message.startswith(f"The request was refused: {field}: ")
+    assert service.queries == []
+
+
+@pytest.mark.parametrize("body", [b"who?", b"{", b"\xff", b"\x00", b"[]", b'"question"', b"null"])
+def test_what_is_no_json_object_is_refused(client: TestClient, body: bytes) -> None:
+    refused(client.post("/v1/query", content=body), 400, "bad_request")
+
+
+def test_a_body_is_read_up_to_its_limit_only(client: TestClient, service: FakeService) -> None:
+    frame = b'{"question": "x"}'
+    longest = frame + b" " * (MAX_BODY_BYTES - len(frame))
+    assert client.post("/v1/query", content=longest).status_code == 200
+    message = refused(client.post("/v1/query", content=longest + b" "), 400, "bad_request")
+    assert str(MAX_BODY_BYTES) in message
+    assert len(service.queries) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (BadRequest("The sync was refused", "no such source", "Name one"), 400, "bad_request"),
+        (
+            NoSuchVersion("Cannot read 9", "the newest is 8", "Ask 8"),
+            404,
+            "no_such_version",
+        ),
+        (HopsyncdError("Cannot do it", "the disk is gone", "Mount it"), 503, "unavailable"),
+    ],
+)
+def test_our_errors_keep_their_three_parts(
+    client: TestClient, service: FakeService, error: HopsyncdError, status: int, code: str
+) -> None:
+    service.error = error
+    answer = client.post("/v1/query", json={"question": "x"})
+    assert refused(answer, status, code) == f"{error.what}: {error.why}"
+    assert answer.json()["error"]["hint"] == error.hint
+
+
+def test_an_unexpected_error_tells_nothing_of_its_inside(
+    client: TestClient, service: FakeService
+) -> None:
+    service.error = RuntimeError("the password is swordfish")
+    for ask in (
+        lambda: client.post("/v1/query", json={"question": "x"}),
+        lambda: client.get("/v1/status"),
+    ):
+        assert "swordfish" not in refused(ask(), 500, "internal")
+
+
+@pytest.mark.parametrize(
+    ("ask", "status", "code"),
+    [
+        (lambda client: client.get("/v1/query"), 405, "method_not_allowed"),
+        (lambda client: client.put("/v1/sync"), 405, "method_not_allowed"),
+        (lambda client: client.post("/v1/health"), 405, "method_not_allowed"),
+        (lambda client: client.get("/v2/query"), 404, "not_found"),
+        (lambda client: client.get("/v1/query/more"), 404, "not_found"),
+    ],
+)
+def test_unknown_paths_and_methods(
+    client: TestClient, ask: Callable[[TestClient], Any], status: int, code: str
+) -> None:
+    answer = ask(client)
+    assert answer.request.url.path in refused(answer, status, code)

@@ -1,0 +1,115 @@
+"""Opening the database: what is refused, who may write, and who may read the file."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from store.database import (
+    SCHEMA_VERSION,
+    OperationalError,
+    memory_database,
+    open_reader,
+    open_writer,
+    snapshot,
+    transaction,
+    writer_place,
+)
+from store.errors import NewerSchema, NotADatabase, WriterBusy
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "graph.db"
+
+
+def test_a_new_database_has_the_schema_and_is_private(path: Path) -> None:
+    connection = open_writer(path)
+    assert connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION
+    assert connection.execute("SELECT count(*) FROM version").fetchone() == (0,)
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_opening_again_changes_nothing(path: Path) -> None:
+    open_writer(path).close()
+    before = path.read_bytes()
+    open_writer(path).close()
+    assert path.read_bytes() == before
+
+
+def test_the_schema_comes_whole_or_not_at_all(path: Path) -> None:
+    """A database left empty by a kill during its creation is taken up again."""
+    path.touch()
+    connection = open_writer(path)
+    assert connection.execute("SELECT count(*) FROM passage").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("content", [b"not a database at all, but some text\n" * 100, b"SQLite"])
+def test_a_file_that_is_no_database_is_refused_untouched(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    for opened in (open_writer, open_reader):
+        with pytest.raises(NotADatabase, match=r"graph\.db"):
+            opened(path)
+    assert path.read_bytes() == content
+
+
+def test_the_database_of_another_program_is_refused_untouched(path: Path) -> None:
+    other = memory_database()
+    other.execute("CREATE TABLE song (name TEXT)")
+    other.execute(f"VACUUM INTO '{path}'")
+    before = path.read_bytes()
+    for opened in (open_writer, open_reader):
+        with pytest.raises(NotADatabase, match="another program"):
+            opened(path)
+    assert path.read_bytes() == before
+
+
+def test_a_newer_schema_is_refused_untouched(path: Path) -> None:
+    connection = open_writer(path)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    connection.close()
+    before = path.read_bytes()
+    for opened in (open_writer, open_reader):
+        with pytest.raises(NewerSchema, match="nothing was changed"):
+            opened(path)
+    assert path.read_bytes() == before
+
+
+def test_the_writers_place_is_held_once(path: Path) -> None:
+    with (
+        writer_place(path),
+        pytest.raises(WriterBusy, match="another hopsyncd"),
+        writer_place(path),
+    ):
+        pass
+    with writer_place(path):
+        """Free again."""
+
+
+def test_a_reader_cannot_write(path: Path) -> None:
+    open_writer(path)
+    with pytest.raises(OperationalError, match="readonly"):
+        open_reader(path).execute("INSERT INTO counter VALUES ('a', 1)")
+
+
+def test_a_reader_sees_one_state_and_never_waits_for_the_writer(path: Path) -> None:
+    writer = open_writer(path)
+    reader = open_reader(path)
+    count = "SELECT count(*) FROM counter"
+    with snapshot(reader):
+        assert reader.execute(count).fetchone() == (0,)
+        with transaction(writer):
+            writer.execute("INSERT INTO counter VALUES ('a', 1)")
+            assert reader.execute(count).fetchone() == (0,)
+        assert reader.execute(count).fetchone() == (0,)
+    assert reader.execute(count).fetchone() == (1,)
+
+
+def test_a_transaction_that_fails_leaves_nothing(path: Path) -> None:
+    writer = open_writer(path)
+    with pytest.raises(KeyboardInterrupt), transaction(writer):
+        writer.execute("INSERT INTO counter VALUES ('a', 1)")
+        raise KeyboardInterrupt
+    assert writer.execute("SELECT count(*) FROM counter").fetchone() == (0,)
+    assert not writer.in_transaction

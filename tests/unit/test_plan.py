@@ -1,0 +1,116 @@
+"""The plan: what to do about each item, and why."""
+
+import pytest
+
+from connectors.errors import SourceUnavailable
+from connectors.protocol import Item, Problem
+from hopsyncd.sync.plan import Action, Step, plan
+from hopsyncd.sync.scan import Listing, scan
+from store.records import Seen
+from tests.fakes.memory import MemoryConnector
+
+LIVE = {"a.md": b"1", "b.md": b"2"}
+SEEN = {path: Seen(1, path, "r1", content) for path, content in LIVE.items()}
+
+
+def listing(
+    *paths: str, revision: str = "r1", problems: tuple[Problem, ...] = (), under: str | None = None
+) -> Listing:
+    items = {path: Item(path, revision, 1) for path in paths}
+    return Listing(items, problems, None if under is None else (under,))
+
+
+def done(steps: tuple[Step, ...]) -> list[tuple[str, str, str]]:
+    return [(str(step.action), step.path, step.reason) for step in steps]
+
+
+def test_what_is_as_it_was_needs_nothing() -> None:
+    assert plan(listing("a.md", "b.md"), SEEN, LIVE) == ()
+
+
+def test_a_new_item_is_fetched() -> None:
+    assert done(plan(listing("a.md", "b.md", "c.md"), SEEN, LIVE)) == [("fetch", "c.md", "new")]
+
+
+def test_an_item_of_another_revision_is_fetched() -> None:
+    steps = plan(listing("a.md", "b.md", revision="r0"), SEEN, LIVE)
+    assert done(steps) == [("fetch", "a.md", "changed"), ("fetch", "b.md", "changed")]
+
+
+def test_a_missing_document_is_removed() -> None:
+    assert done(plan(listing("a.md"), SEEN, LIVE)) == [("remove", "b.md", "no longer there")]
+
+
+def test_a_missing_item_that_never_was_a_document_is_forgotten() -> None:
+    seen = SEEN | {"c.bin": Seen(1, "c.bin", "r1", b"3", why="it is binary")}
+    steps = plan(listing("a.md", "b.md"), seen, LIVE)
+    assert done(steps) == [("forget", "c.bin", "no longer there")]
+
+
+def test_a_renamed_document_is_fetched_before_it_is_removed() -> None:
+    assert [step.action for step in plan(listing("a.md", "c.md"), SEEN, LIVE)] == [
+        Action.FETCH,
+        Action.REMOVE,
+    ]
+
+
+def test_a_problem_is_reported_and_its_document_kept() -> None:
+    locked = Problem("b.md", "permission denied", "Allow it")
+    steps = plan(listing("a.md", problems=(locked,)), SEEN, LIVE)
+    assert done(steps) == [("report", "b.md", "permission denied")]
+    assert steps[0].problem == locked
+
+
+@pytest.mark.parametrize("folder", ["x", ""])
+def test_what_is_below_an_unlisted_folder_is_kept(folder: str) -> None:
+    live = {"x/a.md": b"1", "x/y/b.md": b"2"}
+    locked = Problem(folder, "permission denied", "Allow it", subtree=True)
+    steps = plan(listing(problems=(locked,)), {}, live)
+    assert [step.action for step in steps] == [Action.REPORT]
+
+
+def test_a_folder_s_problem_says_nothing_of_a_like_named_one() -> None:
+    locked = Problem("x", "permission denied", "Allow it", subtree=True)
+    steps = plan(listing("z.md", problems=(locked,)), {}, {"xy/a.md": b"1", "z.md": b"2"})
+    assert ("remove", "xy/a.md", "no longer there") in done(steps)
+
+
+def test_a_problem_of_one_item_says_nothing_of_those_below() -> None:
+    pipe = Problem("x", "it is a pipe", "Move it")
+    steps = plan(listing("z.md", problems=(pipe,)), {}, {"x/a.md": b"1", "z.md": b"2"})
+    assert ("remove", "x/a.md", "no longer there") in done(steps)
+
+
+def test_a_partial_listing_says_nothing_of_the_rest() -> None:
+    live = {"x/a.md": b"1", "x/b.md": b"2", "y.md": b"3"}
+    steps = plan(listing("x/a.md", under="x"), {}, live)
+    assert done(steps) == [("fetch", "x/a.md", "new"), ("remove", "x/b.md", "no longer there")]
+
+
+@pytest.mark.parametrize("under", [None, ""])
+def test_a_source_that_lost_everything_is_paused(under: str | None) -> None:
+    with pytest.raises(SourceUnavailable, match="accept-empty"):
+        plan(listing(under=under), SEEN, LIVE)
+
+
+def test_the_user_may_say_that_an_empty_source_is_meant() -> None:
+    steps = plan(listing(), SEEN, LIVE, accept_empty=True)
+    assert [step.action for step in steps] == [Action.REMOVE, Action.REMOVE]
+
+
+def test_an_empty_source_that_never_had_a_document_is_healthy() -> None:
+    assert plan(listing(), {}, {}) == ()
+
+
+def test_all_documents_may_be_renamed_at_once() -> None:
+    assert len(plan(listing("x/a.md", "x/b.md"), SEEN, LIVE)) == 4
+
+
+def test_a_scan_tells_items_from_problems() -> None:
+    files = MemoryConnector({"a.md": b"", "x/b.md": b"", "x/c.md": b""})
+    files.problems["x/b.md"] = Problem("x/b.md", "too large", "Ignore it")
+    found = scan(files, ["x"])
+    assert found.items.keys() == {"x/c.md"}
+    assert [problem.id for problem in found.problems] == ["x/b.md"]
+    assert found.covers("x/d.md")
+    assert not found.covers("xy.md")

@@ -1,0 +1,146 @@
+"""Binding the socket: ours alone, never another's, gone when we go."""
+
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.errors import AlreadyRunning, SocketRefused
+from hopsyncd.serve.socket import bound_socket
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    """Where to bind: short, because a socket's path has room for 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="hop-") as folder:
+        yield Path(folder) / "run/s.sock"
+
+
+def connect(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(2)
+        client.connect(str(path))
+
+
+def leave_stale(path: Path) -> None:
+    path.parent.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+        dead.bind(str(path))
+
+
+def test_only_the_owner_can_reach_it_and_it_goes_at_the_end(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with bound_socket(path):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+            connect(path)
+    finally:
+        os.umask(before)
+    assert not path.exists()
+
+
+def test_the_umask_is_put_back(path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with bound_socket(path):
+            pass
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+
+
+def test_a_second_one_is_refused_and_the_first_serves_on(path: Path) -> None:
+    with bound_socket(path):
+        with pytest.raises(AlreadyRunning, match="another hopsyncd"), bound_socket(path):
+            pass
+        connect(path)
+    assert not path.exists()
+
+
+def test_a_living_socket_without_our_lock_is_left_alone(path: Path) -> None:
+    path.parent.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as foreign:
+        foreign.bind(str(path))
+        foreign.listen()
+        with pytest.raises(AlreadyRunning), bound_socket(path):
+            pass
+        connect(path)
+
+
+def test_a_stale_socket_is_taken_over(path: Path) -> None:
+    leave_stale(path)
+    with bound_socket(path):
+        connect(path)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link to a stale socket"])
+def test_anything_else_at_the_path_is_refused_and_left_alone(path: Path, kind: str) -> None:
+    path.parent.mkdir(mode=0o700)
+    match kind:
+        case "file":
+            path.write_text("precious")
+        case "folder":
+            path.mkdir()
+        case _:
+            leave_stale(path.parent / "run/elsewhere")
+            path.symlink_to(path.parent / "run/elsewhere")
+    before = path.lstat()
+    with pytest.raises(SocketRefused, match="not a socket"), bound_socket(path):
+        pass
+    assert path.lstat() == before
+
+
+def test_too_long_a_path_is_refused_before_anything_is_made(path: Path) -> None:
+    long = path.parent / ("x" * 108)
+    with pytest.raises(SocketRefused, match="longer than 107 bytes"), bound_socket(long):
+        pass
+    assert not path.parent.exists()
+
+
+def test_the_longest_path_serves(path: Path) -> None:
+    long = path.parent / ("x" * (107 - len(os.fsencode(path.parent)) - 1))
+    with bound_socket(long):
+        connect(long)
+
+
+def test_a_folder_that_others_may_enter_is_refused(path: Path) -> None:
+    path.parent.mkdir()
+    path.parent.chmod(0o750)
+    with pytest.raises(SocketRefused, match="0750") as refused, bound_socket(path):
+        pass
+    assert "chmod 700" in refused.value.hint
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_refused(path: Path) -> None:
+    path.parent.write_text("a file")
+    with pytest.raises(SocketRefused, match="Cannot use the socket's folder"), bound_socket(path):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_the_folder_of_another_user_is_refused(path: Path) -> None:
+    path.parent.mkdir(mode=0o700)
+    os.chown(path.parent, 12345, -1)
+    with pytest.raises(SocketRefused, match="belongs to user 12345"), bound_socket(path):
+        pass
+
+
+def test_a_socket_that_took_our_place_is_not_removed(path: Path) -> None:
+    with bound_socket(path), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        path.unlink()
+        other.bind(str(path))
+    assert path.is_socket()
+
+
+def test_it_is_removed_when_the_daemon_fails(path: Path) -> None:
+    with pytest.raises(RuntimeError), bound_socket(path):
+        raise RuntimeError("failed")
+    assert not path.exists()
+    with bound_socket(path):
+        connect(path)

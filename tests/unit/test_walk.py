@@ -1,0 +1,148 @@
+"""The walk: how mass flows along the edges of a small graph."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from hopsyncd.graph.mentions import Mentions, mentions_of
+from hopsyncd.graph.merge import MergeIndex
+from hopsyncd.graph.view import GraphView, view_of
+from hopsyncd.graph.walk import Coverage, Walked, WalkSettings, walk
+from store.records import QuestionSet
+from tests.fakes.triplets import triplets
+
+A, B, C = 0, 1, 2
+NORTH, EAST = (1, 0), (0, 1)
+UNASKED = Coverage(np.empty(0), np.empty((0, 3)))  # a query of words that no passage has
+
+
+def mentions(passage: Sequence[int] = (), name: Sequence[int] = ()) -> Mentions:
+    """Mentions of names, each in the sentence of row 3."""
+    columns = [np.array(column, dtype=np.int64) for column in (passage, name, [3] * len(name))]
+    return mentions_of(*columns, {}, 3)
+
+
+def star(**columns: object) -> GraphView:
+    """A asks twice: B answers, with weight 3, and C, with weight 1. Rows: A, B, C, two contexts."""
+    chosen = {
+        "passage": np.array([10, 20, 30]),
+        "passage_row": np.array([0, 1, 2]),
+        "rows": np.zeros((5, 2), dtype=np.float32),
+        "source": np.array([A, A]),
+        "target": np.array([B, C]),
+        "similarity": np.array([0.75, 0.25]),
+        "context_row": np.array([3, 4]),
+        "target_row": np.array([1, 2]),
+        "rarity": np.array([2.0, 2.0]),
+        "question": np.array([1, 2]),
+        "answer": np.array([3, 4]),
+        "mentioned": {},
+        "about": {},
+        "mentions": mentions(),
+    }
+    return GraphView(**{**chosen, **columns})  # type: ignore[arg-type]
+
+
+def walked(
+    view: GraphView,
+    start: int,
+    hops: int = 1,
+    toward: int | None = None,
+    coverage: Coverage | None = None,
+) -> Walked:
+    """Walk with mass 1 from one passage; `toward` is a row of the view that the query is like."""
+    seeds = np.zeros(len(view.passage))
+    seeds[start] = 1.0
+    cosines = np.zeros(len(view.rows))
+    if toward is not None:
+        cosines[toward] = 0.9
+    return walk(view, seeds, cosines, coverage or UNASKED, WalkSettings(hops=hops, damping=0.5))
+
+
+def test_the_example_of_the_module() -> None:
+    assert walked(star(), A, hops=1).arrived.tolist() == [1, 0.375, 0.125]
+    assert walked(star(), A, hops=2).arrived.tolist() == [1.25, 0.375, 0.125]
+
+
+def test_no_hops_leave_the_seeds_as_they_are() -> None:
+    assert walked(star(), A, hops=0).arrived.tolist() == [1, 0, 0]
+
+
+def test_mass_is_only_lost_to_damping() -> None:
+    assert walked(star(), A, hops=4).arrived.sum() == pytest.approx(
+        1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16
+    )
+
+
+def test_edges_are_walked_both_ways_and_the_flow_tells_them_apart() -> None:
+    found = walked(star(), B)
+    assert found.arrived.tolist() == [0.5, 1, 0]
+    assert found.flow.tolist() == [0, 0, 0.5, 0]  # forwards A-B, A-C, then backwards
+
+
+def test_all_that_arrives_came_along_an_edge_or_by_a_name() -> None:
+    view = star(mentions=mentions([A, C], [7, 7]))
+    found = walked(view, A, hops=3)
+    into = np.bincount(np.concatenate([view.target, view.source]), found.flow, 3)
+    at = view.mentions.passage[view.mentions.bridge]
+    into += np.bincount(at, found.reached, 3)
+    assert found.reached.sum() == pytest.approx(found.left.sum()) != 0
+    assert found.arrived == pytest.approx(into + np.array([1, 0, 0]))
+
+
+def test_the_walk_prefers_the_edge_whose_context_is_like_the_query() -> None:
+    plain, led = walked(star(), A), walked(star(), A, toward=4)
+    assert led.arrived[C] > plain.arrived[C]
+    assert led.arrived[C] > led.arrived[B]
+
+
+def test_rarer_names_pull_more() -> None:
+    rare = walked(star(rarity=np.array([2.0, 9.0])), A)
+    assert rare.arrived[C] > walked(star(), A).arrived[C]
+
+
+def test_the_walk_prefers_passages_with_words_of_the_query_that_are_new() -> None:
+    asked = Coverage(np.array([1.0]), np.array([[0.0, 0.0, 1.0]]))
+    assert walked(star(), A, coverage=asked).arrived[C] > walked(star(), A).arrived[C]
+    known = Coverage(np.array([1.0]), np.array([[1.0, 0.0, 1.0]]))
+    assert walked(star(), A, coverage=known).arrived.tolist() == walked(star(), A).arrived.tolist()
+
+
+def test_a_name_that_two_passages_mention_is_a_way_between_them() -> None:
+    """No edge leads from B to C."""
+    shared = star(mentions=mentions([B, C], [7, 7]))
+    assert walked(star(), B).arrived[C] == 0
+    assert walked(shared, B).arrived[C] > 0
+    alone = star(mentions=mentions([B, C], [7, 8]))
+    assert walked(alone, B).arrived[C] == 0
+
+
+def test_a_graph_without_edges_keeps_its_seeds() -> None:
+    none = np.empty(0, dtype=np.int64)
+    columns = ("source", "target", "similarity", "context_row", "target_row", "rarity")
+    assert walked(star(**dict.fromkeys(columns, none)), A, hops=4).arrived.tolist() == [1, 0, 0]
+
+
+def test_mass_is_only_lost_to_damping_when_names_take_part() -> None:
+    """Every passage has an edge and a shared name, so that nothing is a dead end."""
+    found = walked(star(mentions=mentions([A, B, C], [7, 7, 7])), A, hops=2)
+    assert found.arrived.sum() == pytest.approx(1 + 1 / 2 + 1 / 4)
+
+
+def viewed(*sets: QuestionSet, budget: int = 10) -> GraphView:
+    index = MergeIndex(2)
+    index.change((), sets)
+    return view_of(index, budget)
+
+
+def test_a_view_has_the_edges_that_the_budget_admits_best_first() -> None:
+    asker = triplets(7, outgoing=[("rome", NORTH), ("gaul", EAST)])
+    best = triplets(5, incoming=[("rome", NORTH)])
+    other = triplets(6, incoming=[("gaul", NORTH)])
+    view = viewed(asker, best, other)
+    assert view.passage.tolist() == [5, 6, 7]
+    assert (view.source.tolist(), view.target.tolist()) == ([2, 2], [0, 1])
+    assert view.similarity.tolist() == [1.0, 0.5]
+    assert viewed(asker, best, other, budget=1).target.tolist() == [0]
+    assert viewed(asker, best, other, budget=0).target.tolist() == []
