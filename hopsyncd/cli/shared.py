@@ -18,6 +18,21 @@ def client_of(context: click.Context) -> Client:
     return Client(load_config(config_file).daemon.socket)
 
 
+# Documents and their names are not ours: no terminal shall obey what is in them.
+_CONTROLS = {
+    code: chr(code).encode("unicode_escape").decode() for code in (*range(32), *range(127, 160))
+}
+
+
+def printable(text: str) -> str:
+    """The text with its control characters as escapes.
+
+    >>> printable("a\\x1b[2J\\n")
+    'a\\\\x1b[2J\\\\n'
+    """
+    return text.translate(_CONTROLS)
+
+
 def print_json(value: dict[str, Any]) -> None:
     """One JSON object on standard output."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))

@@ -58,7 +58,7 @@ def test_a_bad_file_is_named_with_its_reason(bad: Place, name: str, why: str) ->
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_an_unreadable_file_is_named_and_indexed_once_it_may_be_read(bad: Place) -> None:
+def test_an_unreadable_file_is_named_with_its_reason(bad: Place) -> None:
     problem = problem_of(bad, "locked.md")
     assert problem is not None
     assert "permission denied" in problem["why"]
@@ -82,6 +82,16 @@ def test_empty_files_and_loops_are_no_problem(bad: Place) -> None:
     looped = [p["document"] for p in bad.status()["problems"] if "loop" in p["document"]]
     assert looped == []
     assert not any("/loop/" in path for path in bad.documents("goat", k=50))
+
+
+def test_what_a_terminal_would_obey_is_printed_as_text(bad: Place) -> None:
+    bad.write(f"{FOLDER}/bell.md", "The bell goat \x1b]0;owned\x07 rings \x1b[2J at noon.\n")
+    bad.sync()
+    rung = bad.run("query", "bell goat rings at noon", "-k", "1").stdout
+    assert "rings" in rung
+    assert "\x1b" not in rung and "\x07" not in rung
+    named = bad.run("query", "newline goat thistles", "-k", "1").stdout
+    assert f"notes: {FOLDER}/new\\nline.md:1-1" in named
 
 
 def test_the_status_is_readable_with_all_of_them(bad: Place) -> None:

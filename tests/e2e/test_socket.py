@@ -55,6 +55,18 @@ def test_a_second_daemon_is_refused_and_the_first_does_not_notice(daemon: Place)
 
 
 @pytest.mark.models
+def test_a_second_daemon_on_the_same_data_is_refused(daemon: Place) -> None:
+    other = daemon.base / "other.toml"
+    other.write_text(
+        f'[daemon]\ndata_dir = "{daemon.notes}/own"\nsocket = "{daemon.home}/run/other.sock"\n'
+    )
+    ran = daemon.run("--config", str(other), "serve")
+    assert ran.returncode == 1
+    assert "another hopsyncd process holds it" in ran.stderr
+    assert not (daemon.home / "run/other.sock").exists()
+
+
+@pytest.mark.models
 def test_a_stale_socket_is_taken_over_and_removed_at_the_end(place: Place) -> None:
     place.socket.parent.mkdir(parents=True, mode=0o700)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:

@@ -1,5 +1,7 @@
 """Stopped or killed in the middle of a long first index: nothing is lost, little is done again."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.e2e.daemon import Place, source
@@ -40,9 +42,16 @@ def restart(place: Place) -> None:
 
 def test_sigterm_in_a_long_index_ends_soon_and_the_work_goes_on_later(place: Place) -> None:
     begin(place)
-    status, took_s = place.stop()
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(place.run, "sync", "--wait")
+        place.until(lambda: place.status()["pending"])
+        status, took_s = place.stop()
+        told = waiting.result()
     assert status == 0
     assert took_s < 10
+    assert told.returncode == 1
+    assert told.stderr.startswith("hopsyncd: ")
+    assert "hopsyncd serve" in told.stderr
     assert not place.socket.exists()
     restart(place)
     assert place.generated() >= 1 + GROUP

@@ -84,7 +84,7 @@ def test_hopsyncd_home_holds_everything(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("HOPSYNCD_HOME", str(tmp_path / "h"))
     assert config_path() == tmp_path / "h/config.toml"
     assert load_config().daemon.data_dir == tmp_path / "h/data"
-    assert load_config().daemon.socket == tmp_path / "h/hopsyncd.sock"
+    assert load_config().daemon.socket == tmp_path / "h/run/hopsyncd.sock"
     assert config_path(Path("x.toml")) == Path.cwd() / "x.toml"
 
 
