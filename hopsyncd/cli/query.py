@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import client_of, json_option, print_json, warn
+from hopsyncd.cli.shared import client_of, json_option, print_json, printable, warn
 
 _STRATEGIES = ("hop", "bm25", "dense", "hybrid")
 _TEXT_CHARACTERS = 600
@@ -41,17 +41,16 @@ def query(
 
 
 def _print_passage(rank: int, passage: dict[str, Any], explain: bool) -> None:
-    title = " > ".join(passage["heading"]) or passage["document"]
-    click.secho(f"{rank}. {title}", bold=True)
+    click.secho(f"{rank}. {_name(passage)}", bold=True)
     first, last = passage["lines"]
     click.echo(
-        f"   {passage['source']}: {passage['document']}:{first}-{last}"
+        f"   {passage['source']}: {printable(passage['document'])}:{first}-{last}"
         f"   score {passage['score']:.4f}   id {passage['id']}"
     )
     if explain:
         _print_hops(passage["hops"])
     shown = textwrap.shorten(passage["text"], _TEXT_CHARACTERS, placeholder=" ...")
-    click.echo(textwrap.indent(textwrap.fill(shown, 92), "   "))
+    click.echo(textwrap.indent(textwrap.fill(printable(shown), 92), "   "))
     click.echo()
 
 
@@ -62,11 +61,11 @@ def _print_hops(hops: list[dict[str, Any]]) -> None:
         start, end = (_name(hop[key]) for key in ("from", "to"))
         arrow = _ARROWS[hop["asked_by"]]
         click.secho(
-            f"   {'   ' * depth}{start} {arrow} {end}   {hop['question']}"
+            f"   {'   ' * depth}{start} {arrow} {end}   {printable(hop['question'])}"
             f" ({hop['share']:.0%} of its score)",
             fg="cyan",
         )
 
 
 def _name(end: dict[str, Any]) -> str:
-    return " > ".join(end["heading"]) or str(end["document"])
+    return printable(" > ".join(end["heading"]) or str(end["document"]))

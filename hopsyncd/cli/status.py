@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import client_of, json_option, print_json, warn
+from hopsyncd.cli.shared import client_of, json_option, print_json, printable, warn
 
 
 @click.command()
@@ -35,7 +35,8 @@ def status(context: click.Context, as_json: bool) -> None:
         _print_source(source)
     for problem in now["problems"]:
         click.echo(
-            f"  {problem['source']}: {problem['document']!r}: {problem['why']}. {problem['hint']}"
+            f"  {problem['source']}: {printable(problem['document'])}:"
+            f" {printable(problem['why'])}. {problem['hint']}"
         )
     warn(now["degraded"])
 

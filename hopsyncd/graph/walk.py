@@ -9,7 +9,8 @@ reasoner that picks ways with those odds. There are two kinds of ways, and each 
   question)) * exp(gain * new), where `new` is the idf-weighted share of the query's words that the
   far passage has and the near one has not;
 - names that two or more passages mention: mass leaves a passage by its names' rarity, and arrives
-  at the passages that mention the name by exp(sharpness * cos(query, sentence)) * exp(gain * new).
+  at the passages that mention the name by exp(name_sharpness * cos(query, sentence)) *
+  exp(gain * new).
 
 Every round damps the mass. Worked example without names: mass 1 at A, edges A-B (weight 3) and A-C
 (weight 1), damping 0.5: after one hop B has 0.375 and C 0.125; after two, a quarter of A's mass has
@@ -37,7 +38,8 @@ class WalkSettings:
     hops: int = 4
     damping: float = 0.5
     sharpness: float = 8.0
-    gain: float = 6.0
+    name_sharpness: float = 4.0
+    gain: float = 8.0
     by_names: float = 0.5
 
 
@@ -118,7 +120,7 @@ def _name_shares(
     What is new is measured against what the seeds bring to the name, once for the whole walk.
     """
     at = names.passage[names.bridge]
-    weight = np.exp(settings.sharpness * cosines[names.row[names.bridge]])
+    weight = np.exp(settings.name_sharpness * cosines[names.row[names.bridge]])
     if len(coverage.share) and len(at):
         brought = seeds[at] * names.share
         total = np.maximum(np.bincount(names.bridge_name, brought), _TINY)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from hopsyncd.graph.helpfulness import most_helpful
 from hopsyncd.graph.view import GraphView
 from hopsyncd.graph.walk import WalkSettings, walk
 from hopsyncd.query.ranked import Ranked
@@ -23,19 +24,16 @@ def hop(
     k: int,
     settings: WalkSettings,
 ) -> list[Ranked]:
-    """The k passages with the most arrived mass, ties going to the lower id."""
+    """The k most helpful passages, ties going to the lower id."""
     if not len(view.passage):
         return []
     cosines = (view.rows @ vector.astype(np.float32)).astype(np.float64) / (GRID * GRID)
     by_words = words.scores(query, postings)
     start = seeds(view, cosines, by_words, names_in(query, view.mentioned))
-    walked = walk(view, start, cosines, words.coverage(query, postings), settings)
+    coverage = words.coverage(query, postings)
+    walked = walk(view, start, cosines, coverage, settings)
     trail = Trail(view, walked, start)
     return [
-        Ranked(
-            PassageId(int(view.passage[position])),
-            float(walked.arrived[position]),
-            trail.to(int(position), settings.hops),
-        )
-        for position in np.lexsort((view.passage, -walked.arrived))[:k]
+        Ranked(PassageId(int(view.passage[position])), score, trail.to(position, settings.hops))
+        for position, score in most_helpful(walked.arrived, view.passage, coverage, k)
     ]

@@ -14,8 +14,8 @@ Floats = NDArray[np.float64]
 
 _TEMPERATURE = 0.05  # of the softmax over cosines
 _BM25_POWER = 3.0
-_TOPIC_SHARE = 0.5  # of a topic's part, where each other part has 1
-_MENTION_SHARPNESS = 8.0
+_NAME_SHARE = 0.5  # of what names bring, twice, where cosines and words each have 1
+_MENTION_SHARPNESS = 4.0
 _MAX_NAME_WORDS = 8
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
 _WORD = re.compile(r"\w+")
@@ -57,8 +57,8 @@ def seeds(view: GraphView, cosines: Floats, bm25: Floats, names: Sequence[str]) 
     parts = (
         (1.0, np.exp((dense - dense.max()) / _TEMPERATURE)),
         (1.0, words),
-        (_TOPIC_SHARE, _by_topic(view, names)),
-        (1.0, _by_mention(view, cosines, names)),
+        (_NAME_SHARE, _by_topic(view, names)),
+        (_NAME_SHARE, _by_mention(view, cosines, names)),
     )
     mass = np.zeros(len(view.passage))
     for weight, part in parts:

@@ -54,7 +54,9 @@ class SentenceEncoder:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         import torch
         from sentence_transformers import SentenceTransformer
+        from transformers.utils.logging import disable_progress_bar
 
+        disable_progress_bar()  # it would break the structured log
         torch.set_num_threads(threads)
         try:
             self._model = SentenceTransformer(path, device="cpu")

@@ -1,0 +1,38 @@
+"""Helpfulness: the last ranking, by importance and by what a passage adds (HopRAG Eq. 2, changed).
+
+The paper's H is the mean of a passage's similarity to the query and its importance (the share of
+visits). On the shared samples that mean loses 3 to 5 points of recall@5 against importance alone:
+the similarity pulls in passages that repeat what the first one says. So similarity counts here for
+what is new: H = importance * exp(weight * new), where `new` is the idf-weighted share of the
+query's words that the passage has and those ranked before it have not.
+
+Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
+y. A comes first; then C, for 0.5 * exp(3 * 0.5) = 2.2 is more than B's 0.9, which adds nothing.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.graph.walk import Coverage
+
+_WEIGHT = 3.0
+_DEPTH = 20  # so many of the most important are ordered by what they add
+
+
+def most_helpful(
+    importance: NDArray[np.float64], ids: NDArray[np.int64], coverage: Coverage, k: int
+) -> list[tuple[int, float]]:
+    """The k best positions with their H, best first; ties go to the lower id."""
+    order = np.lexsort((ids, -importance))[: max(k, _DEPTH)]
+    left, rest = order[:_DEPTH].tolist(), order[_DEPTH:].tolist()
+    covered = np.zeros(len(coverage.share))
+    ranked: list[tuple[int, float]] = []
+    while left and len(ranked) < k:
+        new = coverage.share @ np.maximum(coverage.has[:, left] - covered[:, None], 0)
+        values = importance[left] * np.exp(_WEIGHT * new)
+        best = int(np.argmax(values))
+        position = left.pop(best)
+        ranked.append((position, float(values[best])))
+        covered = np.maximum(covered, coverage.has[:, position])
+    ranked += [(position, float(importance[position])) for position in rest]
+    return ranked[:k]
