@@ -9,7 +9,7 @@ import numpy as np
 
 from hopsyncd.evaluation.data import GoldQuestion
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.engine import Engine, Strategy, head_of
+from hopsyncd.query.engine import Engine, Head, Strategy, head_of
 from hopsyncd.sync.apply import Batch, QuestionMaker, Writer
 from hopsyncd.sync.read import ReadDocument
 from hopsyncd.text.encoder import Encoder
@@ -17,6 +17,7 @@ from store.database import open_writer
 from store.records import Document, Passage, PassageId, Placement, content_hash
 from store.sources import register_source
 
+DATABASE_NAME = "evaluation.db"
 DEPTHS = (2, 5, 10, 20)
 
 
@@ -57,26 +58,37 @@ def evaluate(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evaluation:
     """Build a store in `folder` and measure; nothing else is read or written."""
-    database = folder / "evaluation.db"
-    connection = open_writer(database)
+    began_s = time.perf_counter()
+    head = build(folder, corpus, maker, budget_factor, on_progress)
+    index_s = time.perf_counter() - began_s
+    engine = Engine(folder / DATABASE_NAME, encoder, walk)
+    engine.publish(head)
+    return Evaluation(
+        {name: measure(engine, name, corpus, questions) for name in strategies},
+        index_s,
+        head.version.passages,
+        len(head.view.source),
+    )
+
+
+def build(
+    folder: Path,
+    corpus: Mapping[str, Passage],
+    maker: QuestionMaker,
+    budget_factor: float,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Head:
+    """Index the corpus in a new database in `folder`; returns the head to serve."""
+    connection = open_writer(folder / DATABASE_NAME)
     try:
-        began_s = time.perf_counter()
         writer = Writer(
             connection, maker, rules="corpus", budget_factor=budget_factor, now_ms=lambda: 0
         )
         source = register_source(connection, "corpus", "corpus", str(folder))
         version = writer.apply(_whole(source, corpus), on_progress)
-        assert version is not None
-        engine = Engine(database, encoder, walk)
-        head = head_of(connection, version, writer.index)
-        engine.publish(head)
-        index_s = time.perf_counter() - began_s
-        return Evaluation(
-            {name: _measure(engine, name, corpus, questions) for name in strategies},
-            index_s,
-            version.passages,
-            len(head.view.source),
-        )
+        if version is None:
+            raise ValueError("the corpus is empty")
+        return head_of(connection, version, writer.index)
     finally:
         connection.close()
 
@@ -98,12 +110,13 @@ def _whole(source: int, corpus: Mapping[str, Passage]) -> Batch:
     return Batch("evaluation", read)
 
 
-def _measure(
+def measure(
     engine: Engine,
     strategy: Strategy,
     corpus: Mapping[str, Passage],
     questions: Sequence[GoldQuestion],
 ) -> Scores:
+    """Ask every question of an engine that serves the corpus, after one to warm up."""
     engine.query(questions[0].question, max(DEPTHS), strategy)
     recall: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
     complete: list[bool] = []

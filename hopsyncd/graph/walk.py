@@ -45,7 +45,10 @@ class WalkSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coverage:
-    """Which of the query's t terms each passage has. share: (t,) idf, summing to 1. has: (t, n)."""
+    """Which of the query's t terms each passage has.
+
+    share: (t,) idf, summing to 1. has: (t, n) of 0 and 1.
+    """
 
     share: Floats
     has: Floats
@@ -73,7 +76,7 @@ def walk(
     start = np.concatenate([view.source, view.target])
     end = np.concatenate([view.target, view.source])
     by_names = settings.by_names if len(names.bridge) else 0.0
-    along = (1 - by_names) * _edge_shares(view, start, end, cosines, coverage, settings)
+    along = (1 - by_names) * _edge_shares(view, start, cosines, coverage, settings)
     leave = by_names * names.share
     reach = _name_shares(names, seeds, cosines, coverage, settings)
     at = names.passage[names.bridge]
@@ -96,7 +99,6 @@ def walk(
 def _edge_shares(
     view: GraphView,
     start: Integers,
-    end: Integers,
     cosines: Floats,
     coverage: Coverage,
     settings: WalkSettings,
@@ -105,11 +107,18 @@ def _edge_shares(
     pull = view.similarity * view.rarity * np.exp(settings.sharpness * cosines[view.context_row])
     weight = np.tile(pull, 2)
     if len(coverage.share):
-        new = coverage.share @ np.maximum(coverage.has[:, end] - coverage.has[:, start], 0)
-        weight = weight * np.exp(settings.gain * new)
+        weight = weight * np.exp(settings.gain * _new_along(view, coverage))
     leaving = np.bincount(start, weight, len(view.passage))
     shares: Floats = weight / np.maximum(leaving[start], _TINY)
     return shares
+
+
+def _new_along(view: GraphView, coverage: Coverage) -> Floats:
+    """(2e,) the share of the query's words that the far end of each directed edge adds."""
+    total = coverage.share @ coverage.has
+    both = coverage.has[:, view.source] * coverage.has[:, view.target]
+    common = coverage.share @ both
+    return np.concatenate([total[view.target] - common, total[view.source] - common])
 
 
 def _name_shares(

@@ -17,6 +17,8 @@ Postings = Callable[[str], Integers]
 K1 = 1.2
 B = 0.75
 
+_MIN_SHARE = 0.02  # of the idf of all terms
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
@@ -49,8 +51,13 @@ class WordIndex:
         return scores
 
     def coverage(self, query: str, postings: Postings) -> Coverage:
-        """Which passages have which of the query's terms, for those terms that any has."""
-        terms = [term for term in self._terms(query, postings) if len(term.at)]
+        """Which passages have which of the query's terms.
+
+        Terms that no passage has, or too many to tell them apart, are left out.
+        """
+        found = [term for term in self._terms(query, postings) if len(term.at)]
+        least = _MIN_SHARE * sum(term.idf for term in found)
+        terms = [term for term in found if term.idf > least]
         has = np.zeros((len(terms), len(self._passage)))
         for line, term in zip(has, terms, strict=True):
             line[term.at] = 1.0

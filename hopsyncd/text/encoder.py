@@ -56,7 +56,7 @@ class SentenceEncoder:
         from sentence_transformers import SentenceTransformer
         from transformers.utils.logging import disable_progress_bar
 
-        disable_progress_bar()  # it would break the structured log
+        disable_progress_bar()  # type: ignore[no-untyped-call]  # it would break the log
         torch.set_num_threads(threads)
         try:
             self._model = SentenceTransformer(path, device="cpu")

@@ -1,6 +1,7 @@
 """Questions over the socket: two hops, every strategy, curl, and languages beside English."""
 
 import json
+import re
 import shutil
 import subprocess
 
@@ -19,9 +20,8 @@ def test_a_two_hop_question_is_answered_and_explained(daemon: Place) -> None:
     assert answered.returncode == 0, answered.stderr
     assert "1. The Bronze Door" in answered.stdout
     assert f"notes: {GLASS}:3-3" in answered.stdout
-    hops = [line for line in answered.stdout.splitlines() if "of its score" in line]
-    assert any("Mira Kaltenbrunn -> Ostrava Vale" in hop for hop in hops)
-    assert any("What is said of Ostrava Vale?" in hop for hop in hops)
+    hop = r"Mira Kaltenbrunn (->|--) Ostrava Vale +What is said of ostrava vale\? \(\d+% of"
+    assert re.search(hop, answered.stdout, re.IGNORECASE)
 
 
 def test_hops_name_documents_and_lead_to_their_passage(daemon: Place) -> None:
@@ -32,7 +32,8 @@ def test_hops_name_documents_and_lead_to_their_passage(daemon: Place) -> None:
     assert last["to"]["document"] == GLASS
     assert last["to"]["id"] == glass["id"]
     assert last["from"]["document"] == "people/kaltenbrunn.md"
-    assert last["question"] == "What is said of Ostrava Vale?"
+    assert last["question"].lower() == "what is said of ostrava vale?"
+    assert last["asked_by"] in ("from", "both")
     assert 0 < last["share"] <= 1
     joined = zip(glass["hops"], glass["hops"][1:], strict=False)
     assert all(before["to"] == after["from"] for before, after in joined)
