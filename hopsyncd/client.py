@@ -52,6 +52,10 @@ class Client:
         """POST a JSON object. Raises DaemonUnavailable or RequestFailed."""
         return self._send("POST", path, body)
 
+    def delete(self, path: str) -> dict[str, Any]:
+        """DELETE a path. Raises DaemonUnavailable or RequestFailed."""
+        return self._send("DELETE", path, None)
+
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         try:
             response = self._http.request(method, path, json=body)

@@ -22,7 +22,15 @@ from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.logs import configure_logs
 from hopsyncd.query.answer import answer_json
 from hopsyncd.query.engine import Engine, head_of, load_head
-from hopsyncd.serve.app import QueryRequest, SyncRequest, make_app
+from hopsyncd.serve.app import (
+    QueryRequest,
+    ReleaseRequest,
+    RestoreRequest,
+    SyncRequest,
+    TagRequest,
+    make_app,
+)
+from hopsyncd.serve.history import diff_json, entry_json
 from hopsyncd.serve.socket import bound_socket
 from hopsyncd.serve.status import Served, status_json
 from hopsyncd.sync.apply import QuestionMaker, Writer
@@ -33,9 +41,12 @@ from hopsyncd.sync.worker import SyncWorker, Task
 from hopsyncd.text.encoder import Encoder, SentenceEncoder
 from hopsyncd.text.language import SpacyLanguage
 from hopsyncd.text.questions import BuiltinMaker
-from store.database import Connection, open_reader, open_writer, writer_place
+from store.database import Connection, open_reader, open_writer, snapshot, writer_place
+from store.history import delete_tag, resolve, set_tag
+from store.history import diff as history_diff
+from store.history import log as history_log
 from store.records import Version
-from store.sources import register_source
+from store.sources import all_sources, pins_of, register_source, release_pins
 from store.versions import head
 
 log = structlog.get_logger(__name__)
@@ -97,21 +108,84 @@ class Daemon:
     def query(self, request: QueryRequest) -> dict[str, Any]:
         strategy = request.strategy or self._config.query.strategy
         answer = self._engine.query(
-            request.question, request.k or self._config.query.k, strategy, request.version
+            request.question, request.k or self._config.query.k, strategy, request.at
         )
         self._queries += 1
         return answer_json(answer, strategy, self._degraded())
 
     def sync(self, request: SyncRequest) -> "Future[dict[str, Any]]":
+        self._check_sources(request.sources)
+        return _then(self._worker.request(request.sources, request.accept_empty), self._synced)
+
+    def _check_sources(self, wanted: Sequence[str]) -> None:
         names = [source.name for source in self._config.sources]
-        unknown = [name for name in request.sources if name not in names]
+        unknown = [name for name in wanted if name not in names]
         if unknown:
             raise BadRequest(
-                "The sync was refused",
+                "The request was refused",
                 f"there is no source named {unknown[0]!r}",
                 f"The sources are: {', '.join(names) or 'none'}",
             )
-        return _then(self._worker.request(request.sources, request.accept_empty), self._synced)
+
+    def restore(self, request: RestoreRequest) -> "Future[dict[str, Any]]":
+        self._check_sources(request.sources)
+
+        def job(path: SourceSync) -> dict[str, Any]:
+            number = resolve(path.connection, request.version).id
+            sources = self._rows(path.connection, request.sources)
+            made = path.restore(number, sources)
+            return {
+                "version": self._engine.head.version.id if self._engine.head else 0,
+                "restored": number,
+                "changed": made is not None,
+                "sources": [
+                    {"name": name, "pinned": len(pins_of(path.connection, row))}
+                    for row, name in sources.items()
+                ],
+            }
+
+        return self._worker.submit(job)
+
+    def release(self, request: ReleaseRequest) -> "Future[dict[str, Any]]":
+        self._check_sources(request.sources)
+
+        def job(path: SourceSync) -> None:
+            for row in self._rows(path.connection, request.sources):
+                release_pins(path.connection, row)
+
+        self._worker.submit(job)
+        return self.sync(SyncRequest(sources=request.sources))
+
+    def _rows(self, connection: Connection, wanted: Sequence[str]) -> dict[int, str]:
+        return {
+            row.id: row.name
+            for row in all_sources(connection)
+            if row.name in (wanted or [source.name for source in self._config.sources])
+        }
+
+    def tag(self, request: TagRequest) -> "Future[dict[str, Any]]":
+        def job(path: SourceSync) -> dict[str, Any]:
+            number = resolve(path.connection, request.version).id
+            set_tag(path.connection, request.name, number, now_ms())
+            return {"name": request.name, "version": number}
+
+        return self._worker.submit(job)
+
+    def untag(self, name: str) -> "Future[dict[str, Any]]":
+        def job(path: SourceSync) -> dict[str, Any]:
+            delete_tag(path.connection, name)
+            return {"name": name}
+
+        return self._worker.submit(job)
+
+    def log(self, limit: int, before: int | None) -> dict[str, Any]:
+        with snapshot(connection := self._reader()):
+            return {"versions": [entry_json(one) for one in history_log(connection, limit, before)]}
+
+    def diff(self, old: str, new: str) -> dict[str, Any]:
+        with snapshot(connection := self._reader()):
+            ends = resolve(connection, old), resolve(connection, new)
+            return diff_json(*ends, history_diff(connection, *ends))
 
     def _synced(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         return {

@@ -54,7 +54,12 @@ def _initial(db: Database) -> None:
     _run_file(db, "001_initial.sql")
 
 
-SCHEMA_VERSION = 1
+@MIGRATIONS(name="002_history")
+def _history(db: Database) -> None:
+    _run_file(db, "002_history.sql")
+
+
+SCHEMA_VERSION = 2
 
 
 def memory_database() -> Connection:

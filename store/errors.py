@@ -5,6 +5,7 @@ StoreError
 ├── NotADatabase       the file is no database of ours, or is damaged
 ├── NoSuchVersion      the version was never written, or has expired
 ├── WriterBusy         another process holds the store for writing
+├── TagRefused         a tag cannot be set or deleted
 └── ContentConflict    one id stands for two different contents
 """
 
@@ -33,6 +34,10 @@ class NoSuchVersion(StoreError):
 
 class WriterBusy(StoreError):
     """The single writer's place is taken."""
+
+
+class TagRefused(StoreError):
+    """The tag's name is taken, missing or misleading."""
 
 
 class ContentConflict(StoreError):

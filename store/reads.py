@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.database import Connection
-from store.records import ALIVE, PassageId
+from store.records import ALIVE, Document, PassageId, Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +126,24 @@ def live_content(connection: Connection, source: int, path: str) -> bytes | None
         [source, path],
     ).fetchone()
     return row[0] if row else None
+
+
+def documents_at(connection: Connection, version: int, source: int) -> list[Document]:
+    """The documents of a source at a version, with their places, by path."""
+    rows = connection.execute(
+        "SELECT id, path, content, media_type FROM document"
+        " WHERE source = ?2 AND born <= ?1 AND ?1 < died ORDER BY path",
+        [version, source],
+    ).fetchall()
+    return [
+        Document(source, path, content, media_type, _placements(connection, row_id))
+        for row_id, path, content, media_type in rows
+    ]
+
+
+def _placements(connection: Connection, document: int) -> tuple[Placement, ...]:
+    rows = connection.execute(
+        "SELECT passage, first_line, last_line FROM placement WHERE document = ? ORDER BY ordinal",
+        [document],
+    )
+    return tuple(Placement(PassageId(row[0]), row[1], row[2]) for row in rows)

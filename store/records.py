@@ -159,6 +159,15 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Pin:
+    """A document held at a restored state while its file's content is `disk` (None: no file)."""
+
+    source: int
+    path: str
+    disk: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """How question sets are made: generator, its version, and encoder, under one name."""
 
@@ -194,6 +203,7 @@ class Change:
 
     `documents_gone` are (source, path); a document in `documents_new` that exists is replaced.
     `matches_ended` are outgoing questions whose match ceases; `matches_begun` come after that.
+    `pins` replace those of the documents that the change touches.
     """
 
     reason: str
@@ -211,3 +221,4 @@ class Change:
     seen: Sequence[Seen]
     unseen: Sequence[tuple[int, str]]
     counters: dict[str, int]
+    pins: Sequence[Pin] = ()

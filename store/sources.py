@@ -22,6 +22,7 @@ class SourceRow:
     hint: str | None
     documents: int
     problems: int
+    pinned: int
 
 
 def register_source(connection: Connection, name: str, kind: str, location: str) -> int:
@@ -58,7 +59,8 @@ def all_sources(connection: Connection) -> list[SourceRow]:
     rows = connection.execute(
         "SELECT s.id, s.name, s.kind, s.location, t.scanned_ms, t.problem, t.hint,"
         f" (SELECT count(*) FROM document WHERE source = s.id AND died = {ALIVE}),"
-        " (SELECT count(*) FROM seen WHERE source = s.id AND why IS NOT NULL)"
+        " (SELECT count(*) FROM seen WHERE source = s.id AND why IS NOT NULL),"
+        " (SELECT count(*) FROM pin WHERE source = s.id)"
         " FROM source AS s JOIN source_state AS t ON t.source = s.id ORDER BY s.name"
     )
     return [SourceRow(*row) for row in rows]
@@ -70,6 +72,22 @@ def seen_items(connection: Connection, source: int) -> dict[str, Seen]:
         "SELECT source, path, revision, content, why, hint FROM seen WHERE source = ?", [source]
     )
     return {row[1]: Seen(*row) for row in rows}
+
+
+def pins_of(connection: Connection, source: int) -> dict[str, bytes | None]:
+    """The source's documents that are held at a restored state, with what their files hold."""
+    return dict(connection.execute("SELECT path, disk FROM pin WHERE source = ?", [source]))
+
+
+def release_pins(connection: Connection, source: int) -> int:
+    """Let the next scan bring every document of the source to its file again; returns how many."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE seen SET revision = '' WHERE source = ?1 AND path IN"
+            " (SELECT path FROM pin WHERE source = ?1)",
+            [source],
+        )
+        return int(connection.execute("DELETE FROM pin WHERE source = ?", [source]).rowcount)
 
 
 def item_problems(connection: Connection, limit: int) -> list[tuple[str, str, str, str]]:

@@ -52,10 +52,14 @@ def commit(connection: Connection, change: Change, created_ms: int) -> Version:
         before = head(connection)
         number = before.id + 1 if before else 1
         _put_seen(connection, change.seen, change.unseen)
-        closed = _close_documents(
-            connection,
-            number,
-            [*change.documents_gone, *((new.source, new.path) for new in change.documents_new)],
+        touched = [
+            *change.documents_gone,
+            *((new.source, new.path) for new in change.documents_new),
+        ]
+        closed = _close_documents(connection, number, touched)
+        connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", touched)
+        connection.executemany(
+            "INSERT INTO pin VALUES (?, ?, ?)", [(p.source, p.path, p.disk) for p in change.pins]
         )
         for document in change.documents_new:
             _insert_document(connection, number, document)

@@ -12,6 +12,7 @@ import click
 
 from hopsyncd import __version__
 from hopsyncd.cli.evaluate import evaluate
+from hopsyncd.cli.history import diff, log, release, restore, tag, why
 from hopsyncd.cli.index import sync
 from hopsyncd.cli.init import init
 from hopsyncd.cli.query import query
@@ -35,7 +36,12 @@ def cli(context: click.Context, config_file: Path | None) -> None:
     context.obj = config_file
 
 
-for command in (init, serve, sync, query, status, sources, evaluate):
+_COMMANDS = (
+    *(init, serve, sync, query, status, sources),
+    *(log, diff, why, tag, restore, release),
+    evaluate,
+)
+for command in _COMMANDS:
     cli.add_command(command)
 
 

@@ -16,6 +16,11 @@ _ARROWS = {"from": "->", "to": "<-", "both": "--"}
 @click.argument("question")
 @click.option("-k", type=int, help="How many passages. Default: query.k of the configuration.")
 @click.option("--strategy", type=click.Choice(_STRATEGIES), help="How to search. Default: hop.")
+@click.option(
+    "--at",
+    default="head",
+    help="A version: a number, a tag, or a time such as 2026-11-01T09:00. Default: the newest.",
+)
 @click.option("--explain", is_flag=True, help="Show the hops that led to each passage.")
 @json_option
 @click.pass_context
@@ -24,12 +29,15 @@ def query(
     question: str,
     k: int | None,
     strategy: str | None,
+    at: str,
     explain: bool,
     as_json: bool,
 ) -> None:
     """Find the passages that answer a question, across documents."""
     with client_of(context) as client:
-        answer = client.post("/v1/query", {"question": question, "k": k, "strategy": strategy})
+        answer = client.post(
+            "/v1/query", {"question": question, "k": k, "strategy": strategy, "at": at}
+        )
     if as_json:
         print_json(answer)
         return

@@ -19,10 +19,10 @@ from hopsyncd.query.words import WordIndex
 from hopsyncd.text.encoder import Encoder
 from store.content import known_passages, question_texts, sets_at
 from store.database import Connection, open_reader, snapshot
+from store.history import resolve
 from store.reads import Place, matches_at, places_at, words_at
 from store.records import Passage, PassageId, QuestionId, Version, to_grid
 from store.search import nearest, postings
-from store.versions import version as version_row
 
 Strategy = Literal["hop", "bm25", "dense", "hybrid"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
@@ -30,6 +30,7 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 # Reciprocal rank fusion (Cormack, Clarke & Buettcher 2009) and the depth that it fuses.
 _FUSION_K = 60
 _FUSION_DEPTH = 100
+_KEPT_PASTS = 3  # versions other than the head that stay in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class Engine:
         self._settings = settings
         self._local = threading.local()
         self._head: Head | None = None
+        self._pasts: dict[int, Head] = {}
+        self._past_lock = threading.Lock()
 
     @property
     def head(self) -> Head | None:
@@ -72,10 +75,8 @@ class Engine:
         """Serve another version from now on; a request that has begun keeps its own."""
         self._head = head
 
-    def query(
-        self, question: str, k: int, strategy: Strategy, at: int | None = None
-    ) -> Answer | None:
-        """Answer at the head, or at version `at`. None while there is no version at all.
+    def query(self, question: str, k: int, strategy: Strategy, at: str = "head") -> Answer | None:
+        """Answer at the version that `at` names. None while there is no version at all.
 
         Raises NoSuchVersion.
         """
@@ -105,12 +106,24 @@ class Engine:
             connection = self._local.connection = open_reader(self._database)
         return connection
 
-    def _served(self, connection: Connection, at: int | None) -> Head | None:
+    def _served(self, connection: Connection, at: str) -> Head | None:
         head = self._head
-        if at is None or (head is not None and head.version.id == at):
+        if at == "head":
             return head
-        version = version_row(connection, at)
-        return load_head(connection, version, self._encoder.dimensions)
+        version = resolve(connection, at)
+        if head is not None and head.version.id == version.id:
+            return head
+        return self._past(connection, version)
+
+    def _past(self, connection: Connection, version: Version) -> Head:
+        """A stored version, kept for the next question about it."""
+        with self._past_lock:
+            if version.id not in self._pasts:
+                head = load_head(connection, version, self._encoder.dimensions)
+                while len(self._pasts) >= _KEPT_PASTS:
+                    self._pasts.pop(next(iter(self._pasts)))
+                self._pasts[version.id] = head
+            return self._pasts[version.id]
 
     def _search(
         self, connection: Connection, head: Head, question: str, k: int, strategy: Strategy

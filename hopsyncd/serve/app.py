@@ -14,12 +14,13 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from hopsyncd.errors import REPORTABLE, BadRequest
-from store.errors import NoSuchVersion
+from store.errors import NoSuchVersion, TagRefused
 
 log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = 1 << 20
 MAX_QUESTION_CHARACTERS = 10_000
+_MAX_NUMBER = 1_000_000_000
 
 Strategy = Literal["hop", "bm25", "dense", "hybrid"]
 
@@ -32,7 +33,7 @@ class QueryRequest(BaseModel):
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=r"\S")
     k: int | None = Field(default=None, ge=1, le=1000)
     strategy: Strategy | None = None
-    version: int | None = Field(default=None, ge=1)
+    at: str = Field(default="head", min_length=1, max_length=200)
 
 
 class SyncRequest(BaseModel):
@@ -45,6 +46,32 @@ class SyncRequest(BaseModel):
     accept_empty: bool = False
 
 
+class RestoreRequest(BaseModel):
+    """The body of POST /v1/restore: which version, and which sources (none: all)."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    version: str = Field(min_length=1, max_length=200)
+    sources: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class ReleaseRequest(BaseModel):
+    """The body of POST /v1/release: which sources (none: all)."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    sources: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class TagRequest(BaseModel):
+    """The body of POST /v1/tags."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    name: str = Field(min_length=1, max_length=100)
+    version: str = Field(default="head", min_length=1, max_length=200)
+
+
 class Service(Protocol):
     """What the daemon offers to its clients."""
 
@@ -54,6 +81,30 @@ class Service(Protocol):
 
     def sync(self, request: SyncRequest) -> "Future[dict[str, Any]]":
         """Scan and apply; the future resolves when the served version has it all."""
+        ...
+
+    def restore(self, request: RestoreRequest) -> "Future[dict[str, Any]]":
+        """Commit a version equal to an earlier one."""
+        ...
+
+    def release(self, request: ReleaseRequest) -> "Future[dict[str, Any]]":
+        """End what restores hold, and sync."""
+        ...
+
+    def tag(self, request: TagRequest) -> "Future[dict[str, Any]]":
+        """Name a version."""
+        ...
+
+    def untag(self, name: str) -> "Future[dict[str, Any]]":
+        """Remove a name."""
+        ...
+
+    def log(self, limit: int, before: int | None) -> dict[str, Any]:
+        """Versions, newest first."""
+        ...
+
+    def diff(self, old: str, new: str) -> dict[str, Any]:
+        """What differs between two versions."""
         ...
 
     def status(self) -> dict[str, Any]:
@@ -102,6 +153,8 @@ async def _reportable(_: Request, error: Exception) -> JSONResponse:
     what, why, hint = error.what, error.why, error.hint  # type: ignore[attr-defined]
     if isinstance(error, BadRequest):
         return _failure(400, "bad_request", f"{what}: {why}", hint)
+    if isinstance(error, TagRefused):
+        return _failure(409, "tag_refused", f"{what}: {why}", hint)
     if isinstance(error, NoSuchVersion):
         return _failure(404, "no_such_version", f"{what}: {why}", hint)
     log.error("request failed", what=what, why=why)
@@ -124,6 +177,20 @@ async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     return _failure(500, "internal", "The daemon failed on this request", "Its log has the details")
 
 
+def _number(request: Request, name: str, default: int | None) -> int | None:
+    """A positive number among the query's parameters. Raises BadRequest."""
+    given = request.query_params.get(name)
+    if given is None:
+        return default
+    if not given.isdecimal() or not 1 <= int(given) <= _MAX_NUMBER:
+        raise BadRequest(
+            "The request was refused",
+            f"{name}: {given!r} is no number from 1 to {_MAX_NUMBER}",
+            "docs/api.md describes the parameters",
+        )
+    return int(given)
+
+
 def make_app(service: Service) -> Starlette:
     """The ASGI application over a service."""
 
@@ -137,6 +204,32 @@ def make_app(service: Service) -> Starlette:
         if not body.wait:
             return JSONResponse({"accepted": True}, status_code=202)
         return JSONResponse(await asyncio.wrap_future(done))
+
+    async def restore(request: Request) -> JSONResponse:
+        return JSONResponse(
+            await asyncio.wrap_future(service.restore(await _body(request, RestoreRequest)))
+        )
+
+    async def release(request: Request) -> JSONResponse:
+        return JSONResponse(
+            await asyncio.wrap_future(service.release(await _body(request, ReleaseRequest)))
+        )
+
+    async def tag(request: Request) -> JSONResponse:
+        return JSONResponse(
+            await asyncio.wrap_future(service.tag(await _body(request, TagRequest)))
+        )
+
+    async def untag(request: Request) -> JSONResponse:
+        return JSONResponse(await asyncio.wrap_future(service.untag(request.path_params["name"])))
+
+    async def log_(request: Request) -> JSONResponse:
+        limit, before = _number(request, "limit", 20), _number(request, "before", None)
+        return JSONResponse(await run_in_threadpool(service.log, limit or 1, before))
+
+    async def diff(request: Request) -> JSONResponse:
+        ends = [request.query_params.get(end, "head") for end in ("from", "to")]
+        return JSONResponse(await run_in_threadpool(service.diff, *ends))
 
     async def status(_: Request) -> JSONResponse:
         return JSONResponse(await run_in_threadpool(service.status))
@@ -153,6 +246,12 @@ def make_app(service: Service) -> Starlette:
         routes=[
             Route("/v1/query", query, methods=["POST"]),
             Route("/v1/sync", sync, methods=["POST"]),
+            Route("/v1/restore", restore, methods=["POST"]),
+            Route("/v1/release", release, methods=["POST"]),
+            Route("/v1/tags", tag, methods=["POST"]),
+            Route("/v1/tags/{name:path}", untag, methods=["DELETE"]),
+            Route("/v1/log", log_),
+            Route("/v1/diff", diff),
             Route("/v1/status", status),
             Route("/v1/sources", sources),
             Route("/v1/health", health),

@@ -62,7 +62,7 @@ def status_json(connection: Connection, served: Served) -> dict[str, Any]:
     version = served.version
     return {
         "version": version.id if version else 0,
-        "created": _time(version.created_ms) if version else None,
+        "created": time_text(version.created_ms) if version else None,
         "documents": version.documents if version else 0,
         "passages": version.passages if version else 0,
         "edges": min(version.edge_budget, version.matches) if version else 0,
@@ -84,7 +84,7 @@ def status_json(connection: Connection, served: Served) -> dict[str, Any]:
         "database_bytes": _bytes(served.database),
         "socket": str(served.socket),
         "pid": os.getpid(),
-        "started": _time(served.started_ms),
+        "started": time_text(served.started_ms),
     }
 
 
@@ -109,7 +109,8 @@ def _source(row: SourceRow, served: Served) -> dict[str, Any]:
         "state": _state(row, served),
         "documents": row.documents,
         "problems": row.problems,
-        "scanned": _time(row.scanned_ms),
+        "pinned": row.pinned,
+        "scanned": time_text(row.scanned_ms),
         "problem": row.problem,
         "hint": row.hint,
         "watching": bool(watch and watch.watching),
@@ -125,7 +126,8 @@ def _state(row: SourceRow, served: Served) -> str:
     return "ok" if row.scanned_ms else "new"
 
 
-def _time(unix_ms: int | None) -> str | None:
+def time_text(unix_ms: int | None) -> str | None:
+    """Unix milliseconds in ISO 8601, UTC."""
     if unix_ms is None:
         return None
     return datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds")

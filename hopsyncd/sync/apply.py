@@ -27,6 +27,7 @@ from store.records import (
     Match,
     Passage,
     PassageId,
+    Pin,
     QuestionId,
     QuestionSet,
     Recipe,
@@ -63,6 +64,7 @@ class Batch:
     gone: tuple[tuple[int, str], ...] = ()
     seen: tuple[Seen, ...] = ()
     unseen: tuple[tuple[int, str], ...] = ()
+    pins: tuple[Pin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,7 @@ class Writer:
             cut=ranking.cut(budget),
             seen=batch.seen,
             unseen=batch.unseen,
+            pins=batch.pins,
             counters={key: now[key] - before.get(key, now[key]) for key in now},
         )
         return commit(self._connection, change, self._now_ms())

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 
 from connectors.errors import SourceUnavailable
 from connectors.protocol import Item, Problem
@@ -35,13 +36,16 @@ def plan(
     seen: Mapping[str, Seen],
     live: Mapping[str, bytes],
     *,
+    pins: Mapping[str, bytes | None] = MappingProxyType({}),
     accept_empty: bool = False,
 ) -> tuple[Step, ...]:
     """Decide every step: what to fetch first, what to report, and what to remove last.
 
     `live` are the documents at the head, by path. Removals come last so that a renamed document's
-    passages never cease to be held. Raises SourceUnavailable when the removals would leave the
-    source without any document: an unmounted disk looks like that.
+    passages never cease to be held. `pins` are documents that a restore set, by path, with what
+    their files held: where there was no file, a missing file changes nothing.
+    Raises SourceUnavailable when the removals would leave the source without any document: an
+    unmounted disk looks like that.
     """
     fetches = [_fetch(item, seen.get(path)) for path, item in listing.items.items()]
     reports = [
@@ -51,7 +55,10 @@ def plan(
     removals = [
         Step(Action.REMOVE if path in live else Action.FORGET, path, "no longer there")
         for path in sorted(live.keys() | seen.keys())
-        if path not in listing.items and listing.covers(path) and not _in_doubt(path, listing)
+        if path not in listing.items
+        and listing.covers(path)
+        and not _in_doubt(path, listing)
+        and not (path in pins and pins[path] is None)
     ]
     left = live.keys() - {step.path for step in removals}
     if live and not left and not listing.items and not accept_empty:

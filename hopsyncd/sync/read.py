@@ -1,5 +1,6 @@
 """Reading: from a planned fetch to the passages of one document, or to the reason it has none."""
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from connectors.errors import ItemUnreadable, ItemVanished
@@ -35,9 +36,13 @@ def rules_of(passage_tokens: int) -> str:
 
 
 def read(
-    connector: Connector, source: int, item: Item, live: bytes | None, passage_tokens: int
+    connector: Connector,
+    source: int,
+    item: Item,
+    settled: Container[bytes | None],
+    passage_tokens: int,
 ) -> Reading | None:
-    """Fetch and chunk one item; `live` is the content hash at the head, if it has the document.
+    """Fetch and chunk one item; contents whose hash is `settled` change nothing.
 
     None when the item vanished meanwhile: the next scan decides what that means.
     """
@@ -46,10 +51,10 @@ def read(
     except ItemVanished:
         return None
     except ItemUnreadable as problem:
-        return Reading(Seen(source, item.id, RETRY, live, problem.why, problem.hint))
+        return Reading(Seen(source, item.id, RETRY, None, problem.why, problem.hint))
     content = content_hash(fetched.data)
     seen = Seen(source, item.id, fetched.revision, content)
-    if content == live:
+    if content in settled:
         return Reading(seen)
     try:
         chunks = chunk(extract(fetched.data, fetched.media_type), passage_tokens)

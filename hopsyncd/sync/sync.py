@@ -10,11 +10,12 @@ from connectors.protocol import Connector
 from hopsyncd.sync.apply import Batch, Writer
 from hopsyncd.sync.plan import Action, Step, plan
 from hopsyncd.sync.read import RETRY, Reading, read
+from hopsyncd.sync.restore import restoration
 from hopsyncd.sync.scan import scan
 from store.database import Connection
 from store.reads import live_content, live_documents
 from store.records import Seen, Version
-from store.sources import put_source_state, seen_items
+from store.sources import pins_of, put_source_state, seen_items
 
 log = structlog.get_logger(__name__)
 
@@ -89,6 +90,7 @@ class SourceSync:
             scan(source.connector, scope.under),
             seen,
             live_documents(self.connection, source.id),
+            pins=pins_of(self.connection, source.id),
             accept_empty=scope.accept_empty,
         )
 
@@ -102,6 +104,16 @@ class SourceSync:
             put_source_state(self.connection, source.id, None, problem.why, problem.hint)
             log.warning("source paused", source=source.name, why=problem.why, hint=problem.hint)
             return Outcome(source.name, problem=problem.why)
+
+    def restore(self, number: int, sources: dict[int, str]) -> Version | None:
+        """Commit a version whose documents of the sources (id to name) are those of `number`.
+
+        None when they are that already.
+        """
+        version = self.writer.apply(restoration(self.connection, number, sources))
+        if version:
+            self.on_version(version)
+        return version
 
     def _execute(self, source: Source, scope: Scope, steps: Sequence[Step]) -> Outcome:
         changed = removed = 0
@@ -147,8 +159,10 @@ class SourceSync:
         """Compares with the head as it is now: a hint's sync may have moved it since the plan."""
         if step.item is None:
             return None
-        found = None if scope.afresh else live_content(self.connection, source.id, step.path)
-        return read(source.connector, source.id, step.item, found, self.passage_tokens)
+        settled = [pins_of(self.connection, source.id).get(step.path)]
+        if not scope.afresh:
+            settled.append(live_content(self.connection, source.id, step.path))
+        return read(source.connector, source.id, step.item, settled, self.passage_tokens)
 
     def _confirmed(self, source: Source, scope: Scope, steps: Sequence[Step]) -> list[Step]:
         """The removals whose items are still missing: much may have happened since the scan.

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import structlog
 
@@ -13,6 +14,7 @@ from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
 
 log = structlog.get_logger(__name__)
 
+Result = TypeVar("Result")
 Between = Callable[[], None]
 
 _RETRY_S = 15.0  # after a failure that is not one source's own, such as a full disk
@@ -67,6 +69,7 @@ class SyncWorker:
         self._wake = threading.Condition()
         self._hints: dict[str, set[str] | None] = {}
         self._requests: list[_Request] = []
+        self._jobs: list[Callable[[SourceSync], None]] = []
         self._stopping = False
         self._in_hints = False
         self._path: SourceSync | None = None
@@ -101,6 +104,25 @@ class SyncWorker:
             self._requests.append(request)
             self._wake.notify_all()
         return request.done
+
+    def submit(self, job: Callable[[SourceSync], Result]) -> "Future[Result]":
+        """Have a job done on the writer's thread, between two syncs."""
+        done: Future[Result] = Future()
+
+        def run(path: SourceSync) -> None:
+            try:
+                result = job(path)
+            except BaseException as error:
+                done.set_exception(_reportable(error))
+                if not isinstance(error, REPORTABLE):
+                    raise
+            else:
+                done.set_result(result)
+
+        with self._wake:
+            self._jobs.append(run)
+            self._wake.notify_all()
+        return done
 
     @property
     def pending(self) -> bool:
@@ -146,7 +168,7 @@ class SyncWorker:
                 request.done.set_result(outcomes)
 
     def _has_work(self) -> bool:
-        return self._stopping or bool(self._hints) or bool(self._requests)
+        return self._stopping or bool(self._hints or self._requests or self._jobs)
 
     def _sleep_s(self) -> float:
         soonest = min((due.next_s for due in self._due.values()), default=float("inf"))
@@ -156,6 +178,9 @@ class SyncWorker:
         """Do all that is due; returns the requests answered and their outcomes."""
         with self._wake:
             requests, self._requests = self._requests, []
+            jobs, self._jobs = self._jobs, []
+        for job in jobs:
+            job(self._write_path)
         try:
             answered = [(request, self._answer(request)) for request in requests]
             self._serve_hints()
@@ -197,11 +222,15 @@ class SyncWorker:
                 self._sync(due.source, Scope(tuple(sorted(paths))))
 
     def _sync(self, source: Source, scope: Scope) -> Outcome:
-        assert self._path is not None
-        outcome = self._path.sync(source, scope)
+        outcome = self._write_path.sync(source, scope)
         if outcome.changed or outcome.removed:
             log.info("synced", source=source.name, changed=outcome.changed, removed=outcome.removed)
         return outcome
+
+    @property
+    def _write_path(self) -> SourceSync:
+        assert self._path is not None, "_open() comes first"
+        return self._path
 
     def _between(self) -> None:
         """Runs between two batches: stop if asked to, let small edits in."""

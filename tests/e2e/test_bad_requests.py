@@ -33,7 +33,7 @@ def asking(**body: object) -> bytes:
         ("/v1/query", asking(question="x", k="5"), "k"),
         ("/v1/query", asking(question="x", k=10**30), "k"),
         ("/v1/query", asking(question="x", strategy="best"), "'hop', 'bm25', 'dense' or 'hybrid'"),
-        ("/v1/query", asking(question="x", version=0), "version"),
+        ("/v1/query", asking(question="x", at=""), "at"),
         ("/v1/query", asking(question="x", colour="red"), "colour"),
         ("/v1/sync", asking(sources=["nowhere"]), "nowhere"),
         ("/v1/sync", asking(sources="notes"), "sources"),
@@ -73,7 +73,7 @@ def test_an_unknown_path_or_method_is_named(
 
 
 def test_a_version_that_never_was_is_named(daemon: Place) -> None:
-    response = daemon.request("POST", "/v1/query", asking(question="x", version=10**9))
+    response = daemon.request("POST", "/v1/query", asking(question="x", at=str(10**9)))
     assert response.status_code == 404
     error = response.json()["error"]
     assert error["code"] == "no_such_version"

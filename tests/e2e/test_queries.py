@@ -62,7 +62,7 @@ def test_an_old_version_still_answers(daemon: Place) -> None:
     before = daemon.sync()["version"]
     note.write_text("# Ferry\n\nThe ferry Halcyon sails on Fridays.\n")
     assert daemon.sync()["version"] > before
-    then = daemon.query("When does the ferry Halcyon sail?", version=before, k=1)
+    then = daemon.query("When does the ferry Halcyon sail?", at=str(before), k=1)
     assert "Mondays" in then[0]["text"]
     assert "Fridays" in daemon.query("When does the ferry Halcyon sail?", k=1)[0]["text"]
 
@@ -71,7 +71,7 @@ def test_an_old_version_still_answers(daemon: Place) -> None:
 def test_curl_works_as_documented(daemon: Place) -> None:
     body = json.dumps({"question": TWO_HOPS})
     asked = subprocess.run(
-        ["curl", "-sS", "--unix-socket", daemon.socket, "http://localhost/v1/query", "-d", body],
+        ["curl", "-sS", "--unix-socket", daemon.socket, "http://hopsyncd/v1/query", "-d", body],
         capture_output=True,
         timeout=30,
         check=True,

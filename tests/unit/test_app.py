@@ -67,11 +67,11 @@ def refused(response: Any, status: int, code: str) -> str:
 def test_a_query_reaches_the_service_with_what_was_asked(
     client: TestClient, service: FakeService
 ) -> None:
-    body = {"question": "who?", "k": 3, "strategy": "dense", "version": 5}
+    body = {"question": "who?", "k": 3, "strategy": "dense", "at": "5"}
     assert client.post("/v1/query", json=body).json() == {"version": 7, "passages": []}
     client.post("/v1/query", json={"question": "who?"})
     assert service.queries == [
-        QueryRequest(question="who?", k=3, strategy="dense", version=5),
+        QueryRequest(question="who?", k=3, strategy="dense", at="5"),
         QueryRequest(question="who?"),
     ]
 
@@ -121,7 +121,7 @@ def test_a_failed_sync_is_an_error(client: TestClient, service: FakeService) -> 
         ({"question": "x", "k": 1.5}, "k"),
         ({"question": "x", "k": True}, "k"),
         ({"question": "x", "strategy": "HOP"}, "strategy"),
-        ({"question": "x", "version": -1}, "version"),
+        ({"question": "x", "at": -1}, "at"),
         ({"question": "x", "K": 5}, "K"),
     ],
 )

@@ -1,0 +1,184 @@
+"""`hopsyncd log`, `diff`, `why`, `tag`, `restore` and `release`."""
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import click
+
+from hopsyncd.cli.shared import client_of, json_option, print_json, warn
+
+_SHOWN = 10  # of each list, unless --all
+
+
+@click.command()
+@click.option("-n", "limit", default=20, show_default=True, help="How many versions.")
+@json_option
+@click.pass_context
+def log(context: click.Context, limit: int, as_json: bool) -> None:
+    """List versions, newest first: when, why, what changed, what it cost."""
+    with client_of(context) as client:
+        found = client.get(f"/v1/log?{urlencode({'limit': limit})}")
+    if as_json:
+        print_json(found)
+        return
+    for one in found["versions"]:
+        tags = "".join(f" [{tag}]" for tag in one["tags"])
+        click.secho(f"{one['version']}{tags}  {one['created']}  {one['reason']}", bold=True)
+        click.echo(
+            f"    documents +{one['documents_added']} ~{one['documents_changed']}"
+            f" -{one['documents_removed']}, passages +{one['passages_added']}"
+            f" -{one['passages_removed']}; now {one['documents']} documents,"
+            f" {one['passages']} passages, {one['edges']} edges; questions made for"
+            f" {one['counters'].get('passages_generated', 0)} passages"
+        )
+
+
+@click.command()
+@click.argument("old")
+@click.argument("new", default="head")
+@click.option("--all", "whole", is_flag=True, help="Show every line of long lists.")
+@json_option
+@click.pass_context
+def diff(context: click.Context, old: str, new: str, whole: bool, as_json: bool) -> None:
+    """Say what differs between two versions: documents, passages, edges.
+
+    A version is a number, a tag, a time such as 2026-11-01T09:00, or "head".
+    """
+    with client_of(context) as client:
+        found = client.get(f"/v1/diff?{urlencode({'from': old, 'to': new})}")
+    if as_json:
+        print_json(found)
+        return
+    click.secho(f"version {found['from']} to {found['to']}", bold=True)
+    most = None if whole else _SHOWN
+    for kind, sign in (("added", "+"), ("changed", "~"), ("removed", "-")):
+        lines = [f"{one['source']}: {one['document']}" for one in found["documents"][kind]]
+        _print_list(f"documents {kind}", sign, lines, most)
+    for kind, sign in (("added", "+"), ("removed", "-")):
+        _print_list(f"passages {kind}", sign, found["passages"][kind], most)
+    for kind, sign in (("added", "+"), ("removed", "-")):
+        lines = [f"{e['from']} -> {e['to']}  {e['question']}" for e in found["edges"][kind]]
+        _print_list(f"edges {kind}", sign, lines, most)
+
+
+def _print_list(title: str, sign: str, lines: list[str], most: int | None) -> None:
+    if not lines:
+        return
+    click.echo(f"{title}: {len(lines)}")
+    for line in lines[:most]:
+        click.echo(f"  {sign} {line}")
+    if most is not None and len(lines) > most:
+        click.echo(f"    and {len(lines) - most} more (--all shows them)")
+
+
+@click.command()
+@click.argument("question")
+@click.argument("old")
+@click.argument("new", default="head")
+@click.option("-k", type=int, default=10, show_default=True, help="How many passages.")
+@json_option
+@click.pass_context
+def why(context: click.Context, question: str, old: str, new: str, k: int, as_json: bool) -> None:
+    """Ask the same question at two versions, and compare the passages and hops."""
+    with client_of(context) as client:
+        first, second = (
+            client.post("/v1/query", {"question": question, "k": k, "at": at}) for at in (old, new)
+        )
+    ranks = [
+        {passage["id"]: (rank, passage) for rank, passage in enumerate(found["passages"], 1)}
+        for found in (first, second)
+    ]
+    rows = [
+        _compared(ranks[0].get(key), ranks[1].get(key))
+        for key in dict.fromkeys([*ranks[1], *ranks[0]])
+    ]
+    if as_json:
+        print_json({"from": first["version"], "to": second["version"], "passages": rows})
+        return
+    click.secho(f"rank at {first['version']} -> at {second['version']}", bold=True)
+    for row in rows:
+        before, after = (row[key] if row[key] else "-" for key in ("rank_from", "rank_to"))
+        changed = "" if row["same_hops"] else "  (reached another way)"
+        click.echo(f"  {before!s:>3} -> {after!s:<3} {row['title']}  {row['document']}{changed}")
+
+
+def _compared(old: tuple[int, Any] | None, new: tuple[int, Any] | None) -> dict[str, Any]:
+    shown = (new or old or (0, {}))[1]
+    hops = [
+        [(hop["from"]["id"], hop["question"]) for hop in one[1]["hops"]] if one else None
+        for one in (old, new)
+    ]
+    return {
+        "id": shown["id"],
+        "title": " > ".join(shown["heading"]),
+        "document": shown["document"],
+        "rank_from": old[0] if old else None,
+        "rank_to": new[0] if new else None,
+        "same_hops": hops[0] is None or hops[1] is None or hops[0] == hops[1],
+        "hops_from": old[1]["hops"] if old else [],
+        "hops_to": new[1]["hops"] if new else [],
+    }
+
+
+@click.command()
+@click.argument("name")
+@click.argument("version", default="head")
+@click.option("--delete", is_flag=True, help="Remove the tag instead.")
+@json_option
+@click.pass_context
+def tag(context: click.Context, name: str, version: str, delete: bool, as_json: bool) -> None:
+    """Name a version (the newest, if none is given). A tagged version is never collected."""
+    with client_of(context) as client:
+        if delete:
+            done = client.delete(f"/v1/tags/{quote(name, safe='')}")
+        else:
+            done = client.post("/v1/tags", {"name": name, "version": version})
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(f"Deleted {name}." if delete else f"Version {done['version']} is {name}.")
+
+
+@click.command()
+@click.argument("version")
+@click.option("--source", "sources", multiple=True, help="Only this source. Repeatable.")
+@json_option
+@click.pass_context
+def restore(context: click.Context, version: str, sources: tuple[str, ...], as_json: bool) -> None:
+    """Make a new version whose documents are those of VERSION. Nothing on disk is touched.
+
+    The restored documents are pinned: scans leave them as they are while their files stay as they
+    are now. A file that is edited, created or deleted later is taken in as always, and ends its
+    document's pin. `hopsyncd release` ends all pins: every document follows its file again.
+    No question is generated again.
+    """
+    with client_of(context) as client:
+        done = client.post("/v1/restore", {"version": version, "sources": list(sources)})
+    if as_json:
+        print_json(done)
+        return
+    if not done["changed"]:
+        click.echo(f"Nothing to do: the documents are those of version {done['restored']}.")
+        return
+    click.echo(f"Version {done['version']} has the documents of version {done['restored']}.")
+    for source in done["sources"]:
+        if source["pinned"]:
+            click.echo(
+                f"{source['name']}: {source['pinned']} documents are pinned: they differ from their"
+                " files until those change, or until `hopsyncd release`."
+            )
+
+
+@click.command()
+@click.option("--source", "sources", multiple=True, help="Only this source. Repeatable.")
+@json_option
+@click.pass_context
+def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> None:
+    """End what restores hold, and sync: every document follows its file again."""
+    with client_of(context) as client:
+        done = client.post("/v1/release", {"sources": list(sources)})
+    if as_json:
+        print_json(done)
+        return
+    click.echo(f"Serving version {done['version']}.")
+    warn(done["degraded"])

@@ -1,0 +1,219 @@
+"""History: naming versions, listing them, and what differs between two."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from store.database import Connection, transaction
+from store.errors import NoSuchVersion, TagRefused
+from store.records import PassageId, QuestionId, Version
+from store.versions import head, version
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A version with what it changed: documents by kind, and passages that began and ended."""
+
+    version: Version
+    tags: tuple[str, ...]
+    documents_added: int
+    documents_changed: int
+    documents_removed: int
+    passages_added: int
+    passages_removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An edge as the diff shows it."""
+
+    source: PassageId
+    target: PassageId
+    question: QuestionId
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What differs between two versions; documents are (source name, path), sorted."""
+
+    documents_added: tuple[tuple[str, str], ...]
+    documents_removed: tuple[tuple[str, str], ...]
+    documents_changed: tuple[tuple[str, str], ...]
+    passages_added: tuple[PassageId, ...]
+    passages_removed: tuple[PassageId, ...]
+    edges_added: tuple[Edge, ...]
+    edges_removed: tuple[Edge, ...]
+
+
+def resolve(connection: Connection, at: str) -> Version:
+    """The version that `at` names: "head", a number, a tag, or a time in ISO 8601.
+
+    A time names the version in force then; without an offset it is local time. Tags come before
+    times, numbers before tags. Raises NoSuchVersion.
+    """
+    if at == "head":
+        newest = head(connection)
+        return newest if newest else version(connection, 0)
+    if at.isdecimal():
+        return version(connection, int(at))
+    tagged = connection.execute("SELECT version FROM tag WHERE name = ?", [at]).fetchone()
+    if tagged:
+        return version(connection, tagged[0])
+    return _at_time(connection, at)
+
+
+def _at_time(connection: Connection, at: str) -> Version:
+    try:
+        moment = datetime.fromisoformat(at).astimezone(UTC)
+    except ValueError as error:
+        raise NoSuchVersion(
+            f"Cannot read version {at!r}",
+            "it is no number, no tag and no time",
+            "`hopsyncd log` lists versions and tags; a time looks like 2026-11-01T09:00",
+        ) from error
+    # By number, not by the clock: the clock may have been set back between two versions.
+    row = connection.execute(
+        "SELECT max(id) FROM version WHERE created_ms <= ?", [round(moment.timestamp() * 1000)]
+    ).fetchone()
+    if row[0] is None:
+        raise NoSuchVersion(
+            f"Cannot read the version of {at}",
+            "nothing was indexed by then",
+            "`hopsyncd log` lists the versions and their times",
+        )
+    return version(connection, row[0])
+
+
+def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None:
+    """Name a version. Raises NoSuchVersion, or TagRefused if the name is taken or misleading."""
+    version(connection, number)
+    if name == "head" or name.isdecimal() or not name.strip() or _is_time(name):
+        raise TagRefused(
+            f"Cannot tag version {number} as {name!r}",
+            "it would read as a version or a time",
+            "Choose another name",
+        )
+    with transaction(connection):
+        known = connection.execute("SELECT version FROM tag WHERE name = ?", [name]).fetchone()
+        if known and known[0] != number:
+            raise TagRefused(
+                f"Cannot tag version {number} as {name!r}",
+                f"that tag names version {known[0]}",
+                f"`hopsyncd tag --delete {name}` frees it",
+            )
+        connection.execute("INSERT OR IGNORE INTO tag VALUES (?, ?, ?)", [name, number, now_ms])
+
+
+def _is_time(name: str) -> bool:
+    try:
+        datetime.fromisoformat(name)
+    except ValueError:
+        return False
+    return True
+
+
+def delete_tag(connection: Connection, name: str) -> None:
+    """Remove a tag. Raises TagRefused if there is none of that name."""
+    with transaction(connection):
+        gone = connection.execute("DELETE FROM tag WHERE name = ?", [name])
+    if not gone.rowcount:
+        raise TagRefused(
+            f"Cannot delete the tag {name!r}", "there is none", "`hopsyncd log` shows the tags"
+        )
+
+
+def log(connection: Connection, limit: int, before: int | None = None) -> list[LogEntry]:
+    """The newest versions first, at most `limit`, those below `before` if it is given."""
+    rows = connection.execute(
+        "SELECT id FROM version WHERE ?1 IS NULL OR id < ?1 ORDER BY id DESC LIMIT ?2",
+        [before, limit],
+    ).fetchall()
+    return [_entry(connection, version(connection, row[0])) for row in rows]
+
+
+def _entry(connection: Connection, entry: Version) -> LogEntry:
+    tags = connection.execute(
+        "SELECT name FROM tag WHERE version = ? ORDER BY name", [entry.id]
+    ).fetchall()
+    keys = [
+        {(row[0], row[1]) for row in connection.execute(sql, [entry.id])}
+        for sql in (
+            "SELECT source, path FROM document WHERE born = ?",
+            "SELECT source, path FROM document WHERE died = ?",
+        )
+    ]
+    born, died = keys
+    lives = [
+        {row[0] for row in connection.execute(sql, [entry.id])}
+        for sql in (
+            "SELECT passage FROM life WHERE born = ?",
+            "SELECT passage FROM life WHERE died = ?",
+        )
+    ]
+    return LogEntry(
+        entry,
+        tuple(row[0] for row in tags),
+        documents_added=len(born - died),
+        documents_changed=len(born & died),
+        documents_removed=len(died - born),
+        passages_added=len(lives[0] - lives[1]),
+        passages_removed=len(lives[1] - lives[0]),
+    )
+
+
+def diff(connection: Connection, old: Version, new: Version) -> Diff:
+    """What one must add, remove and change to come from `old` to `new`."""
+    before, after = _documents(connection, old.id), _documents(connection, new.id)
+    lived, live = _passages(connection, old.id), _passages(connection, new.id)
+    was, now = _edges(connection, old), _edges(connection, new)
+    return Diff(
+        documents_added=tuple(sorted(after.keys() - before.keys())),
+        documents_removed=tuple(sorted(before.keys() - after.keys())),
+        documents_changed=tuple(
+            sorted(key for key in after.keys() & before.keys() if after[key] != before[key])
+        ),
+        passages_added=tuple(sorted(live - lived)),
+        passages_removed=tuple(sorted(lived - live)),
+        edges_added=_shown(connection, now - was),
+        edges_removed=_shown(connection, was - now),
+    )
+
+
+def _documents(connection: Connection, number: int) -> dict[tuple[str, str], bytes]:
+    """The content hash of every document, by source name and path."""
+    rows = connection.execute(
+        "SELECT s.name, d.path, d.content FROM document AS d"
+        " JOIN source AS s ON s.id = d.source WHERE d.born <= ?1 AND ?1 < d.died",
+        [number],
+    )
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+def _passages(connection: Connection, number: int) -> set[PassageId]:
+    rows = connection.execute("SELECT passage FROM life WHERE born <= ?1 AND ?1 < died", [number])
+    return {PassageId(row[0]) for row in rows}
+
+
+def _edges(connection: Connection, at: Version) -> set[tuple[int, int]]:
+    """(outgoing question, incoming question) of every edge."""
+    rows = connection.execute(
+        "SELECT question, target FROM match WHERE born <= ?1 AND ?1 < died"
+        " AND (?3 IS NULL OR similarity > ?2 OR (similarity = ?2 AND question <= ?3))",
+        [at.id, at.cut.similarity if at.cut else None, at.cut.question if at.cut else None],
+    )
+    return {(row[0], row[1]) for row in rows}
+
+
+def _shown(connection: Connection, edges: Iterable[tuple[int, int]]) -> tuple[Edge, ...]:
+    found = []
+    for question, target in sorted(edges):
+        row = connection.execute(
+            "SELECT qs.passage, ts.passage, q.text FROM question AS q"
+            " JOIN question_set AS qs ON qs.id = q.question_set"
+            " JOIN question AS t ON t.id = ?2 JOIN question_set AS ts ON ts.id = t.question_set"
+            " WHERE q.id = ?1",
+            [question, target],
+        ).fetchone()
+        found.append(Edge(PassageId(row[0]), PassageId(row[1]), QuestionId(question), row[2]))
+    return tuple(found)
