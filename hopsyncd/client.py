@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from hopsyncd.errors import BadRequest, DaemonUnavailable, HopsyncdError
+from hopsyncd.errors import DaemonUnavailable, HopsyncdError
 
 _CONNECT_S = 5.0
 
@@ -68,10 +68,10 @@ class Client:
         try:
             answer: dict[str, Any] = response.json()
         except ValueError as error:
-            raise BadRequest(
-                f"Cannot read the answer from {self._socket}",
-                "it is no JSON",
-                "Check that a hopsyncd daemon serves there",
+            raise DaemonUnavailable(
+                f"No whole answer came from {self._socket}",
+                f"status {response.status_code}, and no JSON: the daemon may be stopping",
+                "Ask again, or check that a hopsyncd daemon serves there",
             ) from error
         if response.is_success:
             return answer

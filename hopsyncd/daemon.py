@@ -1,7 +1,10 @@
 """The daemon: the one place that puts the parts together."""
 
+import asyncio
 import os
 import signal
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +20,7 @@ import uvicorn
 
 from connectors.folder import FolderConnector, widened
 from hopsyncd.config import Config, SourceConfig
-from hopsyncd.errors import BadRequest, SyncFailed
+from hopsyncd.errors import BadRequest
 from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.logs import configure_logs
 from hopsyncd.query.answer import answer_json
@@ -312,13 +315,10 @@ def _then(
 ) -> "Future[dict[str, Any]]":
     """A future of the converted result."""
     result: Future[dict[str, Any]] = Future()
+    result.set_running_or_notify_cancel()
 
     def pass_on(done: "Future[tuple[Outcome, ...]]") -> None:
-        if done.cancelled():
-            result.set_exception(
-                SyncFailed("The sync was abandoned", "the daemon stops", "Start it again")
-            )
-        elif error := done.exception():
+        if error := done.exception():
             result.set_exception(error)
         else:
             result.set_result(convert(done.result()))
@@ -335,6 +335,8 @@ def own_folder(folder: Path) -> None:
 def run(config: Config) -> None:
     """Serve until SIGTERM or SIGINT. Raises what keeps it from starting."""
     configure_logs(config.daemon.log_level, config.daemon.log_format)
+    # Until there is work to finish, SIGTERM unwinds what is below: socket and locks go.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     own_folder(config.daemon.data_dir)
     database = config.daemon.data_dir / DATABASE_NAME
     with ExitStack() as stack:
@@ -353,13 +355,25 @@ def run(config: Config) -> None:
     log.info("stopped")
 
 
-def _serve(daemon: Daemon, listener: Any) -> None:
+class _Server(uvicorn.Server):
+    """Ends the work in hand before uvicorn waits for the requests that wait for it."""
+
+    def __init__(self, config: uvicorn.Config, daemon: Daemon) -> None:
+        super().__init__(config)
+        self._daemon = daemon
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.to_thread(self._daemon.stop)
+        await super().shutdown(sockets)
+
+
+def _serve(daemon: Daemon, listener: socket.socket) -> None:
     def stay(_: int, __: FrameType | None) -> None:
         """uvicorn raises the signal again after its own shutdown; ours follows."""
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stay)
-    uvicorn.Server(
+    _Server(
         uvicorn.Config(
             make_app(daemon),
             http="httptools",
@@ -369,5 +383,6 @@ def _serve(daemon: Daemon, listener: Any) -> None:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=_STOP_REQUESTS_S,
-        )
+        ),
+        daemon,
     ).run(sockets=[listener])

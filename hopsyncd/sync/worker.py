@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -24,13 +24,20 @@ class Stopping(Exception):
     """Raised inside a sync to abandon it: what is committed stays, what is prepared is kept."""
 
 
+def _promise() -> "Future[Any]":
+    """A future that those who wait for it cannot cancel: its work goes on without them."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
 @dataclass(slots=True)
 class _Request:
     """A barrier: resolved when a scan that began after it has been applied."""
 
     sources: frozenset[str]
     accept_empty: bool
-    done: "Future[tuple[Outcome, ...]]" = field(default_factory=Future)
+    done: "Future[tuple[Outcome, ...]]" = field(default_factory=_promise)
 
 
 @dataclass(slots=True)
@@ -41,6 +48,14 @@ class _Due:
     every_s: float
     next_s: float
     afresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Something else to do on the writer's thread; `run` resolves `done`."""
+
+    run: Callable[[SourceSync], None]
+    done: "Future[Any]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +84,9 @@ class SyncWorker:
         self._wake = threading.Condition()
         self._hints: dict[str, set[str] | None] = {}
         self._requests: list[_Request] = []
-        self._jobs: list[Callable[[SourceSync], None]] = []
+        self._jobs: list[_Job] = []
         self._stopping = False
+        self._ended = False
         self._in_hints = False
         self._path: SourceSync | None = None
         self._due: dict[str, _Due] = {}
@@ -101,13 +117,15 @@ class SyncWorker:
         """Ask for a whole scan of these sources, applied; none named: of all."""
         request = _Request(frozenset(sources), accept_empty)
         with self._wake:
+            if self._ended:
+                request.done.set_exception(_reportable(Stopping()))
             self._requests.append(request)
             self._wake.notify_all()
         return request.done
 
     def submit(self, job: Callable[[SourceSync], Result]) -> "Future[Result]":
         """Have a job done on the writer's thread, between two syncs."""
-        done: Future[Result] = Future()
+        done: Future[Result] = _promise()
 
         def run(path: SourceSync) -> None:
             try:
@@ -120,7 +138,9 @@ class SyncWorker:
                 done.set_result(result)
 
         with self._wake:
-            self._jobs.append(run)
+            if self._ended:
+                done.set_exception(_reportable(Stopping()))
+            self._jobs.append(_Job(run, done))
             self._wake.notify_all()
         return done
 
@@ -140,8 +160,11 @@ class SyncWorker:
                 self._fail(error)
                 with self._wake:
                     self._wake.wait_for(lambda: self._stopping, _RETRY_S)
-        for request in self._requests:
-            request.done.cancel()
+        with self._wake:
+            self._ended = True
+            waiting = [one.done for one in (*self._requests, *self._jobs)]
+        for done in waiting:
+            done.set_exception(_reportable(Stopping()))
 
     def _open(self) -> None:
         if self._path is not None:
@@ -178,10 +201,9 @@ class SyncWorker:
         """Do all that is due; returns the requests answered and their outcomes."""
         with self._wake:
             requests, self._requests = self._requests, []
-            jobs, self._jobs = self._jobs, []
-        for job in jobs:
-            job(self._write_path)
         try:
+            while job := self._next_job():
+                job.run(self._write_path)
             answered = [(request, self._answer(request)) for request in requests]
             self._serve_hints()
             for due in self._due.values():
@@ -192,6 +214,10 @@ class SyncWorker:
                 request.done.set_exception(_reportable(error))
             raise
         return answered
+
+    def _next_job(self) -> _Job | None:
+        with self._wake:
+            return self._jobs.pop(0) if self._jobs else None
 
     def _answer(self, request: _Request) -> tuple[Outcome, ...]:
         wanted = sorted(request.sources or self._due)

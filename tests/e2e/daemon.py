@@ -59,6 +59,11 @@ class Place:
 
     def start(self) -> None:
         """Start the daemon and wait until it answers."""
+        self.launch()
+        self.until(self._answers, START_S)
+
+    def launch(self) -> None:
+        """Start the daemon and go on at once."""
         assert self.process is None
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -67,7 +72,6 @@ class Place:
                 stdout=log,
                 stderr=log,
             )
-        self.until(self._answers, START_S)
 
     def stop(self) -> tuple[int, float]:
         """SIGTERM; the exit status, and the seconds it took."""

@@ -1,0 +1,177 @@
+"""Versions as users work with them: named, compared, restored, and held against later scans."""
+
+from pathlib import Path
+
+import pytest
+
+from store.errors import NoSuchVersion, TagRefused
+from store.history import delete_tag, diff, log, resolve, set_tag
+from store.records import Version
+from store.sources import pins_of, release_pins
+from tests.fakes.dump import Rows, graph_at
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
+
+ROME = b"# Rome\n\nRome lies on the Tiber. Caesar ruled in Rome.\n"
+PARIS = b"# Paris\n\nParis lies on the Seine. Caesar called it Lutetia.\n"
+OSLO = b"# Oslo\n\nOslo lies on a fjord. Harald founded Oslo.\n"
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    """Version 1 has rome.md and paris.md; version 2 has rome.md edited, paris.md gone, oslo.md."""
+    files = MemoryConnector({"rome.md": ROME, "paris.md": PARIS})
+    made = Stack(tmp_path / "s.db", files)
+    made.sync()
+    files.put("rome.md", ROME + b"\nNero burnt Rome.\n")
+    files.remove("paris.md")
+    files.put("oslo.md", OSLO)
+    made.sync()
+    return made
+
+
+def files_of(stack: Stack) -> MemoryConnector:
+    assert isinstance(stack.connector, MemoryConnector)
+    return stack.connector
+
+
+def restored(stack: Stack, number: int = 1) -> Version | None:
+    return stack.path.restore(number, {stack.source.id: "notes"})
+
+
+def graph_of(stack: Stack, number: int) -> Rows:
+    return graph_at(stack.connection, number)
+
+
+class TestNames:
+    def test_a_version_is_named_by_number_tag_time_or_head(self, stack: Stack) -> None:
+        set_tag(stack.connection, "before-the-move", 1, 0)
+        assert resolve(stack.connection, "1").id == 1
+        assert resolve(stack.connection, "before-the-move").id == 1
+        assert resolve(stack.connection, "head").id == 2
+        assert resolve(stack.connection, "2999-01-01T09:00").id == 2
+
+    def test_a_time_names_the_version_in_force_then(self, stack: Stack) -> None:
+        times = [one.version.created_ms for one in log(stack.connection, 10)]
+        assert times == sorted(times, reverse=True)
+        just_before = f"1970-01-01T00:{(times[0] - 1) // 60000:02}:{(times[0] - 1) % 60000 / 1000}"
+        assert resolve(stack.connection, just_before + "+00:00").id == 1
+
+    @pytest.mark.parametrize("at", ["0", "3", "nonsense", "1969-01-01T00:00+00:00", ""])
+    def test_what_names_no_version_is_an_error(self, stack: Stack, at: str) -> None:
+        with pytest.raises(NoSuchVersion):
+            resolve(stack.connection, at)
+
+    @pytest.mark.parametrize("name", ["head", "17", "2026-11-01", " "])
+    def test_a_tag_that_reads_as_something_else_is_refused(self, stack: Stack, name: str) -> None:
+        with pytest.raises(TagRefused):
+            set_tag(stack.connection, name, 1, 0)
+
+    def test_a_tag_never_moves_by_itself(self, stack: Stack) -> None:
+        set_tag(stack.connection, "mine", 1, 0)
+        set_tag(stack.connection, "mine", 1, 0)
+        with pytest.raises(TagRefused, match="names version 1"):
+            set_tag(stack.connection, "mine", 2, 0)
+        delete_tag(stack.connection, "mine")
+        set_tag(stack.connection, "mine", 2, 0)
+        with pytest.raises(TagRefused, match="there is none"):
+            delete_tag(stack.connection, "yours")
+
+
+class TestComparing:
+    def test_the_log_says_what_each_version_changed(self, stack: Stack) -> None:
+        newest, first = log(stack.connection, 10)
+        assert (first.documents_added, first.documents_changed, first.documents_removed) == (
+            (2, 0, 0)
+        )
+        assert (newest.documents_added, newest.documents_changed, newest.documents_removed) == (
+            (1, 1, 1)
+        )
+        assert [one.version.id for one in log(stack.connection, 1)] == [2]
+        assert [one.version.id for one in log(stack.connection, 10, before=2)] == [1]
+
+    def test_the_diff_names_documents_passages_and_edges(self, stack: Stack) -> None:
+        ends = [resolve(stack.connection, at) for at in ("1", "2")]
+        found = diff(stack.connection, *ends)
+        assert found.documents_added == (("notes", "oslo.md"),)
+        assert found.documents_changed == (("notes", "rome.md"),)
+        assert found.documents_removed == (("notes", "paris.md"),)
+        before, after = (graph_of(stack, number) for number in (1, 2))
+        lived = {row[0] for row in before["passages"]}
+        live = {row[0] for row in after["passages"]}
+        assert set(found.passages_added) == live - lived
+        assert set(found.passages_removed) == lived - live
+        edges = [{row[:2] for row in graph["edges"]} for graph in (before, after)]
+        assert {edge.question for edge in found.edges_added} == {q for q, _ in edges[1] - edges[0]}
+        assert {e.question for e in found.edges_removed} == {q for q, _ in edges[0] - edges[1]}
+
+    def test_a_version_does_not_differ_from_itself(self, stack: Stack) -> None:
+        same = resolve(stack.connection, "2")
+        found = diff(stack.connection, same, same)
+        assert not any(getattr(found, name) for name in found.__dataclass_fields__)
+
+
+class TestRestoring:
+    def test_the_new_version_equals_the_old_and_costs_no_question(self, stack: Stack) -> None:
+        made = restored(stack)
+        assert made is not None and made.id == 3
+        assert graph_of(stack, 3) == graph_of(stack, 1)
+        assert made.counters["passages_generated"] == 0
+
+    def test_restoring_what_is_in_force_makes_no_version(self, stack: Stack) -> None:
+        assert restored(stack, 2) is None
+
+    def test_a_scan_does_not_undo_it(self, stack: Stack) -> None:
+        restored(stack)
+        stack.sync()
+        assert stack.head.id == 3
+
+    def test_a_touch_does_not_undo_it(self, stack: Stack) -> None:
+        restored(stack)
+        for path, data in list(files_of(stack).files.items()):
+            files_of(stack).put(path, data)
+        stack.sync()
+        assert graph_of(stack, stack.head.id) == graph_of(stack, 1)
+
+    def test_a_later_edit_is_taken_in_and_the_others_stay(self, stack: Stack) -> None:
+        restored(stack)
+        files_of(stack).put("oslo.md", OSLO + b"\nOslo was Kristiania.\n")
+        stack.sync()
+        paths = {row[1] for row in graph_of(stack, stack.head.id)["documents"]}
+        assert paths == {"rome.md", "paris.md", "oslo.md"}
+        assert set(pins_of(stack.connection, stack.source.id)) == {"rome.md", "paris.md"}
+
+    def test_a_file_that_comes_back_is_taken_in(self, stack: Stack) -> None:
+        restored(stack)
+        files_of(stack).put("paris.md", PARIS + b"\nParis has a tower.\n")
+        stack.sync()
+        assert stack.head.id == 4
+        assert "paris.md" not in pins_of(stack.connection, stack.source.id)
+
+    def test_a_file_deleted_later_is_gone(self, stack: Stack) -> None:
+        restored(stack)
+        files_of(stack).remove("rome.md")
+        stack.sync()
+        paths = {row[1] for row in graph_of(stack, stack.head.id)["documents"]}
+        assert paths == {"paris.md"}
+
+    def test_releasing_brings_back_what_is_on_disk(self, stack: Stack) -> None:
+        restored(stack)
+        assert release_pins(stack.connection, stack.source.id) == 3
+        stack.sync()
+        assert graph_of(stack, stack.head.id) == graph_of(stack, 2)
+        assert stack.head.counters["passages_generated"] == 0
+
+    def test_it_holds_after_a_restart(self, stack: Stack, tmp_path: Path) -> None:
+        restored(stack)
+        stack.close()
+        again = Stack(tmp_path / "s.db", stack.connector)
+        again.sync()
+        assert again.head.id == 3
+
+    def test_a_restore_can_be_restored_from(self, stack: Stack) -> None:
+        restored(stack)
+        restored(stack, 2)
+        assert graph_of(stack, 4) == graph_of(stack, 2)
+        stack.sync()
+        assert stack.head.id == 4
