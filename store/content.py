@@ -65,6 +65,14 @@ def register_recipe(connection: Connection, recipe: Recipe) -> int:
     return row_id
 
 
+def recipe_of(connection: Connection, row_id: int) -> Recipe:
+    """The recipe of that row id, which must exist."""
+    row = connection.execute(
+        "SELECT name, encoder, dimensions FROM recipe WHERE id = ?", [row_id]
+    ).fetchone()
+    return Recipe(*row)
+
+
 def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
     """The passages of these ids that the store has."""
     rows = connection.execute(

@@ -17,8 +17,9 @@ from hopsyncd.query.hop import hop
 from hopsyncd.query.ranked import Ranked
 from hopsyncd.query.words import WordIndex
 from hopsyncd.text.encoder import Encoder
-from store.content import known_passages, question_texts, sets_at
+from store.content import known_passages, question_texts, recipe_of, sets_at
 from store.database import Connection, open_reader, snapshot
+from store.errors import NoSuchVersion
 from store.history import resolve
 from store.reads import Place, matches_at, places_at, words_at
 from store.records import Passage, PassageId, QuestionId, Version, to_grid
@@ -116,7 +117,14 @@ class Engine:
         return self._past(connection, version)
 
     def _past(self, connection: Connection, version: Version) -> Head:
-        """A stored version, kept for the next question about it."""
+        """A stored version, kept for the next question about it. Raises NoSuchVersion."""
+        encoder = recipe_of(connection, version.recipe).encoder
+        if encoder != self._encoder.name:
+            raise NoSuchVersion(
+                f"Cannot ask version {version.id}",
+                f"its vectors are of the encoder {encoder}, and {self._encoder.name} is loaded",
+                "Ask a newer version, or set models.encoder back",
+            )
         with self._past_lock:
             if version.id not in self._pasts:
                 head = load_head(connection, version, self._encoder.dimensions)

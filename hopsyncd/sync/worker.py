@@ -162,7 +162,8 @@ class SyncWorker:
                     self._wake.wait_for(lambda: self._stopping, _RETRY_S)
         with self._wake:
             self._ended = True
-            waiting = [one.done for one in (*self._requests, *self._jobs)]
+            waiting: list[Future[Any]] = [request.done for request in self._requests]
+            waiting += [job.done for job in self._jobs]
         for done in waiting:
             done.set_exception(_reportable(Stopping()))
 

@@ -1,0 +1,58 @@
+"""The read path at versions other than the head."""
+
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.query.engine import STRATEGIES, Engine, head_of
+from hopsyncd.text.questions import BuiltinMaker
+from store.errors import NoSuchVersion
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder, FakeLanguage
+from tests.fakes.stack import Stack
+
+ROME = b"# Rome\n\nRome lies on the Tiber. Caesar ruled in Rome.\n"
+PARIS = b"# Paris\n\nParis lies on the Seine. Caesar called it Lutetia.\n"
+QUESTION = "What did Caesar call Paris?"
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    made = Stack(tmp_path / "s.db", MemoryConnector({"rome.md": ROME, "paris.md": PARIS}))
+    made.sync()
+    return made
+
+
+def serving(stack: Stack, database: Path) -> Engine:
+    engine = Engine(database, FakeEncoder(), WalkSettings())
+    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    return engine
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_past_version_answers_as_it_did_when_it_was_the_head(
+    stack: Stack, tmp_path: Path, strategy: str
+) -> None:
+    then = serving(stack, tmp_path / "s.db").query(QUESTION, 5, strategy)  # type: ignore[arg-type]
+    files = stack.connector
+    assert isinstance(files, MemoryConnector)
+    files.put("paris.md", PARIS + b"\nCaesar never saw the Eiffel Tower in Paris.\n")
+    files.put("oslo.md", b"# Oslo\n\nCaesar never came to Oslo.\n")
+    files.remove("rome.md")
+    stack.sync()
+    engine = serving(stack, tmp_path / "s.db")
+    assert engine.query(QUESTION, 5, strategy, at="1") == then  # type: ignore[arg-type]
+    assert engine.query(QUESTION, 5, strategy) != then  # type: ignore[arg-type]
+
+
+def test_a_version_of_another_encoder_is_refused_by_name(stack: Stack, tmp_path: Path) -> None:
+    wider = BuiltinMaker(FakeLanguage(), FakeEncoder(24))
+    stack.close()
+    again = Stack(tmp_path / "s.db", stack.connector, wider)
+    assert again.writer.renew() is not None
+    engine = Engine(tmp_path / "s.db", FakeEncoder(24), WalkSettings())
+    engine.publish(head_of(again.connection, again.head, again.writer.index))
+    assert engine.query(QUESTION, 5, "hop") is not None
+    with pytest.raises(NoSuchVersion, match="encoder"):
+        engine.query(QUESTION, 5, "hop", at="1")
