@@ -6,7 +6,14 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from hopsyncd.cli.shared import client_of, json_option, print_json, warn
 from hopsyncd.client import Client
@@ -65,29 +72,28 @@ def _show_progress(watcher: Client, thread: threading.Thread) -> None:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TaskProgressColumn(show_speed=False),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("scanning", total=None, rate="")
         while thread.is_alive():
-            now = watcher.get("/v1/status").get("progress")
-            if now:
+            now = watcher.get("/v1/status")["progress"]
+            if now and now["documents_total"]:
                 _move(bars, bar, now)
             thread.join(_POLL_S)
 
 
-def _move(bars: Progress, bar: Any, now: dict[str, Any]) -> None:
-    """Passages are the slow part; before their number is known, documents are counted."""
-    unit = "passages" if now["passages_total"] else "documents"
+def _move(bars: Progress, bar: TaskID, now: dict[str, Any]) -> None:
     speed = bars.tasks[0].speed
+    total = now["documents_total"]
     bars.update(
         bar,
-        description=f"{now['source']}: {unit}",
-        total=now[f"{unit}_total"] or None,
-        completed=now[f"{unit}_done"],
-        rate=f"{speed:.1f}/s" if speed else "",
+        description=f"{now['source']}: {total} documents",
+        total=total,
+        completed=now["share"] * total,
+        rate=f"{speed:.1f} documents/s" if speed else "",
     )
 
 

@@ -37,6 +37,9 @@ class Progressing(Protocol):
     passages_done: int
     passages_total: int
 
+    @property
+    def share(self) -> float: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -97,6 +100,7 @@ def _progress(served: Served) -> dict[str, Any] | None:
         "documents_total": served.progress.documents_total,
         "passages_done": served.progress.passages_done,
         "passages_total": served.progress.passages_total,
+        "share": round(served.progress.share, 4),
     }
 
 

@@ -124,17 +124,20 @@ class Writer:
     ) -> None:
         """Make and store the questions of the passages that have none under the present recipe.
 
-        `on_progress` is told after each group how many passages are done, and of how many.
+        `on_progress` is told after each passage how many are done, and of how many.
         """
         name = self._maker.recipe.name
         wanted = {set_id(passage.id, name): passage for passage in passages}
         known = known_sets(self._connection, wanted)
         missing = [passage for id_, passage in wanted.items() if id_ not in known]
-        for start in range(0, len(missing), _GROUP):
-            group = missing[start : start + _GROUP]
-            made = [(passage, self._maker.make(passage)) for passage in group]
-            put_content(self._connection, self._recipe, made)
-            on_progress(start + len(group), len(missing))
+        on_progress(0, len(missing))
+        made: list[tuple[Passage, QuestionSet]] = []
+        for done, passage in enumerate(missing, 1):
+            made.append((passage, self._maker.make(passage)))
+            if len(made) == _GROUP or done == len(missing):
+                put_content(self._connection, self._recipe, made)
+                made = []
+            on_progress(done, len(missing))
 
     def apply(
         self, batch: Batch, on_progress: OnProgress = lambda done, total: None

@@ -34,13 +34,23 @@ class Source:
 
 @dataclass(slots=True)
 class Progress:
-    """How far the present work is, for other threads to read; passages are those of the batch."""
+    """How far the sync of a source is, for other threads to read.
+
+    `documents_done` are in a version; of the batch at hand, so many documents and passages.
+    """
 
     source: str = ""
     documents_done: int = 0
     documents_total: int = 0
+    batch_documents: int = 0
     passages_done: int = 0
     passages_total: int = 0
+
+    @property
+    def share(self) -> float:
+        """The part that is done, from 0 to 1: a batch counts by its passages with questions."""
+        batch = self.batch_documents * self.passages_done / max(self.passages_total, 1)
+        return min((self.documents_done + batch) / max(self.documents_total, 1), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,8 @@ class SourceSync:
 
     def sync(self, source: Source, scope: Scope) -> Outcome:
         """Bring the graph to what the source has now; a source in doubt is paused, data kept."""
+        outer = self.progress
+        self.progress = Progress(source.name)
         try:
             steps = self.plan(source, scope)
             return self._execute(source, scope, steps)
@@ -104,6 +116,8 @@ class SourceSync:
             put_source_state(self.connection, source.id, None, problem.why, problem.hint)
             log.warning("source paused", source=source.name, why=problem.why, hint=problem.hint)
             return Outcome(source.name, problem=problem.why)
+        finally:
+            self.progress = outer
 
     def restore(self, number: int, sources: dict[int, str]) -> Version | None:
         """Commit a version whose documents of the sources (id to name) are those of `number`.
@@ -117,8 +131,12 @@ class SourceSync:
 
     def _execute(self, source: Source, scope: Scope, steps: Sequence[Step]) -> Outcome:
         changed = removed = 0
+        progress = self.progress
         for batch in self._batches(source, scope, steps):
+            progress.batch_documents = len(batch.read)
             version = self.writer.apply(batch, self._count_passages)
+            progress.documents_done += len(batch.seen)
+            progress.batch_documents = progress.passages_done = progress.passages_total = 0
             changed += len(batch.read)
             removed += len(batch.gone)
             if version:
@@ -136,7 +154,6 @@ class SourceSync:
     def _batches(self, source: Source, scope: Scope, steps: Sequence[Step]) -> Iterator[Batch]:
         """Group the steps into batches; removals go with the last, after a second look."""
         fetches = [step for step in steps if step.action is Action.FETCH]
-        self.progress.source, self.progress.documents_done = source.name, 0
         self.progress.documents_total = len(fetches)
         limit = len(fetches) + 1 if scope.afresh else self.batch_documents
         readings: list[Reading] = []
@@ -146,7 +163,6 @@ class SourceSync:
                 yield _batch(source, readings, (), ())
                 readings, passages = [], 0
             reading = self._read(source, scope, step)
-            self.progress.documents_done += 1
             if reading:
                 readings.append(reading)
                 passages += len(reading.read.passages) if reading.read else 0
