@@ -156,6 +156,11 @@ class WatchConfig(_Section):
     scan_every_s: Seconds = 300.0
 
 
+class RetentionConfig(_Section):
+    keep_versions: int = Field(default=100, ge=1)
+    keep_days: float = Field(default=30.0, ge=0, allow_inf_nan=False)
+
+
 class SourceConfig(_Section):
     """One `[[source]]`. `scan_every_s` None: that of `[watch]`."""
 
@@ -185,6 +190,7 @@ class Config(_Section):
     models: ModelsConfig = Field(default_factory=ModelsConfig)
     query: QueryConfig = Field(default_factory=QueryConfig)
     watch: WatchConfig = Field(default_factory=WatchConfig)
+    retention: RetentionConfig = Field(default_factory=RetentionConfig)
     sources: tuple[SourceConfig, ...] = Field(default=(), alias="source", strict=False)
 
 
@@ -194,6 +200,7 @@ _MODELS: dict[str, type[_Section]] = {
     "models": ModelsConfig,
     "query": QueryConfig,
     "watch": WatchConfig,
+    "retention": RetentionConfig,
     "source": SourceConfig,
 }
 

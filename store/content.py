@@ -6,11 +6,12 @@ unused is found again by its id and not computed twice.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import count, groupby
 
 import numpy as np
 
 from store.database import Connection, transaction
+from store.digests import QUESTION_COLUMNS, set_digest
 from store.errors import ContentConflict
 from store.records import (
     Direction,
@@ -153,27 +154,34 @@ def _insert_passage(connection: Connection, passage: Passage) -> None:
 
 
 def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> None:
+    vectors = questions.vectors.astype("<i2").tobytes()
+    rows = _question_rows(questions)
     connection.execute(
-        "INSERT INTO question_set (id, passage, recipe, vectors) VALUES (?, ?, ?, ?)",
-        [questions.id, questions.passage, recipe, questions.vectors.astype("<i2").tobytes()],
+        "INSERT INTO question_set (id, passage, recipe, vectors, digest) VALUES (?, ?, ?, ?, ?)",
+        [questions.id, questions.passage, recipe, vectors, set_digest(vectors, rows)],
     )
-    ordinals = {Direction.INCOMING: 0, Direction.OUTGOING: 0}
-    for question in questions.questions:
-        connection.execute(
-            "INSERT INTO question"
-            " (id, question_set, direction, ordinal, text, keywords, vector_row)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                question.id,
-                questions.id,
-                int(question.direction),
-                ordinals[question.direction],
-                question.text,
-                json.dumps(sorted(question.keywords), ensure_ascii=False),
-                question.vector_row,
-            ],
+    connection.executemany(
+        f"INSERT INTO question ({QUESTION_COLUMNS}, question_set)"
+        f" VALUES (?, ?, ?, ?, ?, ?, {int(questions.id)})",
+        rows,
+    )
+
+
+def _question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str, int]]:
+    """The questions as QUESTION_COLUMNS, by direction and ordinal."""
+    ordinals = {direction: count() for direction in Direction}
+    rows = [
+        (
+            question.id,
+            int(question.direction),
+            next(ordinals[question.direction]),
+            question.text,
+            json.dumps(sorted(question.keywords), ensure_ascii=False),
+            question.vector_row,
         )
-        ordinals[question.direction] += 1
+        for question in questions.questions
+    ]
+    return sorted(rows, key=lambda row: row[1:3])
 
 
 def question_texts(

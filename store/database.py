@@ -6,7 +6,7 @@ One process holds the writer's place (an flock beside the file); readers come an
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
@@ -15,6 +15,7 @@ import sqlite_vec
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
+from store.digests import fill_digests
 from store.errors import NewerSchema, NotADatabase, WriterBusy
 
 if TYPE_CHECKING:
@@ -59,12 +60,30 @@ def _history(db: Database) -> None:
     _run_file(db, "002_history.sql")
 
 
-SCHEMA_VERSION = 2
+@MIGRATIONS(name="003_digest")
+def _digest(db: Database) -> None:
+    _run_file(db, "003_digest.sql")
+    fill_digests(db.conn)
+
+
+SCHEMA_VERSION = 3
 
 
 def memory_database() -> Connection:
     """An empty database in memory, without extensions."""
     return sqlite.connect(":memory:", isolation_level=None)
+
+
+def schema_objects() -> dict[str, str]:
+    """The SQL of every table, index and view that a database of this schema has, by name."""
+    with closing(memory_database()) as fresh:
+        _migrate(fresh)
+        return objects_of(fresh)
+
+
+def objects_of(connection: Connection) -> dict[str, str]:
+    """The SQL of every table, index and view that the database has, by name."""
+    return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
 def _connect(path: Path, mode: str) -> Connection:

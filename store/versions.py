@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from store.database import Connection, transaction
+from store.digests import PLACE_COLUMNS, document_digest
 from store.errors import NoSuchVersion
 from store.records import ALIVE, Change, Cut, Document, Match, PassageId, QuestionId, Seen, Version
 
@@ -136,18 +137,16 @@ def _close_documents(connection: Connection, number: int, keys: Sequence[tuple[i
 
 
 def _insert_document(connection: Connection, number: int, document: Document) -> None:
+    own = (document.source, document.path, document.content, document.media_type)
+    places = [(place.passage, place.first_line, place.last_line) for place in document.placements]
     cursor = connection.execute(
-        "INSERT INTO document (source, path, content, media_type, born, died)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
-        [document.source, document.path, document.content, document.media_type, number, ALIVE],
+        "INSERT INTO document (source, path, content, media_type, born, died, digest)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [*own, number, ALIVE, document_digest(*own, places)],
     )
     connection.executemany(
-        "INSERT INTO placement (document, ordinal, passage, first_line, last_line)"
-        " VALUES (?, ?, ?, ?, ?)",
-        [
-            (cursor.lastrowid, ordinal, place.passage, place.first_line, place.last_line)
-            for ordinal, place in enumerate(document.placements)
-        ],
+        f"INSERT INTO placement (document, ordinal, {PLACE_COLUMNS}) VALUES (?, ?, ?, ?, ?)",
+        [(cursor.lastrowid, ordinal, *place) for ordinal, place in enumerate(places)],
     )
 
 
