@@ -25,15 +25,19 @@ from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.logs import configure_logs
 from hopsyncd.query.answer import answer_json
 from hopsyncd.query.engine import Engine, head_of, load_head
-from hopsyncd.serve.app import (
+from hopsyncd.serve.app import make_app
+from hopsyncd.serve.history import diff_json, entry_json
+from hopsyncd.serve.requests import (
+    BackupRequest,
+    CheckRequest,
+    GcRequest,
     QueryRequest,
+    RebuildRequest,
     ReleaseRequest,
     RestoreRequest,
     SyncRequest,
     TagRequest,
-    make_app,
 )
-from hopsyncd.serve.history import diff_json, entry_json
 from hopsyncd.serve.socket import bound_socket
 from hopsyncd.serve.status import Served, status_json
 from hopsyncd.sync.apply import QuestionMaker, Writer
@@ -44,12 +48,23 @@ from hopsyncd.sync.worker import SyncWorker, Task
 from hopsyncd.text.encoder import Encoder, SentenceEncoder
 from hopsyncd.text.language import SpacyLanguage
 from hopsyncd.text.questions import BuiltinMaker
+from hopsyncd.upkeep import (
+    backed_up,
+    checked,
+    collected,
+    rebuilt,
+    released,
+    restored,
+    tagged,
+    untagged,
+)
 from store.database import Connection, open_reader, open_writer, snapshot, writer_place
-from store.history import delete_tag, resolve, set_tag
+from store.gc import Retention
 from store.history import diff as history_diff
 from store.history import log as history_log
+from store.history import resolve
 from store.records import Version
-from store.sources import all_sources, pins_of, register_source, release_pins
+from store.sources import register_source
 from store.versions import head
 
 log = structlog.get_logger(__name__)
@@ -117,69 +132,53 @@ class Daemon:
         return answer_json(answer, strategy, self._degraded())
 
     def sync(self, request: SyncRequest) -> "Future[dict[str, Any]]":
-        self._check_sources(request.sources)
+        self._wanted(request.sources)
         return _then(self._worker.request(request.sources, request.accept_empty), self._synced)
 
-    def _check_sources(self, wanted: Sequence[str]) -> None:
+    def _wanted(self, named: Sequence[str]) -> Sequence[str]:
+        """The named sources, or all if none is. Raises BadRequest for one that is not there."""
         names = [source.name for source in self._config.sources]
-        unknown = [name for name in wanted if name not in names]
-        if unknown:
-            raise BadRequest(
-                "The request was refused",
-                f"there is no source named {unknown[0]!r}",
-                f"The sources are: {', '.join(names) or 'none'}",
-            )
+        for name in named:
+            if name not in names:
+                raise BadRequest(
+                    "The request was refused",
+                    f"there is no source named {name!r}",
+                    f"The sources are: {', '.join(names) or 'none'}",
+                )
+        return named or names
 
     def restore(self, request: RestoreRequest) -> "Future[dict[str, Any]]":
-        self._check_sources(request.sources)
-
-        def job(path: SourceSync) -> dict[str, Any]:
-            number = resolve(path.connection, request.version).id
-            sources = self._rows(path.connection, request.sources)
-            made = path.restore(number, sources)
-            return {
-                "version": self._engine.head.version.id if self._engine.head else 0,
-                "restored": number,
-                "changed": made is not None,
-                "sources": [
-                    {"name": name, "pinned": len(pins_of(path.connection, row))}
-                    for row, name in sources.items()
-                ],
-            }
-
-        return self._worker.submit(job)
+        wanted = self._wanted(request.sources)
+        return self._worker.submit(lambda path: restored(path, request.version, wanted))
 
     def release(self, request: ReleaseRequest) -> "Future[dict[str, Any]]":
-        self._check_sources(request.sources)
-
-        def job(path: SourceSync) -> None:
-            for row in self._rows(path.connection, request.sources):
-                release_pins(path.connection, row)
-
-        self._worker.submit(job)
+        wanted = self._wanted(request.sources)
+        self._worker.submit(lambda path: released(path, wanted))
         return self.sync(SyncRequest(sources=request.sources))
 
-    def _rows(self, connection: Connection, wanted: Sequence[str]) -> dict[int, str]:
-        return {
-            row.id: row.name
-            for row in all_sources(connection)
-            if row.name in (wanted or [source.name for source in self._config.sources])
-        }
-
     def tag(self, request: TagRequest) -> "Future[dict[str, Any]]":
-        def job(path: SourceSync) -> dict[str, Any]:
-            number = resolve(path.connection, request.version).id
-            set_tag(path.connection, request.name, number, now_ms())
-            return {"name": request.name, "version": number}
-
-        return self._worker.submit(job)
+        return self._worker.submit(
+            lambda path: tagged(path, request.name, request.version, now_ms())
+        )
 
     def untag(self, name: str) -> "Future[dict[str, Any]]":
-        def job(path: SourceSync) -> dict[str, Any]:
-            delete_tag(path.connection, name)
-            return {"name": name}
+        return self._worker.submit(lambda path: untagged(path, name))
 
-        return self._worker.submit(job)
+    def check(self, request: CheckRequest) -> dict[str, Any]:
+        return checked(self._reader(), request.deep)
+
+    def backup(self, request: BackupRequest) -> dict[str, Any]:
+        return backed_up(self._reader(), Path(request.file))
+
+    def rebuild(self, _: RebuildRequest) -> "Future[dict[str, Any]]":
+        return self._worker.submit(rebuilt)
+
+    def gc(self, request: GcRequest) -> "Future[dict[str, Any]]":
+        configured = self._config.retention
+        retention = Retention(configured.keep_versions, configured.keep_days)
+        return self._worker.submit(
+            lambda path: collected(path, retention, now_ms(), request.dry_run)
+        )
 
     def log(self, limit: int, before: int | None) -> dict[str, Any]:
         with snapshot(connection := self._reader()):

@@ -23,6 +23,7 @@ from store.records import (
     Recipe,
     SetId,
 )
+from store.vectors import create_vectors
 from store.words import count_words, searchable
 
 _SETS_AT = """
@@ -58,11 +59,7 @@ def register_recipe(connection: Connection, recipe: Recipe) -> int:
             [recipe.name, recipe.encoder, recipe.dimensions],
         )
         row_id = int(cursor.lastrowid or 0)
-        connection.execute(
-            f"CREATE VIRTUAL TABLE passage_vector_{row_id} USING vec0 (life INTEGER PRIMARY KEY,"
-            f" embedding float[{int(recipe.dimensions)}] distance_metric=cosine,"
-            " born INTEGER, died INTEGER, +passage INTEGER)"
-        )
+        create_vectors(connection, row_id, recipe.dimensions)
     return row_id
 
 
@@ -72,6 +69,12 @@ def recipe_of(connection: Connection, row_id: int) -> Recipe:
         "SELECT name, encoder, dimensions FROM recipe WHERE id = ?", [row_id]
     ).fetchone()
     return Recipe(*row)
+
+
+def recipe_dimensions(connection: Connection, recipe: int) -> int:
+    """How many components the vectors of that recipe (a row id) have."""
+    row = connection.execute("SELECT dimensions FROM recipe WHERE id = ?", [recipe]).fetchone()
+    return int(row[0])
 
 
 def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
@@ -138,7 +141,7 @@ def counters(connection: Connection) -> dict[str, int]:
 
 
 def _insert_passage(connection: Connection, passage: Passage) -> None:
-    body = " ".join([*passage.heading, passage.text])
+    body = full_text(passage)
     connection.execute(
         "INSERT INTO passage (id, heading, text, words) VALUES (?, ?, ?, ?)",
         [
@@ -148,8 +151,18 @@ def _insert_passage(connection: Connection, passage: Passage) -> None:
             count_words(body),
         ],
     )
+    index_passage(connection, passage.id, body)
+
+
+def full_text(passage: Passage) -> str:
+    """What full-text search finds a passage by."""
+    return " ".join([*passage.heading, passage.text])
+
+
+def index_passage(connection: Connection, row_id: PassageId, body: str) -> None:
+    """Put a passage into the full-text index."""
     connection.execute(
-        "INSERT INTO passage_text (rowid, body) VALUES (?, ?)", [passage.id, searchable(body)]
+        "INSERT INTO passage_text (rowid, body) VALUES (?, ?)", [row_id, searchable(body)]
     )
 
 

@@ -6,7 +6,7 @@ One process holds the writer's place (an flock beside the file); readers come an
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
@@ -17,6 +17,7 @@ from sqlite_utils.migrations import Migrations
 
 from store.digests import fill_digests
 from store.errors import NewerSchema, NotADatabase, WriterBusy
+from store.wal import refuse_lost_wal
 
 if TYPE_CHECKING:
     import sqlite3 as sqlite
@@ -66,7 +67,12 @@ def _digest(db: Database) -> None:
     fill_digests(db.conn)
 
 
-SCHEMA_VERSION = 3
+@MIGRATIONS(name="004_retention")
+def _retention(db: Database) -> None:
+    _run_file(db, "004_retention.sql")
+
+
+SCHEMA_VERSION = 4
 
 
 def memory_database() -> Connection:
@@ -74,11 +80,12 @@ def memory_database() -> Connection:
     return sqlite.connect(":memory:", isolation_level=None)
 
 
-def schema_objects() -> dict[str, str]:
-    """The SQL of every table, index and view that a database of this schema has, by name."""
-    with closing(memory_database()) as fresh:
-        _migrate(fresh)
-        return objects_of(fresh)
+def fresh_database() -> Connection:
+    """A database in memory with the present schema, to compare others with."""
+    connection = memory_database()
+    _load_extension(connection)
+    _migrate(connection)
+    return connection
 
 
 def objects_of(connection: Connection) -> dict[str, str]:
@@ -94,10 +101,19 @@ def _connect(path: Path, mode: str) -> Connection:
         timeout=10.0,
         check_same_thread=False,
     )
+    _load_extension(connection)
+    return connection
+
+
+def _load_extension(connection: Connection) -> None:
     connection.enable_load_extension(True)
     sqlite_vec.load(connection)
     connection.enable_load_extension(False)
-    return connection
+
+
+def open_file(path: Path) -> Connection:
+    """Open an existing file as it is: nothing is checked, set or migrated."""
+    return _connect(path, "rw")
 
 
 def _refuse_foreign(connection: Connection, path: Path) -> None:
@@ -106,7 +122,8 @@ def _refuse_foreign(connection: Connection, path: Path) -> None:
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]
         schema_version = connection.execute("PRAGMA user_version").fetchone()[0]
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    except sqlite.DatabaseError as error:
+    # SQLite's message may quote a damaged schema, in bytes that are no text.
+    except (sqlite.DatabaseError, UnicodeDecodeError) as error:
         raise NotADatabase(
             f"Cannot open {path}", str(error), "Restore it from a backup, or move it away"
         ) from error
@@ -162,12 +179,15 @@ def open_writer(path: Path) -> Connection:
 
     Commits are synced to disk: what a caller was told is stored survives a power cut.
     """
+    refuse_lost_wal(path)
     new = not path.exists()
     connection = _connect(path, "rwc")
     try:
         _refuse_foreign(connection, path)
         if new:
             path.chmod(0o600)
+        if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # impossible in a filled one
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON")
@@ -185,6 +205,7 @@ def open_reader(path: Path) -> Connection:
     The file is opened writable because a reader keeps its place in the WAL's shared memory;
     query_only refuses every write, and the checkpoints are left to the writer.
     """
+    refuse_lost_wal(path)
     connection = _connect(path, "rw")
     try:
         _refuse_foreign(connection, path)

@@ -5,6 +5,8 @@ StoreError
 ├── NotADatabase       the file is no database of ours, or is damaged
 ├── NoSuchVersion      the version was never written, or has expired
 ├── WriterBusy         another process holds the store for writing
+├── BackupFailed       a backup cannot be written
+├── PurgeRefused       the document cannot be purged
 ├── TagRefused         a tag cannot be set or deleted
 └── ContentConflict    one id stands for two different contents
 """
@@ -38,6 +40,14 @@ class WriterBusy(StoreError):
 
 class TagRefused(StoreError):
     """The tag's name is taken, missing or misleading."""
+
+
+class BackupFailed(StoreError):
+    """No backup was written; nothing is left under its name."""
+
+
+class PurgeRefused(StoreError):
+    """The document is in force, or nothing is known of it."""
 
 
 class ContentConflict(StoreError):

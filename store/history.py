@@ -7,12 +7,15 @@ from datetime import UTC, datetime
 from store.database import Connection, transaction
 from store.errors import NoSuchVersion, TagRefused
 from store.records import PassageId, QuestionId, Version
-from store.versions import head, version
+from store.versions import CHANGES, head, recorded, version
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A version with what it changed: documents by kind, and passages that began and ended."""
+    """A version with what it changed: documents by kind, and passages that began and ended.
+
+    `collected_ms` says when it expired (Unix time), None while it can be read.
+    """
 
     version: Version
     tags: tuple[str, ...]
@@ -21,6 +24,7 @@ class LogEntry:
     documents_removed: int
     passages_added: int
     passages_removed: int
+    collected_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,42 +128,24 @@ def delete_tag(connection: Connection, name: str) -> None:
 
 
 def log(connection: Connection, limit: int, before: int | None = None) -> list[LogEntry]:
-    """The newest versions first, at most `limit`, those below `before` if it is given."""
+    """The newest versions first, at most `limit`, those below `before` if it is given.
+
+    Collected versions are among them: what they changed was counted when they were committed.
+    """
     rows = connection.execute(
-        "SELECT id FROM version WHERE ?1 IS NULL OR id < ?1 ORDER BY id DESC LIMIT ?2",
+        f"SELECT id, {CHANGES}, collected_ms FROM version WHERE ?1 IS NULL OR id < ?1"
+        " ORDER BY id DESC LIMIT ?2",
         [before, limit],
     ).fetchall()
-    return [_entry(connection, version(connection, row[0])) for row in rows]
+    return [
+        LogEntry(recorded(connection, number), _tags(connection, number), *columns)
+        for number, *columns in rows
+    ]
 
 
-def _entry(connection: Connection, entry: Version) -> LogEntry:
-    tags = connection.execute(
-        "SELECT name FROM tag WHERE version = ? ORDER BY name", [entry.id]
-    ).fetchall()
-    keys = [
-        {(row[0], row[1]) for row in connection.execute(sql, [entry.id])}
-        for sql in (
-            "SELECT source, path FROM document WHERE born = ?",
-            "SELECT source, path FROM document WHERE died = ?",
-        )
-    ]
-    born, died = keys
-    lives = [
-        {row[0] for row in connection.execute(sql, [entry.id])}
-        for sql in (
-            "SELECT passage FROM life WHERE born = ?",
-            "SELECT passage FROM life WHERE died = ?",
-        )
-    ]
-    return LogEntry(
-        entry,
-        tuple(row[0] for row in tags),
-        documents_added=len(born - died),
-        documents_changed=len(born & died),
-        documents_removed=len(died - born),
-        passages_added=len(lives[0] - lives[1]),
-        passages_removed=len(lives[1] - lives[0]),
-    )
+def _tags(connection: Connection, number: int) -> tuple[str, ...]:
+    rows = connection.execute("SELECT name FROM tag WHERE version = ? ORDER BY name", [number])
+    return tuple(row[0] for row in rows)
 
 
 def diff(connection: Connection, old: Version, new: Version) -> Diff:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.database import Connection
-from store.records import ALIVE, Document, PassageId, Placement
+from store.records import ALIVE, Document, Match, PassageId, Placement, QuestionId
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,18 @@ class Matches:
     question: NDArray[np.int64]
     target: NDArray[np.int64]
     similarity: NDArray[np.float64]
+
+    def records(self) -> list[Match]:
+        """The matches one by one."""
+        return [
+            Match(QuestionId(question), QuestionId(target), similarity)
+            for question, target, similarity in zip(
+                self.question.tolist(),
+                self.target.tolist(),
+                self.similarity.tolist(),
+                strict=True,
+            )
+        ]
 
 
 def matches_at(connection: Connection, version: int) -> Matches:

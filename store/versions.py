@@ -6,19 +6,20 @@ is there whole or not at all.
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
-
-import numpy as np
 
 from store.database import Connection, transaction
 from store.digests import PLACE_COLUMNS, document_digest
 from store.errors import NoSuchVersion
 from store.records import ALIVE, Change, Cut, Document, Match, PassageId, QuestionId, Seen, Version
+from store.vectors import put_vector
 
 _COLUMNS = (
     "id, created_ms, reason, recipe, rules, documents, passages, words, matches, edge_budget, "
     "cut_similarity, cut_question, counters"
 )
+CHANGES = "documents_added, documents_changed, documents_removed, passages_added, passages_removed"
 
 
 def head(connection: Connection) -> Version | None:
@@ -28,16 +29,57 @@ def head(connection: Connection) -> Version | None:
 
 
 def version(connection: Connection, number: int) -> Version:
-    """The version of that number. Raises NoSuchVersion."""
-    row = connection.execute(f"SELECT {_COLUMNS} FROM version WHERE id = ?", [number]).fetchone()
+    """The version of that number. Raises NoSuchVersion, also when it has expired."""
+    row = connection.execute(
+        f"SELECT collected_ms, {_COLUMNS} FROM version WHERE id = ?", [number]
+    ).fetchone()
+    if row and row[0] is None:
+        return _version(row[1:])
     if row:
-        return _version(row)
+        raise _expired(connection, number, row[0])
     newest = head(connection)
     raise NoSuchVersion(
         f"Cannot read version {number}",
         f"the newest is {newest.id}" if newest else "nothing was indexed yet",
         "`hopsyncd status` names the newest version",
     )
+
+
+def recorded(connection: Connection, number: int) -> Version:
+    """The row of a version that was committed, kept or collected: for the log."""
+    row = connection.execute(f"SELECT {_COLUMNS} FROM version WHERE id = ?", [number]).fetchone()
+    return _version(row)
+
+
+def kept_versions(connection: Connection) -> list[int]:
+    """The numbers of the versions that can be read, rising."""
+    rows = connection.execute("SELECT id FROM version WHERE collected_ms IS NULL ORDER BY id")
+    return [row[0] for row in rows]
+
+
+def _expired(connection: Connection, number: int, collected_ms: int) -> NoSuchVersion:
+    day = datetime.fromtimestamp(collected_ms / 1000, UTC).date()
+    return NoSuchVersion(
+        f"Cannot read version {number}",
+        f"it has expired: collected on {day}, kept are {ranges(kept_versions(connection))}",
+        "[retention] in the configuration says what is kept; a tag keeps its version",
+    )
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Rising numbers, in words.
+
+    >>> ranges([1, 3, 4, 5, 9])
+    '1, 3 to 5 and 9'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    words = [" to ".join(map(str, run)) for run in runs]
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
 
 
 def _version(row: Sequence[Any]) -> Version:
@@ -50,47 +92,54 @@ def _version(row: Sequence[Any]) -> Version:
 def commit(connection: Connection, change: Change, created_ms: int) -> Version:
     """Write the next version: every interval the change opens or closes, and the version row."""
     with transaction(connection):
-        before = head(connection)
-        number = before.id + 1 if before else 1
-        _put_seen(connection, change.seen, change.unseen)
-        touched = [
-            *change.documents_gone,
-            *((new.source, new.path) for new in change.documents_new),
-        ]
-        closed = _close_documents(connection, number, touched)
-        connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", touched)
-        connection.executemany(
-            "INSERT INTO pin VALUES (?, ?, ?)", [(p.source, p.path, p.disk) for p in change.pins]
-        )
-        for document in change.documents_new:
-            _insert_document(connection, number, document)
-        words = _words_of(connection, (passage for passage, _ in change.lives_begun))
-        words -= _words_of(connection, change.lives_ended)
-        _change_lives(connection, number, change)
-        _change_matches(connection, number, change.matches_ended, change.matches_begun)
-        after = Version(
-            id=number,
-            created_ms=created_ms,
-            reason=change.reason,
-            recipe=change.recipe,
-            rules=change.rules,
-            documents=(before.documents if before else 0) + len(change.documents_new) - closed,
-            passages=(before.passages if before else 0)
-            + len(change.lives_begun)
-            - len(change.lives_ended),
-            words=(before.words if before else 0) + words,
-            matches=change.matches,
-            edge_budget=change.edge_budget,
-            cut=change.cut,
-            counters=change.counters,
-        )
-        _insert_version(connection, after)
+        return write_version(connection, change, created_ms)
+
+
+def write_version(connection: Connection, change: Change, created_ms: int) -> Version:
+    """As commit(), inside a transaction of the caller's."""
+    before = head(connection)
+    number = before.id + 1 if before else 1
+    _put_seen(connection, change.seen, change.unseen)
+    new_keys = [(new.source, new.path) for new in change.documents_new]
+    gone = sorted(set(change.documents_gone) - set(new_keys))
+    removed = _close_documents(connection, number, gone)
+    changed = _close_documents(connection, number, new_keys)
+    connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", [*gone, *new_keys])
+    connection.executemany(
+        "INSERT INTO pin VALUES (?, ?, ?)", [(p.source, p.path, p.disk) for p in change.pins]
+    )
+    for document in change.documents_new:
+        _insert_document(connection, number, document)
+    words = _words_of(connection, (passage for passage, _ in change.lives_begun))
+    words -= _words_of(connection, change.lives_ended)
+    _change_lives(connection, number, change)
+    _change_matches(connection, number, change.matches_ended, change.matches_begun)
+    after = Version(
+        id=number,
+        created_ms=created_ms,
+        reason=change.reason,
+        recipe=change.recipe,
+        rules=change.rules,
+        documents=(before.documents if before else 0) + len(new_keys) - changed - removed,
+        passages=(before.passages if before else 0)
+        + len(change.lives_begun)
+        - len(change.lives_ended),
+        words=(before.words if before else 0) + words,
+        matches=change.matches,
+        edge_budget=change.edge_budget,
+        cut=change.cut,
+        counters=change.counters,
+    )
+    begun, ended = {passage for passage, _ in change.lives_begun}, set(change.lives_ended)
+    passages = len(begun - ended), len(ended - begun)
+    _insert_version(connection, after, (len(new_keys) - changed, changed, removed, *passages))
     return after
 
 
-def _insert_version(connection: Connection, new: Version) -> None:
+def _insert_version(connection: Connection, new: Version, changes: Sequence[int]) -> None:
+    """`changes` are the columns of CHANGES."""
     connection.execute(
-        f"INSERT INTO version ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        f"INSERT INTO version ({_COLUMNS}, {CHANGES}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
         [
             new.id,
             new.created_ms,
@@ -105,6 +154,7 @@ def _insert_version(connection: Connection, new: Version) -> None:
             new.cut.similarity if new.cut else None,
             new.cut.question if new.cut else None,
             json.dumps(new.counters, sort_keys=True),
+            *changes,
         ],
     )
 
@@ -174,19 +224,7 @@ def _change_lives(connection: Connection, number: int, change: Change) -> None:
             "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?)",
             [passage, number, ALIVE, question_set],
         )
-        vectors, dimensions = connection.execute(
-            "SELECT s.vectors, r.dimensions FROM question_set AS s"
-            " JOIN recipe AS r ON r.id = s.recipe WHERE s.id = ?",
-            [question_set],
-        ).fetchone()
-        vector = np.frombuffer(vectors, dtype="<i2", count=dimensions).astype("<f4")
-        if not vector.any():  # its distances would be NaN, which breaks the order of a search
-            continue
-        connection.execute(
-            f"INSERT INTO passage_vector_{change.recipe} (life, embedding, born, died, passage)"
-            " VALUES (?, ?, ?, ?, ?)",
-            [cursor.lastrowid, vector.tobytes(), number, ALIVE, passage],
-        )
+        put_vector(connection, int(cursor.lastrowid or 0))
 
 
 def _change_matches(

@@ -70,7 +70,7 @@ def _print_hops(hops: list[dict[str, Any]]) -> None:
         arrow = _ARROWS[hop["asked_by"]]
         click.secho(
             f"   {'   ' * depth}{start} {arrow} {end}   {printable(hop['question'])}"
-            f" ({hop['share']:.0%} of its score)",
+            f" ({hop['share']:.0%} of what reached it)",
             fg="cyan",
         )
 

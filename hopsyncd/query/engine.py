@@ -24,6 +24,7 @@ from store.history import resolve
 from store.reads import Place, matches_at, places_at, words_at
 from store.records import Passage, PassageId, QuestionId, Version, to_grid
 from store.search import nearest, postings
+from store.versions import version
 
 Strategy = Literal["hop", "bm25", "dense", "hybrid"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
@@ -82,24 +83,44 @@ class Engine:
         Raises NoSuchVersion.
         """
         connection = self._connection()
-        with snapshot(connection):
-            served = self._served(connection, at)
-            if served is None:
-                return None
-            ranked = self._search(connection, served, question, k, strategy)
-            shown = {one.passage for one in ranked}
-            for one in ranked:
-                shown.update(passage for step in one.hops for passage in (step.source, step.target))
-            return Answer(
-                version=served.version.id,
-                strategy=strategy,
-                ranked=tuple(ranked),
-                passages=known_passages(connection, shown),
-                places=places_at(connection, served.version.id, shown),
-                questions=question_texts(
-                    connection, [step.question for one in ranked for step in one.hops]
-                ),
-            )
+        while True:
+            with snapshot(connection):
+                served = self._served(connection, at)
+                if served is None:
+                    return None
+                if self._is_kept(connection, served):
+                    return self._answer(connection, served, question, k, strategy)
+
+    def _is_kept(self, connection: Connection, served: Head) -> bool:
+        """Whether the snapshot still has the version: gc may have run since it was taken up.
+
+        False when another version is served by now. Raises NoSuchVersion when there is none.
+        """
+        try:
+            version(connection, served.version.id)
+        except NoSuchVersion:
+            if self._head is served:
+                raise
+            return False
+        return True
+
+    def _answer(
+        self, connection: Connection, served: Head, question: str, k: int, strategy: Strategy
+    ) -> Answer:
+        ranked = self._search(connection, served, question, k, strategy)
+        shown = {one.passage for one in ranked}
+        for one in ranked:
+            shown.update(passage for step in one.hops for passage in (step.source, step.target))
+        return Answer(
+            version=served.version.id,
+            strategy=strategy,
+            ranked=tuple(ranked),
+            passages=known_passages(connection, shown),
+            places=places_at(connection, served.version.id, shown),
+            questions=question_texts(
+                connection, [step.question for one in ranked for step in one.hops]
+            ),
+        )
 
     def _connection(self) -> Connection:
         connection: Connection | None = getattr(self._local, "connection", None)

@@ -1,11 +1,12 @@
 """The HTTP API under /v1/: what each request is, and how errors look."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -14,62 +15,24 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from hopsyncd.errors import REPORTABLE, BadRequest
+from hopsyncd.serve.requests import (
+    MAX_QUESTION_CHARACTERS,
+    BackupRequest,
+    CheckRequest,
+    GcRequest,
+    QueryRequest,
+    RebuildRequest,
+    ReleaseRequest,
+    RestoreRequest,
+    SyncRequest,
+    TagRequest,
+)
 from store.errors import NoSuchVersion, TagRefused
 
 log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = 1 << 20
-MAX_QUESTION_CHARACTERS = 10_000
 _MAX_NUMBER = 1_000_000_000
-
-Strategy = Literal["hop", "bm25", "dense", "hybrid"]
-
-
-class QueryRequest(BaseModel):
-    """The body of POST /v1/query; None takes the configured default."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=r"\S")
-    k: int | None = Field(default=None, ge=1, le=1000)
-    strategy: Strategy | None = None
-    at: str = Field(default="head", min_length=1, max_length=200)
-
-
-class SyncRequest(BaseModel):
-    """The body of POST /v1/sync: which sources (none: all), and how."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    sources: tuple[str, ...] = Field(default=(), strict=False)
-    wait: bool = True
-    accept_empty: bool = False
-
-
-class RestoreRequest(BaseModel):
-    """The body of POST /v1/restore: which version, and which sources (none: all)."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    version: str = Field(min_length=1, max_length=200)
-    sources: tuple[str, ...] = Field(default=(), strict=False)
-
-
-class ReleaseRequest(BaseModel):
-    """The body of POST /v1/release: which sources (none: all)."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    sources: tuple[str, ...] = Field(default=(), strict=False)
-
-
-class TagRequest(BaseModel):
-    """The body of POST /v1/tags."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    name: str = Field(min_length=1, max_length=100)
-    version: str = Field(default="head", min_length=1, max_length=200)
 
 
 class Service(Protocol):
@@ -99,6 +62,22 @@ class Service(Protocol):
         """Remove a name."""
         ...
 
+    def check(self, request: CheckRequest) -> dict[str, Any]:
+        """Verify the database."""
+        ...
+
+    def backup(self, request: BackupRequest) -> dict[str, Any]:
+        """Copy the database."""
+        ...
+
+    def rebuild(self, request: RebuildRequest) -> "Future[dict[str, Any]]":
+        """Make everything derived anew."""
+        ...
+
+    def gc(self, request: GcRequest) -> "Future[dict[str, Any]]":
+        """Collect expired versions."""
+        ...
+
     def log(self, limit: int, before: int | None) -> dict[str, Any]:
         """Versions, newest first."""
         ...
@@ -116,6 +95,7 @@ class Service(Protocol):
         ...
 
 
+Answer = dict[str, Any] | Future[dict[str, Any]]
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -177,11 +157,14 @@ async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     return _failure(500, "internal", "The daemon failed on this request", "Its log has the details")
 
 
-def _number(request: Request, name: str, default: int | None) -> int | None:
-    """A positive number among the query's parameters. Raises BadRequest."""
+def _number(request: Request, name: str) -> int | None:
+    """A positive number among the query's parameters, None if it is not given.
+
+    Raises BadRequest.
+    """
     given = request.query_params.get(name)
     if given is None:
-        return default
+        return None
     if not given.isdecimal() or not 1 <= int(given) <= _MAX_NUMBER:
         raise BadRequest(
             "The request was refused",
@@ -191,12 +174,27 @@ def _number(request: Request, name: str, default: int | None) -> int | None:
     return int(given)
 
 
+def _posted(path: str, model: type[Body], act: Callable[[Body], Answer]) -> Route:
+    """A route whose body is a `model`, answered by `act` off the event loop."""
+
+    async def endpoint(request: Request) -> JSONResponse:
+        answer = await run_in_threadpool(act, await _body(request, model))
+        return JSONResponse(
+            await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
+        )
+
+    return Route(path, endpoint, methods=["POST"])
+
+
+def _got(path: str, act: Callable[[Request], dict[str, Any]]) -> Route:
+    async def endpoint(request: Request) -> JSONResponse:
+        return JSONResponse(await run_in_threadpool(act, request))
+
+    return Route(path, endpoint)
+
+
 def make_app(service: Service) -> Starlette:
     """The ASGI application over a service."""
-
-    async def query(request: Request) -> JSONResponse:
-        body = await _body(request, QueryRequest)
-        return JSONResponse(await run_in_threadpool(service.query, body))
 
     async def sync(request: Request) -> JSONResponse:
         body = await _body(request, SyncRequest)
@@ -205,56 +203,37 @@ def make_app(service: Service) -> Starlette:
             return JSONResponse({"accepted": True}, status_code=202)
         return JSONResponse(await asyncio.wrap_future(done))
 
-    async def restore(request: Request) -> JSONResponse:
-        return JSONResponse(
-            await asyncio.wrap_future(service.restore(await _body(request, RestoreRequest)))
-        )
-
-    async def release(request: Request) -> JSONResponse:
-        return JSONResponse(
-            await asyncio.wrap_future(service.release(await _body(request, ReleaseRequest)))
-        )
-
-    async def tag(request: Request) -> JSONResponse:
-        return JSONResponse(
-            await asyncio.wrap_future(service.tag(await _body(request, TagRequest)))
-        )
-
     async def untag(request: Request) -> JSONResponse:
         return JSONResponse(await asyncio.wrap_future(service.untag(request.path_params["name"])))
 
-    async def log_(request: Request) -> JSONResponse:
-        limit, before = _number(request, "limit", 20), _number(request, "before", None)
-        return JSONResponse(await run_in_threadpool(service.log, limit or 1, before))
+    def log_(request: Request) -> dict[str, Any]:
+        return service.log(_number(request, "limit") or 20, _number(request, "before"))
 
-    async def diff(request: Request) -> JSONResponse:
-        ends = [request.query_params.get(end, "head") for end in ("from", "to")]
-        return JSONResponse(await run_in_threadpool(service.diff, *ends))
+    def diff(request: Request) -> dict[str, Any]:
+        return service.diff(*(request.query_params.get(end, "head") for end in ("from", "to")))
 
-    async def status(_: Request) -> JSONResponse:
-        return JSONResponse(await run_in_threadpool(service.status))
-
-    async def sources(_: Request) -> JSONResponse:
-        whole = await run_in_threadpool(service.status)
-        return JSONResponse({"version": whole["version"], "sources": whole["sources"]})
-
-    async def health(_: Request) -> JSONResponse:
-        return JSONResponse(service.health())
+    def sources(_: Request) -> dict[str, Any]:
+        whole = service.status()
+        return {"version": whole["version"], "sources": whole["sources"]}
 
     handlers: dict[Any, Any] = dict.fromkeys(REPORTABLE, _reportable)
     return Starlette(
         routes=[
-            Route("/v1/query", query, methods=["POST"]),
+            _posted("/v1/query", QueryRequest, service.query),
             Route("/v1/sync", sync, methods=["POST"]),
-            Route("/v1/restore", restore, methods=["POST"]),
-            Route("/v1/release", release, methods=["POST"]),
-            Route("/v1/tags", tag, methods=["POST"]),
+            _posted("/v1/restore", RestoreRequest, service.restore),
+            _posted("/v1/release", ReleaseRequest, service.release),
+            _posted("/v1/tags", TagRequest, service.tag),
             Route("/v1/tags/{name:path}", untag, methods=["DELETE"]),
-            Route("/v1/log", log_),
-            Route("/v1/diff", diff),
-            Route("/v1/status", status),
-            Route("/v1/sources", sources),
-            Route("/v1/health", health),
+            _got("/v1/log", log_),
+            _got("/v1/diff", diff),
+            _posted("/v1/check", CheckRequest, service.check),
+            _posted("/v1/backup", BackupRequest, service.backup),
+            _posted("/v1/rebuild", RebuildRequest, service.rebuild),
+            _posted("/v1/gc", GcRequest, service.gc),
+            _got("/v1/status", lambda _: service.status()),
+            _got("/v1/sources", sources),
+            _got("/v1/health", lambda _: service.health()),
         ],
         exception_handlers={**handlers, HTTPException: _http_error, Exception: _unexpected},
     )

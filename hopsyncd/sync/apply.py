@@ -11,6 +11,7 @@ from typing import Protocol
 from hopsyncd.graph.budget import edge_budget
 from hopsyncd.graph.merge import MatchDelta, MergeIndex
 from hopsyncd.sync.read import ReadDocument
+from hopsyncd.sync.rebuild import rebuild
 from store.content import (
     counters,
     known_passages,
@@ -24,11 +25,9 @@ from store.database import Connection
 from store.reads import live_holders, live_passages, living, matches_at
 from store.records import (
     Change,
-    Match,
     Passage,
     PassageId,
     Pin,
-    QuestionId,
     QuestionSet,
     Recipe,
     Seen,
@@ -176,22 +175,18 @@ class Writer:
             return self._commit(self.index, reason, *nothing, {}, newest.rules)
         return None
 
+    def rebuild(self) -> Version | None:
+        """Commit the head again with all that is derived made anew; None without a head."""
+        self._index = None
+        return rebuild(self._connection, self._budget_factor, self._now_ms())
+
     def _switch_recipe(self, newest: Version) -> Version:
         before = counters(self._connection)
         old = [questions.passage for questions in sets_at(self._connection, newest.id)]
         self.prepare(known_passages(self._connection, old).values())
         index = MergeIndex(self._maker.recipe.dimensions)
         begun = index.change((), self._sets(old))
-        past = matches_at(self._connection, newest.id)
-        ended = tuple(
-            Match(QuestionId(question), QuestionId(target), similarity)
-            for question, target, similarity in zip(
-                past.question.tolist(),
-                past.target.tolist(),
-                past.similarity.tolist(),
-                strict=True,
-            )
-        )
+        ended = tuple(matches_at(self._connection, newest.id).records())
         version = self._commit(
             index,
             Batch(f"the question generator is now {self._maker.recipe.name}"),

@@ -1,6 +1,6 @@
 """The plan: from what was seen and what is listed, what to do about each item, and why. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -37,6 +37,7 @@ def plan(
     live: Mapping[str, bytes],
     *,
     pins: Mapping[str, bytes | None] = MappingProxyType({}),
+    excluded: Container[str] = (),
     accept_empty: bool = False,
 ) -> tuple[Step, ...]:
     """Decide every step: what to fetch first, what to report, and what to remove last.
@@ -44,13 +45,17 @@ def plan(
     `live` are the documents at the head, by path. Removals come last so that a renamed document's
     passages never cease to be held. `pins` are documents that a restore set, by path, with what
     their files held: where there was no file, a missing file changes nothing.
+    `excluded` are items that were purged: they are passed over, listed or not.
     Raises SourceUnavailable when the removals would leave the source without any document: an
     unmounted disk looks like that.
     """
-    fetches = [_fetch(item, seen.get(path)) for path, item in listing.items.items()]
+    fetches = [
+        _fetch(item, seen.get(path)) for path, item in listing.items.items() if path not in excluded
+    ]
     reports = [
         Step(Action.REPORT, problem.id, problem.why, problem=problem)
         for problem in listing.problems
+        if problem.subtree or problem.id not in excluded
     ]
     removals = [
         Step(Action.REMOVE if path in live else Action.FORGET, path, "no longer there")

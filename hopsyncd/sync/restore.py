@@ -17,13 +17,16 @@ from store.database import Connection
 from store.reads import documents_at, live_documents
 from store.records import Pin
 from store.sources import seen_items
+from store.versions import version
 
 
 def restoration(connection: Connection, number: int, sources: dict[int, str]) -> Batch:
     """What brings the named sources (id to name) back to version `number`: a batch to apply.
 
     No question is made for it: every passage of a stored version has its questions.
+    Raises NoSuchVersion.
     """
+    version(connection, number)
     read: list[ReadDocument] = []
     gone: list[tuple[int, str]] = []
     pins: list[Pin] = []

@@ -13,6 +13,7 @@ from hopsyncd.sync.read import RETRY, Reading, read
 from hopsyncd.sync.restore import restoration
 from hopsyncd.sync.scan import scan
 from store.database import Connection
+from store.purge import excluded_paths
 from store.reads import live_content, live_documents
 from store.records import Seen, Version
 from store.sources import pins_of, put_source_state, seen_items
@@ -101,6 +102,7 @@ class SourceSync:
             seen,
             live_documents(self.connection, source.id),
             pins=pins_of(self.connection, source.id),
+            excluded=excluded_paths(self.connection, source.id),
             accept_empty=scope.accept_empty,
         )
 

@@ -8,7 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from hopsyncd.errors import BadRequest, HopsyncdError, SyncFailed
-from hopsyncd.serve.app import MAX_BODY_BYTES, QueryRequest, SyncRequest, make_app
+from hopsyncd.serve.app import MAX_BODY_BYTES, make_app
+from hopsyncd.serve.requests import QueryRequest, SyncRequest
 from store.errors import NoSuchVersion
 
 
@@ -37,6 +38,20 @@ class FakeService:
 
     def health(self) -> dict[str, Any]:
         return {"status": "ok", "version": 7}
+
+    def __getattr__(self, name: str) -> Any:
+        """Every other request is answered with its own name and arguments."""
+
+        def answer(*given: Any) -> Any:
+            self._fail()
+            return {"asked": name, "given": [repr(one) for one in given]}
+
+        def soon(*given: Any) -> Any:
+            done: Future[dict[str, Any]] = Future()
+            done.set_result(answer(*given))
+            return done
+
+        return soon if name in ("restore", "release", "tag", "untag", "rebuild", "gc") else answer
 
     def _fail(self) -> None:
         if self.error:
@@ -194,3 +209,38 @@ def test_unknown_paths_and_methods(
 ) -> None:
     answer = ask(client)
     assert answer.request.url.path in refused(answer, status, code)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "asked"),
+    [
+        ("POST", "/v1/restore", {"version": "4"}, "restore"),
+        ("POST", "/v1/release", {}, "release"),
+        ("POST", "/v1/tags", {"name": "mine"}, "tag"),
+        ("DELETE", "/v1/tags/a/b", None, "untag"),
+        ("GET", "/v1/log?limit=3", None, "log"),
+        ("GET", "/v1/diff?from=4", None, "diff"),
+        ("POST", "/v1/check", {"deep": True}, "check"),
+        ("POST", "/v1/backup", {"file": "/tmp/x.db"}, "backup"),
+        ("POST", "/v1/rebuild", {}, "rebuild"),
+        ("POST", "/v1/gc", {"dry_run": True}, "gc"),
+    ],
+)
+def test_each_path_reaches_what_it_names(
+    client: TestClient, method: str, path: str, body: Any, asked: str
+) -> None:
+    answer = client.request(method, path, json=body)
+    assert answer.status_code == 200
+    assert answer.json()["asked"] == asked
+
+
+def test_the_parameters_of_log_and_diff_have_defaults_and_limits(client: TestClient) -> None:
+    assert client.get("/v1/log").json()["given"] == ["20", "None"]
+    assert client.get("/v1/log?limit=3&before=9").json()["given"] == ["3", "9"]
+    assert client.get("/v1/diff?from=4").json()["given"] == ["'4'", "'head'"]
+    for limit in ("0", "-1", "x", "9" * 12):
+        assert "limit" in refused(client.get(f"/v1/log?limit={limit}"), 400, "bad_request")
+
+
+def test_a_backup_needs_an_absolute_path(client: TestClient) -> None:
+    assert "file" in refused(client.post("/v1/backup", json={"file": "x.db"}), 400, "bad_request")

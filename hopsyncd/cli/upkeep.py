@@ -1,0 +1,86 @@
+"""`hopsyncd check`, `rebuild`, `backup`, `gc` and `purge`."""
+
+from pathlib import Path
+
+import click
+
+from hopsyncd.cli.shared import client_of, json_option, print_json, printable
+
+
+@click.command()
+@click.option("--deep", is_flag=True, help="Verify every invariant, the matches included.")
+@json_option
+@click.pass_context
+def check(context: click.Context, deep: bool, as_json: bool) -> None:
+    """Verify the database. Exit status 1 if something is wrong."""
+    with client_of(context) as client:
+        found = client.post("/v1/check", {"deep": deep})
+    if as_json:
+        print_json(found)
+    for one in () if as_json else found["findings"]:
+        click.echo(f"{one['invariant']}: {printable(one['where'])}: {printable(one['detail'])}")
+        click.echo(f"    {one['hint']}")
+    if found["findings"]:
+        context.exit(1)
+    if not as_json:
+        click.echo(f"Version {found['version']} is whole{' in every detail' if deep else ''}.")
+
+
+@click.command()
+@json_option
+@click.pass_context
+def rebuild(context: click.Context, as_json: bool) -> None:
+    """Make everything derived anew from the stored passages and questions, as one version."""
+    with client_of(context) as client:
+        done = client.post("/v1/rebuild", {})
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(f"Rebuilt; serving version {done['version']}. No question was generated.")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@json_option
+@click.pass_context
+def backup(context: click.Context, file: Path, as_json: bool) -> None:
+    """Copy the database to FILE, whole and consistent, while the daemon works on."""
+    with client_of(context) as client:
+        done = client.post("/v1/backup", {"file": str(file.absolute())})
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(
+            f"Wrote {done['file']} ({done['bytes'] / 1e6:.1f} MB), up to version {done['version']}."
+        )
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@json_option
+@click.pass_context
+def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
+    """Collect the versions that the [retention] of the configuration does not keep.
+
+    The newest version and tagged ones are always kept. It works in small steps: queries go on, and
+    a gc that was killed goes on when it is run again.
+    """
+    with client_of(context) as client:
+        done = client.post("/v1/gc", {"dry_run": dry_run})
+    if as_json:
+        print_json(done)
+        return
+    counts = ", ".join(
+        f"{done[name]} {name.replace('_', ' ')}"
+        for name in ("documents", "lives", "matches", "passages", "question_sets")
+    )
+    freed = done["bytes"] if dry_run else done["freed_bytes"]
+    would = "would go" if dry_run else "went"
+    click.echo(f"{len(done['versions'])} versions {would}: {_numbers(done['versions'])}")
+    click.echo(f"With them: {counts}; {'about ' if dry_run else ''}{freed / 1e6:.1f} MB.")
+
+
+def _numbers(versions: list[int]) -> str:
+    if not versions:
+        return "none"
+    return str(versions[0]) if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"

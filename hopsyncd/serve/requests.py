@@ -1,0 +1,72 @@
+"""The bodies of requests: what is accepted, with its limits. docs/api.md describes them."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MAX_QUESTION_CHARACTERS = 10_000
+
+Strategy = Literal["hop", "bm25", "dense", "hybrid"]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class QueryRequest(_Body):
+    """The body of POST /v1/query; None takes the configured default."""
+
+    question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=r"\S")
+    k: int | None = Field(default=None, ge=1, le=1000)
+    strategy: Strategy | None = None
+    at: str = Field(default="head", min_length=1, max_length=200)
+
+
+class SyncRequest(_Body):
+    """The body of POST /v1/sync: which sources (none: all), and how."""
+
+    sources: tuple[str, ...] = Field(default=(), strict=False)
+    wait: bool = True
+    accept_empty: bool = False
+
+
+class RestoreRequest(_Body):
+    """The body of POST /v1/restore: which version, and which sources (none: all)."""
+
+    version: str = Field(min_length=1, max_length=200)
+    sources: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class ReleaseRequest(_Body):
+    """The body of POST /v1/release: which sources (none: all)."""
+
+    sources: tuple[str, ...] = Field(default=(), strict=False)
+
+
+class TagRequest(_Body):
+    """The body of POST /v1/tags."""
+
+    name: str = Field(min_length=1, max_length=100)
+    version: str = Field(default="head", min_length=1, max_length=200)
+
+
+class CheckRequest(_Body):
+    """The body of POST /v1/check."""
+
+    deep: bool = False
+
+
+class BackupRequest(_Body):
+    """The body of POST /v1/backup: an absolute path that does not exist yet."""
+
+    file: str = Field(min_length=2, max_length=4096, pattern="^/")
+
+
+class GcRequest(_Body):
+    """The body of POST /v1/gc."""
+
+    dry_run: bool = False
+
+
+class RebuildRequest(_Body):
+    """The body of POST /v1/rebuild: empty."""

@@ -1,0 +1,101 @@
+"""What is done to versions and the database at a user's request, and the answer to it.
+
+Functions that take a SourceSync run on the writer's thread; the others only read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hopsyncd.sync.sync import SourceSync
+from hopsyncd.sync.verify import verify_matches
+from store.backup import backup
+from store.check import check
+from store.database import Connection
+from store.gc import Retention, collect, plan_gc
+from store.history import delete_tag, resolve, set_tag
+from store.sources import all_sources, pins_of, release_pins
+from store.versions import head
+
+
+def checked(connection: Connection, deep: bool) -> dict[str, Any]:
+    """What a check finds, with the version that it began at; reads only."""
+    newest = head(connection)
+    findings = check(connection, deep)
+    if deep and not findings:
+        # Damaged rows are told first: the arithmetic of matches would only repeat them.
+        findings = verify_matches(connection)
+    return {
+        "version": newest.id if newest else 0,
+        "deep": deep,
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def backed_up(connection: Connection, file: Path) -> dict[str, Any]:
+    """Write a backup. Raises BackupFailed."""
+    backup(connection, file)
+    newest = head(connection)
+    return {
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "version": newest.id if newest else 0,
+    }
+
+
+def restored(path: SourceSync, at: str, names: Sequence[str]) -> dict[str, Any]:
+    """Commit a version whose documents of the named sources are those of `at`."""
+    number = resolve(path.connection, at).id
+    sources = _rows(path.connection, names)
+    made = path.restore(number, sources)
+    newest = head(path.connection)
+    return {
+        "version": newest.id if newest else 0,
+        "restored": number,
+        "changed": made is not None,
+        "sources": [
+            {"name": name, "pinned": len(pins_of(path.connection, row))}
+            for row, name in sources.items()
+        ],
+    }
+
+
+def released(path: SourceSync, names: Sequence[str]) -> None:
+    """End the pins of the named sources; the next scan brings their documents to their files."""
+    for row in _rows(path.connection, names):
+        release_pins(path.connection, row)
+
+
+def _rows(connection: Connection, names: Sequence[str]) -> dict[int, str]:
+    return {row.id: row.name for row in all_sources(connection) if row.name in names}
+
+
+def tagged(path: SourceSync, name: str, at: str, now_ms: int) -> dict[str, Any]:
+    """Name a version. Raises TagRefused or NoSuchVersion."""
+    number = resolve(path.connection, at).id
+    set_tag(path.connection, name, number, now_ms)
+    return {"name": name, "version": number}
+
+
+def untagged(path: SourceSync, name: str) -> dict[str, Any]:
+    """Remove a tag. Raises TagRefused."""
+    delete_tag(path.connection, name)
+    return {"name": name}
+
+
+def rebuilt(path: SourceSync) -> dict[str, Any]:
+    """Make everything derived anew, on the writer's thread."""
+    version = path.writer.rebuild()
+    if version:
+        path.on_version(version)
+    return {"version": version.id if version else 0}
+
+
+def collected(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool) -> dict[str, Any]:
+    """Collect expired versions, or say what would go, on the writer's thread."""
+    if dry_run:
+        planned = asdict(plan_gc(path.connection, retention, now_ms))
+        return {"dry_run": True, **planned, "versions": list(planned["versions"])}
+    done = asdict(collect(path.connection, retention, now_ms, path.between))
+    return {"dry_run": False, **done, "versions": list(done["versions"])}

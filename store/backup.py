@@ -1,0 +1,73 @@
+"""Backup: a consistent copy of the database while the writer works.
+
+SQLite's online backup copies pages inside one read transaction, so the copy is one version, and in
+WAL mode neither readers nor the writer wait for it. VACUUM INTO would be smaller, but it renumbers
+rows of tables without an INTEGER PRIMARY KEY, and sqlite-vec finds its chunks by such numbers.
+"""
+
+import os
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from store.database import Connection, SqliteError, open_file, snapshot
+from store.errors import BackupFailed
+
+
+def backup(connection: Connection, target: Path) -> None:
+    """Write the database as one file, readable by its owner only. Raises BackupFailed.
+
+    An existing target is refused. The copy is made and checked under a temporary name beside the
+    target (.NAME.*.part) and renamed when it is on disk: a kill leaves at most that.
+    """
+    _refuse_existing(target)
+    try:
+        descriptor, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
+    except OSError as error:
+        raise _failed(target, error.strerror or str(error)) from error
+    os.close(descriptor)
+    part = Path(name)
+    try:
+        _copy(connection, part)
+        _sync(part)
+        _refuse_existing(target)
+        part.rename(target)
+        _sync(target.parent)
+    except (OSError, SqliteError) as error:
+        raise _failed(target, str(error)) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _refuse_existing(target: Path) -> None:
+    if target.exists() or target.is_symlink():
+        raise BackupFailed(
+            f"Cannot write the backup {target}",
+            "there is something of that name",
+            "Choose a new name, or move the old backup away",
+        )
+
+
+def _failed(target: Path, why: str) -> BackupFailed:
+    return BackupFailed(
+        f"Cannot write the backup {target}", why, "Choose a folder with room that you may write to"
+    )
+
+
+def _copy(connection: Connection, part: Path) -> None:
+    with closing(open_file(part)) as copy:
+        with snapshot(connection):
+            connection.backup(copy)
+        # The copy says WAL in its header; without, it is one file that needs no others beside it.
+        copy.execute("PRAGMA journal_mode = DELETE")
+        lines = [row[0] for row in copy.execute("PRAGMA quick_check")]
+        if lines != ["ok"]:
+            raise SqliteError(f"the copy is damaged: {lines[0]}")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,242 @@
+"""Checking: a healthy store has no findings, and each broken invariant is found and named."""
+
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.sync.verify import verify_matches
+from store.check import check, opening_check
+from store.database import Connection, memory_database, open_writer
+from store.errors import NotADatabase
+from store.gc import Retention, collect
+from store.history import set_tag
+from store.purge import purge
+from store.versions import kept_versions
+from tests.fakes.lived import lived
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
+
+ALIVE = 2**63 - 1
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    return lived(tmp_path / "s.db")
+
+
+def invariants(connection: Connection) -> set[str]:
+    found = check(connection, deep=True) + verify_matches(connection)
+    assert all(one.where and one.detail and one.hint for one in found)
+    return {one.invariant for one in found}
+
+
+def damage(connection: Connection, *statements: str) -> None:
+    """Do what neither the program nor the schema would."""
+    for pragma in ("foreign_keys = OFF", "ignore_check_constraints = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    for statement in statements:
+        assert connection.execute(statement).rowcount != 0, statement
+
+
+def test_a_healthy_store_has_no_findings(stack: Stack) -> None:
+    assert check(stack.connection, deep=False) == []
+    assert check(stack.connection, deep=True) == []
+    assert verify_matches(stack.connection) == []
+    opening_check(stack.connection)
+
+
+def test_what_gc_and_a_purge_leave_has_no_findings(stack: Stack) -> None:
+    collect(stack.connection, Retention(keep_versions=2, keep_days=0), 10**12)
+    assert kept_versions(stack.connection) == [5, 6]
+    assert check(stack.connection, deep=True) + verify_matches(stack.connection) == []
+    set_tag(stack.connection, "with-sofia", 6, 0)
+    files = stack.connector
+    assert isinstance(files, MemoryConnector)
+    files.remove("sofia.md")
+    stack.sync()
+    purge(stack.connection, stack.source.id, "sofia.md", 10**12)
+    assert check(stack.connection, deep=True) + verify_matches(stack.connection) == []
+
+
+def test_an_empty_store_has_no_findings(tmp_path: Path) -> None:
+    connection = open_writer(tmp_path / "s.db")
+    assert check(connection, deep=True) + verify_matches(connection) == []
+    opening_check(connection)
+
+
+def test_a_check_reads_and_writes_nothing(stack: Stack) -> None:
+    before = stack.connection.total_changes
+    check(stack.connection, deep=True)
+    assert stack.connection.total_changes == before
+
+
+# The invariant that breaks, and ways to break it: statements, or some joined by "; ".
+BROKEN = {
+    "the schema is whole": [
+        "DROP INDEX match_died",
+        "DROP VIEW edge",
+        "DROP TABLE passage_vector_1",
+    ],
+    "references are to rows that exist": [
+        "DELETE FROM passage WHERE id = (SELECT passage FROM life LIMIT 1)",
+        "UPDATE match SET target = 17 WHERE died > 100",
+    ],
+    "1 <= born < died, up to the head (6)": [
+        "UPDATE life SET born = 99 WHERE id = 1",
+        "UPDATE document SET died = 7 WHERE id = 1",
+        "UPDATE match SET died = born WHERE born = 2",
+    ],
+    "one row a key holds at the head": [
+        "DROP INDEX document_alive; UPDATE document SET died = {alive} WHERE path = 'rome.md'",
+    ],
+    "the head's counts are what is in force": [
+        "UPDATE version SET passages = passages + 1 WHERE id = 6",
+    ],
+    "a version's counts are what is in force": [
+        "UPDATE version SET documents = 1 WHERE id = 2",
+        "UPDATE version SET words = words - 1 WHERE id = 3",
+        "UPDATE version SET matches = 1 WHERE id = 1",
+    ],
+    "versions and their counts are positive": [
+        "UPDATE version SET words = -1 WHERE id = 1",
+    ],
+    "at most one row a key holds at any version": [
+        "UPDATE document SET born = 1 WHERE path = 'rome.md' AND born > 1",
+        (
+            "INSERT INTO life (passage, born, died, question_set) SELECT passage, born + 1,"
+            " died, question_set FROM life WHERE died BETWEEN born + 2 AND 9"
+        ),
+    ],
+    "a passage lives exactly while a document holds it": [
+        "DELETE FROM life WHERE id = 1",
+        "DELETE FROM document WHERE id = 1",
+    ],
+    "a life has the questions of its own passage": [
+        "UPDATE life SET question_set = (SELECT max(id) FROM question_set) WHERE id = 1",
+    ],
+    "a match joins an outgoing to an incoming question while both passages live": [
+        "UPDATE match SET target = question WHERE born = 1",
+        "UPDATE match SET died = {alive} WHERE died = 2",
+    ],
+    "a match leads to another passage": [
+        (
+            "UPDATE match SET target = (SELECT t.id FROM question AS q JOIN question AS t USING"
+            " (question_set) WHERE q.id = match.question AND t.direction = 0)"
+        ),
+    ],
+    "the cut admits as many matches as the edge budget": [
+        "UPDATE version SET cut_similarity = cut_similarity / 2 WHERE id = 5",
+        "UPDATE version SET cut_question = cut_question + 1 WHERE id = 6",
+        "UPDATE version SET cut_question = NULL, cut_similarity = NULL WHERE id = 4",
+        "UPDATE version SET edge_budget = edge_budget + 1 WHERE id = 6",
+    ],
+    "a passage's id is the hash of its text": [
+        "UPDATE passage SET text = text || '.' WHERE id = {passage}",
+    ],
+    "a passage's words are counted": [
+        "UPDATE passage SET words = words + 1 WHERE id = {passage}",
+    ],
+    "a set's id is the hash of passage and recipe": [
+        "UPDATE recipe SET name = 'another'",
+    ],
+    "questions and vectors are as they were written": [
+        "UPDATE question SET text = text || '?' WHERE id = {question}",
+        "DELETE FROM question WHERE id = {question}",
+    ],
+    "vectors are whole rows": [
+        "UPDATE question_set SET vectors = substr(vectors, 2) WHERE id = {set}",
+    ],
+    "vectors have the length 4000 or 0": [
+        (
+            "UPDATE question_set SET vectors = CAST(zeroblob(length(vectors) - 2) || x'0010' AS"
+            " BLOB) WHERE id = {set}"
+        ),
+    ],
+    "a question's id is the hash of its set and place": [
+        "UPDATE question SET ordinal = 77 WHERE id = {question}",
+    ],
+    "a question has a vector": [
+        "UPDATE question SET vector_row = 999 WHERE id = {question}",
+    ],
+    "keywords are a sorted set": [
+        "UPDATE question SET keywords = json_array('b', 'a') WHERE id = {question}",
+    ],
+    "a document and its places are as they were written": [
+        "UPDATE document SET path = 'elsewhere.md' WHERE id = 1",
+        "UPDATE placement SET first_line = 0 WHERE document = 2 AND ordinal = 0",
+    ],
+    "a life's vector is its passage's": [
+        "DELETE FROM passage_vector_1 WHERE life = 2",
+        "UPDATE passage_vector_1 SET died = 9 WHERE life = 2",
+        "UPDATE passage_vector_1 SET embedding = zeroblob(64) WHERE life = 2",
+    ],
+    "the vectors that a search sees are those of the lives": [
+        "UPDATE passage_vector_1_chunks SET validity = zeroblob(length(validity))",
+    ],
+    "the full-text index has every passage, and no other": [
+        "DELETE FROM passage_text WHERE rowid = {passage}",
+        "INSERT INTO passage_text (rowid, body) VALUES (5, 'stale')",
+    ],
+    "the full-text index has the words of the passages": [
+        "INSERT OR REPLACE INTO passage_text (rowid, body) VALUES ({passage}, 'stale words')",
+    ],
+    "a match's similarity is Eq. 1 of its questions": [
+        "UPDATE match SET similarity = similarity + 1e-15 WHERE born = 1 AND died < 9",
+    ],
+    "each question is matched with the most similar of another passage": [
+        "DELETE FROM match WHERE died = {alive} AND born = 1",
+    ],
+}
+WAYS = [(invariant, way) for invariant, ways in BROKEN.items() for way in ways]
+
+
+@pytest.mark.parametrize(("invariant", "statements"), WAYS)
+def test_a_broken_invariant_is_found_and_named(
+    stack: Stack, invariant: str, statements: str
+) -> None:
+    one = {
+        name: stack.connection.execute(f"SELECT min({column}) FROM {table}").fetchone()[0]
+        for name, column, table in (
+            ("passage", "passage", "life"),
+            ("set", "id", "question_set"),
+            ("question", "id", "question"),
+        )
+    }
+    damage(stack.connection, *statements.format(alive=ALIVE, **one).split("; "))
+    assert invariant in invariants(stack.connection)
+
+
+def test_nan_in_a_vector_is_named(stack: Stack) -> None:
+    nan = "x'" + "0000c07f" * 16 + "'"
+    damage(stack.connection, f"UPDATE passage_vector_1 SET embedding = {nan} WHERE life = 1")
+    assert any("NaN" in one.detail for one in check(stack.connection, deep=True))
+
+
+def test_a_second_best_match_is_found(stack: Stack) -> None:
+    """Its similarity is right, its place in the ranking may be, but another answers better."""
+    question, target = stack.connection.execute(
+        f"SELECT question, target FROM match WHERE died = {ALIVE} LIMIT 1"
+    ).fetchone()
+    damage(
+        stack.connection,
+        f"UPDATE match SET target = (SELECT max(t.target) FROM match AS t WHERE t.died = {ALIVE}"
+        f" AND t.target <> {target}) WHERE question = {question} AND died = {ALIVE}",
+    )
+    found = [one for one in verify_matches(stack.connection) if one.where == f"match {question}"]
+    assert any(str(target) in one.detail for one in found)
+
+
+class TestOpening:
+    def test_a_missing_table_is_refused(self, stack: Stack) -> None:
+        damage(stack.connection, "DROP TABLE tag")
+        with pytest.raises(NotADatabase, match=r"tag: is missing.*backup"):
+            opening_check(stack.connection)
+
+    def test_a_head_that_is_not_what_is_in_force_is_refused(self, stack: Stack) -> None:
+        damage(stack.connection, "UPDATE version SET matches = matches - 1 WHERE id = 6")
+        with pytest.raises(NotADatabase, match="rows of match"):
+            opening_check(stack.connection)
+
+    def test_a_database_without_our_schema_is_refused(self) -> None:
+        with pytest.raises(NotADatabase):
+            opening_check(memory_database())

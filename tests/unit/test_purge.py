@@ -1,0 +1,252 @@
+"""Purging: gone from every version, and from every byte of the files."""
+
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.sync.apply import Batch
+from store.check import check
+from store.content import known_passages
+from store.database import Connection, open_reader, snapshot
+from store.errors import PurgeRefused
+from store.gc import Retention, collect
+from store.history import set_tag
+from store.purge import PurgeResult, excluded_paths, include_again, purge
+from store.records import Passage
+from store.search import postings
+from store.versions import kept_versions, version
+from tests.fakes.dump import Rows, graph_at
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
+
+NOW_MS = 10_000_000_000
+# Each is a word of its own first letters, so that the full-text index cannot shorten it.
+HEADING, TEXT, EDIT = "Zqheading", "Xqtext", "Wqedit"
+PREPARED, COLLECTED, SHARED = "Vqprepared", "Uqcollected", "Jqshared"
+SHARED_PASSAGE = f"The {SHARED} clause binds Rome and Carthage alike."
+
+SECRET = f"# {HEADING}\n\nCaesar told Brutus of {TEXT}.\n".encode()
+OTHER = b"# Rome\n\nCaesar met Brutus in Rome. Nero burnt Rome.\n"
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    """secret.md is written, edited, tagged and shares a passage with other.md from 4 on."""
+    files = MemoryConnector({"secret.md": SECRET, "other.md": OTHER})
+    made = Stack(tmp_path / "s.db", files)
+    made.sync()
+    set_tag(made.connection, "mine", 1, 0)
+    for edit in (
+        SECRET + f"\nBrutus told Nero of {EDIT}.\n".encode(),
+        SECRET + f"\n# Law\n\n{SHARED_PASSAGE}\n".encode(),
+    ):
+        files.put("secret.md", edit)
+        made.sync()
+    files.put("other.md", OTHER + f"\n# Law\n\n{SHARED_PASSAGE}\n".encode())
+    made.sync()
+    assert made.head.id == 4
+    return made
+
+
+def purged(stack: Stack, path: str = "secret.md") -> PurgeResult:
+    """As the daemon does: first a version without the document, then the purge."""
+    stack.writer.apply(Batch(f"purge of {path}", gone=((stack.source.id, path),)))
+    return purge(stack.connection, stack.source.id, path, NOW_MS)
+
+
+def files_with(folder: Path, word: str) -> list[str]:
+    """The files of the data directory that have the word, or most of it, in any case and UTF."""
+    stem = word.lower()[1:-1]
+    wanted = [stem.encode(), stem.encode("utf-16-le")]
+    return [
+        file.name
+        for file in folder.iterdir()
+        if any(one in file.read_bytes().lower() for one in wanted)
+    ]
+
+
+def graphs(connection: Connection) -> dict[int, Rows]:
+    return {number: graph_at(connection, number) for number in kept_versions(connection)}
+
+
+class TestTheFiles:
+    @pytest.mark.parametrize("word", [HEADING, TEXT, EDIT])
+    def test_no_file_has_a_word_of_it(self, stack: Stack, tmp_path: Path, word: str) -> None:
+        assert files_with(tmp_path, word)
+        assert purged(stack).erased
+        assert files_with(tmp_path, word) == []
+        stack.close()
+        assert files_with(tmp_path, word) == []
+
+    def test_nor_of_what_was_prepared_for_it_and_never_committed(
+        self, stack: Stack, tmp_path: Path
+    ) -> None:
+        half = Passage((), f"Nero heard of {PREPARED}.")
+        stack.writer.prepare([half])
+        purged(stack)
+        assert files_with(tmp_path, PREPARED) == []
+        assert not known_passages(stack.connection, [half.id])
+
+    def test_nor_of_what_gc_had_deleted(self, stack: Stack, tmp_path: Path) -> None:
+        assert isinstance(stack.connector, MemoryConnector)
+        stack.connector.put("secret.md", f"Rome, says {COLLECTED}.".encode())
+        stack.sync()
+        stack.connector.put("secret.md", SECRET)
+        stack.sync()
+        collect(stack.connection, Retention(1, 0), NOW_MS)
+        purged(stack)
+        assert files_with(tmp_path, COLLECTED) == []
+
+    def test_the_vector_is_not_there_either(self, stack: Stack, tmp_path: Path) -> None:
+        vectors = [
+            bytes(row[0])
+            for row in stack.connection.execute(
+                "SELECT s.vectors FROM question_set AS s JOIN passage AS p ON p.id = s.passage"
+                " WHERE p.text LIKE ?",
+                [f"%{TEXT}%"],
+            )
+        ]
+        stack.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert vectors and all(one in (tmp_path / "s.db").read_bytes() for one in vectors)
+        purged(stack)
+        assert not any(one in (tmp_path / "s.db").read_bytes() for one in vectors)
+
+    def test_a_reader_in_the_way_is_reported_and_a_second_purge_finishes(
+        self, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("store.space._WAIT_MS", 100)
+        reader = open_reader(tmp_path / "s.db")
+        with snapshot(reader):
+            graph_at(reader, 1)
+            assert not purged(stack).erased
+        again = purge(stack.connection, stack.source.id, "secret.md", NOW_MS)
+        assert again.erased and again.revisions == 0
+        assert files_with(tmp_path, TEXT) == []
+
+    def test_the_file_is_still_one_that_shrinks_in_steps(self, stack: Stack) -> None:
+        purged(stack)
+        assert stack.connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+
+
+class TestTheVersions:
+    def test_no_version_has_the_document_or_its_passages(self, stack: Stack) -> None:
+        result = purged(stack)
+        assert result.versions == (1, 2, 3, 4)
+        assert result.revisions == 3
+        for rows in graphs(stack.connection).values():
+            assert {row[1] for row in rows["documents"]} == {"other.md"}
+            assert not any(TEXT in str(row[2]) for row in rows["passages"])
+        for term in (TEXT.lower(), HEADING.lower()):
+            assert len(postings(stack.connection, term)) == 0
+
+    def test_every_invariant_holds(self, stack: Stack) -> None:
+        purged(stack)
+        assert check(stack.connection, deep=True) == []
+
+    @pytest.mark.parametrize("factor", [0.0, 0.2, 1.0])
+    def test_a_past_version_keeps_its_other_edges(self, tmp_path: Path, factor: float) -> None:
+        files = MemoryConnector(
+            {"a.md": OTHER, "b.md": SECRET, "c.md": OTHER[7:] + b"\nNero met Ada."}
+        )
+        stack = Stack(tmp_path / "f.db", files, budget_factor=factor)
+        stack.sync()
+        files.put("d.md", b"# Ada\n\nAda met Nero in Rome.\n")
+        stack.sync()
+        before = graphs(stack.connection)
+        result = purged(stack, "b.md")
+        assert check(stack.connection, deep=True) == []
+        for number in (1, 2):
+            after = graph_at(stack.connection, number)
+            left = {row[0] for row in after["questions"]}
+            for rows in ("matches", "edges"):
+                assert after[rows] == [
+                    row for row in before[number][rows] if {row[0], row[1]} <= left
+                ]
+        assert result.matches > 0
+
+    def test_a_shared_passage_stays_where_the_other_document_held_it(self, stack: Stack) -> None:
+        result = purged(stack)
+        assert result.held_by == (("notes", "other.md"),)
+        having = [
+            number
+            for number, rows in graphs(stack.connection).items()
+            if any(SHARED in str(row[2]) for row in rows["passages"])
+        ]
+        assert having == [4, 5]
+
+    def test_the_head_is_as_it_was(self, stack: Stack) -> None:
+        stack.writer.apply(Batch("gone", gone=((stack.source.id, "secret.md"),)))
+        before = graph_at(stack.connection, 5)
+        purge(stack.connection, stack.source.id, "secret.md", NOW_MS)
+        assert graph_at(stack.connection, 5) == before
+
+    def test_a_tagged_version_is_no_exception(self, stack: Stack) -> None:
+        purged(stack)
+        assert version(stack.connection, 1).documents == 1
+
+    def test_versions_without_it_are_untouched(self, stack: Stack) -> None:
+        assert isinstance(stack.connector, MemoryConnector)
+        stack.connector.put("late.md", b"# Late\n\nAda met Babbage.\n")
+        stack.sync()
+        before = graphs(stack.connection)
+        purged(stack, "late.md")
+        assert {n: g for n, g in graphs(stack.connection).items() if n < 5} == {
+            number: before[number] for number in (1, 2, 3, 4)
+        }
+
+    def test_a_purged_version_can_be_restored(self, stack: Stack) -> None:
+        purged(stack)
+        made = stack.path.restore(1, {stack.source.id: "notes"})
+        assert made is not None and made.documents == 1
+        assert check(stack.connection, deep=True) == []
+
+    def test_the_write_path_goes_on(self, stack: Stack, tmp_path: Path) -> None:
+        assert isinstance(stack.connector, MemoryConnector)
+        purged(stack)
+        stack.connector.put("new.md", SHARED_PASSAGE.encode() + b"\n\nNero met Ada.")
+        stack.sync()
+        left = {p: data for p, data in stack.connector.files.items() if p != "secret.md"}
+        fresh = Stack(tmp_path / "fresh.db", MemoryConnector(left))
+        fresh.sync()
+        assert graph_at(stack.connection, 6) == graph_at(fresh.connection, 1)
+
+
+class TestTheSource:
+    def test_its_file_is_passed_over_until_it_is_included_again(self, stack: Stack) -> None:
+        purged(stack)
+        stack.sync()
+        assert stack.head.id == 5
+        assert isinstance(stack.connector, MemoryConnector)
+        stack.connector.put("secret.md", SECRET + b"Edited.")
+        stack.sync()
+        assert stack.head.id == 5
+        assert excluded_paths(stack.connection, stack.source.id) == {"secret.md"}
+        assert include_again(stack.connection, stack.source.id, "secret.md")
+        assert not include_again(stack.connection, stack.source.id, "secret.md")
+        stack.sync()
+        assert stack.head.documents == 2
+
+    def test_a_purged_item_that_is_deleted_changes_nothing(self, stack: Stack) -> None:
+        purged(stack)
+        assert isinstance(stack.connector, MemoryConnector)
+        stack.connector.remove("secret.md")
+        stack.sync()
+        assert stack.head.id == 5
+
+    def test_a_document_in_force_is_refused(self, stack: Stack) -> None:
+        before = graphs(stack.connection)
+        with pytest.raises(PurgeRefused, match="newest version"):
+            purge(stack.connection, stack.source.id, "secret.md", NOW_MS)
+        assert graphs(stack.connection) == before
+        assert not excluded_paths(stack.connection, stack.source.id)
+
+    def test_an_unknown_path_is_refused(self, stack: Stack) -> None:
+        with pytest.raises(PurgeRefused, match="no version has it"):
+            purge(stack.connection, stack.source.id, "typo.md", NOW_MS)
+
+    def test_no_record_of_its_scan_is_left(self, stack: Stack) -> None:
+        purged(stack)
+        for table in ("seen", "pin", "document"):
+            assert stack.connection.execute(
+                f"SELECT count(*) FROM {table} WHERE path = 'secret.md'"
+            ).fetchone() == (0,)
