@@ -31,6 +31,7 @@ from hopsyncd.serve.requests import (
     BackupRequest,
     CheckRequest,
     GcRequest,
+    PurgeRequest,
     QueryRequest,
     RebuildRequest,
     ReleaseRequest,
@@ -52,12 +53,15 @@ from hopsyncd.upkeep import (
     backed_up,
     checked,
     collected,
+    included_again,
+    purged,
     rebuilt,
     released,
     restored,
     tagged,
     untagged,
 )
+from store.check import opening_check
 from store.database import Connection, open_reader, open_writer, snapshot, writer_place
 from store.gc import Retention
 from store.history import diff as history_diff
@@ -176,9 +180,23 @@ class Daemon:
     def gc(self, request: GcRequest) -> "Future[dict[str, Any]]":
         configured = self._config.retention
         retention = Retention(configured.keep_versions, configured.keep_days)
-        return self._worker.submit(
-            lambda path: collected(path, retention, now_ms(), request.dry_run)
-        )
+
+        def job(path: SourceSync) -> dict[str, Any]:
+            done = collected(path, retention, now_ms(), request.dry_run)
+            self._engine.forget_pasts()
+            return done
+
+        return self._worker.submit(job)
+
+    def purge(self, request: PurgeRequest) -> "Future[dict[str, Any]]":
+        def job(path: SourceSync) -> dict[str, Any]:
+            if request.again:
+                return included_again(path, request.document, request.source)
+            done = purged(path, request.document, request.source, now_ms())
+            self._engine.forget_pasts()
+            return done
+
+        return self._worker.submit(job)
 
     def log(self, limit: int, before: int | None) -> dict[str, Any]:
         with snapshot(connection := self._reader()):
@@ -343,6 +361,7 @@ def run(config: Config) -> None:
         stack.enter_context(writer_place(database))
         connection = open_writer(database)
         stack.callback(connection.close)
+        opening_check(connection)
         log.info("loading models")
         daemon = Daemon(config, connection, *load_models(config))
         daemon.start()

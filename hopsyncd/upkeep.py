@@ -8,14 +8,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from hopsyncd.sync.apply import Batch
 from hopsyncd.sync.sync import SourceSync
 from hopsyncd.sync.verify import verify_matches
 from store.backup import backup
 from store.check import check
 from store.database import Connection
+from store.errors import PurgeRefused
 from store.gc import Retention, collect, plan_gc
 from store.history import delete_tag, resolve, set_tag
-from store.sources import all_sources, pins_of, release_pins
+from store.purge import include_again, purge
+from store.reads import live_content
+from store.sources import all_sources, knows_item, pins_of, release_pins
 from store.versions import head
 
 
@@ -99,3 +103,46 @@ def collected(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool
         return {"dry_run": True, **planned, "versions": list(planned["versions"])}
     done = asdict(collect(path.connection, retention, now_ms, path.between))
     return {"dry_run": False, **done, "versions": list(done["versions"])}
+
+
+def purged(path: SourceSync, document: str, source: str | None, now_ms: int) -> dict[str, Any]:
+    """Remove a document from the head by a version, then from every other. Raises PurgeRefused."""
+    row, name, item = _located(path.connection, document, source)
+    if live_content(path.connection, row, item) is not None:
+        gone = ((row, item),)
+        # The reason names nothing: it stays in the log.
+        version = path.writer.apply(Batch("a document was purged", gone=gone, unseen=gone))
+        if version:
+            path.on_version(version)
+    done = asdict(purge(path.connection, row, item, now_ms))
+    return {"source": name, "document": item, **done, "versions": list(done["versions"])}
+
+
+def included_again(path: SourceSync, document: str, source: str | None) -> dict[str, Any]:
+    """Let scans index a purged document again."""
+    row, name, item = _located(path.connection, document, source)
+    return {
+        "source": name,
+        "document": item,
+        "included": include_again(path.connection, row, item),
+    }
+
+
+def _located(connection: Connection, document: str, source: str | None) -> tuple[int, str, str]:
+    """Source id, source name and path of a document given by its path, absolute or in its source.
+
+    Raises PurgeRefused when no source, or more than one, knows such a document.
+    """
+    found = [
+        (row.id, row.name, item)
+        for row in all_sources(connection)
+        if source in (None, row.name)
+        and knows_item(connection, row.id, item := document.removeprefix(f"{row.location}/"))
+    ]
+    if len(found) == 1:
+        return found[0]
+    raise PurgeRefused(
+        f"Cannot purge {document}",
+        f"{len(found) or 'no'} sources know a document of that path",
+        "Name the source, and the path as `hopsyncd query` or `status` prints it",
+    )

@@ -240,15 +240,14 @@ def _cut_matches(
         for end in (question, target):
             lives = _lives_of(connection, end)
             spans = [part for span in spans for part in _within(span, lives, kept)]
-        before, after = (set(_versions_in(s, kept)) for s in ([(born, died)], spans))
-        if before == after:
+        if spans == [(born, died)]:
             continue
         connection.execute("DELETE FROM match WHERE question = ? AND born = ?", [question, born])
         connection.executemany(
             "INSERT INTO match (question, born, died, target, similarity) VALUES (?, ?, ?, ?, ?)",
             [(question, *span, target, similarity) for span in spans],
         )
-        for number in before - after:
+        for number in set(_versions_in([(born, died)], kept)) - set(_versions_in(spans, kept)):
             losses.matches[number] += 1
             losses.edges[number] += _admits(cuts[number], question, similarity)
 

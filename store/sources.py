@@ -74,6 +74,16 @@ def seen_items(connection: Connection, source: int) -> dict[str, Seen]:
     return {row[1]: Seen(*row) for row in rows}
 
 
+def knows_item(connection: Connection, source: int, path: str) -> bool:
+    """Whether the source has or had an item of that path."""
+    return any(
+        connection.execute(
+            f"SELECT 1 FROM {table} WHERE source = ? AND path = ? LIMIT 1", [source, path]
+        ).fetchone()
+        for table in ("document", "seen", "excluded")
+    )
+
+
 def pins_of(connection: Connection, source: int) -> dict[str, bytes | None]:
     """The source's documents that are held at a restored state, with what their files hold."""
     return dict(connection.execute("SELECT path, disk FROM pin WHERE source = ?", [source]))

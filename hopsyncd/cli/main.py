@@ -18,7 +18,7 @@ from hopsyncd.cli.init import init
 from hopsyncd.cli.query import query
 from hopsyncd.cli.serve import serve
 from hopsyncd.cli.status import sources, status
-from hopsyncd.cli.upkeep import backup, check, gc, rebuild
+from hopsyncd.cli.upkeep import backup, check, gc, purge, rebuild
 from hopsyncd.errors import REPORTABLE
 
 
@@ -40,7 +40,7 @@ def cli(context: click.Context, config_file: Path | None) -> None:
 _COMMANDS = (
     *(init, serve, sync, query, status, sources),
     *(log, diff, why, tag, restore, release),
-    *(check, rebuild, backup, gc),
+    *(check, rebuild, backup, gc, purge),
     evaluate,
 )
 for command in _COMMANDS:

@@ -1,6 +1,7 @@
 """`hopsyncd check`, `rebuild`, `backup`, `gc` and `purge`."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -84,3 +85,44 @@ def _numbers(versions: list[int]) -> str:
     if not versions:
         return "none"
     return str(versions[0]) if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+
+
+@click.command()
+@click.argument("document")
+@click.option("--source", help="The source, where several have a document of that path.")
+@click.option("--again", is_flag=True, help="Undo the exclusion: let scans index it again.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_context
+def purge(
+    context: click.Context, document: str, source: str | None, again: bool, yes: bool, as_json: bool
+) -> None:
+    """Remove DOCUMENT from every version, cache and index, for real, and never index it again.
+
+    Past versions lose its passages and the edges from and to them. The file itself is not touched.
+    This cannot be undone.
+    """
+    if not again and not yes:
+        click.confirm(f"Remove {document} from every version, for good?", abort=True)
+    body = {"document": document, "source": source, "again": again}
+    with client_of(context) as client:
+        done = client.post("/v1/purge", body)
+    if as_json:
+        print_json(done)
+    elif again:
+        click.echo(
+            "The next scan indexes it again." if done["included"] else "It was not excluded."
+        )
+    else:
+        _print_purge(done)
+
+
+def _print_purge(done: dict[str, Any]) -> None:
+    click.echo(
+        f"Purged {printable(done['document'])} of {done['source']}: {done['revisions']} revisions,"
+        f" {done['passages']} passages, in {len(done['versions'])} versions."
+    )
+    for source, document in done["held_by"]:
+        click.echo(f"Some of its text is also in {source}: {printable(document)}, and stays there.")
+    if not done["erased"]:
+        click.echo("A query was reading the old data: run the purge again to clean the files.")

@@ -77,6 +77,11 @@ class Engine:
         """Serve another version from now on; a request that has begun keeps its own."""
         self._head = head
 
+    def forget_pasts(self) -> None:
+        """Drop what is kept of past versions: a purge has rewritten them."""
+        with self._past_lock:
+            self._pasts.clear()
+
     def query(self, question: str, k: int, strategy: Strategy, at: str = "head") -> Answer | None:
         """Answer at the version that `at` names. None while there is no version at all.
 

@@ -20,6 +20,7 @@ from hopsyncd.serve.requests import (
     BackupRequest,
     CheckRequest,
     GcRequest,
+    PurgeRequest,
     QueryRequest,
     RebuildRequest,
     ReleaseRequest,
@@ -27,7 +28,7 @@ from hopsyncd.serve.requests import (
     SyncRequest,
     TagRequest,
 )
-from store.errors import NoSuchVersion, TagRefused
+from store.errors import BackupFailed, NoSuchVersion, PurgeRefused, TagRefused
 
 log = structlog.get_logger(__name__)
 
@@ -76,6 +77,10 @@ class Service(Protocol):
 
     def gc(self, request: GcRequest) -> "Future[dict[str, Any]]":
         """Collect expired versions."""
+        ...
+
+    def purge(self, request: PurgeRequest) -> "Future[dict[str, Any]]":
+        """Remove a document from every version."""
         ...
 
     def log(self, limit: int, before: int | None) -> dict[str, Any]:
@@ -133,8 +138,8 @@ async def _reportable(_: Request, error: Exception) -> JSONResponse:
     what, why, hint = error.what, error.why, error.hint  # type: ignore[attr-defined]
     if isinstance(error, BadRequest):
         return _failure(400, "bad_request", f"{what}: {why}", hint)
-    if isinstance(error, TagRefused):
-        return _failure(409, "tag_refused", f"{what}: {why}", hint)
+    if isinstance(error, TagRefused | PurgeRefused | BackupFailed):
+        return _failure(409, "refused", f"{what}: {why}", hint)
     if isinstance(error, NoSuchVersion):
         return _failure(404, "no_such_version", f"{what}: {why}", hint)
     log.error("request failed", what=what, why=why)
@@ -231,6 +236,7 @@ def make_app(service: Service) -> Starlette:
             _posted("/v1/backup", BackupRequest, service.backup),
             _posted("/v1/rebuild", RebuildRequest, service.rebuild),
             _posted("/v1/gc", GcRequest, service.gc),
+            _posted("/v1/purge", PurgeRequest, service.purge),
             _got("/v1/status", lambda _: service.status()),
             _got("/v1/sources", sources),
             _got("/v1/health", lambda _: service.health()),

@@ -68,5 +68,16 @@ class GcRequest(_Body):
     dry_run: bool = False
 
 
+class PurgeRequest(_Body):
+    """The body of POST /v1/purge: a document's path in its source, or its absolute path.
+
+    With `again`, an earlier purge no longer keeps scans from indexing it.
+    """
+
+    document: str = Field(min_length=1, max_length=4096)
+    source: str | None = None
+    again: bool = False
+
+
 class RebuildRequest(_Body):
     """The body of POST /v1/rebuild: empty."""

@@ -49,7 +49,7 @@ def _similarities(connection: Connection) -> Iterator[Finding]:
 
 
 def _find(questions: QuestionSet, id_: int) -> Question:
-    return next(question for question in questions.questions if question.id == id_)
+    return {int(question.id): question for question in questions.questions}[id_]
 
 
 def _best_matches(connection: Connection) -> Iterator[Finding]:

@@ -156,7 +156,7 @@ CORRUPTIONS: dict[str, tuple[int, Corruption]] = {
     "bit of keywords": (2, flip_in("SELECT keywords FROM question")),
     "bit of a question's vector": (3, flip_in("SELECT vectors FROM question_set")),
     "bit of a searched vector": (3, flip_in("SELECT embedding FROM passage_vector_1")),
-    "bit of the full-text index": (3, flip_in("SELECT block FROM passage_text_data WHERE id > 9")),
+    "bit of the full-text index": (3, flip_in("SELECT block FROM passage_text_data WHERE id > 10")),
     "bit of a document's hash": (1, flip_in("SELECT content FROM document")),
     "bit of the schema": (1, flip_in("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")),
     "bit of a root page": (4, flip_root_page),

@@ -51,7 +51,11 @@ class FakeService:
             done.set_result(answer(*given))
             return done
 
-        return soon if name in ("restore", "release", "tag", "untag", "rebuild", "gc") else answer
+        return (
+            soon
+            if name in ("restore", "release", "tag", "untag", "rebuild", "gc", "purge")
+            else answer
+        )
 
     def _fail(self) -> None:
         if self.error:
@@ -224,6 +228,7 @@ def test_unknown_paths_and_methods(
         ("POST", "/v1/backup", {"file": "/tmp/x.db"}, "backup"),
         ("POST", "/v1/rebuild", {}, "rebuild"),
         ("POST", "/v1/gc", {"dry_run": True}, "gc"),
+        ("POST", "/v1/purge", {"document": "a.md"}, "purge"),
     ],
 )
 def test_each_path_reaches_what_it_names(

@@ -5,9 +5,13 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.engine import STRATEGIES, Engine, head_of
+from hopsyncd.query.engine import STRATEGIES, Engine, Head, head_of
+from hopsyncd.sync.apply import Batch
 from hopsyncd.text.questions import BuiltinMaker
+from store.database import Connection
 from store.errors import NoSuchVersion
+from store.gc import Retention, collect
+from store.purge import purge
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack
@@ -56,3 +60,46 @@ def test_a_version_of_another_encoder_is_refused_by_name(stack: Stack, tmp_path:
     assert engine.query(QUESTION, 5, "hop") is not None
     with pytest.raises(NoSuchVersion, match="encoder"):
         engine.query(QUESTION, 5, "hop", at="1")
+
+
+class Overtaken(Engine):
+    """An engine whose head is replaced and collected just after a request took it up."""
+
+    meanwhile: list[Head]
+
+    def _served(self, connection: Connection, at: str) -> Head | None:
+        served = super()._served(connection, at)
+        while self.meanwhile:
+            self.publish(self.meanwhile.pop())
+        return served
+
+
+def test_a_head_that_gc_collected_as_a_request_began_gives_way_to_the_next(
+    stack: Stack, tmp_path: Path
+) -> None:
+    engine = Overtaken(tmp_path / "s.db", FakeEncoder(), WalkSettings())
+    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    assert isinstance(stack.connector, MemoryConnector)
+    stack.connector.put("paris.md", PARIS + b"\nParis has a tower.\n")
+    stack.sync()
+    collect(stack.connection, Retention(1, 0), 10_000_000_000)
+    engine.meanwhile = []
+    with pytest.raises(NoSuchVersion, match="expired"):
+        engine.query(QUESTION, 5, "hop")
+    engine.meanwhile = [head_of(stack.connection, stack.head, stack.writer.index)]
+    answer = engine.query(QUESTION, 5, "hop")
+    assert answer is not None and answer.version == 2
+
+
+def test_a_past_version_is_read_anew_after_a_purge(stack: Stack, tmp_path: Path) -> None:
+    stack.writer.apply(Batch("purge", gone=((stack.source.id, "paris.md"),)))
+    engine = serving(stack, tmp_path / "s.db")
+    before = engine.query(QUESTION, 5, "hop", at="1")
+    purge(stack.connection, stack.source.id, "paris.md", 0)
+    engine.forget_pasts()
+    after = engine.query(QUESTION, 5, "hop", at="1")
+    assert before is not None and after is not None
+    assert {one.text for one in before.passages.values()} - {
+        one.text for one in after.passages.values()
+    }
+    assert not any("Lutetia" in one.text for one in after.passages.values())

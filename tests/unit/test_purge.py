@@ -1,10 +1,15 @@
 """Purging: gone from every version, and from every byte of the files."""
 
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hopsyncd.sync.apply import Batch
+from hopsyncd.sync.verify import verify_matches
 from store.check import check
 from store.content import known_passages
 from store.database import Connection, open_reader, snapshot
@@ -20,6 +25,8 @@ from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
 NOW_MS = 10_000_000_000
+# Most of the time would go into waiting for the disk.
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 # Each is a word of its own first letters, so that the full-text index cannot shorten it.
 HEADING, TEXT, EDIT = "Zqheading", "Xqtext", "Wqedit"
 PREPARED, COLLECTED, SHARED = "Vqprepared", "Uqcollected", "Jqshared"
@@ -250,3 +257,51 @@ class TestTheSource:
             assert stack.connection.execute(
                 f"SELECT count(*) FROM {table} WHERE path = 'secret.md'"
             ).fetchone() == (0,)
+
+
+paths = st.sampled_from(["a.md", "b.md", "c.md"])
+words = st.sampled_from(
+    ["Rome met Ada.", "Ada wrote X1.", "X1 ran in Paris. Ada met Paris.", "..."]
+)
+documents = st.lists(words, min_size=1, max_size=3).map(lambda some: "\n\n".join(some).encode())
+changes = st.tuples(paths, st.none() | documents)
+
+
+@settings(max_examples=60)
+@given(
+    history=st.lists(st.lists(changes, min_size=1, max_size=2), min_size=1, max_size=7),
+    kept=st.integers(1, 8),
+    factor=st.sampled_from([0.0, 0.5, 1.0, 3.0]),
+)
+def test_after_any_history_what_is_left_is_sound_and_unchanged(
+    history: list[list[tuple[str, bytes | None]]], kept: int, factor: float
+) -> None:
+    """Also after a gc, and whatever the budget: other documents and their edges stay."""
+    with TemporaryDirectory(dir=MEMORY) as folder:
+        files = MemoryConnector({"a.md": b"Rome met Ada.", "z.md": b"Rome met Paris. X1 ran."})
+        stack = Stack(Path(folder) / "s.db", files, budget_factor=factor)
+        stack.sync()
+        set_tag(stack.connection, "first", 1, 0)
+        for change in history:
+            for path, data in change:
+                if data is not None:
+                    files.put(path, data)
+                elif path in files.files:
+                    files.remove(path)
+            stack.sync()
+        collect(stack.connection, Retention(kept, 0), NOW_MS)
+        before = graphs(stack.connection)
+        purged(stack, "a.md")
+        after = graphs(stack.connection)
+        for number, was in before.items():
+            now = after[number]
+            left = {row[0] for row in now["questions"]}
+            assert now["documents"] == [row for row in was["documents"] if row[1] != "a.md"]
+            assert now["placements"] == [row for row in was["placements"] if row[0] != "a.md"]
+            held = {row[2] for row in now["placements"]}
+            assert now["passages"] == [row for row in was["passages"] if row[0] in held]
+            for rows in ("matches", "edges"):
+                assert now[rows] == [row for row in was[rows] if {row[0], row[1]} <= left]
+        assert check(stack.connection, deep=True) == []
+        assert verify_matches(stack.connection) == []
+        stack.close()
