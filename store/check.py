@@ -51,14 +51,29 @@ def check(connection: Connection, deep: bool) -> list[Finding]:
 def run_checks(connection: Connection, checks: Iterable[Check]) -> list[Finding]:
     """Run checks on one state; one that cannot read what it checks is a finding itself."""
     found: list[Finding] = []
-    with snapshot(connection):
-        for one in checks:
-            try:
-                found.extend(one(connection))
-            except UNREADABLE as error:
-                what = one.__name__.lstrip("_").replace("_", " ")
-                found.append(Finding("all rows can be read", what, str(error), RESTORE))
+    try:
+        with snapshot(connection):
+            for one in checks:
+                found.extend(_run(connection, one))
+    except SqliteError as error:
+        # On a damaged file even the end of a transaction that only read can fail.
+        found.append(_unreadable("file", error))
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
     return found
+
+
+def _run(connection: Connection, check_: Check) -> list[Finding]:
+    found: list[Finding] = []
+    try:
+        found.extend(check_(connection))
+    except UNREADABLE as error:
+        found.append(_unreadable(check_.__name__.lstrip("_").replace("_", " "), error))
+    return found
+
+
+def _unreadable(what: str, error: Exception) -> Finding:
+    return Finding("all rows can be read", what, str(error), RESTORE)
 
 
 def opening_check(connection: Connection) -> None:

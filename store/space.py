@@ -22,8 +22,10 @@ def shrink(connection: Connection, between: Callable[[], None], *, text: bool) -
     """Make the file smaller by what was deleted, in steps; `between` runs after each.
 
     `text` says whether full text was deleted, which stays in the index until that is merged.
-    A database that was made without incremental vacuum is vacuumed whole when a quarter of it is
-    free, and is an incremental one from then on.
+    When a tenth of the file is free it is vacuumed whole, as then about as much again is lost in
+    half-empty pages; the writer waits for that, readers do not, and the disk must have room for
+    the WAL to take the file a second time. A database that was made without incremental vacuum
+    becomes one with it.
     """
     for recipe in recipes(connection):
         if is_worn(connection, recipe):
@@ -50,9 +52,9 @@ def _merge_text(connection: Connection, between: Callable[[], None]) -> None:
 
 def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
     free, whole = _free_pages(connection), connection.execute("PRAGMA page_count").fetchone()[0]
-    if connection.execute("PRAGMA auto_vacuum").fetchone()[0] == 0:
-        if 4 * free > whole:
-            vacuum(connection)
+    if 10 * free > whole:
+        vacuum(connection)
+        between()
         return
     while free:
         connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()

@@ -114,3 +114,15 @@ def test_a_scan_tells_items_from_problems() -> None:
     assert [problem.id for problem in found.problems] == ["x/b.md"]
     assert found.covers("x/d.md")
     assert not found.covers("xy.md")
+
+
+def test_a_purged_item_is_passed_over() -> None:
+    problem = Problem("d.md", "permission denied", "Allow it")
+    found = listing("a.md", "b.md", "c.md", problems=(problem,))
+    assert plan(found, SEEN, LIVE, excluded={"c.md", "d.md"}) == ()
+
+
+def test_a_purged_name_says_nothing_of_the_folder_of_that_name() -> None:
+    problem = Problem("x", "permission denied", "Allow it", subtree=True)
+    steps = plan(listing("a.md", "b.md", problems=(problem,)), SEEN, LIVE, excluded={"x"})
+    assert [step.action for step in steps] == [Action.REPORT]
