@@ -69,7 +69,13 @@ def _free_pages(connection: Connection) -> int:
 
 
 def vacuum(connection: Connection) -> None:
-    """Write the whole file anew, as one that can be vacuumed in steps."""
+    """Write the whole file anew, as one that can be vacuumed in steps.
+
+    The vector tables are written anew first: their parts name each other by row numbers, which
+    VACUUM promises to keep only where there are no gaps.
+    """
+    for recipe in recipes(connection):
+        renew_vectors(connection, recipe)
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("VACUUM")
 
@@ -89,8 +95,6 @@ def truncate_wal(connection: Connection, *, wait: bool) -> bool:
 
 def erase(connection: Connection) -> bool:
     """Leave no byte of deleted rows in the database's files. False as truncate_wal."""
-    for recipe in recipes(connection):
-        renew_vectors(connection, recipe)
     connection.execute("INSERT INTO passage_text (passage_text) VALUES ('optimize')")
     vacuum(connection)
     return truncate_wal(connection, wait=True)

@@ -23,6 +23,7 @@ def log(context: click.Context, limit: int, as_json: bool) -> None:
         return
     for one in found["versions"]:
         tags = "".join(f" [{tag}]" for tag in one["tags"])
+        tags += " (collected)" if one["collected"] else ""
         click.secho(f"{one['version']}{tags}  {one['created']}  {one['reason']}", bold=True)
         click.echo(
             f"    documents +{one['documents_added']} ~{one['documents_changed']}"

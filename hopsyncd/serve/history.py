@@ -14,6 +14,7 @@ def entry_json(entry: LogEntry) -> dict[str, Any]:
     return {
         "version": version.id,
         "created": time_text(version.created_ms),
+        "collected": time_text(entry.collected_ms),
         "reason": version.reason,
         "tags": list(entry.tags),
         "documents": version.documents,

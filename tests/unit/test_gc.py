@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,7 +19,7 @@ from store.gc import Retention, collect, expired, plan_gc
 from store.history import diff, log, resolve, set_tag
 from store.records import ALIVE, Passage, Version
 from store.space import file_bytes
-from store.versions import kept_versions, version
+from store.versions import CHANGES, kept_versions, version
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -376,3 +377,16 @@ def test_a_life_that_is_alive_is_never_dead(stack: Stack) -> None:
     before = stack.connection.execute(alive).fetchone()
     collect(stack.connection, NOTHING, LATER_MS)
     assert stack.connection.execute(alive).fetchone() == before
+
+
+def test_the_migration_counts_what_commits_would_have_counted(stack: Stack) -> None:
+    counted = f"SELECT id, {CHANGES} FROM version ORDER BY id"
+    before = stack.connection.execute(counted).fetchall()
+    zeros = ", ".join(f"{column} = 0" for column in CHANGES.split(", "))
+    stack.connection.execute(f"UPDATE version SET {zeros}")
+    script = resources.files("store.schema").joinpath("004_retention.sql").read_text()
+    for statement in script.split(";"):
+        if "UPDATE version" in statement:
+            stack.connection.execute(statement)
+    assert stack.connection.execute(counted).fetchall() == before
+    assert len({row[1:] for row in before}) > 2
