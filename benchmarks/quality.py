@@ -13,7 +13,7 @@ from hopsyncd.daemon import load_models
 from hopsyncd.evaluation.data import read_corpus, read_questions
 from hopsyncd.evaluation.run import DEPTHS, Scores, evaluate
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.engine import STRATEGIES
+from hopsyncd.strategy import STRATEGIES
 
 NAMES = ("hotpotqa", "musique")
 

@@ -24,6 +24,7 @@ from connectors.folder import DEFAULT_MAX_BYTES
 from connectors.ignore import TEXT, Patterns
 from hopsyncd.config_mistakes import Mistake, config_error, mistake_of, syntax_error, toml_value
 from hopsyncd.errors import ConfigError
+from hopsyncd.strategy import Strategy
 from hopsyncd.toml_lines import KeyPath
 
 FILE_NAME = "config.toml"
@@ -145,7 +146,7 @@ class ModelsConfig(_Section):
 
 
 class QueryConfig(_Section):
-    strategy: Literal["hop", "bm25", "dense", "hybrid"] = "hop"
+    strategy: Strategy = "hop"
     k: int = Field(default=5, ge=1, le=1000)
     hops: int = Field(default=4, ge=1, le=20)
 

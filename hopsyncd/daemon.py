@@ -1,9 +1,7 @@
 """The daemon: the one place that puts the parts together."""
 
-import asyncio
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -12,11 +10,9 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import structlog
-import uvicorn
 
 from connectors.folder import FolderConnector, widened
 from hopsyncd.config import Config, SourceConfig
@@ -39,6 +35,7 @@ from hopsyncd.serve.requests import (
     SyncRequest,
     TagRequest,
 )
+from hopsyncd.serve.server import serve
 from hopsyncd.serve.socket import bound_socket
 from hopsyncd.serve.status import Served, status_json
 from hopsyncd.sync.apply import QuestionMaker, Writer
@@ -75,7 +72,6 @@ log = structlog.get_logger(__name__)
 
 DATABASE_NAME = "hopsyncd.db"
 _STOP_WORKER_S = 6.0
-_STOP_REQUESTS_S = 3
 
 
 def now_ms() -> int:
@@ -369,38 +365,5 @@ def run(config: Config) -> None:
         log.info("serving", socket=str(config.daemon.socket), pid=os.getpid())
         if not config.sources:
             log.warning("no source is configured; `hopsyncd init --folder DIR` writes one")
-        _serve(daemon, listener)
+        serve(make_app(daemon), listener, daemon.stop)
     log.info("stopped")
-
-
-class _Server(uvicorn.Server):
-    """Ends the work in hand before uvicorn waits for the requests that wait for it."""
-
-    def __init__(self, config: uvicorn.Config, daemon: Daemon) -> None:
-        super().__init__(config)
-        self._daemon = daemon
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await asyncio.to_thread(self._daemon.stop)
-        await super().shutdown(sockets)
-
-
-def _serve(daemon: Daemon, listener: socket.socket) -> None:
-    def stay(_: int, __: FrameType | None) -> None:
-        """uvicorn raises the signal again after its own shutdown; ours follows."""
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stay)
-    _Server(
-        uvicorn.Config(
-            make_app(daemon),
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=_STOP_REQUESTS_S,
-        ),
-        daemon,
-    ).run(sockets=[listener])

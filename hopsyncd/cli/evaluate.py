@@ -12,11 +12,11 @@ from rich.table import Table
 
 from hopsyncd.cli.shared import json_option, print_json
 from hopsyncd.config import load_config
+from hopsyncd.strategy import STRATEGIES, Strategy
 
 if TYPE_CHECKING:
     from hopsyncd.evaluation.run import Evaluation
 
-_STRATEGIES = ("hop", "bm25", "dense", "hybrid")
 _file = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -29,7 +29,7 @@ _file = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--strategy",
     "strategies",
     multiple=True,
-    type=click.Choice(_STRATEGIES),
+    type=click.Choice(STRATEGIES),
     help="Can be given several times. Default: all.",
 )
 @json_option
@@ -38,7 +38,7 @@ def evaluate(
     context: click.Context,
     corpus: Path,
     questions: Path,
-    strategies: tuple[str, ...],
+    strategies: tuple[Strategy, ...],
     as_json: bool,
 ) -> None:
     """Measure retrieval on your own corpus and questions, in a temporary store."""
@@ -60,7 +60,7 @@ def evaluate(
             Path(folder),
             passages,
             asked,
-            list(dict.fromkeys(strategies or _STRATEGIES)),  # type: ignore[arg-type]
+            list(dict.fromkeys(strategies or STRATEGIES)),
             encoder,
             maker,
             budget_factor=config.index.edge_budget_factor,

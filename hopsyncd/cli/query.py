@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from hopsyncd.cli.shared import client_of, json_option, print_json, printable, warn
+from hopsyncd.strategy import STRATEGIES
 
-_STRATEGIES = ("hop", "bm25", "dense", "hybrid")
 _TEXT_CHARACTERS = 600
 _ARROWS = {"from": "->", "to": "<-", "both": "--"}
 
@@ -15,7 +15,7 @@ _ARROWS = {"from": "->", "to": "<-", "both": "--"}
 @click.command()
 @click.argument("question")
 @click.option("-k", type=int, help="How many passages. Default: query.k of the configuration.")
-@click.option("--strategy", type=click.Choice(_STRATEGIES), help="How to search. Default: hop.")
+@click.option("--strategy", type=click.Choice(STRATEGIES), help="How to search. Default: hop.")
 @click.option(
     "--at",
     default="head",

@@ -9,7 +9,8 @@ import numpy as np
 
 from hopsyncd.evaluation.data import GoldQuestion
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.engine import Engine, Head, Strategy, head_of
+from hopsyncd.query.engine import Engine, Head, head_of
+from hopsyncd.strategy import Strategy
 from hopsyncd.sync.apply import Batch, QuestionMaker, Writer
 from hopsyncd.sync.read import ReadDocument
 from hopsyncd.text.encoder import Encoder

@@ -16,10 +16,10 @@ class GraphView:
 
     passage: (n,) int64 ids, rising. passage_row: (n,) the row of each passage's vector in `rows`.
     rows: (r, d) float32 grid vectors. source, target: (e,) positions among the passages.
-    similarity: (e,) Eq. 1. context_row, target_row: (e,) rows of the vectors of the outgoing
-    question and of the incoming one that answers it. rarity: (e,) log(1 + n / df) of the outgoing
-    question's rarest name. question, answer: (e,) their ids. mentioned: how many passages mention
-    a name. about: the passages that a name is the topic of. mentions: where names are mentioned.
+    similarity: (e,) Eq. 1. question: (e,) the ids of the outgoing questions. context_row: (e,)
+    the rows of their vectors. rarity: (e,) log(1 + n / df) of their rarest name. mentioned: how
+    many passages mention a name. about: the passages that a name is the topic of. mentions: where
+    names are mentioned.
     """
 
     passage: NDArray[np.int64]
@@ -29,10 +29,8 @@ class GraphView:
     target: NDArray[np.int64]
     similarity: NDArray[np.float64]
     context_row: NDArray[np.int64]
-    target_row: NDArray[np.int64]
     rarity: NDArray[np.float64]
     question: NDArray[np.int64]
-    answer: NDArray[np.int64]
     mentioned: dict[str, int]
     about: dict[str, tuple[PassageId, ...]]
     mentions: Mentions
@@ -60,10 +58,8 @@ def view_of(index: MergeIndex, budget: int) -> GraphView:
         target=np.searchsorted(passage, index.incoming.passage[ins]),
         similarity=index.similarity[outs],
         context_row=index.outgoing.row[outs],
-        target_row=index.incoming.row[ins],
         rarity=np.log1p(len(passage) / np.maximum(np.array(counts, dtype=np.float64), 1)),
         question=index.outgoing.id[outs],
-        answer=index.incoming.id[ins],
         mentioned=mentioned,
         about=about,
         mentions=_mentions(index, passage),

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from hopsyncd.query.engine import Answer, Strategy
+from hopsyncd.query.engine import Answer
 from hopsyncd.query.ranked import Hop, Ranked
+from hopsyncd.strategy import Strategy
 from store.reads import Place
 from store.records import PassageId
 

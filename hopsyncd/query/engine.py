@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.query.hop import hop
 from hopsyncd.query.ranked import Ranked
 from hopsyncd.query.words import WordIndex
+from hopsyncd.strategy import Strategy
 from hopsyncd.text.encoder import Encoder
 from store.content import known_passages, question_texts, recipe_of, sets_at
 from store.database import Connection, open_reader, snapshot
@@ -25,9 +25,6 @@ from store.reads import Place, matches_at, places_at, words_at
 from store.records import Passage, PassageId, QuestionId, Version, to_grid
 from store.search import nearest, postings
 from store.versions import version
-
-Strategy = Literal["hop", "bm25", "dense", "hybrid"]
-STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 # Reciprocal rank fusion (Cormack, Clarke & Buettcher 2009) and the depth that it fuses.
 _FUSION_K = 60

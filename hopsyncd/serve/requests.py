@@ -1,12 +1,10 @@
 """The bodies of requests: what is accepted, with its limits. docs/api.md describes them."""
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict, Field
 
-MAX_QUESTION_CHARACTERS = 10_000
+from hopsyncd.strategy import Strategy
 
-Strategy = Literal["hop", "bm25", "dense", "hybrid"]
+MAX_QUESTION_CHARACTERS = 10_000
 
 
 class _Body(BaseModel):

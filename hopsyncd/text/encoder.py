@@ -41,8 +41,7 @@ class SentenceEncoder:
     """A sentence-transformers model on the processor. Texts beyond 256 tokens are cut.
 
     Texts are encoded one at a time: in a batch, the padding changes a vector's last bits, and texts
-    of very different lengths cost as much as the longest. Measured on one thread, batches of 32
-    sorted by length are a tenth faster, batches of one passage's texts half as fast.
+    of very different lengths cost as much as the longest.
     """
 
     def __init__(self, model: str, sha256: str, threads: int) -> None:

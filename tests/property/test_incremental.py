@@ -284,10 +284,9 @@ def readable(view: GraphView) -> dict[str, object]:
         "passages": view.passage.tolist(),
         "vectors": view.rows[view.passage_row].tolist(),
         "edges": list(zip(view.source.tolist(), view.target.tolist(), strict=True)),
-        "questions": list(zip(view.question.tolist(), view.answer.tolist(), strict=True)),
+        "questions": view.question.tolist(),
         "weights": list(zip(view.similarity.tolist(), view.rarity.tolist(), strict=True)),
         "contexts": view.rows[view.context_row].tolist(),
-        "answers": view.rows[view.target_row].tolist(),
         "mentioned": view.mentioned,
         "mentions": [
             (view.passage[at], name, view.rows[row].tolist())

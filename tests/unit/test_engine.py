@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.engine import STRATEGIES, Engine, Head, head_of
+from hopsyncd.query.engine import Engine, Head, head_of
+from hopsyncd.strategy import STRATEGIES
 from hopsyncd.sync.apply import Batch
 from hopsyncd.text.questions import BuiltinMaker
 from store.database import Connection

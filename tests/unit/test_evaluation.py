@@ -10,7 +10,7 @@ from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.data import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.run import Evaluation, evaluate
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.engine import STRATEGIES
+from hopsyncd.strategy import STRATEGIES
 from hopsyncd.text.questions import BuiltinMaker
 from store.records import Passage
 from tests.fakes.models import FakeEncoder, FakeLanguage

@@ -33,10 +33,8 @@ def star(**columns: object) -> GraphView:
         "target": np.array([B, C]),
         "similarity": np.array([0.75, 0.25]),
         "context_row": np.array([3, 4]),
-        "target_row": np.array([1, 2]),
         "rarity": np.array([2.0, 2.0]),
         "question": np.array([1, 2]),
-        "answer": np.array([3, 4]),
         "mentioned": {},
         "about": {},
         "mentions": mentions(),
@@ -120,7 +118,7 @@ def test_a_name_that_two_passages_mention_is_a_way_between_them() -> None:
 
 def test_a_graph_without_edges_keeps_its_seeds() -> None:
     none = np.empty(0, dtype=np.int64)
-    columns = ("source", "target", "similarity", "context_row", "target_row", "rarity")
+    columns = ("source", "target", "similarity", "context_row", "rarity")
     assert walked(star(**dict.fromkeys(columns, none)), A, hops=4).arrived.tolist() == [1, 0, 0]
 
 
