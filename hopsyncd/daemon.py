@@ -70,6 +70,8 @@ from store.versions import head
 
 log = structlog.get_logger(__name__)
 
+Models = Callable[[Config], tuple[Encoder, QuestionMaker]]
+
 DATABASE_NAME = "hopsyncd.db"
 _STOP_WORKER_S = 6.0
 
@@ -345,7 +347,7 @@ def own_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def run(config: Config) -> None:
+def run(config: Config, models: Models = load_models) -> None:
     """Serve until SIGTERM or SIGINT. Raises what keeps it from starting."""
     configure_logs(config.daemon.log_level, config.daemon.log_format)
     # Until there is work to finish, SIGTERM unwinds what is below: socket and locks go.
@@ -359,7 +361,7 @@ def run(config: Config) -> None:
         stack.callback(connection.close)
         opening_check(connection)
         log.info("loading models")
-        daemon = Daemon(config, connection, *load_models(config))
+        daemon = Daemon(config, connection, *models(config))
         daemon.start()
         stack.callback(daemon.stop)
         log.info("serving", socket=str(config.daemon.socket), pid=os.getpid())

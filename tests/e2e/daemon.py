@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,9 @@ import httpx
 from hopsyncd.client import Client
 from hopsyncd.errors import DaemonUnavailable
 
+ROOT = Path(__file__).parents[2]
+HOPSYNCD = ("hopsyncd", "serve")
+SMALL = ("tests.fakes.small_daemon",)
 START_S = 120.0
 DEADLINE_S = 30.0
 
@@ -22,11 +25,13 @@ DEADLINE_S = 30.0
 class Place:
     """A HOPSYNCD_HOME with a folder `notes` beside it, and what a user does there.
 
-    At most one daemon runs here at a time, and only that one is ever signalled.
+    At most one daemon runs here at a time, and only that one is ever signalled. `program` is the
+    module that serves: hopsyncd itself, or the same daemon with small models.
     """
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, program: Sequence[str] = HOPSYNCD) -> None:
         self.base = base
+        self._program = program
         self.home = base / "home"
         self.notes = base / "notes"
         self.socket = self.home / "run/hopsyncd.sock"
@@ -67,7 +72,8 @@ class Place:
         assert self.process is None
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "hopsyncd", "serve"],
+                [sys.executable, "-m", *self._program],
+                cwd=ROOT,
                 env=self._environment(),
                 stdout=log,
                 stderr=log,
@@ -150,13 +156,13 @@ class Place:
 
 
 @contextmanager
-def new_place() -> Iterator[Place]:
+def new_place(program: Sequence[str] = HOPSYNCD) -> Iterator[Place]:
     """A place of its own; at the end its daemon is killed if it runs, and the files go.
 
     Not pytest's tmp_path: the path of a Unix socket has room for 107 bytes only.
     """
     with tempfile.TemporaryDirectory(prefix="hop-") as folder:
-        place = Place(Path(folder))
+        place = Place(Path(folder), program)
         try:
             yield place
         finally:
