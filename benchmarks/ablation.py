@@ -13,6 +13,7 @@ from hopsyncd.evaluation.data import read_corpus, read_questions
 from hopsyncd.evaluation.run import DATABASE_NAME, build, measure
 from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.query.engine import Engine
+from hopsyncd.strategy import Search
 
 DEFAULT = WalkSettings()
 VARIANTS = {
@@ -42,7 +43,7 @@ def main() -> None:
             for name, settings in VARIANTS.items():
                 engine = Engine(Path(store) / DATABASE_NAME, encoder, settings)
                 engine.publish(head)
-                scores = measure(engine, "hop", corpus, questions)
+                scores = measure(engine, Search(), corpus, questions)
                 shares = (scores.recall[2], scores.recall[5], scores.recall[10], scores.all_at_5)
                 rows[name] += [f"{share:.1f}" for share in shares]
     columns = ["recall@2", "recall@5", "recall@10", "all@5"]

@@ -13,7 +13,7 @@ from hopsyncd.daemon import load_models
 from hopsyncd.evaluation.data import read_corpus, read_questions
 from hopsyncd.evaluation.run import DEPTHS, Scores, evaluate
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.strategy import STRATEGIES
+from hopsyncd.strategy import STRATEGIES, Search
 
 NAMES = ("hotpotqa", "musique")
 
@@ -31,7 +31,7 @@ def main() -> None:
                 Path(store),
                 corpus,
                 questions,
-                STRATEGIES,
+                {name: Search(name) for name in STRATEGIES},
                 encoder,
                 maker,
                 budget_factor=config.index.edge_budget_factor,
@@ -42,7 +42,7 @@ def main() -> None:
             f" indexed in {result.index_s:.1f} s, 0 LLM calls\n"
         )
         columns = [*(f"recall@{depth}" for depth in DEPTHS), "all@5", "ms p50", "ms p95"]
-        shown = {key: _row(scores) for key, scores in result.strategies.items()}
+        shown = {key: _row(scores) for key, scores in result.scores.items()}
         gain = [a - b for a, b in zip(shown["hop"], shown["dense"], strict=True)]
         table(
             ["strategy", *columns],

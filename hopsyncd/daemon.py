@@ -38,6 +38,7 @@ from hopsyncd.serve.requests import (
 from hopsyncd.serve.server import serve
 from hopsyncd.serve.socket import bound_socket
 from hopsyncd.serve.status import Served, status_json
+from hopsyncd.strategy import Search
 from hopsyncd.sync.apply import QuestionMaker, Writer
 from hopsyncd.sync.read import rules_of
 from hopsyncd.sync.sync import Outcome, Source, SourceSync
@@ -126,12 +127,12 @@ class Daemon:
             log.warning("the sync did not stop in time; the last whole version is kept")
 
     def query(self, request: QueryRequest) -> dict[str, Any]:
-        strategy = request.strategy or self._config.query.strategy
+        search = Search(request.strategy or self._config.query.strategy)
         answer = self._engine.query(
-            request.question, request.k or self._config.query.k, strategy, request.at
+            request.question, request.k or self._config.query.k, search, request.at
         )
         self._queries += 1
-        return answer_json(answer, strategy, self._degraded())
+        return answer_json(answer, search, self._degraded())
 
     def sync(self, request: SyncRequest) -> "Future[dict[str, Any]]":
         self._wanted(request.sources)

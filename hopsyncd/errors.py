@@ -8,7 +8,12 @@ HopsyncdError
 ├── DaemonUnavailable    no daemon answers on the socket
 ├── AlreadyRunning       another daemon serves this socket
 ├── SocketRefused        the socket path is unusable
-└── SyncFailed           a sync could not be completed
+├── SyncFailed           a sync could not be completed
+└── LlmError             a call to the LLM gave nothing that can be used
+    ├── LlmUnavailable   no answer in time: down, slow, cut off, over its rate
+    ├── LlmRefused       it will not answer this, now or later: key, model, size
+    ├── LlmNonsense      its reply is not of the form that was asked for
+    └── BudgetSpent      a limit of calls or tokens is reached; it was not asked
 
 Beside it stand `store.errors.StoreError` and `connectors.errors.ConnectorError`, which have the
 same three parts: those packages import nothing of this one.
@@ -58,6 +63,36 @@ class SocketRefused(HopsyncdError):
 
 class SyncFailed(HopsyncdError):
     """A sync ended without a version."""
+
+
+class LlmError(HopsyncdError):
+    """A call to the LLM failed; `kind` names how in counts and in the status."""
+
+    kind = "failed"
+
+
+class LlmUnavailable(LlmError):
+    """The endpoint gave no answer in time."""
+
+    kind = "unavailable"
+
+
+class LlmRefused(LlmError):
+    """The endpoint refuses the call, and would again."""
+
+    kind = "refused"
+
+
+class LlmNonsense(LlmError):
+    """The reply cannot be read as what was asked for."""
+
+    kind = "nonsense"
+
+
+class BudgetSpent(LlmError):
+    """A budget forbids the call."""
+
+    kind = "budget"
 
 
 REPORTABLE = (HopsyncdError, StoreError, ConnectorError)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from hopsyncd.cli.shared import json_option, print_json
 from hopsyncd.config import load_config
-from hopsyncd.strategy import STRATEGIES, Strategy
+from hopsyncd.strategy import STRATEGIES, Search, Strategy
 
 if TYPE_CHECKING:
     from hopsyncd.evaluation.run import Evaluation
@@ -60,7 +60,7 @@ def evaluate(
             Path(folder),
             passages,
             asked,
-            list(dict.fromkeys(strategies or STRATEGIES)),
+            {name: Search(name) for name in strategies or STRATEGIES},
             encoder,
             maker,
             budget_factor=config.index.edge_budget_factor,
@@ -82,7 +82,7 @@ def _json(result: "Evaluation") -> dict[str, Any]:
                 "ms_p50": round(scores.ms_p50, 3),
                 "ms_p95": round(scores.ms_p95, 3),
             }
-            for name, scores in result.strategies.items()
+            for name, scores in result.scores.items()
         },
         "index_s": round(result.index_s, 3),
         "passages": result.passages,
@@ -95,7 +95,7 @@ def _json(result: "Evaluation") -> dict[str, Any]:
 def _print_table(result: "Evaluation") -> None:
     columns = ["recall@2", "recall@5", "recall@10", "recall@20", "all@5"]
     table = Table("strategy", *columns, "ms p50", "ms p95")
-    for name, scores in result.strategies.items():
+    for name, scores in result.scores.items():
         shares = [*scores.recall.values(), scores.all_at_5]
         times = (scores.ms_p50, scores.ms_p95)
         table.add_row(name, *(f"{share:.1f}" for share in shares), *(f"{ms:.1f}" for ms in times))

@@ -10,7 +10,7 @@ import numpy as np
 from hopsyncd.evaluation.data import GoldQuestion
 from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.query.engine import Engine, Head, head_of
-from hopsyncd.strategy import Strategy
+from hopsyncd.strategy import Search
 from hopsyncd.sync.apply import Batch, QuestionMaker, Writer
 from hopsyncd.sync.read import ReadDocument
 from hopsyncd.text.encoder import Encoder
@@ -40,7 +40,7 @@ class Scores:
 class Evaluation:
     """What one run measured."""
 
-    strategies: Mapping[str, Scores]
+    scores: Mapping[str, Scores]
     index_s: float
     passages: int
     edges: int
@@ -50,7 +50,7 @@ def evaluate(
     folder: Path,
     corpus: Mapping[str, Passage],
     questions: Sequence[GoldQuestion],
-    strategies: Sequence[Strategy],
+    searches: Mapping[str, Search],
     encoder: Encoder,
     maker: QuestionMaker,
     *,
@@ -65,7 +65,7 @@ def evaluate(
     engine = Engine(folder / DATABASE_NAME, encoder, walk)
     engine.publish(head)
     return Evaluation(
-        {name: measure(engine, name, corpus, questions) for name in strategies},
+        {name: measure(engine, search, corpus, questions) for name, search in searches.items()},
         index_s,
         head.version.passages,
         len(head.view.source),
@@ -113,18 +113,18 @@ def _whole(source: int, corpus: Mapping[str, Passage]) -> Batch:
 
 def measure(
     engine: Engine,
-    strategy: Strategy,
+    search: Search,
     corpus: Mapping[str, Passage],
     questions: Sequence[GoldQuestion],
 ) -> Scores:
     """Ask every question of an engine that serves the corpus, after one to warm up."""
-    engine.query(questions[0].question, max(DEPTHS), strategy)
+    engine.query(questions[0].question, max(DEPTHS), search)
     recall: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
     complete: list[bool] = []
     took_ms: list[float] = []
     for question in questions:
         began_s = time.perf_counter()
-        answer = engine.query(question.question, max(DEPTHS), strategy)
+        answer = engine.query(question.question, max(DEPTHS), search)
         took_ms.append((time.perf_counter() - began_s) * 1000)
         assert answer is not None
         found = [ranked.passage for ranked in answer.ranked]

@@ -5,7 +5,7 @@ from typing import Any
 
 from hopsyncd.query.engine import Answer
 from hopsyncd.query.ranked import Hop, Ranked
-from hopsyncd.strategy import Strategy
+from hopsyncd.strategy import Search
 from store.reads import Place
 from store.records import PassageId
 
@@ -15,16 +15,14 @@ def id_text(passage: PassageId) -> str:
     return f"{passage:016x}"
 
 
-def answer_json(
-    answer: Answer | None, strategy: Strategy, degraded: Sequence[str]
-) -> dict[str, Any]:
+def answer_json(answer: Answer | None, search: Search, degraded: Sequence[str]) -> dict[str, Any]:
     """Version, strategy, reasons to doubt, and the passages, best first.
 
     Version 0 is the empty graph, before anything was indexed.
     """
     return {
         "version": answer.version if answer else 0,
-        "strategy": strategy,
+        "strategy": search.strategy,
         "degraded": list(degraded),
         "passages": [_passage(answer, ranked) for ranked in answer.ranked] if answer else [],
     }

@@ -15,7 +15,7 @@ from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.query.hop import hop
 from hopsyncd.query.ranked import Ranked
 from hopsyncd.query.words import WordIndex
-from hopsyncd.strategy import Strategy
+from hopsyncd.strategy import Search
 from hopsyncd.text.encoder import Encoder
 from store.content import known_passages, question_texts, recipe_of, sets_at
 from store.database import Connection, open_reader, snapshot
@@ -46,7 +46,7 @@ class Answer:
     """Ranked passages with what is needed to show them, all of one version."""
 
     version: int
-    strategy: Strategy
+    search: Search
     ranked: tuple[Ranked, ...]
     passages: dict[PassageId, Passage]
     places: dict[PassageId, list[Place]]
@@ -79,7 +79,7 @@ class Engine:
         with self._past_lock:
             self._pasts.clear()
 
-    def query(self, question: str, k: int, strategy: Strategy, at: str = "head") -> Answer | None:
+    def query(self, question: str, k: int, search: Search, at: str = "head") -> Answer | None:
         """Answer at the version that `at` names. None while there is no version at all.
 
         Raises NoSuchVersion.
@@ -91,7 +91,7 @@ class Engine:
                 if served is None:
                     return None
                 if self._is_kept(connection, served):
-                    return self._answer(connection, served, question, k, strategy)
+                    return self._answer(connection, served, question, k, search)
 
     def _is_kept(self, connection: Connection, served: Head) -> bool:
         """Whether the snapshot still has the version: gc may have run since it was taken up.
@@ -107,15 +107,15 @@ class Engine:
         return True
 
     def _answer(
-        self, connection: Connection, served: Head, question: str, k: int, strategy: Strategy
+        self, connection: Connection, served: Head, question: str, k: int, search: Search
     ) -> Answer:
-        ranked = self._search(connection, served, question, k, strategy)
+        ranked = self._search(connection, served, question, k, search)
         shown = {one.passage for one in ranked}
         for one in ranked:
             shown.update(passage for step in one.hops for passage in (step.source, step.target))
         return Answer(
             version=served.version.id,
-            strategy=strategy,
+            search=search,
             ranked=tuple(ranked),
             passages=known_passages(connection, shown),
             places=places_at(connection, served.version.id, shown),
@@ -157,8 +157,9 @@ class Engine:
             return self._pasts[version.id]
 
     def _search(
-        self, connection: Connection, head: Head, question: str, k: int, strategy: Strategy
+        self, connection: Connection, head: Head, question: str, k: int, search: Search
     ) -> list[Ranked]:
+        strategy = search.strategy
         found = partial(postings, connection)
         if strategy == "bm25":
             return _best_by_words(head, head.words.scores(question, found), k)

@@ -19,6 +19,7 @@ from hopsyncd.graph.view import GraphView
 from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.query.engine import Engine, Head, head_of, load_head
 from hopsyncd.query.ranked import Ranked
+from hopsyncd.strategy import Search
 from hopsyncd.sync.scan import is_under
 from hopsyncd.text.questions import BuiltinMaker
 from store.content import counters
@@ -255,7 +256,7 @@ class Incremental(RuleBasedStateMachine):
 
     def _answers(self, served: Head) -> list[tuple[Ranked, ...]]:
         self.engine.publish(served)
-        answers = [self.engine.query(question, 4, "hop") for question in QUESTIONS]
+        answers = [self.engine.query(question, 4, Search()) for question in QUESTIONS]
         return [answer.ranked for answer in answers if answer]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.query.engine import Engine, Head, head_of
-from hopsyncd.strategy import STRATEGIES
+from hopsyncd.strategy import STRATEGIES, Search, Strategy
 from hopsyncd.sync.apply import Batch
 from hopsyncd.text.questions import BuiltinMaker
 from store.database import Connection
@@ -37,9 +37,9 @@ def serving(stack: Stack, database: Path) -> Engine:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_past_version_answers_as_it_did_when_it_was_the_head(
-    stack: Stack, tmp_path: Path, strategy: str
+    stack: Stack, tmp_path: Path, strategy: Strategy
 ) -> None:
-    then = serving(stack, tmp_path / "s.db").query(QUESTION, 5, strategy)  # type: ignore[arg-type]
+    then = serving(stack, tmp_path / "s.db").query(QUESTION, 5, Search(strategy))
     files = stack.connector
     assert isinstance(files, MemoryConnector)
     files.put("paris.md", PARIS + b"\nCaesar never saw the Eiffel Tower in Paris.\n")
@@ -47,8 +47,8 @@ def test_a_past_version_answers_as_it_did_when_it_was_the_head(
     files.remove("rome.md")
     stack.sync()
     engine = serving(stack, tmp_path / "s.db")
-    assert engine.query(QUESTION, 5, strategy, at="1") == then  # type: ignore[arg-type]
-    assert engine.query(QUESTION, 5, strategy) != then  # type: ignore[arg-type]
+    assert engine.query(QUESTION, 5, Search(strategy), at="1") == then
+    assert engine.query(QUESTION, 5, Search(strategy)) != then
 
 
 def test_a_version_of_another_encoder_is_refused_by_name(stack: Stack, tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_a_version_of_another_encoder_is_refused_by_name(stack: Stack, tmp_path:
     assert again.writer.renew() is not None
     engine = Engine(tmp_path / "s.db", FakeEncoder(24), WalkSettings())
     engine.publish(head_of(again.connection, again.head, again.writer.index))
-    assert engine.query(QUESTION, 5, "hop") is not None
+    assert engine.query(QUESTION, 5, Search()) is not None
     with pytest.raises(NoSuchVersion, match="encoder"):
-        engine.query(QUESTION, 5, "hop", at="1")
+        engine.query(QUESTION, 5, Search(), at="1")
 
 
 class Overtaken(Engine):
@@ -86,19 +86,19 @@ def test_a_head_that_gc_collected_as_a_request_began_gives_way_to_the_next(
     collect(stack.connection, Retention(1, 0), 10_000_000_000)
     engine.meanwhile = []
     with pytest.raises(NoSuchVersion, match="expired"):
-        engine.query(QUESTION, 5, "hop")
+        engine.query(QUESTION, 5, Search())
     engine.meanwhile = [head_of(stack.connection, stack.head, stack.writer.index)]
-    answer = engine.query(QUESTION, 5, "hop")
+    answer = engine.query(QUESTION, 5, Search())
     assert answer is not None and answer.version == 2
 
 
 def test_a_past_version_is_read_anew_after_a_purge(stack: Stack, tmp_path: Path) -> None:
     stack.writer.apply(Batch("purge", gone=((stack.source.id, "paris.md"),)))
     engine = serving(stack, tmp_path / "s.db")
-    before = engine.query(QUESTION, 5, "hop", at="1")
+    before = engine.query(QUESTION, 5, Search(), at="1")
     purge(stack.connection, stack.source.id, "paris.md", 0)
     engine.forget_pasts()
-    after = engine.query(QUESTION, 5, "hop", at="1")
+    after = engine.query(QUESTION, 5, Search(), at="1")
     assert before is not None and after is not None
     assert {one.text for one in before.passages.values()} - {
         one.text for one in after.passages.values()

@@ -10,7 +10,7 @@ from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.data import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.run import Evaluation, evaluate
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.strategy import STRATEGIES
+from hopsyncd.strategy import STRATEGIES, Search
 from hopsyncd.text.questions import BuiltinMaker
 from store.records import Passage
 from tests.fakes.models import FakeEncoder, FakeLanguage
@@ -33,7 +33,7 @@ def measured(folder: Path, *questions: GoldQuestion) -> Evaluation:
         folder,
         CORPUS,
         questions,
-        STRATEGIES,
+        {name: Search(name) for name in STRATEGIES},
         encoder,
         BuiltinMaker(FakeLanguage(), encoder),
         budget_factor=1.0,
@@ -106,29 +106,29 @@ def test_a_bad_question_line_is_named(tmp_path: Path, line: dict[str, Any], told
 def test_recall_is_the_share_of_gold_passages_found(tmp_path: Path) -> None:
     """By its words the question finds one of its two gold passages first, and only that one."""
     result = measured(tmp_path, asked("Where does Ada live?", "a", "b"))
-    words = result.strategies["bm25"]
+    words = result.scores["bm25"]
     assert words.recall == {2: 50.0, 5: 50.0, 10: 50.0, 20: 50.0}
     assert words.all_at_5 == 0.0
 
 
 def test_the_walk_finds_the_second_hop(tmp_path: Path) -> None:
     result = measured(tmp_path, asked("Where does Ada live?", "a", "b"))
-    assert result.strategies["hop"].recall[5] == 100.0
-    assert result.strategies["hop"].all_at_5 == 100.0
+    assert result.scores["hop"].recall[5] == 100.0
+    assert result.scores["hop"].all_at_5 == 100.0
 
 
 def test_measures_are_means_over_the_questions(tmp_path: Path) -> None:
     found, half = asked("Ada", "a"), asked("Ada", "a", "b")
-    words = measured(tmp_path, found, half).strategies["bm25"]
+    words = measured(tmp_path, found, half).scores["bm25"]
     assert words.recall[2] == 75.0
     assert words.all_at_5 == 50.0
 
 
 def test_it_says_what_was_indexed_and_how_long_it_took(tmp_path: Path) -> None:
     result = measured(tmp_path, asked("Ada", "a"))
-    assert result.strategies.keys() == set(STRATEGIES)
+    assert result.scores.keys() == set(STRATEGIES)
     assert result.passages == len(CORPUS)
     assert result.edges > 0
     assert result.index_s > 0
-    for scores in result.strategies.values():
+    for scores in result.scores.values():
         assert 0 < scores.ms_p50 <= scores.ms_p95

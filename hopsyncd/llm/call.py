@@ -1,0 +1,68 @@
+"""What a caller says to an LLM, and what it gets: a checked object, or an error that says why.
+
+The rest of the program knows an LLM by the `Llm` protocol alone; `llm/client.py` is the real one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from hopsyncd.errors import LlmError
+from hopsyncd.llm.meter import Meter
+
+Purpose = Literal["questions", "reasoning", "answers", "decomposition", "evaluation"]
+Reply = TypeVar("Reply", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One question to the LLM.
+
+    prompt: name and version of the wording, such as "questions/1"; it changes whenever the wording
+    does. user: the material, as data. max_tokens bounds the reply. source: whose documents the
+    material is from, for the ledger; empty when it is from several.
+    """
+
+    purpose: Purpose
+    prompt: str
+    system: str
+    user: str
+    max_tokens: int
+    source: str = ""
+
+
+class Llm(Protocol):
+    """A large language model behind some endpoint."""
+
+    @property
+    def name(self) -> str:
+        """Model and parameters: a part of the name of all that is made with it."""
+        ...
+
+    def ask_each(
+        self, calls: Sequence[Call], shape: type[Reply], meter: Meter
+    ) -> Iterator[tuple[int, Reply | LlmError]]:
+        """Send the calls, several at a time; give each result as it comes, with its call's index.
+
+        A result is a reply of that shape, or the error that a call ended in after its retries. No
+        error of a call is raised. Stopping the iteration abandons what has not been sent.
+        """
+        ...
+
+
+def ask_all(
+    llm: Llm, calls: Sequence[Call], shape: type[Reply], meter: Meter
+) -> list[Reply | LlmError]:
+    """The results of all calls, in the order of the calls."""
+    results = dict(llm.ask_each(calls, shape, meter))
+    return [results[index] for index in range(len(calls))]
+
+
+def ask(llm: Llm, call: Call, shape: type[Reply], meter: Meter) -> Reply:
+    """One reply. Raises LlmError."""
+    (result,) = ask_all(llm, [call], shape, meter)
+    if isinstance(result, LlmError):
+        raise result
+    return result

@@ -1,0 +1,60 @@
+"""The cost of one piece of work, such as a query or a sync: counted, and limited."""
+
+import threading
+from collections import Counter
+
+from hopsyncd.errors import BudgetSpent
+
+
+class Meter:
+    """Counts the calls and tokens of one piece of work, from any thread.
+
+    A limit of None does not limit. `failures` counts by kind of LlmError; `cached` counts the calls
+    that were answered without a request.
+    """
+
+    def __init__(self, max_calls: int | None = None, max_tokens: int | None = None) -> None:
+        self._max_calls = max_calls
+        self._max_tokens = max_tokens
+        self._lock = threading.Lock()
+        self._reserved_tokens = 0
+        self.calls = 0
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        self.cached = 0
+        self.failures: Counter[str] = Counter()
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion tokens together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def reserve(self, tokens: int) -> None:
+        """Make room for one request of at most so many tokens. Raises BudgetSpent."""
+        with self._lock:
+            wanted = self.tokens + self._reserved_tokens + tokens
+            if self._max_calls is not None and self.calls >= self._max_calls:
+                raise _spent(f"its {self._max_calls} calls are used")
+            if self._max_tokens is not None and wanted > self._max_tokens:
+                raise _spent(f"the next call could go over its {self._max_tokens} tokens")
+            self.calls += 1
+            self._reserved_tokens += tokens
+
+    def settle(self, reserved: int, prompt_tokens: int, completion_tokens: int) -> None:
+        """Put what a request took in the place of what was reserved for it."""
+        with self._lock:
+            self._reserved_tokens -= reserved
+            self.prompt_tokens += prompt_tokens
+            self.completion_tokens += completion_tokens
+
+    def count_cached(self) -> None:
+        with self._lock:
+            self.cached += 1
+
+    def count_failure(self, kind: str) -> None:
+        with self._lock:
+            self.failures[kind] += 1
+
+
+def _spent(why: str) -> BudgetSpent:
+    return BudgetSpent("The LLM was not asked", why, "Raise the limits in [llm], or ask for less")
