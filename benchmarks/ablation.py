@@ -8,10 +8,10 @@ from pathlib import Path
 from common import arguments, dataset, table
 
 from hopsyncd.config import Config
-from hopsyncd.daemon import load_models
 from hopsyncd.evaluation.data import read_corpus, read_questions
 from hopsyncd.evaluation.run import DATABASE_NAME, build, measure
 from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.models import load_models
 from hopsyncd.query.engine import Engine
 from hopsyncd.strategy import Search
 
@@ -31,7 +31,7 @@ VARIANTS = {
 
 def main() -> None:
     options = arguments(__doc__ or "")
-    encoder, maker = load_models(Config())
+    models = load_models(Config())
     rows = {name: [name] for name in VARIANTS}
     for data in ("hotpotqa", "musique"):
         folder = dataset(options.data, data)
@@ -39,9 +39,9 @@ def main() -> None:
         questions = read_questions(folder / "questions.jsonl", corpus)
         with tempfile.TemporaryDirectory() as store:
             print(f"indexing {data}", file=sys.stderr)
-            head = build(Path(store), corpus, maker, budget_factor=1.0)
+            head = build(Path(store), corpus, models.maker, budget_factor=1.0)
             for name, settings in VARIANTS.items():
-                engine = Engine(Path(store) / DATABASE_NAME, encoder, settings)
+                engine = Engine(Path(store) / DATABASE_NAME, models.encoder, settings)
                 engine.publish(head)
                 scores = measure(engine, Search(), corpus, questions)
                 shares = (scores.recall[2], scores.recall[5], scores.recall[10], scores.all_at_5)

@@ -9,10 +9,10 @@ from pathlib import Path
 from common import arguments, dataset, table
 
 from hopsyncd.config import Config
-from hopsyncd.daemon import load_models
 from hopsyncd.evaluation.data import read_corpus, read_questions
 from hopsyncd.evaluation.run import DEPTHS, Scores, evaluate
 from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.models import load_models
 from hopsyncd.strategy import STRATEGIES, Search
 
 NAMES = ("hotpotqa", "musique")
@@ -22,7 +22,7 @@ def main() -> None:
     given = arguments(__doc__ or "", ("--only", {"choices": NAMES, "action": "append"}))
     folders = {name: dataset(given.data, name) for name in given.only or NAMES}
     config = Config()
-    encoder, maker = load_models(config)
+    models = load_models(config)
     for name, folder in folders.items():
         corpus = read_corpus(folder / "corpus.jsonl")
         questions = read_questions(folder / "questions.jsonl", corpus)
@@ -32,8 +32,8 @@ def main() -> None:
                 corpus,
                 questions,
                 {name: Search(name) for name in STRATEGIES},
-                encoder,
-                maker,
+                models.encoder,
+                models.maker,
                 budget_factor=config.index.edge_budget_factor,
                 walk=WalkSettings(hops=config.query.hops),
             )

@@ -19,6 +19,7 @@ from hopsyncd.config import Config, SourceConfig
 from hopsyncd.errors import BadRequest
 from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.logs import configure_logs
+from hopsyncd.models import Models, load_models
 from hopsyncd.query.answer import answer_json
 from hopsyncd.query.engine import Engine, head_of, load_head
 from hopsyncd.serve.app import make_app
@@ -39,14 +40,11 @@ from hopsyncd.serve.server import serve
 from hopsyncd.serve.socket import bound_socket
 from hopsyncd.serve.status import Served, status_json
 from hopsyncd.strategy import Search
-from hopsyncd.sync.apply import QuestionMaker, Writer
+from hopsyncd.sync.apply import Writer
 from hopsyncd.sync.read import rules_of
 from hopsyncd.sync.sync import Outcome, Source, SourceSync
 from hopsyncd.sync.watch import FolderWatcher
 from hopsyncd.sync.worker import SyncWorker, Task
-from hopsyncd.text.encoder import Encoder, SentenceEncoder
-from hopsyncd.text.language import SpacyLanguage
-from hopsyncd.text.questions import BuiltinMaker
 from hopsyncd.upkeep import (
     backed_up,
     checked,
@@ -71,8 +69,6 @@ from store.versions import head
 
 log = structlog.get_logger(__name__)
 
-Models = Callable[[Config], tuple[Encoder, QuestionMaker]]
-
 DATABASE_NAME = "hopsyncd.db"
 _STOP_WORKER_S = 6.0
 
@@ -82,24 +78,15 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def load_models(config: Config) -> tuple[Encoder, QuestionMaker]:
-    """The encoder and the question maker that the configuration names."""
-    models = config.models
-    encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
-    return encoder, BuiltinMaker(SpacyLanguage(models.language_model), encoder)
-
-
 class Daemon:
     """Serves queries and keeps the graph in step with the sources. Implements serve.app.Service."""
 
-    def __init__(
-        self, config: Config, connection: Connection, encoder: Encoder, maker: QuestionMaker
-    ) -> None:
+    def __init__(self, config: Config, connection: Connection, models: Models) -> None:
         self._config = config
         self._connection = connection
-        self._maker = maker
+        self._maker = models.maker
         self._database = config.daemon.data_dir / DATABASE_NAME
-        self._engine = Engine(self._database, encoder, WalkSettings(hops=config.query.hops))
+        self._engine = Engine(self._database, models.encoder, WalkSettings(hops=config.query.hops))
         self._worker = SyncWorker(self._open_path)
         self._watchers: dict[str, FolderWatcher] = {}
         self._path: SourceSync | None = None
@@ -348,7 +335,7 @@ def own_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def run(config: Config, models: Models = load_models) -> None:
+def run(config: Config, load: Callable[[Config], Models] = load_models) -> None:
     """Serve until SIGTERM or SIGINT. Raises what keeps it from starting."""
     configure_logs(config.daemon.log_level, config.daemon.log_format)
     # Until there is work to finish, SIGTERM unwinds what is below: socket and locks go.
@@ -362,7 +349,7 @@ def run(config: Config, models: Models = load_models) -> None:
         stack.callback(connection.close)
         opening_check(connection)
         log.info("loading models")
-        daemon = Daemon(config, connection, *models(config))
+        daemon = Daemon(config, connection, load(config))
         daemon.start()
         stack.callback(daemon.stop)
         log.info("serving", socket=str(config.daemon.socket), pid=os.getpid())

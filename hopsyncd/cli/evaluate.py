@@ -43,14 +43,14 @@ def evaluate(
 ) -> None:
     """Measure retrieval on your own corpus and questions, in a temporary store."""
     config = load_config(context.obj)
-    from hopsyncd.daemon import load_models
     from hopsyncd.evaluation.data import read_corpus, read_questions
     from hopsyncd.evaluation.run import evaluate as run
     from hopsyncd.graph.walk import WalkSettings
+    from hopsyncd.models import load_models
 
     passages = read_corpus(corpus)
     asked = read_questions(questions, passages)
-    encoder, maker = load_models(config)
+    models = load_models(config)
     with (
         tempfile.TemporaryDirectory(prefix="hopsyncd-eval-") as folder,
         Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars,
@@ -61,8 +61,8 @@ def evaluate(
             passages,
             asked,
             {name: Search(name) for name in strategies or STRATEGIES},
-            encoder,
-            maker,
+            models.encoder,
+            models.maker,
             budget_factor=config.index.edge_budget_factor,
             walk=WalkSettings(hops=config.query.hops),
             on_progress=lambda done, total: bars.update(bar, completed=done, total=total),

@@ -2,15 +2,14 @@
 
 from hopsyncd.config import Config, load_config
 from hopsyncd.daemon import run
-from hopsyncd.sync.apply import QuestionMaker
-from hopsyncd.text.encoder import Encoder
+from hopsyncd.models import Models
 from hopsyncd.text.questions import BuiltinMaker
 from tests.fakes.models import FakeEncoder, FakeLanguage
 
 
-def small_models(_: Config) -> tuple[Encoder, QuestionMaker]:
-    encoder = FakeEncoder()
-    return encoder, BuiltinMaker(FakeLanguage(), encoder)
+def small_models(_: Config) -> Models:
+    encoder, language = FakeEncoder(), FakeLanguage()
+    return Models(encoder, language, BuiltinMaker(language, encoder))
 
 
 if __name__ == "__main__":
