@@ -22,7 +22,7 @@ from connectors.folder import FolderConnector
 from connectors.protocol import Connector, Fetched, Item, Problem
 from hopsyncd.config import Config
 from hopsyncd.graph.merge import MergeIndex
-from hopsyncd.query.engine import head_of
+from hopsyncd.query.head import head_of
 from hopsyncd.sync.apply import Writer
 from hopsyncd.sync.read import rules_of
 from hopsyncd.sync.sync import Scope, Source, SourceSync

@@ -10,7 +10,8 @@ from common import arguments, dataset, table
 
 from hopsyncd.config import Config
 from hopsyncd.evaluation.data import read_corpus, read_questions
-from hopsyncd.evaluation.run import DEPTHS, Scores, evaluate
+from hopsyncd.evaluation.run import Settings, evaluate
+from hopsyncd.evaluation.scores import DEPTHS, Scores
 from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.models import load_models
 from hopsyncd.strategy import STRATEGIES, Search
@@ -32,10 +33,8 @@ def main() -> None:
                 corpus,
                 questions,
                 {name: Search(name) for name in STRATEGIES},
-                models.encoder,
-                models.maker,
-                budget_factor=config.index.edge_budget_factor,
-                walk=WalkSettings(hops=config.query.hops),
+                models,
+                Settings(config.index.edge_budget_factor, WalkSettings(hops=config.query.hops)),
             )
         print(
             f"{name}: {len(corpus)} passages, {len(questions)} questions, {result.edges} edges,"

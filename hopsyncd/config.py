@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +29,7 @@ from hopsyncd.strategy import Strategy
 from hopsyncd.toml_lines import KeyPath
 
 FILE_NAME = "config.toml"
+DATABASE_NAME = "hopsyncd.db"  # in the data_dir
 _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
 
 
@@ -103,6 +105,31 @@ def _is_model(value: str, info: ValidationInfo) -> str:
     return str(path)
 
 
+def _is_endpoint(value: str) -> str:
+    if not value:
+        return value
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment:
+        raise ValueError("it is not the address of an API")
+    if "@" in parts.netloc:
+        raise ValueError("it holds a name or a password: keys come from the environment")
+    return value
+
+
+def _is_of_endpoint(model: str, info: ValidationInfo) -> str:
+    """A refused base_url is not in `info`, and is told of by itself."""
+    base_url = info.data.get("base_url")
+    if base_url and not model:
+        raise ValueError("there is a `base_url`, and no model to ask there")
+    if base_url == "" and model:
+        raise ValueError("there is a model, and no `base_url` to ask it at")
+    return model
+
+
 def _are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     Patterns([pattern for pattern in patterns if pattern != TEXT])
     return patterns
@@ -142,6 +169,7 @@ class ModelsConfig(_Section):
         description="Write 64 hexadecimal digits, or nothing.",
     )
     language_model: ModelName = "default"
+    reranker: Annotated[str, AfterValidator(_is_model)] = ""
     threads: int = Field(default=1, ge=1, le=256)
 
 
@@ -160,6 +188,33 @@ class WatchConfig(_Section):
 class RetentionConfig(_Section):
     keep_versions: int = Field(default=100, ge=1)
     keep_days: float = Field(default=30.0, ge=0, allow_inf_nan=False)
+
+
+_ENDPOINT = "Write both `base_url` and `model`, or leave both empty to use no LLM."
+
+
+class LlmConfig(_Section):
+    """Nothing leaves the machine while `base_url` is empty. A limit of 0 does not limit."""
+
+    base_url: Annotated[str, AfterValidator(_is_endpoint)] = Field(
+        default="", description='Write it like "http://localhost:11434/v1".'
+    )
+    model: Annotated[str, AfterValidator(_is_of_endpoint)] = Field(
+        default="", validate_default=True, description=_ENDPOINT
+    )
+    api_key_env: str = Field(
+        default="OPENAI_API_KEY",
+        pattern=r"^[A-Za-z_]\w*$",
+        description="Write the name of an environment variable, not the key itself.",
+    )
+    questions: Literal["both", "llm", "off"] = "both"
+    passages_per_call: int = Field(default=4, ge=1, le=20)
+    timeout_s: Seconds = 60.0
+    concurrency: int = Field(default=4, ge=1, le=64)
+    max_calls_per_query: int = Field(default=40, ge=0)
+    max_tokens_per_sync: int = Field(default=0, ge=0)
+    max_calls_per_day: int = Field(default=20_000, ge=0)
+    max_tokens_per_day: int = Field(default=2_000_000, ge=0)
 
 
 class SourceConfig(_Section):
@@ -192,6 +247,7 @@ class Config(_Section):
     query: QueryConfig = Field(default_factory=QueryConfig)
     watch: WatchConfig = Field(default_factory=WatchConfig)
     retention: RetentionConfig = Field(default_factory=RetentionConfig)
+    llm: LlmConfig = Field(default_factory=LlmConfig)
     sources: tuple[SourceConfig, ...] = Field(default=(), alias="source", strict=False)
 
 
@@ -202,6 +258,7 @@ _MODELS: dict[str, type[_Section]] = {
     "query": QueryConfig,
     "watch": WatchConfig,
     "retention": RetentionConfig,
+    "llm": LlmConfig,
     "source": SourceConfig,
 }
 

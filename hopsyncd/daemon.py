@@ -14,20 +14,27 @@ from typing import Any
 
 import structlog
 
-from connectors.folder import FolderConnector, widened
-from hopsyncd.config import Config, SourceConfig
+from connectors.folder import widened
+from hopsyncd.answering.asker import Asker
+from hopsyncd.answering.reply import reply_json
+from hopsyncd.config import DATABASE_NAME, Config, SourceConfig
 from hopsyncd.errors import BadRequest
 from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.llm.meter import Meter
 from hopsyncd.logs import configure_logs
 from hopsyncd.models import Models, load_models
+from hopsyncd.preview import connector_of, preview_json
 from hopsyncd.query.answer import answer_json
-from hopsyncd.query.engine import Engine, head_of, load_head
+from hopsyncd.query.engine import Engine
+from hopsyncd.query.head import head_of, load_head
 from hopsyncd.serve.app import make_app
 from hopsyncd.serve.history import diff_json, entry_json
 from hopsyncd.serve.requests import (
+    AskRequest,
     BackupRequest,
     CheckRequest,
     GcRequest,
+    PreviewRequest,
     PurgeRequest,
     QueryRequest,
     RebuildRequest,
@@ -58,19 +65,21 @@ from hopsyncd.upkeep import (
     untagged,
 )
 from store.check import opening_check
+from store.content import recipe_of
 from store.database import Connection, open_reader, open_writer, snapshot, writer_place
+from store.errors import StoreError
 from store.gc import Retention
-from store.history import diff as history_diff
 from store.history import log as history_log
 from store.history import resolve
 from store.records import Version
 from store.sources import register_source
 from store.versions import head
+from store.waiting import end_waits
 
 log = structlog.get_logger(__name__)
 
-DATABASE_NAME = "hopsyncd.db"
 _STOP_WORKER_S = 6.0
+_LLM_PATIENCE_S = 60.0  # for which a batch waits for questions that an LLM is asked for
 
 
 def now_ms() -> int:
@@ -85,8 +94,17 @@ class Daemon:
         self._config = config
         self._connection = connection
         self._maker = models.maker
+        self._endpoint = models.endpoint
         self._database = config.daemon.data_dir / DATABASE_NAME
-        self._engine = Engine(self._database, models.encoder, WalkSettings(hops=config.query.hops))
+        self._engine = Engine(
+            self._database,
+            models.encoder,
+            WalkSettings(hops=config.query.hops),
+            models.llm,
+            models.reranker,
+            config.llm.max_calls_per_query or None,
+        )
+        self._asker = Asker(self._engine, self._reader, models.encoder, models.language, models.llm)
         self._worker = SyncWorker(self._open_path)
         self._watchers: dict[str, FolderWatcher] = {}
         self._path: SourceSync | None = None
@@ -98,7 +116,7 @@ class Daemon:
         """Watch, then scan: a change between the two is seen by either."""
         for configured in self._config.sources:
             if self._config.watch.enabled:
-                connector = _connector(configured, self._config)
+                connector = connector_of(configured, self._config)
                 watcher = FolderWatcher(
                     self._config.watch.debounce_ms / 1000, skip=connector.is_noise
                 )
@@ -110,20 +128,40 @@ class Daemon:
         """Abandon the batch in hand, keep what it prepared, and end every thread."""
         for watcher in self._watchers.values():
             watcher.stop()
+        if self._endpoint:
+            self._endpoint.close()
         if not self._worker.stop(_STOP_WORKER_S):
             log.warning("the sync did not stop in time; the last whole version is kept")
 
     def query(self, request: QueryRequest) -> dict[str, Any]:
-        search = Search(request.strategy or self._config.query.strategy)
+        search = Search(
+            request.strategy or self._config.query.strategy,
+            request.profile,
+            request.reasoner,
+            request.top_k,
+            request.n_hop,
+        )
         answer = self._engine.query(
             request.question, request.k or self._config.query.k, search, request.at
         )
         self._queries += 1
         return answer_json(answer, search, self._degraded())
 
+    def ask(self, request: AskRequest) -> dict[str, Any]:
+        search = Search(self._config.query.strategy)
+        found, reply = self._asker.ask(
+            request.question, request.k, search, request.at, by_llm=request.llm
+        )
+        self._queries += 1
+        return reply_json(found, reply, self._degraded())
+
     def sync(self, request: SyncRequest) -> "Future[dict[str, Any]]":
         self._wanted(request.sources)
         return _then(self._worker.request(request.sources, request.accept_empty), self._synced)
+
+    def preview(self, request: PreviewRequest) -> dict[str, Any]:
+        wanted = self._wanted(request.sources)
+        return preview_json(self._reader(), self._config, wanted, request.limit)
 
     def _wanted(self, named: Sequence[str]) -> Sequence[str]:
         """The named sources, or all if none is. Raises BadRequest for one that is not there."""
@@ -188,10 +226,10 @@ class Daemon:
         with snapshot(connection := self._reader()):
             return {"versions": [entry_json(one) for one in history_log(connection, limit, before)]}
 
-    def diff(self, old: str, new: str) -> dict[str, Any]:
+    def diff(self, old: str, new: str, limit: int | None) -> dict[str, Any]:
         with snapshot(connection := self._reader()):
             ends = resolve(connection, old), resolve(connection, new)
-            return diff_json(*ends, history_diff(connection, *ends))
+            return diff_json(connection, *ends, limit)
 
     def _synced(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         return {
@@ -230,6 +268,7 @@ class Daemon:
             error=self._worker.error,
             degraded=self._degraded(),
             queries=self._queries,
+            llm=self._endpoint.status() if self._endpoint else None,
         )
 
     def _degraded(self) -> list[str]:
@@ -270,7 +309,9 @@ class Daemon:
             rules=rules,
             budget_factor=index.edge_budget_factor,
             now_ms=now_ms,
+            patience_s=_LLM_PATIENCE_S,
         )
+        end_waits(self._connection)
         path = SourceSync(
             connection=self._connection,
             writer=writer,
@@ -280,10 +321,12 @@ class Daemon:
             on_version=partial(self._publish, writer),
             between=between,
             check_stop=check_stop,
+            new_meter=lambda: Meter(max_tokens=self._config.llm.max_tokens_per_sync or None),
         )
         self._path = path
         newest = head(self._connection)
-        if newest and writer.serves(newest):
+        encoder = self._maker.recipe.encoder
+        if newest and recipe_of(self._connection, newest.recipe).encoder == encoder:
             self._engine.publish(load_head(self._connection, newest, self._maker.recipe.dimensions))
         renewed = writer.renew()
         if renewed:
@@ -294,23 +337,16 @@ class Daemon:
     def _publish(self, writer: Writer, version: Version) -> None:
         self._engine.publish(head_of(self._connection, version, writer.index))
         log.info("version", version=version.id, reason=version.reason, **version.counters)
+        if self._endpoint and "llm_calls" in version.counters:
+            try:
+                self._endpoint.ledger.attribute(version.id, "questions")
+            except StoreError as error:
+                log.warning("the ledger of LLM calls does not name the version", why=str(error))
 
     def _task(self, source: SourceConfig) -> Task:
         row_id = register_source(self._connection, source.name, source.kind, str(source.path))
         every_s = source.scan_every_s or self._config.watch.scan_every_s
-        return Task(Source(row_id, source.name, _connector(source, self._config)), every_s)
-
-
-def _connector(source: SourceConfig, config: Config) -> FolderConnector:
-    return FolderConnector(
-        source.path,
-        source.include,
-        source.ignore,
-        source.max_bytes,
-        (config.daemon.data_dir, config.daemon.socket.parent),
-        deny=source.deny,
-        index_secrets=source.index_secrets,
-    )
+        return Task(Source(row_id, source.name, connector_of(source, self._config)), every_s)
 
 
 def _then(

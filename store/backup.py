@@ -10,8 +10,8 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from store.database import Connection, SqliteError, open_file, snapshot
-from store.errors import BackupFailed
+from store.database import Connection, SqliteError, disk_failure, open_file, snapshot
+from store.errors import BackupFailed, DiskFailure
 
 
 def backup(connection: Connection, target: Path) -> None:
@@ -24,19 +24,18 @@ def backup(connection: Connection, target: Path) -> None:
     try:
         descriptor, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
     except OSError as error:
-        raise _failed(target, error.strerror or str(error)) from error
+        raise _failed(target, _why(error)) from error
     os.close(descriptor)
     part = Path(name)
     try:
         _copy(connection, part)
         _sync(part)
-        _refuse_existing(target)
-        part.rename(target)
-        _sync(target.parent)
-    except (OSError, SqliteError) as error:
-        raise _failed(target, str(error)) from error
+        _name(part, target)
+    except (OSError, SqliteError, DiskFailure) as error:
+        raise _failed(target, _why(error)) from error
     finally:
-        part.unlink(missing_ok=True)
+        for suffix in ("", "-journal", "-wal", "-shm"):  # SQLite cannot delete these on a bad disk
+            part.with_name(part.name + suffix).unlink(missing_ok=True)
 
 
 def _refuse_existing(target: Path) -> None:
@@ -54,6 +53,13 @@ def _failed(target: Path, why: str) -> BackupFailed:
     )
 
 
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    told = error if isinstance(error, DiskFailure) else disk_failure(error, "")
+    return told.why if told else str(error)
+
+
 def _copy(connection: Connection, part: Path) -> None:
     with closing(open_file(part)) as copy:
         with snapshot(connection):
@@ -63,6 +69,17 @@ def _copy(connection: Connection, part: Path) -> None:
         lines = [row[0] for row in copy.execute("PRAGMA quick_check")]
         if lines != ["ok"]:
             raise SqliteError(f"the copy is damaged: {lines[0]}")
+
+
+def _name(part: Path, target: Path) -> None:
+    """Give the copy its name, on disk too, or none at all."""
+    _refuse_existing(target)
+    part.rename(target)
+    try:
+        _sync(target.parent)
+    except OSError:
+        target.unlink()
+        raise
 
 
 def _sync(path: Path) -> None:

@@ -35,12 +35,12 @@ def _passages(connection: Connection) -> Iterator[Finding]:
 
 
 def _sets(connection: Connection) -> Iterator[Finding]:
-    for row_id, passage, name, dimensions, vectors, digest in connection.execute(
-        "SELECT s.id, s.passage, r.name, r.dimensions, s.vectors, s.digest FROM question_set AS s"
-        " JOIN recipe AS r ON r.id = s.recipe"
+    for row_id, passage, name, provisional, dimensions, vectors, digest in connection.execute(
+        "SELECT s.id, s.passage, r.name, s.provisional, r.dimensions, s.vectors, s.digest"
+        " FROM question_set AS s JOIN recipe AS r ON r.id = s.recipe"
     ):
         where = f"question_set {row_id}"
-        if set_id(PassageId(passage), name) != row_id:
+        if set_id(PassageId(passage), name, provisional=bool(provisional)) != row_id:
             yield Finding(
                 "a set's id is the hash of passage and recipe", where, "it is not", RESTORE
             )

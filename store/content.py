@@ -27,7 +27,7 @@ from store.vectors import create_vectors
 from store.words import count_words, searchable
 
 _SETS_AT = """
-    SELECT s.id, s.passage, s.vectors, r.dimensions FROM life AS l
+    SELECT s.id, s.passage, s.vectors, s.provisional, r.dimensions FROM life AS l
     JOIN question_set AS s ON s.id = l.question_set JOIN recipe AS r ON r.id = s.recipe
     WHERE l.born <= ?1 AND ?1 < l.died ORDER BY s.id
 """
@@ -37,7 +37,7 @@ _QUESTIONS_AT = """
     WHERE l.born <= ?1 AND ?1 < l.died ORDER BY q.question_set, q.direction, q.ordinal
 """
 _SETS_BY_ID = """
-    SELECT s.id, s.passage, s.vectors, r.dimensions FROM question_set AS s
+    SELECT s.id, s.passage, s.vectors, s.provisional, r.dimensions FROM question_set AS s
     JOIN recipe AS r ON r.id = s.recipe
     WHERE s.id IN (SELECT value FROM json_each(?1)) ORDER BY s.id
 """
@@ -50,9 +50,9 @@ _QUESTIONS_BY_ID = """
 
 def register_recipe(connection: Connection, recipe: Recipe) -> int:
     """Return the recipe's row id, creating it and its table of passage vectors when it is new."""
-    known = connection.execute("SELECT id FROM recipe WHERE name = ?", [recipe.name]).fetchone()
-    if known:
-        return int(known[0])
+    known = recipe_row(connection, recipe.name)
+    if known is not None:
+        return known
     with transaction(connection):
         cursor = connection.execute(
             "INSERT INTO recipe (name, encoder, dimensions) VALUES (?, ?, ?)",
@@ -61,6 +61,12 @@ def register_recipe(connection: Connection, recipe: Recipe) -> int:
         row_id = int(cursor.lastrowid or 0)
         create_vectors(connection, row_id, recipe.dimensions)
     return row_id
+
+
+def recipe_row(connection: Connection, name: str) -> int | None:
+    """The row id of the recipe of that name; None while nothing was made by it."""
+    row = connection.execute("SELECT id FROM recipe WHERE name = ?", [name]).fetchone()
+    return int(row[0]) if row else None
 
 
 def recipe_of(connection: Connection, row_id: int) -> Recipe:
@@ -95,14 +101,29 @@ def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
     return {SetId(row[0]) for row in rows}
 
 
+def best_sets(
+    connection: Connection, recipe: int, passages: Iterable[PassageId]
+) -> dict[PassageId, SetId]:
+    """The set that serves each of the passages under a recipe (a row id), where there is one: a
+    provisional one only while there is no other."""
+    rows = connection.execute(
+        "SELECT passage, id FROM question_set WHERE recipe = ?"
+        " AND passage IN (SELECT value FROM json_each(?)) ORDER BY provisional DESC",
+        [recipe, json.dumps(list(passages))],
+    )
+    return {PassageId(row[0]): SetId(row[1]) for row in rows}
+
+
 def put_content(
     connection: Connection,
     recipe: int,
     content: Sequence[tuple[Passage, QuestionSet]],
+    *,
+    copied: bool = False,
 ) -> None:
     """Store passages with their question sets, in one transaction; what is there stays as it is.
 
-    The counters passages_generated and texts_embedded grow with what was new.
+    The counters passages_generated and texts_embedded grow with what was new, unless it is copied.
     Raises ContentConflict when an id of a passage already stands for another text.
     """
     with transaction(connection):
@@ -121,8 +142,9 @@ def put_content(
             if questions.id not in sets:
                 _insert_set(connection, recipe, questions)
                 sets.add(questions.id)
-                _count(connection, "passages_generated", 1)
-                _count(connection, "texts_embedded", len(questions.vectors))
+                if not copied:
+                    _count(connection, "passages_generated", 1)
+                    _count(connection, "texts_embedded", len(questions.vectors))
 
 
 def _count(connection: Connection, name: str, more: int) -> None:
@@ -170,8 +192,16 @@ def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> 
     vectors = questions.vectors.astype("<i2").tobytes()
     rows = _question_rows(questions)
     connection.execute(
-        "INSERT INTO question_set (id, passage, recipe, vectors, digest) VALUES (?, ?, ?, ?, ?)",
-        [questions.id, questions.passage, recipe, vectors, set_digest(vectors, rows)],
+        "INSERT INTO question_set (id, passage, recipe, vectors, digest, provisional)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            questions.id,
+            questions.passage,
+            recipe,
+            vectors,
+            set_digest(vectors, rows),
+            questions.provisional,
+        ],
     )
     connection.executemany(
         f"INSERT INTO question ({QUESTION_COLUMNS}, question_set)"
@@ -223,13 +253,13 @@ def _assemble(
 ) -> Iterator[QuestionSet]:
     questions = groupby(connection.execute(questions_sql, [argument]), key=lambda row: row[0])
     pending = next(questions, None)
-    for set_row, passage, blob, dimensions in connection.execute(sets_sql, [argument]):
+    for set_row, passage, blob, provisional, dimensions in connection.execute(sets_sql, [argument]):
         rows: tuple[Question, ...] = ()
         if pending is not None and pending[0] == set_row:
             rows = tuple(_question(row) for row in pending[1])
             pending = next(questions, None)
         vectors = np.frombuffer(blob, dtype="<i2").reshape(-1, dimensions)
-        yield QuestionSet(SetId(set_row), PassageId(passage), rows, vectors)
+        yield QuestionSet(SetId(set_row), PassageId(passage), rows, vectors, bool(provisional))
 
 
 def _question(row: tuple[int, int, int, str, str, int]) -> Question:

@@ -16,7 +16,7 @@ from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
 from store.digests import fill_digests
-from store.errors import NewerSchema, NotADatabase, WriterBusy
+from store.errors import DiskFailure, NewerSchema, NotADatabase, WriterBusy
 from store.wal import refuse_lost_wal
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ else:
 Connection: TypeAlias = sqlite.Connection
 SqliteError = sqlite.Error
 OperationalError = sqlite.OperationalError
+
+_FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
+_AGAIN = "syncs go on by themselves, anything else must be asked for again"
 
 APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header, so that file(1) and we know our own
 MIGRATIONS = Migrations("hopsyncd")
@@ -72,7 +75,12 @@ def _retention(db: Database) -> None:
     _run_file(db, "004_retention.sql")
 
 
-SCHEMA_VERSION = 4
+@MIGRATIONS(name="005_llm")
+def _llm(db: Database) -> None:
+    _run_file(db, "005_llm.sql")
+
+
+SCHEMA_VERSION = 5
 
 
 def memory_database() -> Connection:
@@ -93,9 +101,9 @@ def objects_of(connection: Connection) -> dict[str, str]:
     return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
-def _connect(path: Path, mode: str) -> Connection:
+def _connect(path: Path) -> Connection:
     connection = sqlite.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
+        f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
         isolation_level=None,
         timeout=10.0,
@@ -113,7 +121,7 @@ def _load_extension(connection: Connection) -> None:
 
 def open_file(path: Path) -> Connection:
     """Open an existing file as it is: nothing is checked, set or migrated."""
-    return _connect(path, "rw")
+    return _connect(path)
 
 
 def _refuse_foreign(connection: Connection, path: Path) -> None:
@@ -124,9 +132,10 @@ def _refuse_foreign(connection: Connection, path: Path) -> None:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     # SQLite's message may quote a damaged schema, in bytes that are no text.
     except (sqlite.DatabaseError, UnicodeDecodeError) as error:
-        raise NotADatabase(
+        refused = NotADatabase(
             f"Cannot open {path}", str(error), "Restore it from a backup, or move it away"
-        ) from error
+        )
+        raise disk_failure(error, f"Cannot open {path}") or refused from error
     if application_id != APPLICATION_ID and tables:
         raise NotADatabase(
             f"Cannot open {path}",
@@ -151,44 +160,80 @@ def _migrate(connection: Connection) -> None:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
+def disk_failure(error: BaseException, what: str) -> DiskFailure | None:
+    """What to tell a user of an error that came of the disk; None for any other error."""
+    # The errors of a backup carry no code.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == _FULL or str(error) == "database or disk is full":
+        return DiskFailure(what, "the disk is full", f"Make room there; {_AGAIN}")
+    if code == _IO_ERROR or str(error) == "disk I/O error":
+        name = getattr(error, "sqlite_errorname", "SQLITE_IOERR")
+        return DiskFailure(
+            what,
+            f"the disk could not be read or written ({name})",
+            f"Look for a quota, a limit on file sizes or a failing disk; {_AGAIN}",
+        )
+    return None
+
+
 @contextmanager
-def transaction(connection: Connection) -> Iterator[None]:
-    """One write transaction, begun IMMEDIATE: a deferred one can fail when it first writes."""
-    connection.execute("BEGIN IMMEDIATE")
+def disk_failures(connection: Connection) -> Iterator[None]:
+    """Let what SQLite says of the disk come out as a DiskFailure."""
     try:
         yield
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
+    except SqliteError as error:
+        file = connection.execute("PRAGMA database_list").fetchone()[2]
+        told = disk_failure(error, f"Cannot use the database {file}")
+        if told is None:
+            raise
+        raise told from error
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """One write transaction, begun IMMEDIATE: a deferred one can fail when it first writes.
+
+    Raises DiskFailure.
+    """
+    with disk_failures(connection):
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield
+            connection.execute("COMMIT")
+        except BaseException:
+            # Some errors have rolled back already; others not, even those of BEGIN and COMMIT.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
 
 
 @contextmanager
 def snapshot(connection: Connection) -> Iterator[None]:
-    """One read transaction: all reads inside see the same state."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        connection.execute("COMMIT")
+    """One read transaction: all reads inside see the same state. Raises DiskFailure."""
+    with disk_failures(connection):
+        try:
+            connection.execute("BEGIN")
+            yield
+        finally:
+            if connection.in_transaction:  # an error of the disk has ended it
+                connection.execute("COMMIT")
 
 
 def open_writer(path: Path) -> Connection:
-    """Open, creating or migrating as needed. Raises NewerSchema or NotADatabase.
+    """Open, creating or migrating as needed. Raises NewerSchema, NotADatabase or DiskFailure.
 
     Commits are synced to disk: what a caller was told is stored survives a power cut.
     """
     refuse_lost_wal(path)
-    new = not path.exists()
-    connection = _connect(path, "rwc")
+    if not path.exists():
+        path.touch(0o600)
+    connection = _connect(path)
     try:
         _refuse_foreign(connection, path)
-        if new:
-            path.chmod(0o600)
-        if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # impossible in a filled one
-        connection.execute("PRAGMA journal_mode = WAL")
+        with disk_failures(connection):
+            if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # too late once it is filled
+            connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -200,13 +245,13 @@ def open_writer(path: Path) -> Connection:
 
 
 def open_reader(path: Path) -> Connection:
-    """Open for queries only. Raises NewerSchema or NotADatabase.
+    """Open for queries only. Raises NewerSchema, NotADatabase or DiskFailure.
 
     The file is opened writable because a reader keeps its place in the WAL's shared memory;
     query_only refuses every write, and the checkpoints are left to the writer.
     """
     refuse_lost_wal(path)
-    connection = _connect(path, "rw")
+    connection = _connect(path)
     try:
         _refuse_foreign(connection, path)
         connection.execute("PRAGMA query_only = ON")

@@ -5,6 +5,7 @@ StoreError
 ├── NotADatabase       the file is no database of ours, or is damaged
 ├── NoSuchVersion      the version was never written, or has expired
 ├── WriterBusy         another process holds the store for writing
+├── DiskFailure        the disk is full, or failing
 ├── BackupFailed       a backup cannot be written
 ├── PurgeRefused       the document cannot be purged
 ├── TagRefused         a tag cannot be set or deleted
@@ -36,6 +37,10 @@ class NoSuchVersion(StoreError):
 
 class WriterBusy(StoreError):
     """The single writer's place is taken."""
+
+
+class DiskFailure(StoreError):
+    """The disk has no room, or could not be read or written; what was committed stays."""
 
 
 class TagRefused(StoreError):

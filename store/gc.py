@@ -183,7 +183,8 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
     ids = [(row[0],) for row in doomed]
     connection.executemany("DELETE FROM question WHERE question_set = ?", ids)
     connection.executemany("DELETE FROM question_set WHERE id = ?", ids)
-    connection.executemany("DELETE FROM unused WHERE question_set = ?", ids)
+    for table in ("unused", "waiting"):
+        connection.executemany(f"DELETE FROM {table} WHERE question_set = ?", ids)
     passages = connection.execute(
         "SELECT p.id FROM passage AS p WHERE p.id IN (SELECT value FROM json_each(?))"
         " AND NOT EXISTS (SELECT 1 FROM question_set WHERE passage = p.id)"

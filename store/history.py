@@ -1,5 +1,6 @@
 """History: naming versions, listing them, and what differs between two."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,6 +9,9 @@ from store.database import Connection, transaction
 from store.errors import NoSuchVersion, TagRefused
 from store.records import PassageId, QuestionId, Version
 from store.versions import CHANGES, head, recorded, version
+
+# Rows that hold at the version ?1 and not at ?2.
+_AT_ALONE = "born <= ?1 AND ?1 < died AND NOT (born <= ?2 AND ?2 < died)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +33,24 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge as the diff shows it."""
+    """An outgoing question, and the incoming one that it is matched with."""
+
+    question: QuestionId
+    target: QuestionId
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeEnds:
+    """The two passages that an edge joins, and the text of its outgoing question."""
 
     source: PassageId
     target: PassageId
-    question: QuestionId
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What differs between two versions; documents are (source name, path), sorted."""
+    """What differs between two versions, sorted; documents are (source name, path)."""
 
     documents_added: tuple[tuple[str, str], ...]
     documents_removed: tuple[tuple[str, str], ...]
@@ -149,10 +160,13 @@ def _tags(connection: Connection, number: int) -> tuple[str, ...]:
 
 
 def diff(connection: Connection, old: Version, new: Version) -> Diff:
-    """What one must add, remove and change to come from `old` to `new`."""
-    before, after = _documents(connection, old.id), _documents(connection, new.id)
-    lived, live = _passages(connection, old.id), _passages(connection, new.id)
-    was, now = _edges(connection, old), _edges(connection, new)
+    """What one must add, remove and change to come from `old` to `new`.
+
+    Only rows that hold at one of the two and not at the other are read.
+    """
+    before, after = _documents(connection, old, new), _documents(connection, new, old)
+    lived, live = _passages(connection, old, new), _passages(connection, new, old)
+    was, now = _edges(connection, old, new), _edges(connection, new, old)
     return Diff(
         documents_added=tuple(sorted(after.keys() - before.keys())),
         documents_removed=tuple(sorted(before.keys() - after.keys())),
@@ -161,45 +175,52 @@ def diff(connection: Connection, old: Version, new: Version) -> Diff:
         ),
         passages_added=tuple(sorted(live - lived)),
         passages_removed=tuple(sorted(lived - live)),
-        edges_added=_shown(connection, now - was),
-        edges_removed=_shown(connection, was - now),
+        edges_added=tuple(Edge(*edge) for edge in sorted(now - was)),
+        edges_removed=tuple(Edge(*edge) for edge in sorted(was - now)),
     )
 
 
-def _documents(connection: Connection, number: int) -> dict[tuple[str, str], bytes]:
-    """The content hash of every document, by source name and path."""
+def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
+    """What each of the edges joins, in their order."""
+    rows = connection.execute(
+        "SELECT qs.passage, ts.passage, q.text FROM json_each(?) AS e"
+        " CROSS JOIN question AS q ON q.id = e.value ->> 0"
+        " CROSS JOIN question_set AS qs ON qs.id = q.question_set"
+        " CROSS JOIN question AS t ON t.id = e.value ->> 1"
+        " CROSS JOIN question_set AS ts ON ts.id = t.question_set ORDER BY e.key",
+        [json.dumps([(edge.question, edge.target) for edge in edges])],
+    )
+    return [EdgeEnds(PassageId(row[0]), PassageId(row[1]), row[2]) for row in rows]
+
+
+def _documents(connection: Connection, at: Version, other: Version) -> dict[tuple[str, str], bytes]:
+    """The content hash of the documents whose rows hold `at` alone, by source name and path."""
     rows = connection.execute(
         "SELECT s.name, d.path, d.content FROM document AS d"
-        " JOIN source AS s ON s.id = d.source WHERE d.born <= ?1 AND ?1 < d.died",
-        [number],
+        f" JOIN source AS s ON s.id = d.source WHERE {_AT_ALONE}",
+        [at.id, other.id],
     )
     return {(row[0], row[1]): row[2] for row in rows}
 
 
-def _passages(connection: Connection, number: int) -> set[PassageId]:
-    rows = connection.execute("SELECT passage FROM life WHERE born <= ?1 AND ?1 < died", [number])
+def _passages(connection: Connection, at: Version, other: Version) -> set[PassageId]:
+    rows = connection.execute(f"SELECT passage FROM life WHERE {_AT_ALONE}", [at.id, other.id])
     return {PassageId(row[0]) for row in rows}
 
 
-def _edges(connection: Connection, at: Version) -> set[tuple[int, int]]:
-    """(outgoing question, incoming question) of every edge."""
+def _edges(
+    connection: Connection, at: Version, other: Version
+) -> set[tuple[QuestionId, QuestionId]]:
+    """The edges `at` whose rows are none at the other: not in force, or beyond its cut."""
     rows = connection.execute(
         "SELECT question, target FROM match WHERE born <= ?1 AND ?1 < died"
-        " AND (?3 IS NULL OR similarity > ?2 OR (similarity = ?2 AND question <= ?3))",
-        [at.id, at.cut.similarity if at.cut else None, at.cut.question if at.cut else None],
+        " AND (?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
+        " AND NOT (born <= ?2 AND ?2 < died"
+        " AND (?6 IS NULL OR similarity > ?5 OR (similarity = ?5 AND question <= ?6)))",
+        [at.id, other.id, *_cut(at), *_cut(other)],
     )
-    return {(row[0], row[1]) for row in rows}
+    return {(QuestionId(row[0]), QuestionId(row[1])) for row in rows}
 
 
-def _shown(connection: Connection, edges: Iterable[tuple[int, int]]) -> tuple[Edge, ...]:
-    found = []
-    for question, target in sorted(edges):
-        row = connection.execute(
-            "SELECT qs.passage, ts.passage, q.text FROM question AS q"
-            " JOIN question_set AS qs ON qs.id = q.question_set"
-            " JOIN question AS t ON t.id = ?2 JOIN question_set AS ts ON ts.id = t.question_set"
-            " WHERE q.id = ?1",
-            [question, target],
-        ).fetchone()
-        found.append(Edge(PassageId(row[0]), PassageId(row[1]), QuestionId(question), row[2]))
-    return tuple(found)
+def _cut(at: Version) -> tuple[float | None, int | None]:
+    return (at.cut.similarity, at.cut.question) if at.cut else (None, None)

@@ -90,18 +90,21 @@ class Question:
 class QuestionSet:
     """The questions of one passage under one recipe.
 
-    `vectors` is (m, d) int16 on the grid; row 0 is the vector of the whole passage.
+    `vectors` is (m, d) int16 on the grid; row 0 is the vector of the whole passage. `provisional`
+    where the recipe has an LLM asked and these are without its questions.
     """
 
     id: SetId
     passage: PassageId
     questions: tuple[Question, ...]
     vectors: Vectors
+    provisional: bool = False
 
 
-def set_id(passage: PassageId, recipe: str) -> SetId:
+def set_id(passage: PassageId, recipe: str, *, provisional: bool = False) -> SetId:
     """The content id of a passage's question set under the recipe of that name."""
-    return SetId(content_id(passage, recipe))
+    more = ("provisional",) if provisional else ()
+    return SetId(content_id(passage, recipe, *more))
 
 
 def question_id(in_set: SetId, direction: Direction, ordinal: int) -> QuestionId:

@@ -54,6 +54,11 @@ def put_source_state(
         )
 
 
+def source_names(connection: Connection) -> dict[int, str]:
+    """The name of every source ever configured, by its id."""
+    return dict(connection.execute("SELECT id, name FROM source"))
+
+
 def all_sources(connection: Connection) -> list[SourceRow]:
     """Every source ever configured, with counts of its live documents and items with problems."""
     rows = connection.execute(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from store.database import Connection, transaction
+from store.database import Connection, disk_failures, transaction
 from store.vectors import is_worn, recipes, renew_vectors
 
 _PAGES = 2000  # that one step gives back
@@ -57,7 +57,8 @@ def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
         between()
         return
     while free:
-        connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+        with disk_failures(connection):
+            connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
         before, free = free, _free_pages(connection)
         between()
         if free >= before:
@@ -76,8 +77,9 @@ def vacuum(connection: Connection) -> None:
     """
     for recipe in recipes(connection):
         renew_vectors(connection, recipe)
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("VACUUM")
+    with disk_failures(connection):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("VACUUM")
 
 
 def truncate_wal(connection: Connection, *, wait: bool) -> bool:
@@ -87,7 +89,8 @@ def truncate_wal(connection: Connection, *, wait: bool) -> bool:
     """
     connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS if wait else _NO_WAIT_MS}")
     try:
-        busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        with disk_failures(connection):
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
     finally:
         connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
     return not busy
@@ -95,6 +98,7 @@ def truncate_wal(connection: Connection, *, wait: bool) -> bool:
 
 def erase(connection: Connection) -> bool:
     """Leave no byte of deleted rows in the database's files. False as truncate_wal."""
-    connection.execute("INSERT INTO passage_text (passage_text) VALUES ('optimize')")
+    with transaction(connection):
+        connection.execute("INSERT INTO passage_text (passage_text) VALUES ('optimize')")
     vacuum(connection)
     return truncate_wal(connection, wait=True)

@@ -160,7 +160,7 @@ def _insert_version(connection: Connection, new: Version, changes: Sequence[int]
 
 
 def put_seen(
-    connection: Connection, seen: Iterable[Seen], unseen: Iterable[tuple[int, str]]
+    connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
 ) -> None:
     """Record what a scan saw where no version comes of it: touches and problems."""
     with transaction(connection):
@@ -168,9 +168,15 @@ def put_seen(
 
 
 def _put_seen(
-    connection: Connection, seen: Iterable[Seen], unseen: Iterable[tuple[int, str]]
+    connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
 ) -> None:
-    connection.executemany("DELETE FROM seen WHERE source = ? AND path = ?", list(unseen))
+    """A pin ends when its file is seen to be another than at the restore, or seen to be gone."""
+    connection.executemany("DELETE FROM seen WHERE source = ? AND path = ?", unseen)
+    connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", unseen)
+    connection.executemany(
+        "DELETE FROM pin WHERE source = ? AND path = ? AND disk IS NOT ?",
+        [(s.source, s.path, s.content) for s in seen if s.content is not None],
+    )
     connection.executemany(
         "INSERT OR REPLACE INTO seen (source, path, revision, content, why, hint)"
         " VALUES (?, ?, ?, ?, ?, ?)",

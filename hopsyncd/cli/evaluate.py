@@ -1,7 +1,10 @@
-"""`hopsyncd eval`: recall of several strategies side by side, on a corpus with questions."""
+"""`hopsyncd eval`: several searches side by side, on a corpus with questions or on one's own."""
 
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,96 +14,249 @@ from rich.progress import Progress
 from rich.table import Table
 
 from hopsyncd.cli.shared import json_option, print_json
-from hopsyncd.config import load_config
-from hopsyncd.strategy import STRATEGIES, Search, Strategy
+from hopsyncd.config import DATABASE_NAME, Config, load_config
+from hopsyncd.strategy import ALL_STRATEGIES, PROFILES, REASONERS, STRATEGIES, Search, Strategy
 
 if TYPE_CHECKING:
-    from hopsyncd.evaluation.run import Evaluation
+    from hopsyncd.evaluation.report import Measured
+    from hopsyncd.evaluation.run import Settings
+    from hopsyncd.models import Models
+    from hopsyncd.sync.prepare import QuestionMaker
 
+_SELF_STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
 _file = click.Path(path_type=Path, exists=True, dir_okay=False)
+_new = click.Path(path_type=Path, dir_okay=False, writable=True)
+_folder = click.Path(path_type=Path, file_okay=False)
+_OPTIONS = (
+    click.option("--corpus", type=_file, help="JSON lines {id, title, text}."),
+    click.option(
+        "--questions",
+        type=str,
+        help="JSON lines {id, question, answers, gold}. With --self: how many.  [default: 50]",
+    ),
+    click.option(
+        "--self",
+        "own",
+        is_flag=True,
+        help="Measure your own index with two-hop questions made from its edges; only reads it.",
+    ),
+    click.option("--seed", default=0, show_default=True, help="Which edges --self draws."),
+    click.option(
+        "--strategy",
+        "strategies",
+        multiple=True,
+        type=click.Choice(ALL_STRATEGIES),
+        help="Default: all that need nothing configured.",
+    ),
+    click.option("--profile", "profiles", multiple=True, type=click.Choice(PROFILES)),
+    click.option("--reasoner", "reasoners", multiple=True, type=click.Choice(REASONERS)),
+    click.option("--top-k", "top_ks", multiple=True, type=click.IntRange(1, 1000)),
+    click.option("--n-hop", "n_hops", multiple=True, type=click.IntRange(1, 20)),
+    click.option("--answers", is_flag=True, help="Answer too, and compare with the gold answers."),
+    click.option(
+        "--llm",
+        "by_llm",
+        is_flag=True,
+        help="Let the configured LLM answer; with --self, let it write the questions.",
+    ),
+    click.option(
+        "--questions-from",
+        type=_file,
+        help="Index with recorded questions: JSON lines {id, incoming, outgoing}.",
+    ),
+    click.option(
+        "--questions-mode",
+        type=click.Choice(["both", "llm"]),
+        default="both",
+        show_default=True,
+        help="The recorded questions with the built-in ones, or alone.",
+    ),
+    click.option("--keep", type=_folder, help="Keep the index here, and use it the next time."),
+    click.option("--report", type=_folder, help="Write report.md, report.json and plots here."),
+    click.option("--per-question", type=_new, help="Write JSON lines with the rank of each gold."),
+)
+
+
+def _with_options(command: Any) -> Any:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command("eval")
-@click.option("--corpus", required=True, type=_file, help="JSON lines {id, title, text}.")
-@click.option(
-    "--questions", required=True, type=_file, help="JSON lines {id, question, answers, gold}."
-)
-@click.option(
-    "--strategy",
-    "strategies",
-    multiple=True,
-    type=click.Choice(STRATEGIES),
-    help="Can be given several times. Default: all.",
-)
+@_with_options
 @json_option
 @click.pass_context
 def evaluate(
     context: click.Context,
-    corpus: Path,
-    questions: Path,
-    strategies: tuple[Strategy, ...],
+    /,
+    own: bool,
+    report: Path | None,
+    per_question: Path | None,
     as_json: bool,
+    **given: Any,
 ) -> None:
-    """Measure retrieval on your own corpus and questions, in a temporary store."""
+    """Measure retrieval and answers on your own corpus and questions, or with --self on your notes.
+
+    --strategy, --profile, --reasoner, --top-k and --n-hop can each be given several times: every
+    combination that is a search of its own is measured.
+    """
     config = load_config(context.obj)
+    if report:
+        from hopsyncd.evaluation.report import require_matplotlib
+
+        require_matplotlib()
+    measured = _measured_self(config, given) if own else _measured(config, given)
+    from hopsyncd.evaluation.report import evaluation_json, question_lines, write_report
+
+    if per_question:
+        per_question.write_text(question_lines(measured.evaluation.outcomes), encoding="utf-8")
+    written = write_report(report, measured) if report else []
+    if as_json:
+        print_json(evaluation_json(measured))
+        return
+    _print_table(measured)
+    for file in written:
+        click.echo(f"written: {file}")
+
+
+def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
+    """On the corpus and the questions of two files."""
+    if given["corpus"] is None or given["questions"] is None:
+        raise click.UsageError("--corpus and --questions are needed, or --self")
     from hopsyncd.evaluation.data import read_corpus, read_questions
+    from hopsyncd.evaluation.recorded import recorded_maker
+    from hopsyncd.evaluation.report import Measured
     from hopsyncd.evaluation.run import evaluate as run
-    from hopsyncd.graph.walk import WalkSettings
+    from hopsyncd.evaluation.run import kept_folder
+    from hopsyncd.text.questions import BuiltinMaker
+
+    corpus = read_corpus(given["corpus"])
+    questions = read_questions(Path(given["questions"]), corpus)
+    models, notes = _models(config, given), []
+    # Not the configured maker: to index a corpus with an LLM is dear, and nobody asked for it here.
+    maker: QuestionMaker = BuiltinMaker(models.language, models.encoder)
+    recorded, mode = given["questions_from"], given["questions_mode"]
+    if recorded:
+        maker = recorded_maker(recorded, corpus, models.language, models.encoder, mode)
+        notes.append(f"Indexed with the questions of {recorded.name} (mode {mode}).")
+    searches, settings = _searches(given, STRATEGIES), _settings(config)
+    keep = given["keep"]
+    folder = keep and kept_folder(keep, corpus, maker, settings.budget_factor)
+    store = nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="hopsyncd-eval-")
+    with store as place, _bars(len(corpus), len(searches) * len(questions)) as (passage, question):
+        result = run(
+            Path(place),
+            corpus,
+            questions,
+            searches,
+            replace(models, maker=maker),
+            settings,
+            _answers(given),
+            passage,
+            question,
+        )
+    title = f"Evaluation of {given['corpus'].name} with {Path(given['questions']).name}"
+    return Measured(title, notes, searches, result)
+
+
+def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":
+    """On the user's own index."""
+    if given["corpus"] or given["questions_from"] or given["keep"]:
+        raise click.UsageError("--self measures your own index: it takes no corpus, and keeps none")
+    wanted = given["questions"] or "50"
+    if not wanted.isdecimal() or not 1 <= int(wanted) <= 1000:
+        raise click.UsageError("with --self, --questions is a number from 1 to 1000")
+    from hopsyncd.evaluation.own import NOTES, measured_own
+    from hopsyncd.evaluation.report import Measured
+
+    models, searches = _models(config, given), _searches(given, _SELF_STRATEGIES)
+    with _bars(0, 0) as (_, question):
+        result = measured_own(
+            config.daemon.data_dir / DATABASE_NAME,
+            int(wanted),
+            given["seed"],
+            searches,
+            models,
+            _settings(config),
+            _answers(given),
+            by_llm=given["by_llm"],
+            on_question=question,
+        )
+    return Measured("Evaluation of your own index", NOTES[given["by_llm"]], searches, result)
+
+
+def _models(config: Config, given: Mapping[str, Any]) -> "Models":
     from hopsyncd.models import load_models
 
-    passages = read_corpus(corpus)
-    asked = read_questions(questions, passages)
     models = load_models(config)
-    with (
-        tempfile.TemporaryDirectory(prefix="hopsyncd-eval-") as folder,
-        Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars,
-    ):
-        bar = bars.add_task("passages", total=len(passages))
-        result = run(
-            Path(folder),
-            passages,
-            asked,
-            {name: Search(name) for name in strategies or STRATEGIES},
-            models.encoder,
-            models.maker,
-            budget_factor=config.index.edge_budget_factor,
-            walk=WalkSettings(hops=config.query.hops),
-            on_progress=lambda done, total: bars.update(bar, completed=done, total=total),
-        )
-    if as_json:
-        print_json(_json(result))
-    else:
-        _print_table(result)
+    if given["by_llm"] and models.llm is None:
+        raise click.UsageError("--llm needs a section [llm] in the configuration")
+    return models
 
 
-def _json(result: "Evaluation") -> dict[str, Any]:
-    return {
-        "strategies": {
-            name: {
-                **{f"recall@{depth}": round(value, 2) for depth, value in scores.recall.items()},
-                "all@5": round(scores.all_at_5, 2),
-                "ms_p50": round(scores.ms_p50, 3),
-                "ms_p95": round(scores.ms_p95, 3),
-            }
-            for name, scores in result.scores.items()
-        },
-        "index_s": round(result.index_s, 3),
-        "passages": result.passages,
-        "edges": result.edges,
-        "llm_calls": 0,
-        "llm_tokens": 0,
-    }
+def _answers(given: Mapping[str, Any]) -> Any:
+    if not given["answers"]:
+        return "none"
+    return "llm" if given["by_llm"] else "extractive"
 
 
-def _print_table(result: "Evaluation") -> None:
-    columns = ["recall@2", "recall@5", "recall@10", "recall@20", "all@5"]
-    table = Table("strategy", *columns, "ms p50", "ms p95")
-    for name, scores in result.scores.items():
-        shares = [*scores.recall.values(), scores.all_at_5]
-        times = (scores.ms_p50, scores.ms_p95)
-        table.add_row(name, *(f"{share:.1f}" for share in shares), *(f"{ms:.1f}" for ms in times))
-    Console(width=100).print(table)
-    click.echo(
-        f"{result.passages} passages, {result.edges} edges, indexed in {result.index_s:.1f} s,"
-        " 0 LLM calls, 0 tokens"
+def _searches(given: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[str, Search]:
+    from hopsyncd.evaluation.sweep import searches_of
+
+    swept = (given[name] for name in ("profiles", "reasoners", "top_ks", "n_hops"))
+    searches = searches_of(given["strategies"] or default, *swept)
+    if not searches:
+        raise click.UsageError("the paper's profile follows single edges: it has no reasoner walk")
+    return searches
+
+
+def _settings(config: Config) -> "Settings":
+    from hopsyncd.evaluation.run import Settings
+    from hopsyncd.graph.walk import WalkSettings
+
+    return Settings(
+        config.index.edge_budget_factor,
+        WalkSettings(hops=config.query.hops),
+        config.llm.max_calls_per_query or None,
     )
+
+
+@contextmanager
+def _bars(passages: int, questions: int) -> Iterator[tuple[Any, Any]]:
+    """Two progress bars on a terminal, as what to call when a passage or a question is done."""
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
+        indexed = bars.add_task("passages", total=passages or None, visible=bool(passages))
+        asked = bars.add_task("questions", total=questions or None)
+        yield (
+            lambda done, total: bars.update(indexed, completed=done, total=total),
+            lambda: bars.advance(asked),
+        )
+
+
+def _print_table(measured: "Measured") -> None:
+    from hopsyncd.evaluation.report import evaluation_json
+
+    whole = evaluation_json(measured)
+    rows = whole["strategies"]
+    some = next(iter(rows.values()))
+    _print_rows(rows, ["recall@2", "recall@5", "recall@10", "recall@20", "all@5"])
+    answers = [column for column in ("answer_em", "answer_f1", "not_found") if column in some]
+    _print_rows(rows, ["precision@5", "f1@5", *answers, "ms_p50", "ms_p95", "llm_calls"])
+    click.echo(
+        f"{whole['passages']} passages, {whole['edges']} edges, {whole['questions']} questions,"
+        f" indexed in {whole['index_s']:.1f} s, {whole['llm_calls']} LLM calls,"
+        f" {whole['llm_tokens']} tokens"
+    )
+    for note in measured.notes:
+        click.echo(note)
+
+
+def _print_rows(rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> None:
+    table = Table()
+    table.add_column("search", no_wrap=True)
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for name, row in rows.items():
+        table.add_row(name, *(f"{row[column]:.1f}" for column in columns))
+    Console(width=120).print(table)

@@ -5,9 +5,11 @@ from urllib.parse import quote, urlencode
 
 import click
 
-from hopsyncd.cli.shared import client_of, json_option, print_json, warn
+from hopsyncd.cli.shared import client_of, json_option, print_json, printable, warn
 
 _SHOWN = 10  # of each list, unless --all
+_FOLDERS = 12
+_SIGNS = {"added": "+", "changed": "~", "removed": "-"}
 
 
 @click.command()
@@ -22,22 +24,35 @@ def log(context: click.Context, limit: int, as_json: bool) -> None:
         print_json(found)
         return
     for one in found["versions"]:
-        tags = "".join(f" [{tag}]" for tag in one["tags"])
+        tags = "".join(f" [{printable(tag)}]" for tag in one["tags"])
         tags += " (collected)" if one["collected"] else ""
-        click.secho(f"{one['version']}{tags}  {one['created']}  {one['reason']}", bold=True)
+        reason = printable(one["reason"])
+        click.secho(f"{one['version']}{tags}  {one['created']}  {reason}", bold=True)
         click.echo(
-            f"    documents +{one['documents_added']} ~{one['documents_changed']}"
-            f" -{one['documents_removed']}, passages +{one['passages_added']}"
-            f" -{one['passages_removed']}; now {one['documents']} documents,"
-            f" {one['passages']} passages, {one['edges']} edges; questions made for"
-            f" {one['counters'].get('passages_generated', 0)} passages"
+            f"    documents {_signed(one, 'documents_')}, passages {_signed(one, 'passages_')};"
+            f" now {one['documents']:,} documents, {one['passages']:,} passages,"
+            f" {one['edges']:,} edges; questions made for"
+            f" {one['counters'].get('passages_generated', 0):,} passages"
+            + _llm_cost(one["counters"])
         )
+
+
+def _llm_cost(spent: dict[str, int]) -> str:
+    if not spent.get("llm_calls"):
+        return ""
+    return f", with {spent['llm_calls']:,} LLM calls and {spent.get('llm_tokens', 0):,} tokens"
+
+
+def _signed(counts: dict[str, Any], prefix: str = "") -> str:
+    """What came, changed and went, such as `+3 ~1`; `as before` when nothing did."""
+    parts = [f"{sign}{counts.get(prefix + kind, 0):,}" for kind, sign in _SIGNS.items()]
+    return " ".join(part for part in parts if part[1:] != "0") or "as before"
 
 
 @click.command()
 @click.argument("old")
 @click.argument("new", default="head")
-@click.option("--all", "whole", is_flag=True, help="Show every line of long lists.")
+@click.option("--all", "whole", is_flag=True, help="Show every line, however many.")
 @json_option
 @click.pass_context
 def diff(context: click.Context, old: str, new: str, whole: bool, as_json: bool) -> None:
@@ -45,31 +60,62 @@ def diff(context: click.Context, old: str, new: str, whole: bool, as_json: bool)
 
     A version is a number, a tag, a time such as 2026-11-01T09:00, or "head".
     """
+    asked: dict[str, Any] = {"from": old, "to": new}
+    if not whole and not as_json:
+        asked["limit"] = _SHOWN
     with client_of(context) as client:
-        found = client.get(f"/v1/diff?{urlencode({'from': old, 'to': new})}")
+        found = client.get(f"/v1/diff?{urlencode(asked)}")
     if as_json:
         print_json(found)
         return
     click.secho(f"version {found['from']} to {found['to']}", bold=True)
-    most = None if whole else _SHOWN
-    for kind, sign in (("added", "+"), ("changed", "~"), ("removed", "-")):
-        lines = [f"{one['source']}: {one['document']}" for one in found["documents"][kind]]
-        _print_list(f"documents {kind}", sign, lines, most)
-    for kind, sign in (("added", "+"), ("removed", "-")):
-        _print_list(f"passages {kind}", sign, found["passages"][kind], most)
-    for kind, sign in (("added", "+"), ("removed", "-")):
-        lines = [f"{e['from']} -> {e['to']}  {e['question']}" for e in found["edges"][kind]]
-        _print_list(f"edges {kind}", sign, lines, most)
+    counts = found["counts"]
+    click.echo(", ".join(f"{kind} {_signed(some)}" for kind, some in counts.items()))
+    if sum(counts["documents"].values()) > _SHOWN:
+        _print_folders(found["folders"], whole)
+    for what, line in _LINES.items():
+        for kind, sign in _SIGNS.items():
+            lines = [line(one) for one in found[what].get(kind, ())]
+            _print_list(f"{what} {kind}", sign, lines, counts[what].get(kind, 0))
 
 
-def _print_list(title: str, sign: str, lines: list[str], most: int | None) -> None:
-    if not lines:
+def _print_folders(folders: list[dict[str, Any]], whole: bool) -> None:
+    click.echo("\ndocuments by folder:")
+    shown = folders if whole else folders[:_FOLDERS]
+    names = [f"{one['source']}: {printable(one['folder']) or '.'}/" for one in shown]
+    width = max(map(len, names))
+    for name, one in zip(names, shown, strict=True):
+        click.echo(f"  {name:<{width}}  {_signed(one)}")
+    if len(folders) > len(shown):
+        click.echo(f"  and {len(folders) - len(shown):,} more folders (--all shows them)")
+
+
+def _print_list(title: str, sign: str, lines: list[str], count: int) -> None:
+    """`lines` may be the first of so many."""
+    if not count:
         return
-    click.echo(f"{title}: {len(lines)}")
-    for line in lines[:most]:
-        click.echo(f"  {sign} {line}")
-    if most is not None and len(lines) > most:
-        click.echo(f"    and {len(lines) - most} more (--all shows them)")
+    click.echo(f"\n{title}: {count:,}")
+    for line in lines:
+        click.echo(f"  {sign} {printable(line)}")
+    if count > len(lines):
+        click.echo(f"  and {count - len(lines):,} more (--all shows them)")
+
+
+def _document_line(one: dict[str, Any]) -> str:
+    return f"{one['source']}: {one['document']}"
+
+
+def _passage_line(one: dict[str, Any]) -> str:
+    heading = " > ".join(one["heading"])
+    return f"{heading}: {one['start']}" if heading else str(one["start"])
+
+
+def _edge_line(one: dict[str, Any]) -> str:
+    ends = (" > ".join(one[end]["heading"]) or one[end]["start"] for end in ("from", "to"))
+    return f"{' -> '.join(ends)}   {one['question']}"
+
+
+_LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge_line}
 
 
 @click.command()
@@ -100,7 +146,8 @@ def why(context: click.Context, question: str, old: str, new: str, k: int, as_js
     for row in rows:
         before, after = (row[key] if row[key] else "-" for key in ("rank_from", "rank_to"))
         changed = "" if row["same_hops"] else "  (reached another way)"
-        click.echo(f"  {before!s:>3} -> {after!s:<3} {row['title']}  {row['document']}{changed}")
+        name = printable(f"{row['title']}  {row['document']}")
+        click.echo(f"  {before!s:>3} -> {after!s:<3} {name}{changed}")
 
 
 def _compared(old: tuple[int, Any] | None, new: tuple[int, Any] | None) -> dict[str, Any]:

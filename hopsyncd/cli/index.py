@@ -15,10 +15,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from hopsyncd.cli.shared import client_of, json_option, print_json, warn
+from hopsyncd.cli.shared import client_of, json_option, print_json, printable, warn
 from hopsyncd.client import Client
+from hopsyncd.config import load_config
+from hopsyncd.errors import BadRequest, DaemonUnavailable
 
 _POLL_S = 0.3
+_SHOWN = 10  # documents of each kind in a dry run
 
 
 @click.command()
@@ -29,12 +32,25 @@ _POLL_S = 0.3
     is_flag=True,
     help="Let a source that lists nothing any more lose its documents.",
 )
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only say what would change, and what asking the LLM would take. Needs no daemon.",
+)
 @json_option
 @click.pass_context
 def sync(
-    context: click.Context, names: tuple[str, ...], wait: bool, accept_empty: bool, as_json: bool
+    context: click.Context,
+    names: tuple[str, ...],
+    wait: bool,
+    accept_empty: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Scan sources now (all, or those named) and bring the graph up to date."""
+    if dry_run:
+        _dry_run(context, names, as_json)
+        return
     body = {"sources": list(names), "wait": wait, "accept_empty": accept_empty}
     with client_of(context) as client, client_of(context) as watcher:
         result = (
@@ -46,6 +62,59 @@ def sync(
         _print_outcomes(result)
     else:
         click.echo("The daemon scans. `hopsyncd sync --wait` waits until it is done.")
+
+
+def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
+    limit = None if as_json else _SHOWN
+    try:
+        with client_of(context) as client:
+            found = client.post("/v1/preview", {"sources": list(names), "limit": limit})
+    except DaemonUnavailable:
+        found = _preview_alone(context, names, limit)
+    if as_json:
+        print_json(found)
+        return
+    for source in found["sources"]:
+        _print_preview(source)
+    if waiting := sum(found["waiting"].values()):
+        click.echo(f"{waiting:,} passages wait for questions from the LLM already.")
+    click.echo("Nothing was changed, and nothing was asked.")
+
+
+def _preview_alone(
+    context: click.Context, names: tuple[str, ...], limit: int | None
+) -> dict[str, Any]:
+    from hopsyncd.preview import preview_file
+
+    config = load_config(context.obj)
+    known = [source.name for source in config.sources]
+    if unknown := set(names) - set(known):
+        raise BadRequest(
+            "There is nothing to look at",
+            f"there is no source named {sorted(unknown)[0]!r}",
+            f"The sources are: {', '.join(known) or 'none'}",
+        )
+    return preview_file(config, names or known, limit)
+
+
+def _print_preview(source: dict[str, Any]) -> None:
+    if source["problem"]:
+        click.echo(f"{source['name']}: paused: {source['problem']}. {source['hint']}")
+        return
+    counts = source["counts"]
+    parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
+    click.echo(f"{source['name']}: {', '.join(parts) or 'nothing changed'}")
+    for kind, count in counts.items():
+        for line in source[kind]:
+            click.echo(f"  {kind}: {printable(line)}")
+        if count > len(source[kind]):
+            click.echo(f"  {kind}: and {count - len(source[kind]):,} more")
+    if source["passages"]:
+        cost = f"about {source['llm_calls']:,} LLM calls and {source['llm_tokens']:,} tokens"
+        click.echo(
+            f"  questions for {source['passages']:,} passages:"
+            f" {cost if source['llm_calls'] else 'no LLM is asked'}"
+        )
 
 
 def _post_with_progress(client: Client, watcher: Client, body: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import click
 
 from hopsyncd import __version__
+from hopsyncd.cli.ask import ask
 from hopsyncd.cli.evaluate import evaluate
 from hopsyncd.cli.history import diff, log, release, restore, tag, why
 from hopsyncd.cli.index import sync
@@ -38,7 +39,7 @@ def cli(context: click.Context, config_file: Path | None) -> None:
 
 
 _COMMANDS = (
-    *(init, serve, sync, query, status, sources),
+    *(init, serve, sync, query, ask, status, sources),
     *(log, diff, why, tag, restore, release),
     *(check, rebuild, backup, gc, purge),
     evaluate,

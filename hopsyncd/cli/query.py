@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from hopsyncd.cli.shared import client_of, json_option, print_json, printable, warn
-from hopsyncd.strategy import STRATEGIES
+from hopsyncd.strategy import ALL_STRATEGIES, DEFAULT_TOP_K, PROFILES, REASONERS
 
 _TEXT_CHARACTERS = 600
 _ARROWS = {"from": "->", "to": "<-", "both": "--"}
@@ -15,7 +15,27 @@ _ARROWS = {"from": "->", "to": "<-", "both": "--"}
 @click.command()
 @click.argument("question")
 @click.option("-k", type=int, help="How many passages. Default: query.k of the configuration.")
-@click.option("--strategy", type=click.Choice(STRATEGIES), help="How to search. Default: hop.")
+@click.option("--strategy", type=click.Choice(ALL_STRATEGIES), help="How to search. Default: hop.")
+@click.option(
+    "--profile",
+    type=click.Choice(PROFILES),
+    default="default",
+    help="How `hop` searches: hopsyncd's way, or the HopRAG paper's to the letter.",
+)
+@click.option(
+    "--reasoner",
+    type=click.Choice(REASONERS),
+    help="What chooses the edges to follow. Default: walk; for the paper's profile, similarity. Only"
+    " the llm ones ask the configured LLM.",
+)
+@click.option(
+    "--top-k",
+    type=int,
+    default=DEFAULT_TOP_K,
+    show_default=True,
+    help="How many seeds a reasoner other than walk begins with.",
+)
+@click.option("--n-hop", type=int, help="How many rounds. Default: query.hops; the paper's is 4.")
 @click.option(
     "--at",
     default="head",
@@ -29,6 +49,10 @@ def query(
     question: str,
     k: int | None,
     strategy: str | None,
+    profile: str,
+    reasoner: str | None,
+    top_k: int,
+    n_hop: int | None,
     at: str,
     explain: bool,
     as_json: bool,
@@ -36,7 +60,17 @@ def query(
     """Find the passages that answer a question, across documents."""
     with client_of(context) as client:
         answer = client.post(
-            "/v1/query", {"question": question, "k": k, "strategy": strategy, "at": at}
+            "/v1/query",
+            {
+                "question": question,
+                "k": k,
+                "strategy": strategy,
+                "profile": profile,
+                "reasoner": reasoner,
+                "top_k": top_k,
+                "n_hop": n_hop,
+                "at": at,
+            },
         )
     if as_json:
         print_json(answer)
@@ -46,6 +80,8 @@ def query(
         click.echo("No passage was found.")
     for rank, passage in enumerate(answer["passages"], 1):
         _print_passage(rank, passage, explain)
+    if answer["llm"]:
+        click.echo(f"{answer['llm']['calls']} LLM calls, {answer['llm']['tokens']} tokens", err=True)
 
 
 def _print_passage(rank: int, passage: dict[str, Any], explain: bool) -> None:

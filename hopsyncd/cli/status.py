@@ -27,7 +27,11 @@ def status(context: click.Context, as_json: bool) -> None:
         f" {counters['texts_embedded']} texts embedded, {counters['queries']} queries answered"
     )
     click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
-    click.echo("nothing leaves this machine: no LLM endpoint is configured")
+    _print_llm(now["llm"])
+    if now["waiting"]:
+        reasons = ", ".join(f"{why} {n:,}" for why, n in now["waiting"].items())
+        total = sum(now["waiting"].values())
+        click.echo(f"{total:,} passages wait for questions from the LLM ({reasons})")
     if now["progress"]:
         done, total = now["progress"]["documents_done"], now["progress"]["documents_total"]
         click.echo(f"indexing {now['progress']['source']}: {done} of {total} documents")
@@ -53,6 +57,25 @@ def sources(context: click.Context, as_json: bool) -> None:
         return
     for source in now["sources"]:
         _print_source(source)
+
+
+def _print_llm(llm: dict[str, Any] | None) -> None:
+    if llm is None:
+        click.echo("nothing leaves this machine: no LLM endpoint is configured")
+        return
+    click.echo(
+        f"LLM {llm['model']} at {llm['endpoint']}, which passages and questions are sent to;"
+        f" today {_of(llm['calls_today'], llm['max_calls_per_day'])} calls,"
+        f" {_of(llm['tokens_today'], llm['max_tokens_per_day'])} tokens"
+    )
+    if failure := llm["last_failure"]:
+        click.echo(f"  last failure ({failure['kind']}, {failure['at']}): {failure['message']}")
+    if llm["ledger_problem"]:
+        click.echo(f"  nothing is asked: {llm['ledger_problem']}")
+
+
+def _of(spent: int, limit: int) -> str:
+    return f"{spent} of {limit}" if limit else str(spent)
 
 
 def _print_source(source: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ class GoldQuestion:
 def read_corpus(path: Path) -> dict[str, Passage]:
     """Lines {id, title, text}; the title is the heading path. Raises BadRequest."""
     corpus: dict[str, Passage] = {}
-    for number, line in _lines(path):
+    for number, line in read_lines(path):
         try:
             title = str(line.get("title") or "")
             id_, passage = str(line["id"]), Passage((title,) if title else (), str(line["text"]))
@@ -40,7 +40,7 @@ def read_corpus(path: Path) -> dict[str, Passage]:
 def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]:
     """Lines {id, question, answers, gold: [ids]}. Raises BadRequest."""
     questions = []
-    for number, line in _lines(path):
+    for number, line in read_lines(path):
         try:
             question = GoldQuestion(
                 str(line["id"]),
@@ -59,7 +59,8 @@ def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]
     return questions
 
 
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON objects of a file of lines, with their line numbers. Raises BadRequest."""
     number = 0
     try:
         with path.open("rb") as file:

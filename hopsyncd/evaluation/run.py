@@ -1,49 +1,62 @@
-"""One evaluation: index the corpus in a store of its own, ask every question by every strategy."""
+"""One evaluation: index the corpus in a store of its own, ask every question in every way."""
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
-import numpy as np
-
+from hopsyncd.answering.asker import Asker
+from hopsyncd.answering.reply import Reply
 from hopsyncd.evaluation.data import GoldQuestion
+from hopsyncd.evaluation.measures import answer_f1, exact_match
+from hopsyncd.evaluation.scores import DEPTHS, Outcome, Scores, scores_of
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.engine import Engine, Head, head_of
+from hopsyncd.models import Models
+from hopsyncd.query.engine import MAX_LLM_CALLS, Answer, Engine
+from hopsyncd.query.head import Head, head_of
 from hopsyncd.strategy import Search
-from hopsyncd.sync.apply import Batch, QuestionMaker, Writer
+from hopsyncd.sync.apply import Batch, Writer
+from hopsyncd.sync.prepare import QuestionMaker
 from hopsyncd.sync.read import ReadDocument
-from hopsyncd.text.encoder import Encoder
-from store.database import open_writer
-from store.records import Document, Passage, PassageId, Placement, content_hash
+from store.database import open_reader, open_writer
+from store.records import Document, Passage, Placement, content_hash
 from store.sources import register_source
+from store.versions import head
 
 DATABASE_NAME = "evaluation.db"
-DEPTHS = (2, 5, 10, 20)
+ANSWER_DEPTH = 8  # an answer is made from so many passages, as `hopsyncd ask` does
 
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Means over the questions, in percent, and milliseconds a question.
-
-    `recall` is by depth: the share of a question's gold passages among the first so many.
-    `all_at_5` is the share of questions with all of them in the first five.
-    """
-
-    recall: Mapping[int, float]
-    all_at_5: float
-    ms_p50: float
-    ms_p95: float
+Answers = Literal["none", "extractive", "llm"]
+ReplyTo = Callable[[str, Answer], Reply]
+OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What one run measured."""
+    """What one run measured, by the name of each search."""
 
-    scores: Mapping[str, Scores]
+    outcomes: Mapping[str, Sequence[Outcome]]
     index_s: float
     passages: int
     edges: int
+
+    @property
+    def scores(self) -> dict[str, Scores]:
+        return {name: scores_of(some) for name, some in self.outcomes.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the configuration, not the sweep, decides; None does not limit a query's LLM calls."""
+
+    budget_factor: float = 1.0
+    walk: WalkSettings = field(default_factory=WalkSettings)
+    max_llm_calls: int | None = MAX_LLM_CALLS
 
 
 def evaluate(
@@ -51,25 +64,75 @@ def evaluate(
     corpus: Mapping[str, Passage],
     questions: Sequence[GoldQuestion],
     searches: Mapping[str, Search],
-    encoder: Encoder,
-    maker: QuestionMaker,
-    *,
-    budget_factor: float,
-    walk: WalkSettings,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    models: Models,
+    settings: Settings,
+    answers: Answers = "none",
+    on_passages: OnProgress = lambda done, total: None,
+    on_question: Callable[[], None] = lambda: None,
 ) -> Evaluation:
-    """Build a store in `folder` and measure; nothing else is read or written."""
+    """Build a store in `folder`, or take the one that is there, and ask; nothing else is written.
+
+    Raises BadRequest for a search that cannot be made here.
+    """
     began_s = time.perf_counter()
-    head = build(folder, corpus, maker, budget_factor, on_progress)
+    served = build(folder, corpus, models.maker, settings.budget_factor, on_passages)
     index_s = time.perf_counter() - began_s
-    engine = Engine(folder / DATABASE_NAME, encoder, walk)
-    engine.publish(head)
-    return Evaluation(
-        {name: measure(engine, search, corpus, questions) for name, search in searches.items()},
-        index_s,
-        head.version.passages,
-        len(head.view.source),
+    asked = ask_all_ways(
+        folder / DATABASE_NAME,
+        served,
+        corpus,
+        questions,
+        searches,
+        models,
+        settings,
+        answers,
+        on_question,
     )
+    return Evaluation(asked, index_s, served.version.passages, len(served.view.source))
+
+
+def ask_all_ways(
+    database: Path,
+    served: Head,
+    corpus: Mapping[str, Passage],
+    questions: Sequence[GoldQuestion],
+    searches: Mapping[str, Search],
+    models: Models,
+    settings: Settings,
+    answers: Answers = "none",
+    on_question: Callable[[], None] = lambda: None,
+) -> dict[str, list[Outcome]]:
+    """The outcomes of all questions for each search, at one version of a database."""
+    engine = Engine(
+        database,
+        models.encoder,
+        settings.walk,
+        models.llm,
+        models.reranker,
+        settings.max_llm_calls,
+    )
+    engine.publish(served)
+    with closing(open_reader(database)) as connection:
+        asker = Asker(engine, lambda: connection, models.encoder, models.language, models.llm)
+        reply_to = partial(asker.reply, by_llm=answers == "llm") if answers != "none" else None
+        return {
+            name: outcomes(engine, search, corpus, questions, reply_to, on_question)
+            for name, search in searches.items()
+        }
+
+
+def kept_folder(
+    keep: Path, corpus: Mapping[str, Passage], maker: QuestionMaker, budget_factor: float
+) -> Path:
+    """Where in `keep` the store of this corpus, recipe and budget is, or is to be."""
+    name = f"{corpus_digest(corpus)} {maker.recipe.name} {budget_factor}"
+    return keep / hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
+
+
+def corpus_digest(corpus: Mapping[str, Passage]) -> str:
+    """Equal for equal lines in equal order."""
+    lines = [[line, list(passage.heading), passage.text] for line, passage in corpus.items()]
+    return hashlib.blake2b(json.dumps(lines).encode(), digest_size=8).hexdigest()
 
 
 def build(
@@ -77,19 +140,24 @@ def build(
     corpus: Mapping[str, Passage],
     maker: QuestionMaker,
     budget_factor: float,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: OnProgress = lambda done, total: None,
 ) -> Head:
-    """Index the corpus in a new database in `folder`; returns the head to serve."""
+    """The head of a database in `folder` with the corpus: the one that is there if it is of the
+    same corpus and recipe, otherwise a new one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rules = f"corpus {corpus_digest(corpus)}"
     connection = open_writer(folder / DATABASE_NAME)
     try:
         writer = Writer(
-            connection, maker, rules="corpus", budget_factor=budget_factor, now_ms=lambda: 0
+            connection, maker, rules=rules, budget_factor=budget_factor, now_ms=lambda: 0
         )
-        source = register_source(connection, "corpus", "corpus", str(folder))
-        version = writer.apply(_whole(source, corpus), on_progress)
-        if version is None:
+        newest = head(connection)
+        if newest is None or newest.rules != rules or not writer.serves(newest):
+            source = register_source(connection, "corpus", "corpus", str(folder))
+            newest = writer.apply(_whole(source, corpus), on_progress)
+        if newest is None:
             raise ValueError("the corpus is empty")
-        return head_of(connection, version, writer.index)
+        return head_of(connection, newest, writer.index)
     finally:
         connection.close()
 
@@ -117,24 +185,61 @@ def measure(
     corpus: Mapping[str, Passage],
     questions: Sequence[GoldQuestion],
 ) -> Scores:
-    """Ask every question of an engine that serves the corpus, after one to warm up."""
-    engine.query(questions[0].question, max(DEPTHS), search)
-    recall: dict[int, list[float]] = {depth: [] for depth in DEPTHS}
-    complete: list[bool] = []
-    took_ms: list[float] = []
+    """The means of `outcomes`."""
+    return scores_of(outcomes(engine, search, corpus, questions))
+
+
+def outcomes(
+    engine: Engine,
+    search: Search,
+    corpus: Mapping[str, Passage],
+    questions: Sequence[GoldQuestion],
+    reply_to: ReplyTo | None = None,
+    on_question: Callable[[], None] = lambda: None,
+) -> list[Outcome]:
+    """Ask every question of an engine that serves the corpus, after one to warm up.
+
+    Times are those of the search. With `reply_to`, each is answered too.
+    """
+    if not search.wants_llm:
+        engine.query(questions[0].question, max(DEPTHS), search)
+    done = []
     for question in questions:
-        began_s = time.perf_counter()
-        answer = engine.query(question.question, max(DEPTHS), search)
-        took_ms.append((time.perf_counter() - began_s) * 1000)
-        assert answer is not None
-        found = [ranked.passage for ranked in answer.ranked]
-        gold: set[PassageId] = {corpus[line].id for line in question.gold}
-        for depth in DEPTHS:
-            recall[depth].append(len(gold.intersection(found[:depth])) / len(gold))
-        complete.append(gold.issubset(found[:5]))
-    return Scores(
-        {depth: 100 * float(np.mean(values)) for depth, values in recall.items()},
-        100 * float(np.mean(complete)),
-        float(np.percentile(took_ms, 50)),
-        float(np.percentile(took_ms, 95)),
+        done.append(_outcome(engine, search, corpus, question, reply_to))
+        on_question()
+    return done
+
+
+def _outcome(
+    engine: Engine,
+    search: Search,
+    corpus: Mapping[str, Passage],
+    question: GoldQuestion,
+    reply_to: ReplyTo | None,
+) -> Outcome:
+    began_s = time.perf_counter()
+    answer = engine.query(question.question, max(DEPTHS), search)
+    took_ms = (time.perf_counter() - began_s) * 1000
+    assert answer is not None
+    found = tuple(ranked.passage for ranked in answer.ranked)
+    ids = {line: corpus[line].id for line in sorted(question.gold)}
+    measured = Outcome(
+        question,
+        found,
+        frozenset(ids.values()),
+        {line: found.index(id_) + 1 if id_ in found else None for line, id_ in ids.items()},
+        took_ms,
+        answer.llm.calls if answer.llm else 0,
+        answer.llm.tokens if answer.llm else 0,
+    )
+    if reply_to is None:
+        return measured
+    reply = reply_to(question.question, replace(answer, ranked=answer.ranked[:ANSWER_DEPTH]))
+    return replace(
+        measured,
+        answer=reply.brief,
+        em=exact_match(reply.brief, question.answers),
+        f1=answer_f1(reply.brief, question.answers),
+        llm_calls=measured.llm_calls + reply.spent.calls,
+        llm_tokens=measured.llm_tokens + reply.spent.tokens,
     )

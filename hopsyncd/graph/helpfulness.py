@@ -1,8 +1,8 @@
-"""Helpfulness: the last ranking, by importance and by what a passage adds (HopRAG Eq. 2, changed).
+"""Helpfulness, the last ranking: the paper's (Eq. 2 and 3), and ours.
 
 The paper's H is the mean of a passage's similarity to the query and its importance (the share of
-visits). Similarity to the query pulls in passages that repeat what the first one says, so it
-counts here for what is new: H = importance * exp(weight * new), where `new` is the idf-weighted
+visits). Similarity to the query pulls in passages that repeat what the first one says, so in ours
+it counts for what is new: H = importance * exp(weight * new), where `new` is the idf-weighted
 share of the query's words that the passage has and those ranked before it have not.
 
 Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
@@ -16,6 +16,18 @@ from hopsyncd.graph.walk import Coverage
 
 _WEIGHT = 3.0
 _DEPTH = 20  # so many of the most important are ordered by what they add
+
+
+def paper_helpfulness(
+    similarity: NDArray[np.float64], visits: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """H = (SIM + IMP) / 2 with IMP = visits / all visits: Eq. 2 and 3 of HopRAG.
+
+    >>> paper_helpfulness(np.array([0.5, 0.25]), np.array([1.0, 3.0])).tolist()
+    [0.375, 0.5]
+    """
+    helpfulness: NDArray[np.float64] = (similarity + visits / visits.sum()) / 2
+    return helpfulness
 
 
 def most_helpful(

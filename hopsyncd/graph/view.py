@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hopsyncd.graph.keywords import Keywords
 from hopsyncd.graph.mentions import Mentions, mentions_of
 from hopsyncd.graph.merge import MergeIndex
+from hopsyncd.graph.ways import Ways
 from store.records import PassageId
 
 
@@ -17,9 +19,11 @@ class GraphView:
     passage: (n,) int64 ids, rising. passage_row: (n,) the row of each passage's vector in `rows`.
     rows: (r, d) float32 grid vectors. source, target: (e,) positions among the passages.
     similarity: (e,) Eq. 1. question: (e,) the ids of the outgoing questions. context_row: (e,)
-    the rows of their vectors. rarity: (e,) log(1 + n / df) of their rarest name. mentioned: how
-    many passages mention a name. about: the passages that a name is the topic of. mentions: where
-    names are mentioned.
+    the rows of their vectors. answer: (e,) the ids of the incoming questions that they are matched
+    with. answer_row: (e,) the rows of their vectors. rarity: (e,) log(1 + n / df) of the outgoing
+    question's rarest name. mentioned: how many passages mention a name. about: the passages that a
+    name is the topic of. mentions: where names are mentioned. keywords: those of edges and
+    passages. ways: the edges as single steps.
     """
 
     passage: NDArray[np.int64]
@@ -31,9 +35,13 @@ class GraphView:
     context_row: NDArray[np.int64]
     rarity: NDArray[np.float64]
     question: NDArray[np.int64]
+    answer: NDArray[np.int64]
+    answer_row: NDArray[np.int64]
     mentioned: dict[str, int]
     about: dict[str, tuple[PassageId, ...]]
     mentions: Mentions
+    keywords: Keywords
+    ways: Ways
 
     def positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The positions of passages that are all in the view."""
@@ -46,23 +54,32 @@ def view_of(index: MergeIndex, budget: int) -> GraphView:
     outs = index.outgoing.find(index.ranking.question[:budget])
     ins = index.target[outs]
     mentioned, about = index.names.frozen()
+    mentions = _mentions(index, passage)
     counts = [
         min((mentioned[name] for name in index.outgoing.keywords[out]), default=len(passage))
         for out in outs.tolist()
     ]
+    source = np.searchsorted(passage, index.outgoing.passage[outs])
+    target = np.searchsorted(passage, index.incoming.passage[ins])
     return GraphView(
         passage=passage,
         passage_row=np.array([index.first_row[PassageId(p)] for p in passage.tolist()], np.int64),
         rows=index.arena.rows,
-        source=np.searchsorted(passage, index.outgoing.passage[outs]),
-        target=np.searchsorted(passage, index.incoming.passage[ins]),
+        source=source,
+        target=target,
         similarity=index.similarity[outs],
         context_row=index.outgoing.row[outs],
         rarity=np.log1p(len(passage) / np.maximum(np.array(counts, dtype=np.float64), 1)),
         question=index.outgoing.id[outs],
+        answer=index.incoming.id[ins],
+        answer_row=index.incoming.row[ins],
         mentioned=mentioned,
         about=about,
-        mentions=_mentions(index, passage),
+        mentions=mentions,
+        keywords=Keywords(
+            index.outgoing.keywords, index.incoming.keywords, outs, ins, mentions, len(passage)
+        ),
+        ways=Ways(source, target, len(passage)),
     )
 
 

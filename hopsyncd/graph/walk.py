@@ -5,9 +5,9 @@ at a passage flows along all its ways at once, in proportion to how well each an
 what arrives at a passage in all rounds is the expected value of the paper's visit counter for a
 reasoner that picks ways with those odds. There are two kinds of ways, and each takes its part:
 
-- edges, walked both ways: similarity * rarity * exp(sharpness * cos(query, context of the
-  question)) * exp(gain * new), where `new` is the idf-weighted share of the query's words that the
-  far passage has and the near one has not;
+- edges, walked both ways: their pull, which is similarity * rarity * exp(sharpness * cos(query,
+  context of the question)), times exp(gain * new), where `new` is the idf-weighted share of the
+  query's words that the far passage has and the near one has not;
 - names that two or more passages mention: mass leaves a passage by its names' rarity, and arrives
   at the passages that mention the name by exp(name_sharpness * cos(query, sentence)) *
   exp(gain * new).
@@ -33,10 +33,14 @@ _TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True, slots=True)
 class WalkSettings:
-    """How the mass flows; `hops` is the number of rounds, `by_names` the part that names take."""
+    """How the mass flows; `hops` is the number of rounds, `by_names` the part that names take.
+
+    `backwards` weighs edges that are walked against their direction: at 0 they are directed.
+    """
 
     hops: int = 4
     damping: float = 0.5
+    backwards: float = 1.0
     sharpness: float = 8.0
     name_sharpness: float = 4.0
     gain: float = 8.0
@@ -96,6 +100,16 @@ def walk(
     return Walked(arrived, flow, left, reached)
 
 
+def pull_of(view: GraphView, cosines: Floats, settings: WalkSettings) -> Floats:
+    """(e,) how strongly each edge draws, whichever way it is walked, before what is new.
+
+    Never negative: where the budget admits every match, some have a similarity below 0.
+    """
+    likeness = np.maximum(view.similarity, 0)
+    pull: Floats = likeness * view.rarity * np.exp(settings.sharpness * cosines[view.context_row])
+    return pull
+
+
 def _edge_shares(
     view: GraphView,
     start: Integers,
@@ -104,8 +118,8 @@ def _edge_shares(
     settings: WalkSettings,
 ) -> Floats:
     """(2e,) the part of a passage's mass that each directed edge takes."""
-    pull = view.similarity * view.rarity * np.exp(settings.sharpness * cosines[view.context_row])
-    weight = np.tile(pull, 2)
+    pull = pull_of(view, cosines, settings)
+    weight = np.concatenate([pull, settings.backwards * pull])
     if len(coverage.share):
         weight = weight * np.exp(settings.gain * _new_along(view, coverage))
     leaving = np.bincount(start, weight, len(view.passage))

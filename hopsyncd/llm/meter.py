@@ -5,12 +5,15 @@ from collections import Counter
 
 from hopsyncd.errors import BudgetSpent
 
+_BYTES_PER_TOKEN = 3
+
 
 class Meter:
     """Counts the calls and tokens of one piece of work, from any thread.
 
-    A limit of None does not limit. `failures` counts by kind of LlmError; `cached` counts the calls
-    that were answered without a request.
+    A call is a request: a retry and a repair are calls of their own. A limit of None does not
+    limit. `failures` counts by kind of LlmError; `cached` counts the calls that were answered
+    without a request.
     """
 
     def __init__(self, max_calls: int | None = None, max_tokens: int | None = None) -> None:
@@ -40,6 +43,12 @@ class Meter:
             self.calls += 1
             self._reserved_tokens += tokens
 
+    def cancel(self, reserved: int) -> None:
+        """Give back what was reserved for a request that was not sent after all."""
+        with self._lock:
+            self.calls -= 1
+            self._reserved_tokens -= reserved
+
     def settle(self, reserved: int, prompt_tokens: int, completion_tokens: int) -> None:
         """Put what a request took in the place of what was reserved for it."""
         with self._lock:
@@ -54,6 +63,17 @@ class Meter:
     def count_failure(self, kind: str) -> None:
         with self._lock:
             self.failures[kind] += 1
+
+
+def estimated_tokens(text: str) -> int:
+    """How many tokens a text takes, before anyone has counted them: rather too many.
+
+    English has four bytes a token, other scripts come near three.
+
+    >>> estimated_tokens("Where did the father of Ada Lovelace die?")
+    14
+    """
+    return -(-len(text.encode(errors="replace")) // _BYTES_PER_TOKEN)
 
 
 def _spent(why: str) -> BudgetSpent:

@@ -16,19 +16,25 @@ def id_text(passage: PassageId) -> str:
 
 
 def answer_json(answer: Answer | None, search: Search, degraded: Sequence[str]) -> dict[str, Any]:
-    """Version, strategy, reasons to doubt, and the passages, best first.
+    """Version, how it was searched, reasons to doubt, and the passages, best first.
 
     Version 0 is the empty graph, before anything was indexed.
     """
+    hops = search.strategy == "hop"
+    llm = answer.llm if answer else None
     return {
         "version": answer.version if answer else 0,
         "strategy": search.strategy,
-        "degraded": list(degraded),
-        "passages": [_passage(answer, ranked) for ranked in answer.ranked] if answer else [],
+        "profile": search.profile if hops else None,
+        "reasoner": search.chosen_reasoner if hops else None,
+        "llm": {"calls": llm.calls, "tokens": llm.tokens} if llm else None,
+        "degraded": [*degraded, *(answer.degraded if answer else ())],
+        "passages": [passage_json(answer, ranked) for ranked in answer.ranked] if answer else [],
     }
 
 
-def _passage(answer: Answer, ranked: Ranked) -> dict[str, Any]:
+def passage_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
+    """One passage, with its places and hops."""
     passage = answer.passages[ranked.passage]
     places = answer.places.get(ranked.passage, [])
     return {
@@ -38,7 +44,7 @@ def _passage(answer: Answer, ranked: Ranked) -> dict[str, Any]:
         **_place(places[0] if places else None),
         "also_in": [_place(place) for place in places[1:]],
         "score": ranked.score,
-        "hops": [_hop(answer, step) for step in ranked.hops],
+        "hops": [hop_json(answer, step) for step in ranked.hops],
     }
 
 
@@ -52,7 +58,8 @@ def _place(place: Place | None) -> dict[str, Any]:
     }
 
 
-def _hop(answer: Answer, step: Hop) -> dict[str, Any]:
+def hop_json(answer: Answer, step: Hop) -> dict[str, Any]:
+    """One hop; both its ends are among the answer's passages."""
     return {
         "from": _end(answer, step.source),
         "to": _end(answer, step.target),

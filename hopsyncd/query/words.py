@@ -64,6 +64,11 @@ class WordIndex:
         idf = np.array([term.idf for term in terms])
         return Coverage(idf / idf.sum() if len(idf) else idf, has)
 
+    def weights(self, query: str, postings: Postings) -> dict[str, float]:
+        """The idf of each of the query's terms, also of those that no passage has."""
+        found = self._terms(query, postings)
+        return {name: term.idf for name, term in zip(index_terms(query), found, strict=True)}
+
     def _terms(self, query: str, postings: Postings) -> list[Term]:
         terms = index_terms(query)
         for term in terms:

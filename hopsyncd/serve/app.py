@@ -17,9 +17,11 @@ from starlette.routing import Route
 from hopsyncd.errors import REPORTABLE, BadRequest
 from hopsyncd.serve.requests import (
     MAX_QUESTION_CHARACTERS,
+    AskRequest,
     BackupRequest,
     CheckRequest,
     GcRequest,
+    PreviewRequest,
     PurgeRequest,
     QueryRequest,
     RebuildRequest,
@@ -40,11 +42,19 @@ class Service(Protocol):
     """What the daemon offers to its clients."""
 
     def query(self, request: QueryRequest) -> dict[str, Any]:
-        """Answer a question."""
+        """Find the passages that answer a question."""
+        ...
+
+    def ask(self, request: AskRequest) -> dict[str, Any]:
+        """Answer a question, with citations."""
         ...
 
     def sync(self, request: SyncRequest) -> "Future[dict[str, Any]]":
         """Scan and apply; the future resolves when the served version has it all."""
+        ...
+
+    def preview(self, request: PreviewRequest) -> dict[str, Any]:
+        """Say what a sync would do and cost."""
         ...
 
     def restore(self, request: RestoreRequest) -> "Future[dict[str, Any]]":
@@ -87,8 +97,8 @@ class Service(Protocol):
         """Versions, newest first."""
         ...
 
-    def diff(self, old: str, new: str) -> dict[str, Any]:
-        """What differs between two versions."""
+    def diff(self, old: str, new: str, limit: int | None) -> dict[str, Any]:
+        """What differs between two versions; lists are cut to `limit` lines."""
         ...
 
     def status(self) -> dict[str, Any]:
@@ -215,7 +225,8 @@ def make_app(service: Service) -> Starlette:
         return service.log(_number(request, "limit") or 20, _number(request, "before"))
 
     def diff(request: Request) -> dict[str, Any]:
-        return service.diff(*(request.query_params.get(end, "head") for end in ("from", "to")))
+        old, new = (request.query_params.get(end, "head") for end in ("from", "to"))
+        return service.diff(old, new, _number(request, "limit"))
 
     def sources(_: Request) -> dict[str, Any]:
         whole = service.status()
@@ -225,7 +236,9 @@ def make_app(service: Service) -> Starlette:
     return Starlette(
         routes=[
             _posted("/v1/query", QueryRequest, service.query),
+            _posted("/v1/ask", AskRequest, service.ask),
             Route("/v1/sync", sync, methods=["POST"]),
+            _posted("/v1/preview", PreviewRequest, service.preview),
             _posted("/v1/restore", RestoreRequest, service.restore),
             _posted("/v1/release", ReleaseRequest, service.release),
             _posted("/v1/tags", TagRequest, service.tag),

@@ -1,11 +1,18 @@
 """Versions and their differences as JSON objects: documented in docs/api.md."""
 
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hopsyncd.query.answer import id_text
 from hopsyncd.serve.status import time_text
-from store.history import Diff, Edge, LogEntry
-from store.records import Version
+from store.content import known_passages
+from store.database import Connection
+from store.history import Edge, LogEntry, diff, edge_ends
+from store.records import PassageId, Version
+
+_FOLDERS = 12  # so many at most, unless there are more at the first level
+_START_CHARACTERS = 80
 
 
 def entry_json(entry: LogEntry) -> dict[str, Any]:
@@ -29,30 +36,95 @@ def entry_json(entry: LogEntry) -> dict[str, Any]:
     }
 
 
-def diff_json(old: Version, new: Version, found: Diff) -> dict[str, Any]:
-    """What differs; lists are whole, however long."""
+def diff_json(
+    connection: Connection, old: Version, new: Version, limit: int | None
+) -> dict[str, Any]:
+    """What differs: the counts, the folders, and lists, of which at most `limit` lines are told."""
+    found = diff(connection, old, new)
+    documents = {
+        "added": found.documents_added,
+        "changed": found.documents_changed,
+        "removed": found.documents_removed,
+    }
+    passages = {"added": found.passages_added, "removed": found.passages_removed}
+    edges = {"added": found.edges_added, "removed": found.edges_removed}
     return {
         "from": old.id,
         "to": new.id,
-        "documents": {
-            "added": _documents(found.documents_added),
-            "removed": _documents(found.documents_removed),
-            "changed": _documents(found.documents_changed),
+        "counts": {
+            "documents": {kind: len(some) for kind, some in documents.items()},
+            "passages": {kind: len(some) for kind, some in passages.items()},
+            "edges": {kind: len(some) for kind, some in edges.items()},
         },
-        "passages": {
-            "added": [id_text(passage) for passage in found.passages_added],
-            "removed": [id_text(passage) for passage in found.passages_removed],
-        },
-        "edges": {
-            "added": [_edge(edge) for edge in found.edges_added],
-            "removed": [_edge(edge) for edge in found.edges_removed],
-        },
+        "folders": by_folder(documents),
+        "documents": {kind: _documents(some[:limit]) for kind, some in documents.items()},
+        "passages": {kind: _passages(connection, some[:limit]) for kind, some in passages.items()},
+        "edges": {kind: _edges(connection, some[:limit]) for kind, some in edges.items()},
     }
 
 
-def _documents(found: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
+def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[dict[str, Any]]:
+    """How many documents of each kind are in each folder, the most touched folders first.
+
+    Folders are taken as deep as there are few of them, and one level deep however many there are.
+
+    >>> by_folder({"added": [("notes", "a/1.md"), ("notes", "a/2.md")]})
+    [{'source': 'notes', 'folder': 'a', 'added': 2}]
+    """
+    places = {
+        kind: Counter((source, path.rpartition("/")[0]) for source, path in some)
+        for kind, some in documents.items()
+    }
+    deepest = max(
+        (folder.count("/") + 1 for one in places.values() for _, folder in one), default=1
+    )
+    depth = 1
+    while depth < deepest and len(_cut_at(depth + 1, places)) <= _FOLDERS:
+        depth += 1
+    counts = _cut_at(depth, places)
+    ordered = sorted(counts, key=lambda place: (-counts[place].total(), place))
+    return [
+        {"source": source, "folder": folder}
+        | {kind: counts[source, folder][kind] for kind in documents}
+        for source, folder in ordered
+    ]
+
+
+def _cut_at(
+    depth: int, places: Mapping[str, Counter[tuple[str, str]]]
+) -> dict[tuple[str, str], Counter[str]]:
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for kind, found in places.items():
+        for (source, folder), number in found.items():
+            counts[source, "/".join(folder.split("/")[:depth])][kind] += number
+    return counts
+
+
+def _documents(found: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"source": source, "document": path} for source, path in found]
 
 
-def _edge(edge: Edge) -> dict[str, str]:
-    return {"from": id_text(edge.source), "to": id_text(edge.target), "question": edge.text}
+def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[dict[str, Any]]:
+    known = known_passages(connection, ids)
+    return [
+        {"id": id_text(id_), "heading": list(known[id_].heading), "start": _start(known[id_].text)}
+        for id_ in ids
+    ]
+
+
+def _edges(connection: Connection, edges: Sequence[Edge]) -> list[dict[str, Any]]:
+    found = edge_ends(connection, edges)
+    ends = {id_ for one in found for id_ in (one.source, one.target)}
+    shown = {one["id"]: one for one in _passages(connection, sorted(ends))}
+    return [
+        {
+            "from": shown[id_text(one.source)],
+            "to": shown[id_text(one.target)],
+            "question": one.text,
+        }
+        for one in found
+    ]
+
+
+def _start(text: str) -> str:
+    return " ".join(text[: 2 * _START_CHARACTERS].split())[:_START_CHARACTERS]

@@ -2,9 +2,10 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hopsyncd.strategy import Strategy
+from hopsyncd.strategy import DEFAULT_TOP_K, Profile, Reasoner, Strategy
 
 MAX_QUESTION_CHARACTERS = 10_000
+_ASK_K = 8
 
 
 class _Body(BaseModel):
@@ -18,6 +19,19 @@ class QueryRequest(_Body):
     k: int | None = Field(default=None, ge=1, le=1000)
     strategy: Strategy | None = None
     at: str = Field(default="head", min_length=1, max_length=200)
+    profile: Profile = "default"
+    reasoner: Reasoner | None = None
+    top_k: int = Field(default=DEFAULT_TOP_K, ge=1, le=1000)
+    n_hop: int | None = Field(default=None, ge=1, le=20)
+
+
+class AskRequest(_Body):
+    """The body of POST /v1/ask. `k`: from how many passages; `llm`: let the LLM put it in words."""
+
+    question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=r"\S")
+    k: int = Field(default=_ASK_K, ge=1, le=50)
+    at: str = Field(default="head", min_length=1, max_length=200)
+    llm: bool = False
 
 
 class SyncRequest(_Body):
@@ -26,6 +40,13 @@ class SyncRequest(_Body):
     sources: tuple[str, ...] = Field(default=(), strict=False)
     wait: bool = True
     accept_empty: bool = False
+
+
+class PreviewRequest(_Body):
+    """The body of POST /v1/preview: which sources (none: all), and how long lists may be."""
+
+    sources: tuple[str, ...] = Field(default=(), strict=False)
+    limit: int | None = Field(default=None, ge=0)
 
 
 class RestoreRequest(_Body):

@@ -11,6 +11,7 @@ from store.content import counters
 from store.database import Connection
 from store.records import Version
 from store.sources import SourceRow, all_sources, item_problems
+from store.waiting import waiting_by_reason
 
 _MAX_PROBLEMS = 100
 
@@ -43,7 +44,10 @@ class Progressing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the daemon knows of itself; `version` is None before the first."""
+    """What the daemon knows of itself.
+
+    `version` is None before the first; `llm` where no endpoint is configured.
+    """
 
     database: Path
     socket: Path
@@ -58,6 +62,7 @@ class Served:
     error: str | None
     degraded: list[str]
     queries: int
+    llm: Mapping[str, Any] | None
 
 
 def status_json(connection: Connection, served: Served) -> dict[str, Any]:
@@ -82,7 +87,12 @@ def status_json(connection: Connection, served: Served) -> dict[str, Any]:
             for source, path, why, hint in item_problems(connection, _MAX_PROBLEMS)
         ],
         "counters": {**counters(connection), "queries": served.queries},
-        "models": {"recipe": served.recipe, "llm_endpoint": None},
+        "waiting": waiting_by_reason(connection, version.id) if version else {},
+        "models": {
+            "recipe": served.recipe,
+            "llm_endpoint": served.llm["endpoint"] if served.llm else None,
+        },
+        "llm": served.llm,
         "database": str(served.database),
         "database_bytes": _bytes(served.database),
         "socket": str(served.socket),

@@ -4,54 +4,32 @@ The slow part, questions for passages that have none yet, is done and stored bef
 transaction begins.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from hopsyncd.graph.budget import edge_budget
 from hopsyncd.graph.merge import MatchDelta, MergeIndex
+from hopsyncd.llm.meter import Meter
+from hopsyncd.sync.prepare import OnProgress, Preparer, QuestionMaker
 from hopsyncd.sync.read import ReadDocument
 from hopsyncd.sync.rebuild import rebuild
-from store.content import (
-    counters,
-    known_passages,
-    known_sets,
-    put_content,
-    register_recipe,
-    sets_at,
-    sets_by_id,
-)
+from store.content import best_sets, counters, known_passages, known_sets, sets_at, sets_by_id
 from store.database import Connection
-from store.reads import live_holders, live_passages, living, matches_at
+from store.reads import live_holders, live_passages, living, matches_at, places_at
 from store.records import (
     Change,
     Passage,
     PassageId,
     Pin,
     QuestionSet,
-    Recipe,
     Seen,
     Version,
     set_id,
 )
+from store.sources import source_names
 from store.versions import commit, head, put_seen
-
-OnProgress = Callable[[int, int], None]
-
-_GROUP = 32  # passages whose questions are stored together: what a kill can cost
-
-
-class QuestionMaker(Protocol):
-    """What turns a passage into its question set."""
-
-    @property
-    def recipe(self) -> Recipe:
-        """Names how its results come about: it changes whenever they would."""
-        ...
-
-    def make(self, passage: Passage) -> QuestionSet:
-        """Questions, keywords and vectors of one passage, a function of its content alone."""
-        ...
+from store.waiting import due_passages
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +52,24 @@ class Lives:
     begun: tuple[PassageId, ...]
 
 
+class _Cost:
+    """What a version costs from now on."""
+
+    def __init__(self, connection: Connection, meter: Meter) -> None:
+        self.meter = meter
+        self._connection = connection
+        self._before = self._totals()
+
+    def _totals(self) -> dict[str, int]:
+        asked = {"llm_calls": self.meter.calls, "llm_tokens": self.meter.tokens}
+        return counters(self._connection) | asked
+
+    def counters(self) -> dict[str, int]:
+        """The difference; what an LLM took is left out where none was asked."""
+        spent = {key: now - self._before.get(key, now) for key, now in self._totals().items()}
+        return {key: n for key, n in spent.items() if n or not key.startswith("llm_")}
+
+
 class Writer:
     """The one writer: the store's connection, the question maker, and the head's merge index."""
 
@@ -85,13 +81,16 @@ class Writer:
         rules: str,
         budget_factor: float,
         now_ms: Callable[[], int],
+        patience_s: float = math.inf,
     ) -> None:
+        """An LLM is asked for so many seconds at a time: the passages that are left wait."""
         self._connection = connection
         self._maker = maker
         self._rules = rules
         self._budget_factor = budget_factor
         self._now_ms = now_ms
-        self._recipe = register_recipe(connection, maker.recipe)
+        self._preparer = Preparer(connection, maker, now_ms=now_ms, patience_s=patience_s)
+        self._recipe = self._preparer.recipe
         self._index: MergeIndex | None = None
 
     @property
@@ -118,45 +117,49 @@ class Writer:
         """Whether the present models can answer at that version."""
         return version.recipe == self._recipe
 
-    def prepare(
-        self, passages: Iterable[Passage], on_progress: OnProgress = lambda done, total: None
-    ) -> None:
-        """Make and store the questions of the passages that have none under the present recipe.
-
-        `on_progress` is told after each passage how many are done, and of how many.
-        """
-        name = self._maker.recipe.name
-        wanted = {set_id(passage.id, name): passage for passage in passages}
-        known = known_sets(self._connection, wanted)
-        missing = [passage for id_, passage in wanted.items() if id_ not in known]
-        on_progress(0, len(missing))
-        made: list[tuple[Passage, QuestionSet]] = []
-        for done, passage in enumerate(missing, 1):
-            made.append((passage, self._maker.make(passage)))
-            if len(made) == _GROUP or done == len(missing):
-                put_content(self._connection, self._recipe, made)
-                made = []
-            on_progress(done, len(missing))
-
     def apply(
-        self, batch: Batch, on_progress: OnProgress = lambda done, total: None
+        self,
+        batch: Batch,
+        on_progress: OnProgress = lambda done, total: None,
+        meter: Meter | None = None,
     ) -> Version | None:
-        """Commit the batch as the next version; None when it changes no document."""
+        """Commit the batch as the next version; None when it changes no document.
+
+        `meter` limits what an LLM may cost; without one nothing does.
+        """
         if not batch.read and not batch.gone:
             put_seen(self._connection, batch.seen, batch.unseen)
             return None
-        before = counters(self._connection)
-        self.prepare((passage for one in batch.read for passage in one.passages), on_progress)
-        lives = _lives(self._connection, batch)
-        begun = self._sets(lives.begun)
-        try:
-            index = self.index
-            delta = index.change(lives.ended, begun)
-            return self._commit(index, batch, lives, delta, before, self._rules)
-        except BaseException:
-            # The index is ahead of the store now: the next use loads it anew.
-            self._index = None
-            raise
+        cost = _Cost(self._connection, meter or Meter())
+        self._preparer.prepare(_by_source(self._connection, batch.read), cost.meter, on_progress)
+        return self._advance(batch, _lives(self._connection, batch), self._rules, cost)
+
+    def upgrade(
+        self, limit: int, meter: Meter, go_on: Callable[[], bool] = lambda: True
+    ) -> Version | None:
+        """Ask the LLM again for passages at the head that wait for its questions, at most so many.
+
+        Those that have them then are a version; None when there are none. Once `go_on` says no,
+        nothing more is asked.
+        """
+        newest = head(self._connection)
+        if newest is None or not self.serves(newest):
+            return None
+        cost = _Cost(self._connection, meter)
+        wait = due_passages(self._connection, newest.id, self._recipe, self._now_ms(), limit)
+        lack = set(wait) - self._whole(wait)
+        self._preparer.ask_again(_placed(self._connection, newest, lack), meter, go_on)
+        done = tuple(sorted(self._whole(wait)))
+        if not done:
+            return None
+        reason = Batch(f"{len(done)} passages got their LLM questions")
+        return self._advance(reason, Lives(done, done), newest.rules, cost)
+
+    def _whole(self, passages: Iterable[PassageId]) -> set[PassageId]:
+        """Those of the passages that have a set which is not provisional."""
+        name = self._maker.recipe.name
+        ids = {set_id(passage, name): passage for passage in passages}
+        return {ids[one] for one in known_sets(self._connection, ids)}
 
     def renew(self) -> Version | None:
         """Bring the head to the present recipe and budget, in one version, without any document.
@@ -170,9 +173,8 @@ class Writer:
         if newest.recipe != self._recipe:
             return self._switch_recipe(newest)
         if newest.edge_budget != budget:
-            nothing = Lives((), ()), MatchDelta((), ())
-            reason = Batch("the edge budget changed")
-            return self._commit(self.index, reason, *nothing, {}, newest.rules)
+            reason, nothing = Batch("the edge budget changed"), MatchDelta((), ())
+            return self._commit(self.index, reason, (), (), nothing, newest.rules, {})
         return None
 
     def rebuild(self) -> Version | None:
@@ -181,48 +183,61 @@ class Writer:
         return rebuild(self._connection, self._budget_factor, self._now_ms())
 
     def _switch_recipe(self, newest: Version) -> Version:
-        before = counters(self._connection)
+        cost = _Cost(self._connection, Meter())
         old = [questions.passage for questions in sets_at(self._connection, newest.id)]
-        self.prepare(known_passages(self._connection, old).values())
+        # An LLM has other times for so many: until then the built-in questions are the new ones.
+        self._preparer.prepare({"": [*known_passages(self._connection, old).values()]})
         index = MergeIndex(self._maker.recipe.dimensions)
-        begun = index.change((), self._sets(old))
+        begun = self._sets(old)
+        delta = index.change((), begun)
         ended = tuple(matches_at(self._connection, newest.id).records())
         version = self._commit(
             index,
             Batch(f"the question generator is now {self._maker.recipe.name}"),
-            Lives(tuple(old), tuple(old)),
-            MatchDelta(ended, begun.begun),
-            before,
+            old,
+            begun,
+            MatchDelta(ended, delta.begun),
             newest.rules,
+            cost.counters(),
         )
         self._index = index
         return version
 
-    def _sets(self, passages: Sequence[PassageId]) -> list[QuestionSet]:
-        name = self._maker.recipe.name
-        return list(sets_by_id(self._connection, [set_id(id_, name) for id_ in passages]))
+    def _advance(self, batch: Batch, lives: Lives, rules: str, cost: "_Cost") -> Version:
+        begun = self._sets(lives.begun)
+        try:
+            index = self.index
+            delta = index.change(lives.ended, begun)
+            return self._commit(index, batch, lives.ended, begun, delta, rules, cost.counters())
+        except BaseException:
+            # The index is ahead of the store now: the next use loads it anew.
+            self._index = None
+            raise
+
+    def _sets(self, passages: Iterable[PassageId]) -> list[QuestionSet]:
+        best = best_sets(self._connection, self._recipe, passages)
+        return list(sets_by_id(self._connection, best.values()))
 
     def _commit(
         self,
         index: MergeIndex,
         batch: Batch,
-        lives: Lives,
+        ended: Sequence[PassageId],
+        begun: Sequence[QuestionSet],
         delta: MatchDelta,
-        before: dict[str, int],
         rules: str,
+        counted: dict[str, int],
     ) -> Version:
         ranking = index.ranking
         budget = edge_budget(len(index.first_row), self._budget_factor)
-        now = counters(self._connection)
-        name = self._maker.recipe.name
         change = Change(
             reason=batch.reason,
             recipe=self._recipe,
             rules=rules,
             documents_gone=batch.gone,
             documents_new=[one.document for one in batch.read],
-            lives_ended=lives.ended,
-            lives_begun=[(passage, set_id(passage, name)) for passage in lives.begun],
+            lives_ended=ended,
+            lives_begun=[(one.passage, one.id) for one in begun],
             matches_ended=[match.question for match in delta.ended],
             matches_begun=delta.begun,
             matches=len(ranking),
@@ -231,9 +246,29 @@ class Writer:
             seen=batch.seen,
             unseen=batch.unseen,
             pins=batch.pins,
-            counters={key: now[key] - before.get(key, now[key]) for key in now},
+            counters=counted,
         )
         return commit(self._connection, change, self._now_ms())
+
+
+def _by_source(connection: Connection, read: Iterable[ReadDocument]) -> dict[str, list[Passage]]:
+    """The passages of the documents, by the name of their source."""
+    names = source_names(connection)
+    passages: dict[str, list[Passage]] = {}
+    for one in read:
+        passages.setdefault(names.get(one.document.source, ""), []).extend(one.passages)
+    return passages
+
+
+def _placed(
+    connection: Connection, at: Version, passages: Iterable[PassageId]
+) -> dict[str, list[Passage]]:
+    """Passages in force at the version, by the name of the first source that has them."""
+    places = places_at(connection, at.id, passages)
+    placed: dict[str, list[Passage]] = {}
+    for id_, passage in sorted(known_passages(connection, places).items()):
+        placed.setdefault(places[id_][0].source, []).append(passage)
+    return placed
 
 
 def _lives(connection: Connection, batch: Batch) -> Lives:

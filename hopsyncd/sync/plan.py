@@ -44,7 +44,7 @@ def plan(
 
     `live` are the documents at the head, by path. Removals come last so that a renamed document's
     passages never cease to be held. `pins` are documents that a restore set, by path, with what
-    their files held: where there was no file, a missing file changes nothing.
+    their files held: where there was no file, and none was seen since, its absence changes nothing.
     `excluded` are items that were purged: they are passed over, listed or not.
     Raises SourceUnavailable when the removals would leave the source without any document: an
     unmounted disk looks like that.
@@ -63,7 +63,7 @@ def plan(
         if path not in listing.items
         and listing.covers(path)
         and not _in_doubt(path, listing)
-        and not (path in pins and pins[path] is None)
+        and not (path in pins and pins[path] is None and path not in seen)
     ]
     left = live.keys() - {step.path for step in removals}
     if live and not left and not listing.items and not accept_empty:

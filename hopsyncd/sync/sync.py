@@ -7,11 +7,13 @@ import structlog
 
 from connectors.errors import SourceUnavailable
 from connectors.protocol import Connector
+from hopsyncd.llm.meter import Meter
 from hopsyncd.sync.apply import Batch, Writer
 from hopsyncd.sync.plan import Action, Step, plan
 from hopsyncd.sync.read import RETRY, Reading, read
 from hopsyncd.sync.restore import restoration
 from hopsyncd.sync.scan import scan
+from hopsyncd.sync.upgrades import Upgrades
 from store.database import Connection
 from store.purge import excluded_paths
 from store.reads import live_content, live_documents
@@ -76,10 +78,41 @@ class Scope:
     afresh: bool = False
 
 
+def planned(connection: Connection, source: Source, scope: Scope) -> tuple[Step, ...]:
+    """Decide what a sync would do, changing nothing. Raises SourceUnavailable."""
+    seen = seen_items(connection, source.id)
+    if scope.afresh:
+        seen = {path: replace(item, revision=RETRY) for path, item in seen.items()}
+    return plan(
+        scan(source.connector, scope.under),
+        seen,
+        live_documents(connection, source.id),
+        pins=pins_of(connection, source.id),
+        excluded=excluded_paths(connection, source.id),
+        accept_empty=scope.accept_empty,
+    )
+
+
+def read_step(
+    connection: Connection, source: Source, scope: Scope, step: Step, passage_tokens: int
+) -> Reading | None:
+    """Read the item of a step, if it has one and that is still there.
+
+    Compares with the head as it is now: a hint's sync may have moved it since the plan.
+    """
+    if step.item is None:
+        return None
+    settled = [pins_of(connection, source.id).get(step.path)]
+    if not scope.afresh:
+        settled.append(live_content(connection, source.id, step.path))
+    return read(source.connector, source.id, step.item, settled, passage_tokens)
+
+
 @dataclass(slots=True)
 class SourceSync:
     """The write path over the store; `on_version` is told of each commit, `between` runs after
-    it, `check_stop` oftener; both may raise to abandon the sync. `paused` says why a source is."""
+    it, `check_stop` oftener; both may raise to abandon the sync. `new_meter` limits what an LLM may
+    cost one sync. `paused` says why a source is."""
 
     connection: Connection
     writer: Writer
@@ -89,30 +122,22 @@ class SourceSync:
     on_version: Callable[[Version], None]
     between: Callable[[], None] = lambda: None
     check_stop: Callable[[], None] = lambda: None
+    new_meter: Callable[[], Meter] = Meter
     paused: dict[str, str] = field(default_factory=dict)
     progress: Progress = field(default_factory=Progress)
+    upgrades: Upgrades = field(init=False)
 
-    def plan(self, source: Source, scope: Scope) -> tuple[Step, ...]:
-        """Decide what a sync would do, changing nothing. Raises SourceUnavailable."""
-        seen = seen_items(self.connection, source.id)
-        if scope.afresh:
-            seen = {path: replace(item, revision=RETRY) for path, item in seen.items()}
-        return plan(
-            scan(source.connector, scope.under),
-            seen,
-            live_documents(self.connection, source.id),
-            pins=pins_of(self.connection, source.id),
-            excluded=excluded_paths(self.connection, source.id),
-            accept_empty=scope.accept_empty,
-        )
+    def __post_init__(self) -> None:
+        self.upgrades = Upgrades(self.writer, self.new_meter, self.on_version)
 
     def sync(self, source: Source, scope: Scope) -> Outcome:
         """Bring the graph to what the source has now; a source in doubt is paused, data kept."""
         outer = self.progress
         self.progress = Progress(source.name)
+        meter = self.new_meter()
         try:
-            steps = self.plan(source, scope)
-            return self._execute(source, scope, steps)
+            steps = planned(self.connection, source, scope)
+            return self._execute(source, scope, steps, meter)
         except SourceUnavailable as problem:
             self.paused[source.name] = problem.why
             put_source_state(self.connection, source.id, None, problem.why, problem.hint)
@@ -120,6 +145,7 @@ class SourceSync:
             return Outcome(source.name, problem=problem.why)
         finally:
             self.progress = outer
+            self.upgrades.after_sync(meter)
 
     def restore(self, number: int, sources: dict[int, str]) -> Version | None:
         """Commit a version whose documents of the sources (id to name) are those of `number`.
@@ -131,12 +157,14 @@ class SourceSync:
             self.on_version(version)
         return version
 
-    def _execute(self, source: Source, scope: Scope, steps: Sequence[Step]) -> Outcome:
+    def _execute(
+        self, source: Source, scope: Scope, steps: Sequence[Step], meter: Meter
+    ) -> Outcome:
         changed = removed = 0
         progress = self.progress
         for batch in self._batches(source, scope, steps):
             progress.batch_documents = len(batch.read)
-            version = self.writer.apply(batch, self._count_passages)
+            version = self.writer.apply(batch, self._count_passages, meter)
             progress.documents_done += len(batch.seen)
             progress.batch_documents = progress.passages_done = progress.passages_total = 0
             changed += len(batch.read)
@@ -164,7 +192,7 @@ class SourceSync:
             if len(readings) >= limit or (passages >= _BATCH_PASSAGES and not scope.afresh):
                 yield _batch(source, readings, (), ())
                 readings, passages = [], 0
-            reading = self._read(source, scope, step)
+            reading = read_step(self.connection, source, scope, step, self.passage_tokens)
             if reading:
                 readings.append(reading)
                 passages += len(reading.read.passages) if reading.read else 0
@@ -172,15 +200,6 @@ class SourceSync:
         removals = self._confirmed(source, scope, steps)
         if readings or reports or removals:
             yield _batch(source, readings, reports, removals)
-
-    def _read(self, source: Source, scope: Scope, step: Step) -> Reading | None:
-        """Compares with the head as it is now: a hint's sync may have moved it since the plan."""
-        if step.item is None:
-            return None
-        settled = [pins_of(self.connection, source.id).get(step.path)]
-        if not scope.afresh:
-            settled.append(live_content(self.connection, source.id, step.path))
-        return read(source.connector, source.id, step.item, settled, self.passage_tokens)
 
     def _confirmed(self, source: Source, scope: Scope, steps: Sequence[Step]) -> list[Step]:
         """The removals whose items are still missing: much may have happened since the scan.
@@ -193,7 +212,11 @@ class SourceSync:
             return []
         missing = tuple(step.path for step in removals)
         again = Scope(missing, accept_empty=True)
-        still = {step.path for step in self.plan(source, again) if step.action in _REMOVALS}
+        still = {
+            step.path
+            for step in planned(self.connection, source, again)
+            if step.action in _REMOVALS
+        }
         return [step for step in removals if step.path in still]
 
 

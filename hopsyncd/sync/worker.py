@@ -11,13 +11,14 @@ import structlog
 
 from hopsyncd.errors import REPORTABLE, SyncFailed
 from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
+from store.errors import DiskFailure
 
 log = structlog.get_logger(__name__)
 
 Result = TypeVar("Result")
 Between = Callable[[], None]
 
-_RETRY_S = 15.0  # after a failure that is not one source's own, such as a full disk
+_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not one source's own
 
 
 class Stopping(Exception):
@@ -88,6 +89,7 @@ class SyncWorker:
         self._stopping = False
         self._ended = False
         self._in_hints = False
+        self._retry_s = _RETRY_S
         self._path: SourceSync | None = None
         self._due: dict[str, _Due] = {}
         self.error: str | None = None
@@ -160,17 +162,28 @@ class SyncWorker:
                 self._fail(error)
                 with self._wake:
                     self._wake.wait_for(lambda: self._stopping, _RETRY_S)
+                    self._wake.wait_for(self._is_asked, self._retry_s - _RETRY_S)
+                self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
+        self._tell_all(Stopping(), ended=True)
+
+    def _tell_all(self, error: BaseException, *, ended: bool = False) -> None:
+        """Answer whoever waits with the error."""
         with self._wake:
-            self._ended = True
+            self._ended = ended
             waiting: list[Future[Any]] = [request.done for request in self._requests]
             waiting += [job.done for job in self._jobs]
+            self._requests, self._jobs = [], []
         for done in waiting:
-            done.set_exception(_reportable(Stopping()))
+            done.set_exception(_reportable(error))
 
     def _open(self) -> None:
         if self._path is not None:
             return
-        path, tasks, afresh = self._open_path(self._between, self._check_stop)
+        try:
+            path, tasks, afresh = self._open_path(self._between, self._check_stop)
+        except Exception as error:
+            self._tell_all(error)
+            raise
         now_s = self._clock_s()
         self._due = {
             task.source.name: _Due(task.source, task.every_s, now_s, afresh) for task in tasks
@@ -187,15 +200,20 @@ class SyncWorker:
                 answered = self._turn()
             finally:
                 self.busy = False
-            self.error = None
+            self.error, self._retry_s = None, _RETRY_S
             for request, outcomes in answered:
                 request.done.set_result(outcomes)
+            self._write_path.upgrades.run(lambda: not self._has_work())
+
+    def _is_asked(self) -> bool:
+        return self._stopping or bool(self._requests or self._jobs)
 
     def _has_work(self) -> bool:
-        return self._stopping or bool(self._hints or self._requests or self._jobs)
+        return self._is_asked() or bool(self._hints)
 
     def _sleep_s(self) -> float:
         soonest = min((due.next_s for due in self._due.values()), default=float("inf"))
+        soonest = min(soonest, self._write_path.upgrades.due_s)
         return max(0.0, min(soonest - self._clock_s(), 3600.0))
 
     def _turn(self) -> list[tuple[_Request, tuple[Outcome, ...]]]:
@@ -276,6 +294,9 @@ class SyncWorker:
 
     def _fail(self, error: Exception) -> None:
         self.error = str(error) or type(error).__name__
+        if not isinstance(error, DiskFailure):
+            # The store and the head that is served may differ now: begin as after a start.
+            self._path = None
         log.error("sync failed", why=self.error, exc_info=not isinstance(error, REPORTABLE))
         now_s = self._clock_s()
         for due in self._due.values():

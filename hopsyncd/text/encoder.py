@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.errors import ModelUnavailable
+from hopsyncd.text.turns import Turns
 
 # The weights of all-MiniLM-L6-v2 as published.
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -70,8 +70,8 @@ class SentenceEncoder:
         self._inference_mode = torch.inference_mode
         self._dimensions = self._model.get_embedding_dimension() or 0
         self._name = f"{Path(path).name}@{digest[:16]}"
-        # The tokenizer keeps state during a call.
-        self._lock = threading.Lock()
+        # The tokenizer keeps state during a call; queries must not wait for a whole passage.
+        self._turns = Turns()
 
     @property
     def name(self) -> str:
@@ -84,7 +84,7 @@ class SentenceEncoder:
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         vectors = np.empty((len(texts), self._dimensions), dtype=np.float32)
         for row, text in enumerate(texts):
-            with self._lock, self._inference_mode():
+            with self._turns, self._inference_mode():
                 # As the model's own encode() for one text, without its milliseconds around it.
                 features = self._model.preprocess([text[:_MAX_CHARACTERS]])
                 vectors[row] = self._model(features)["sentence_embedding"][0].numpy()

@@ -3,8 +3,9 @@
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from hopsyncd.errors import ModelUnavailable
 from hopsyncd.text.keywords import Mention, mentions, neutral_spans
@@ -23,6 +24,24 @@ _MIN_WORDS = 12
 _FEW_NAMES = 4
 
 
+EntityKind = Literal["person", "place", "date", "number"]
+_KINDS: dict[str, EntityKind] = {
+    "PERSON": "person",
+    **dict.fromkeys(("GPE", "LOC", "FAC"), "place"),
+    "DATE": "date",
+    **dict.fromkeys(("CARDINAL", "ORDINAL", "QUANTITY", "PERCENT", "MONEY"), "number"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A thing at text[start:end] whose kind is known."""
+
+    start: int
+    end: int
+    kind: EntityKind
+
+
 class Language(Protocol):
     """What finds the names in a text."""
 
@@ -33,6 +52,10 @@ class Language(Protocol):
 
     def mentions(self, text: str) -> tuple[Mention, ...]:
         """The names that the text mentions, in order."""
+        ...
+
+    def entities(self, text: str) -> tuple[Entity, ...]:
+        """The persons, places, dates and numbers in the text, in order, where it can tell them."""
         ...
 
 
@@ -76,6 +99,16 @@ class SpacyLanguage:
                 spans = [(m.start, m.end) for m in found]
                 found = mentions(text, [*spans, *_noun_compounds(doc, spans)])
         return found
+
+    def entities(self, text: str) -> tuple[Entity, ...]:
+        if not self._speaks(text):
+            return ()
+        with self._lock, self._nlp.memory_zone():
+            return tuple(
+                Entity(found.start_char, found.end_char, _KINDS[found.label_])
+                for found in self._nlp(text).ents
+                if found.label_ in _KINDS
+            )
 
     def _speaks(self, text: str) -> bool:
         words = _WORD.findall(text.lower())

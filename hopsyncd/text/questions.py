@@ -13,10 +13,12 @@ incoming {charmed}, {charmed} (first sentence), {charmed, drew fuller} (second),
 {drew fuller}.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from hopsyncd.errors import LlmError
+from hopsyncd.llm.account import Account
 from hopsyncd.text.encoder import Encoder
 from hopsyncd.text.keywords import Mention, normalise
 from hopsyncd.text.language import Language
@@ -34,6 +36,8 @@ from store.records import (
 
 GENERATOR = "builtin/1"
 _MIN_LINE_CHARACTERS = 40  # a shorter line, of code or a list, is read with the next
+
+Made = tuple[Passage, QuestionSet | LlmError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,35 +123,63 @@ def _outgoing(
             )
 
 
+def embedded(
+    passage: Passage, drafts: Drafts, recipe: Recipe, encoder: Encoder, *, provisional: bool = False
+) -> QuestionSet:
+    """The drafts as a question set, with their ids and vectors."""
+    in_set = set_id(passage.id, recipe.name, provisional=provisional)
+    ordinals = {direction: count() for direction in Direction}
+    questions = tuple(
+        Question(
+            question_id(in_set, one.direction, next(ordinals[one.direction])),
+            one.direction,
+            one.text,
+            one.keywords,
+            one.context,
+        )
+        for one in drafts.questions
+    )
+    vectors = to_grid(encoder.encode(drafts.contexts))
+    return QuestionSet(in_set, passage.id, questions, vectors, provisional)
+
+
+def builtin_recipe(language: Language, encoder: Encoder) -> Recipe:
+    """Names what the built-in generator makes with these models."""
+    return Recipe(
+        name=f"{GENERATOR}+{language.name}+{encoder.name}",
+        encoder=encoder.name,
+        dimensions=encoder.dimensions,
+    )
+
+
 class BuiltinMaker:
     """Makes question sets with a language model for the names and an encoder for the vectors."""
+
+    store_after = 32
 
     def __init__(self, language: Language, encoder: Encoder) -> None:
         self._language = language
         self._encoder = encoder
-        self._recipe = Recipe(
-            name=f"{GENERATOR}+{language.name}+{encoder.name}",
-            encoder=encoder.name,
-            dimensions=encoder.dimensions,
-        )
+        self._recipe = builtin_recipe(language, encoder)
 
     @property
     def recipe(self) -> Recipe:
         return self._recipe
 
+    def make_each(
+        self, passages: Iterable[Passage], account: Account | None = None
+    ) -> Iterator[Sequence[Made]]:
+        for passage in passages:
+            yield [(passage, self.make(passage))]
+
+    @property
+    def stand_in_recipe(self) -> Recipe:
+        return self._recipe
+
+    def stand_in(self, passage: Passage) -> QuestionSet:
+        return self.make(passage)
+
     def make(self, passage: Passage) -> QuestionSet:
+        """The questions of one passage, a function of its content alone."""
         drafts = draft(passage, self._language.mentions)
-        vectors = to_grid(self._encoder.encode(drafts.contexts))
-        in_set = set_id(passage.id, self._recipe.name)
-        ordinals = {direction: count() for direction in Direction}
-        questions = tuple(
-            Question(
-                question_id(in_set, one.direction, next(ordinals[one.direction])),
-                one.direction,
-                one.text,
-                one.keywords,
-                one.context,
-            )
-            for one in drafts.questions
-        )
-        return QuestionSet(in_set, passage.id, questions, vectors)
+        return embedded(passage, drafts, self._recipe, self._encoder)

@@ -1,71 +1,273 @@
-"""kill -9 while versions are made: what was acknowledged is there, whole, and paid for once."""
+"""kill -9 at every step of what makes a version: the rows of the table in docs/ARCHITECTURE.md.
 
-import os
-import random
-import subprocess
-import sys
-import time
-from pathlib import Path
-
-from hopsyncd.sync.verify import verify_matches
-from store.check import check
-from store.content import counters
-from store.database import open_writer
-from store.versions import head
-
-ROOT = Path(__file__).parents[2]
-SEED = 23
-KILLS = int(os.environ.get("HOPSYNCD_KILLS", "12"))
-CHILD = """
-import itertools, random, sys
-from pathlib import Path
-from tests.fakes.memory import MemoryConnector
-from tests.fakes.stack import Stack
-path, seed = Path(sys.argv[1]), int(sys.argv[2])
-chance = random.Random(seed)
-files = MemoryConnector()
-stack = Stack(path, files, batch_documents=3)
-for step in itertools.count():
-    for _ in range(chance.randint(1, 6)):
-        number = chance.randint(0, 30)
-        many = chance.randint(1, 9)
-        lines = (f"Rome{n} met Nero{n % 5} near Tiber{number}." for n in range(many))
-        files.put(f"{number}.md", "\\n\\n".join(lines).encode())
-    if chance.random() < 0.4 and files.files:
-        files.remove(chance.choice(sorted(files.files)))
-    stack.sync(accept_empty=True)
-    print(stack.head.id, flush=True)
+Every statement of the write path is a place to die, before it runs, and so is the end of each
+listing and fetch, each question set, and the publishing of the version.
 """
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-def start(path: Path, seed: int) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(path), str(seed)],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from connectors.protocol import Connector, Fetched, Item, Problem
+from hopsyncd.text.questions import BuiltinMaker
+from hopsyncd.upkeep import rebuilt
+from tests.crash.sweep import Left, Sweep, sweep
+from tests.fakes.kill import Step, Work, copy_database, torn_writes
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder, FakeLanguage
+from tests.fakes.stack import Stack
+
+NEW_PASSAGES = 3
+
+
+def before() -> MemoryConnector:
+    return MemoryConnector(
+        {
+            "edited.md": b"# Rome\n\nNero burnt Rome.\n\nRome lies on Tiber.\n",
+            "renamed.md": b"# Ada\n\nAda met Babbage in London.\n",
+            "deleted.md": b"# Oslo\n\nIbsen lived in Oslo. Oslo was Kristiania.\n",
+            "kept.md": b"# London\n\nBabbage lived in London. Ada knew Oslo.\n",
+        }
     )
 
 
-def test_after_each_kill_the_acknowledged_version_is_there_and_whole(tmp_path: Path) -> None:
-    """The same database is killed again and again; each life begins with what the last one left."""
-    chance = random.Random(SEED)
-    path = tmp_path / "s.db"
-    grown = 0
-    for kill in range(KILLS):
-        child = start(path, kill)
-        assert child.stdout is not None
-        first = int(child.stdout.readline())
-        time.sleep(chance.uniform(0, 0.6))
-        child.kill()
-        acknowledged = [first, *map(int, child.communicate(timeout=60)[0].split())][-1]
-        connection = open_writer(path)
-        newest = head(connection)
-        assert newest is not None and newest.id >= acknowledged
-        assert check(connection, deep=True) == []
-        assert verify_matches(connection) == []
-        sets = connection.execute("SELECT count(*) FROM question_set").fetchone()[0]
-        assert counters(connection)["passages_generated"] == sets, "nothing was paid for twice"
-        grown += newest.id > first
-        connection.close()
-    assert grown, "no kill fell into the work"
+def after() -> MemoryConnector:
+    files = before()
+    files.put("created.md", b"# Lima\n\nPizarro founded Lima.\n\nLima knew Oslo.\n")
+    files.put("edited.md", b"# Rome\n\nNero burnt Rome.\n\nRome was rebuilt by Nero.\n")
+    files.move("renamed.md", "to.md")
+    files.remove("deleted.md")
+    return files
+
+
+def grown() -> MemoryConnector:
+    """Forty passages: a group of 32 that is stored, and the rest."""
+    lines = (f"Rome{n} met Nero{n % 5}." for n in range(40))
+    return MemoryConnector({"long.md": "\n\n".join(lines).encode()})
+
+
+@dataclass(frozen=True, slots=True)
+class SteppingConnector:
+    """A connector for which each listing and each fetch is a step."""
+
+    connector: Connector
+    step: Step
+
+    def discover(self, under: Sequence[str] | None = None) -> Iterator[Item | Problem]:
+        yield from self.connector.discover(under)
+        self.step("listed")
+
+    def fetch(self, item: Item) -> Fetched:
+        fetched = self.connector.fetch(item)
+        self.step("fetched")
+        return fetched
+
+    def close(self) -> None:
+        self.connector.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SteppingEncoder:
+    """An encoder for which the texts of each passage are a step."""
+
+    encoder: FakeEncoder
+    step: Step
+
+    @property
+    def name(self) -> str:
+        return self.encoder.name
+
+    @property
+    def dimensions(self) -> int:
+        return self.encoder.dimensions
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = self.encoder.encode(texts)
+        self.step("made")
+        return vectors
+
+
+def maker_of(step: Step, dimensions: int = 16) -> BuiltinMaker:
+    return BuiltinMaker(FakeLanguage(), SteppingEncoder(FakeEncoder(dimensions), step))
+
+
+def synced(path: Path, step: Step, files: Connector, batch_documents: int = 100) -> None:
+    """A sync in which every step can be the last."""
+    connector = SteppingConnector(files, step)
+    stack = Stack(path, connector, maker_of(step), batch_documents=batch_documents)
+    stack.connection.set_trace_callback(step)
+    stack.path = replace(stack.path, on_version=lambda _: step("published"))
+    stack.sync()
+    stack.close()
+
+
+def sync(path: Path, step: Step) -> None:
+    synced(path, step, after())
+
+
+def sync_in_batches(path: Path, step: Step) -> None:
+    synced(path, step, after(), batch_documents=1)
+
+
+def sync_grown(path: Path, step: Step) -> None:
+    synced(path, step, grown())
+
+
+def restore(path: Path, step: Step) -> None:
+    stack = Stack(path, MemoryConnector())
+    stack.connection.set_trace_callback(step)
+    stack.path.restore(1, {stack.source.id: "notes"})
+    step("done")
+    stack.close()
+
+
+def rebuild(path: Path, step: Step) -> None:
+    stack = Stack(path, MemoryConnector())
+    stack.connection.set_trace_callback(step)
+    if stack.head.id == 2:
+        rebuilt(stack.path)
+    step("done")
+    stack.close()
+
+
+def change_models(path: Path, step: Step) -> None:
+    stack = Stack(path, MemoryConnector(), maker_of(step, dimensions=8))
+    stack.connection.set_trace_callback(step)
+    stack.writer.renew()
+    step("done")
+    stack.close()
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("base") / "s.db"
+    stack = Stack(path, before())
+    stack.sync()
+    stack.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def lived(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a second version."""
+    path = copy_database(base, tmp_path_factory.mktemp("lived") / "s.db")
+    stack = Stack(path, after())
+    stack.sync()
+    stack.close()
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """The steps of a sync, cut where the rows of the table are."""
+
+    sweep: Sweep
+    begin: int  # the statement that begins the version's transaction
+    commit: int  # and the one that ends it
+    prepared: int  # the first step after all content is stored
+
+    @property
+    def made(self) -> int:
+        return self.sweep.find("made")
+
+
+@pytest.fixture(scope="module")
+def sync_(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Phases:
+    swept = sweep(base, sync, tmp_path_factory.mktemp("sync"))
+    version = swept.find("INSERT INTO version")
+    begin = swept.find_last("BEGIN", version)
+    stored = swept.find_last("COMMIT", begin)
+    # Statements of SQLite itself, inside others, begin with a dash.
+    prepared = next(n for n in range(stored + 1, begin) if swept.steps[n][0] != "-")
+    return Phases(swept, begin, swept.find("COMMIT", version), prepared)
+
+
+def ends(lefts: list[Left]) -> set[tuple[int, int]]:
+    """The version that is served after the kill, and for how many passages questions are asked."""
+    return {(left.head, left.asked) for left in lefts}
+
+
+def test_a_kill_before_questions_are_made_leaves_nothing(sync_: Phases, folder: Path) -> None:
+    lefts = sync_.sweep.kills(folder, range(sync_.made))
+    assert {"listed", "fetched"} < {*sync_.sweep.steps[: sync_.made]}
+    assert ends(lefts) == {(1, NEW_PASSAGES)}
+
+
+def test_a_kill_while_content_is_stored_leaves_none_of_its_group(
+    sync_: Phases, folder: Path
+) -> None:
+    lefts = sync_.sweep.kills(folder, range(sync_.made, sync_.prepared))
+    assert ends(lefts) == {(1, NEW_PASSAGES)}
+
+
+def test_a_kill_while_questions_are_made_costs_one_group_at_most(base: Path, folder: Path) -> None:
+    swept = sweep(base, sync_grown, folder)
+    made = [number for number, name in enumerate(swept.steps) if name == "made"]
+    assert len(made) == 40
+    lefts = swept.kills(folder, [made[0], made[31], made[32], made[39]])
+    assert [left.asked for left in lefts] == [40, 40, 8, 8]
+
+
+def test_a_kill_before_the_transaction_leaves_the_old_version_and_all_content(
+    sync_: Phases, folder: Path
+) -> None:
+    lefts = sync_.sweep.kills(folder, range(sync_.prepared, sync_.begin + 1))
+    assert ends(lefts) == {(1, 0)}
+
+
+def test_a_kill_in_the_transaction_leaves_the_old_version_and_all_content(
+    sync_: Phases, folder: Path
+) -> None:
+    lefts = sync_.sweep.kills(folder, range(sync_.begin + 1, sync_.commit + 1))
+    assert ends(lefts) == {(1, 0)}
+
+
+def test_a_kill_amid_the_commit_leaves_the_old_version_or_the_new(
+    sync_: Phases, folder: Path
+) -> None:
+    path = copy_database(sync_.sweep.base, folder / "torn.db")
+    heads = []
+    for _ in torn_writes(sync, path, (sync_.commit, sync_.commit + 1), 100):
+        left = sync_.sweep.judge(path)
+        assert left.asked == 0
+        heads.append(left.head)
+    assert heads == sorted(heads) and {*heads} == {1, 2}
+
+
+def test_a_kill_after_the_commit_leaves_the_new_version(sync_: Phases, folder: Path) -> None:
+    lefts = sync_.sweep.kills(folder, range(sync_.commit + 1, len(sync_.sweep.steps)))
+    assert "published" in sync_.sweep.steps[sync_.commit :]
+    assert ends(lefts) == {(2, 0)}
+
+
+def test_a_kill_between_two_batches_leaves_those_committed(base: Path, folder: Path) -> None:
+    swept = sweep(base, sync_in_batches, folder)
+    published = [number for number, name in enumerate(swept.steps) if name == "published"]
+    lefts = swept.kills(folder, published)
+    assert [left.head for left in lefts] == [2, 3, 4]
+    assert all(left.graphs.items() <= swept.after.items() for left in lefts)
+    assert [left.next_steps.count("published") for left in lefts] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("work", [restore, rebuild])
+def test_a_kill_while_restoring_or_rebuilding_leaves_the_old_version_or_the_new(
+    work: Work, lived: Path, folder: Path
+) -> None:
+    swept = sweep(lived, work, folder)
+    lefts = swept.kills(folder, range(len(swept.steps)))
+    assert all(left.graphs in (swept.before, swept.after) for left in lefts)
+    assert ends(lefts) == {(2, 0), (3, 0)}
+
+
+def test_a_kill_while_models_change_leaves_the_old_version_or_the_new(
+    lived: Path, folder: Path
+) -> None:
+    swept = sweep(lived, change_models, folder)
+    passages = swept.steps.count("made")
+    lefts = swept.kills(folder, range(len(swept.steps)))
+    assert all(left.graphs in (swept.before, swept.after) for left in lefts)
+    assert ends(lefts) == {(2, passages), (2, 0), (3, 0)}

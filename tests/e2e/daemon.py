@@ -38,6 +38,7 @@ class Place:
         self.log = base / "log"
         self.notes.mkdir()
         self.process: subprocess.Popen[bytes] | None = None
+        self._client = Client(self.socket)
 
     def configure(self, text: str) -> None:
         """Write the configuration by hand."""
@@ -93,12 +94,16 @@ class Place:
         self._ended()
 
     def get(self, path: str) -> dict[str, Any]:
-        with Client(self.socket) as client:
-            return client.get(path)
+        return self._client.get(path)
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        with Client(self.socket) as client:
-            return client.post(path, body)
+        return self._client.post(path, body)
+
+    def close(self) -> None:
+        """Kill the daemon if it runs."""
+        self._client.close()
+        if self.process is not None:
+            self.kill()
 
     def request(self, method: str, path: str, body: bytes | None = None) -> httpx.Response:
         """Any bytes, as a foreign client would send them."""
@@ -166,8 +171,7 @@ def new_place(program: Sequence[str] = HOPSYNCD) -> Iterator[Place]:
         try:
             yield place
         finally:
-            if place.process is not None:
-                place.kill()
+            place.close()
 
 
 def source(name: str, path: Path, more: str = "") -> str:

@@ -41,7 +41,7 @@ def test_hops_name_documents_and_lead_to_their_passage(daemon: Place) -> None:
 
 def test_every_strategy_answers_in_the_same_shape(daemon: Place) -> None:
     shapes = set()
-    for strategy in ("hop", "bm25", "dense", "hybrid"):
+    for strategy in ("hop", "bm25", "dense", "hybrid", "decompose"):
         answer = daemon.post("/v1/query", {"question": "Bergen clocks", "strategy": strategy})
         assert answer["strategy"] == strategy
         assert answer["passages"][0]["document"] in ("people/lindqvist.md", "places/bergen.md")

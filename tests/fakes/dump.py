@@ -1,5 +1,6 @@
-"""The graph of one version as plain rows, to be compared with that of another database."""
+"""The graph of one version as plain values, to be compared with that of another database."""
 
+from hopsyncd.graph.view import GraphView
 from store.database import Connection
 from store.versions import version
 
@@ -30,13 +31,16 @@ ROWS = {
         SELECT l.passage, hex(v.embedding) FROM life AS l
         JOIN passage_vector_{recipe} AS v ON v.life = l.id
         WHERE v.born <= ?1 AND ?1 < v.died ORDER BY 1""",
+    "full_text": """
+        SELECT t.doc, t.term, t.offset FROM passage_term AS t JOIN life AS l ON l.passage = t.doc
+        WHERE l.born <= ?1 AND ?1 < l.died ORDER BY 1, 3, 2""",
 }
 
 Rows = dict[str, list[tuple[object, ...]]]
 
 
 def graph_at(connection: Connection, number: int) -> Rows:
-    """Documents, placements, passages, questions, matches and edges of a version, with its counts.
+    """All that a version has, a list of rows for each name in ROWS, and its counts.
 
     Row ids that say only in which order things were written are left out.
     """
@@ -47,3 +51,26 @@ def graph_at(connection: Connection, number: int) -> Rows:
     }
     counts = (of.documents, of.passages, of.words, of.matches, of.edge_budget, of.cut)
     return {**rows, "counts": [counts]}
+
+
+def served_by(view: GraphView) -> dict[str, object]:
+    """A view without what says only where its vectors lie in memory."""
+    return {
+        "passages": view.passage.tolist(),
+        "vectors": view.rows[view.passage_row].tolist(),
+        "edges": list(zip(view.source.tolist(), view.target.tolist(), strict=True)),
+        "questions": view.question.tolist(),
+        "weights": list(zip(view.similarity.tolist(), view.rarity.tolist(), strict=True)),
+        "contexts": view.rows[view.context_row].tolist(),
+        "mentioned": view.mentioned,
+        "mentions": [
+            (view.passage[at], name, view.rows[row].tolist())
+            for at, name, row in zip(
+                view.mentions.passage.tolist(),
+                view.mentions.name.tolist(),
+                view.mentions.row.tolist(),
+                strict=True,
+            )
+        ],
+        "about": {name: sorted(passages) for name, passages in view.about.items()},
+    }

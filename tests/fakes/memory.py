@@ -16,7 +16,7 @@ class MemoryConnector:
 
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self._ticks = count()
-        self._revisions: dict[str, str] = {}
+        self.revisions: dict[str, str] = {}
         self.files: dict[str, bytes] = {}
         self.available = True
         self.unreadable: set[str] = set()
@@ -29,10 +29,10 @@ class MemoryConnector:
     def put(self, path: str, data: bytes) -> None:
         """Create or overwrite; with the same bytes it is a touch."""
         self.files[path] = data
-        self._revisions[path] = f"r{next(self._ticks)}"
+        self.revisions[path] = f"r{next(self._ticks)}"
 
     def remove(self, path: str) -> None:
-        del self.files[path], self._revisions[path]
+        del self.files[path], self.revisions[path]
 
     def move(self, path: str, to: str) -> None:
         self.put(to, self.files[path])
@@ -47,7 +47,7 @@ class MemoryConnector:
                 yield problem
         for path in sorted(self.files):
             if _covers(wanted, path) and not self._is_hidden(path):
-                yield Item(path, self._revisions[path], len(self.files[path]))
+                yield Item(path, self.revisions[path], len(self.files[path]))
 
     def fetch(self, item: Item) -> Fetched:
         self.fetched.append(item.id)
@@ -55,7 +55,7 @@ class MemoryConnector:
             raise ItemVanished(f"Cannot read {item.id}", "it is gone", "The next scan decides")
         if item.id in self.unreadable:
             raise ItemUnreadable(f"Cannot read {item.id}", "it is locked", "Unlock it")
-        return Fetched(self.files[item.id], self._revisions[item.id], "text/markdown")
+        return Fetched(self.files[item.id], self.revisions[item.id], "text/markdown")
 
     def close(self) -> None:
         """Nothing is held."""

@@ -1,17 +1,24 @@
 """Small, deterministic stand-ins for the encoder, the language model and the question maker."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.sync.apply import QuestionMaker
+from hopsyncd.llm.account import Account
+from hopsyncd.sync.prepare import QuestionMaker
 from hopsyncd.text.keywords import Mention, mentions, neutral_spans
+from hopsyncd.text.language import Entity, EntityKind
+from hopsyncd.text.questions import Made
 from store.records import Passage, PassageId, QuestionSet, Recipe
 
 _WORD = re.compile(r"\w+")
+_ENTITY = re.compile(
+    r"\b(?P<date>\d{4})\b|\b(?P<number>\d+)\b|\bin (?P<place>[A-Z]\w+)|\bby (?P<person>[A-Z]\w+)"
+)
 
 
 class FakeEncoder:
@@ -44,6 +51,14 @@ class FakeLanguage:
     def mentions(self, text: str) -> tuple[Mention, ...]:
         return mentions(text, neutral_spans(text))
 
+    def entities(self, text: str) -> tuple[Entity, ...]:
+        """Four digits are a date, others a number; a capitalised word after `in` is a place, after
+        `by` a person."""
+        return tuple(
+            Entity(*found.span(found.lastgroup or 0), cast(EntityKind, found.lastgroup))
+            for found in _ENTITY.finditer(text)
+        )
+
 
 class CountingMaker:
     """A real maker that remembers for which passages it was asked, in order."""
@@ -56,6 +71,20 @@ class CountingMaker:
     def recipe(self) -> Recipe:
         return self._maker.recipe
 
-    def make(self, passage: Passage) -> QuestionSet:
-        self.made.append(passage.id)
-        return self._maker.make(passage)
+    @property
+    def store_after(self) -> int:
+        return self._maker.store_after
+
+    def make_each(
+        self, passages: Sequence[Passage], account: Account | None
+    ) -> Iterator[Sequence[Made]]:
+        for made in self._maker.make_each(passages, account):
+            self.made += [passage.id for passage, got in made if isinstance(got, QuestionSet)]
+            yield made
+
+    @property
+    def stand_in_recipe(self) -> Recipe:
+        return self._maker.stand_in_recipe
+
+    def stand_in(self, passage: Passage) -> QuestionSet:
+        return self._maker.stand_in(passage)

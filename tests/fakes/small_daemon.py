@@ -2,14 +2,15 @@
 
 from hopsyncd.config import Config, load_config
 from hopsyncd.daemon import run
-from hopsyncd.models import Models
-from hopsyncd.text.questions import BuiltinMaker
+from hopsyncd.models import Models, maker_of, open_endpoint
 from tests.fakes.models import FakeEncoder, FakeLanguage
 
 
-def small_models(_: Config) -> Models:
-    encoder, language = FakeEncoder(), FakeLanguage()
-    return Models(encoder, language, BuiltinMaker(language, encoder))
+def small_models(config: Config) -> Models:
+    encoder, language, llm = FakeEncoder(), FakeLanguage(), config.llm
+    endpoint = open_endpoint(llm, config.daemon.data_dir) if llm.base_url else None
+    maker = maker_of(llm, language, encoder, endpoint)
+    return Models(encoder, language, maker, endpoint, endpoint)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,12 @@ from itertools import count
 from pathlib import Path
 
 from connectors.protocol import Connector
-from hopsyncd.sync.apply import QuestionMaker, Writer
+from hopsyncd.sync.apply import Writer
+from hopsyncd.sync.prepare import Preparer, QuestionMaker
 from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
 from hopsyncd.text.questions import BuiltinMaker
 from store.database import open_writer
-from store.records import Version
+from store.records import Passage, Version
 from store.sources import register_source
 from store.versions import head
 from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
@@ -60,6 +61,11 @@ class Stack:
 
     def sync(self, under: tuple[str, ...] | None = None, *, accept_empty: bool = False) -> Outcome:
         return self.path.sync(self.source, Scope(under, accept_empty))
+
+    def prepare(self, *passages: Passage) -> None:
+        """Make and store questions that no version holds."""
+        preparer = Preparer(self.connection, self.maker, now_ms=lambda: 0, patience_s=60)
+        preparer.prepare({"notes": passages})
 
     @property
     def head(self) -> Version:

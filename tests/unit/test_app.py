@@ -86,11 +86,21 @@ def refused(response: Any, status: int, code: str) -> str:
 def test_a_query_reaches_the_service_with_what_was_asked(
     client: TestClient, service: FakeService
 ) -> None:
-    body = {"question": "who?", "k": 3, "strategy": "dense", "at": "5"}
+    body = {"question": "who?", "k": 3, "strategy": "dense", "at": "5", "profile": "paper"}
+    body |= {"reasoner": "llm", "top_k": 7, "n_hop": 2}
     assert client.post("/v1/query", json=body).json() == {"version": 7, "passages": []}
     client.post("/v1/query", json={"question": "who?"})
     assert service.queries == [
-        QueryRequest(question="who?", k=3, strategy="dense", at="5"),
+        QueryRequest(
+            question="who?",
+            k=3,
+            strategy="dense",
+            at="5",
+            profile="paper",
+            reasoner="llm",
+            top_k=7,
+            n_hop=2,
+        ),
         QueryRequest(question="who?"),
     ]
 
@@ -140,6 +150,13 @@ def test_a_failed_sync_is_an_error(client: TestClient, service: FakeService) -> 
         ({"question": "x", "k": 1.5}, "k"),
         ({"question": "x", "k": True}, "k"),
         ({"question": "x", "strategy": "HOP"}, "strategy"),
+        ({"question": "x", "profile": "ours"}, "profile"),
+        ({"question": "x", "reasoner": "LLM"}, "reasoner"),
+        ({"question": "x", "top_k": 0}, "top_k"),
+        ({"question": "x", "top_k": 1001}, "top_k"),
+        ({"question": "x", "n_hop": 0}, "n_hop"),
+        ({"question": "x", "n_hop": 21}, "n_hop"),
+        ({"question": "x", "n_hop": "2"}, "n_hop"),
         ({"question": "x", "at": -1}, "at"),
         ({"question": "x", "K": 5}, "K"),
     ],
@@ -218,6 +235,7 @@ def test_unknown_paths_and_methods(
 @pytest.mark.parametrize(
     ("method", "path", "body", "asked"),
     [
+        ("POST", "/v1/ask", {"question": "who?", "k": 3, "llm": True}, "ask"),
         ("POST", "/v1/restore", {"version": "4"}, "restore"),
         ("POST", "/v1/release", {}, "release"),
         ("POST", "/v1/tags", {"name": "mine"}, "tag"),
@@ -242,10 +260,29 @@ def test_each_path_reaches_what_it_names(
 def test_the_parameters_of_log_and_diff_have_defaults_and_limits(client: TestClient) -> None:
     assert client.get("/v1/log").json()["given"] == ["20", "None"]
     assert client.get("/v1/log?limit=3&before=9").json()["given"] == ["3", "9"]
-    assert client.get("/v1/diff?from=4").json()["given"] == ["'4'", "'head'"]
+    assert client.get("/v1/diff?from=4").json()["given"] == ["'4'", "'head'", "None"]
+    assert client.get("/v1/diff?to=4&limit=9").json()["given"] == ["'head'", "'4'", "9"]
     for limit in ("0", "-1", "x", "9" * 12):
         assert "limit" in refused(client.get(f"/v1/log?limit={limit}"), 400, "bad_request")
 
 
 def test_a_backup_needs_an_absolute_path(client: TestClient) -> None:
     assert "file" in refused(client.post("/v1/backup", json={"file": "x.db"}), 400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "question"),
+        ({"question": "  "}, "question"),
+        ({"question": "x", "k": 0}, "k"),
+        ({"question": "x", "k": 51}, "k"),
+        ({"question": "x", "llm": "yes"}, "llm"),
+        ({"question": "x", "strategy": "hop"}, "strategy"),
+    ],
+)
+def test_a_bad_ask_is_refused_by_its_field(
+    client: TestClient, body: dict[str, Any], field: str
+) -> None:
+    message = refused(client.post("/v1/ask", json=body), 400, "bad_request")
+    assert message.startswith(f"The request was refused: {field}: ")

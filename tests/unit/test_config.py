@@ -131,6 +131,12 @@ def test_values_paths_and_variables(
         (source() + source(), [":5:", 'another source is named "notes"']),
         ("[models]\nencoder = './nowhere'", [":2:", "there is no folder", "nowhere"]),
         ("[models]\nencoder_sha256 = 'abc'", [":2:", "64 hexadecimal"]),
+        ("[llm]\nmodel = 'm'", [":2:", "no `base_url`", "or leave both empty"]),
+        ("[llm]\nbase_url = 'http://localhost/v1'", ["`model` in [llm]", "no model to ask"]),
+        ("[llm]\nbase_url = 'localhost:80'\nmodel = 'm'", [":2:", "not the address", "http://"]),
+        ("[llm]\nbase_url = 'http://a:b@c/v1'\nmodel = 'm'", [":2:", "from the environment"]),
+        ("[llm]\napi_key_env = 'sk-123'", [":2:", "not the key itself"]),
+        ("[llm]\nquestions = 'bth'", ['Did you mean "both"?']),
         ("[query]\nk = five", [":2:5:", "not TOML"]),
         ("[query]\nx = [1,\n", ["not TOML"]),
         (

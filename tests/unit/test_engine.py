@@ -1,18 +1,26 @@
 """The read path at versions other than the head."""
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from hopsyncd.errors import BadRequest, LlmError, LlmUnavailable
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.engine import Engine, Head, head_of
-from hopsyncd.strategy import STRATEGIES, Search, Strategy
+from hopsyncd.llm.call import Call
+from hopsyncd.llm.meter import Meter
+from hopsyncd.query.engine import Engine
+from hopsyncd.query.head import Head, head_of
+from hopsyncd.strategy import STRATEGIES, Profile, Search
 from hopsyncd.sync.apply import Batch
 from hopsyncd.text.questions import BuiltinMaker
+from store.content import full_text
 from store.database import Connection
 from store.errors import NoSuchVersion
 from store.gc import Retention, collect
 from store.purge import purge
+from tests.fakes.llm import FakeLlm, Play
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack
@@ -24,22 +32,50 @@ QUESTION = "What did Caesar call Paris?"
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Stack:
-    made = Stack(tmp_path / "s.db", MemoryConnector({"rome.md": ROME, "paris.md": PARIS}))
+    files = MemoryConnector({"rome.md": ROME, "paris.md": PARIS})
+    made = Stack(tmp_path / "s.db", files, budget_factor=10)
     made.sync()
     return made
 
 
-def serving(stack: Stack, database: Path) -> Engine:
-    engine = Engine(database, FakeEncoder(), WalkSettings())
+SEARCHES = [
+    *(Search(strategy) for strategy in STRATEGIES),
+    Search(reasoner="similarity"),
+    Search(profile="paper"),
+    Search(profile="paper", top_k=2, n_hop=1),
+    Search(reasoner="llm"),
+    Search(profile="paper", reasoner="llm-relevance"),
+    Search("decompose", reasoner="llm"),
+]
+DOWN = LlmUnavailable("The LLM gave no answer", "the endpoint is down", "Start it")
+
+
+def first_offered(call: Call) -> str:
+    """Follow the first question of each passage; split no question."""
+    if call.purpose == "decomposition":
+        return '{"questions": []}'
+    offered = json.loads(call.user)["follow_up_questions"]
+    return json.dumps({"follow": 1, "grades": ["relevant"] * len(offered)})
+
+
+def serving(
+    stack: Stack,
+    database: Path,
+    play: Play = first_offered,
+    max_llm_calls: int | None = None,
+) -> Engine:
+    engine = Engine(
+        database, FakeEncoder(), WalkSettings(), FakeLlm(play), max_llm_calls=max_llm_calls
+    )
     engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
     return engine
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
 def test_a_past_version_answers_as_it_did_when_it_was_the_head(
-    stack: Stack, tmp_path: Path, strategy: Strategy
+    stack: Stack, tmp_path: Path, search: Search
 ) -> None:
-    then = serving(stack, tmp_path / "s.db").query(QUESTION, 5, Search(strategy))
+    then = serving(stack, tmp_path / "s.db").query(QUESTION, 5, search)
     files = stack.connector
     assert isinstance(files, MemoryConnector)
     files.put("paris.md", PARIS + b"\nCaesar never saw the Eiffel Tower in Paris.\n")
@@ -47,8 +83,8 @@ def test_a_past_version_answers_as_it_did_when_it_was_the_head(
     files.remove("rome.md")
     stack.sync()
     engine = serving(stack, tmp_path / "s.db")
-    assert engine.query(QUESTION, 5, Search(strategy), at="1") == then
-    assert engine.query(QUESTION, 5, Search(strategy)) != then
+    assert engine.query(QUESTION, 5, search, at="1") == then
+    assert engine.query(QUESTION, 5, search) != then
 
 
 def test_a_version_of_another_encoder_is_refused_by_name(stack: Stack, tmp_path: Path) -> None:
@@ -104,3 +140,159 @@ def test_a_past_version_is_read_anew_after_a_purge(stack: Stack, tmp_path: Path)
         one.text for one in after.passages.values()
     }
     assert not any("Lutetia" in one.text for one in after.passages.values())
+
+
+@pytest.mark.parametrize("profile", ["default", "paper"])
+def test_an_llm_that_takes_the_first_of_what_it_is_offered_is_the_similarity_reasoner(
+    stack: Stack, tmp_path: Path, profile: Profile
+) -> None:
+    engine = serving(stack, tmp_path / "s.db")
+    by_llm = engine.query(QUESTION, 5, Search(profile=profile, reasoner="llm"))
+    plain = engine.query(QUESTION, 5, Search(profile=profile, reasoner="similarity"))
+    assert by_llm is not None and plain is not None
+    assert by_llm.ranked == plain.ranked
+    assert by_llm.llm is not None and by_llm.llm.calls > 0 and by_llm.llm.tokens > 0
+    assert (by_llm.degraded, plain.llm) == ((), None)
+
+
+def test_the_llm_decides_what_is_followed(stack: Stack, tmp_path: Path) -> None:
+    one_seed = Search(reasoner="llm", top_k=1)
+    follows = serving(stack, tmp_path / "s.db").query(QUESTION, 5, one_seed)
+    stays = serving(stack, tmp_path / "s.db", lambda _: '{"follow": null}').query(
+        QUESTION, 5, one_seed
+    )
+    assert follows is not None and stays is not None
+    assert [len(one.hops) for one in follows.ranked] == [0, 1]
+    assert len(stays.ranked) == 1
+
+
+def test_no_search_asks_the_llm_unless_told_to(stack: Stack, tmp_path: Path) -> None:
+    llm = FakeLlm(first_offered)
+    engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings(), llm)
+    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    for search in SEARCHES:
+        answer = engine.query(QUESTION, 5, search)
+        assert answer is not None
+        assert bool(llm.calls) == search.wants_llm == (answer.llm is not None)
+        llm.calls.clear()
+
+
+def test_by_default_the_llm_also_sees_where_a_question_leads(stack: Stack, tmp_path: Path) -> None:
+    offered: dict[str, set[str]] = {"default": set(), "paper": set()}
+    for profile in ("default", "paper"):
+
+        def play(call: Call, seen: set[str] = offered[profile]) -> str:
+            seen.update(json.loads(call.user)["follow_up_questions"].values())
+            return first_offered(call)
+
+        engine = serving(stack, tmp_path / "s.db", play)
+        engine.query(QUESTION, 5, Search(profile=profile, reasoner="llm"))
+    assert offered["default"] and offered["paper"]
+    assert all(text.endswith(("(Rome)", "(Paris)")) for text in offered["default"])
+    assert not any(text.endswith(("(Rome)", "(Paris)")) for text in offered["paper"])
+
+
+@pytest.mark.parametrize(
+    "search", [Search(reasoner="llm"), Search("decompose", reasoner="llm")], ids=str
+)
+def test_where_the_llm_fails_the_answer_says_so_and_is_the_one_without_it(
+    stack: Stack, tmp_path: Path, search: Search
+) -> None:
+    answer = serving(stack, tmp_path / "s.db", lambda _: DOWN).query(QUESTION, 5, search)
+    plain = Search(search.strategy, reasoner="similarity")
+    without = serving(stack, tmp_path / "s.db").query(QUESTION, 5, plain)
+    assert answer is not None and without is not None
+    assert answer.ranked == without.ranked
+    (why,) = answer.degraded
+    assert "the endpoint is down" in why
+
+
+def test_the_calls_of_a_query_are_capped(stack: Stack, tmp_path: Path) -> None:
+    engine = serving(stack, tmp_path / "s.db", max_llm_calls=1)
+    answer = engine.query(QUESTION, 5, Search(reasoner="llm"))
+    assert answer is not None and answer.llm is not None
+    assert answer.llm.calls == 1
+    assert "1 calls are used" in answer.degraded[0]
+
+
+def test_a_meter_of_the_caller_counts_and_limits(stack: Stack, tmp_path: Path) -> None:
+    meter = Meter(max_calls=1)
+    engine = serving(stack, tmp_path / "s.db")
+    engine.query(QUESTION, 5, Search(reasoner="llm"), meter=meter)
+    assert meter.calls == 1
+
+
+def test_the_writer_may_collect_the_version_while_the_llm_thinks(
+    stack: Stack, tmp_path: Path
+) -> None:
+    """No read transaction is open then; the question is put to the next version."""
+    versions = iter([None])
+
+    def play(call: Call) -> str | LlmError:
+        for _ in versions:
+            assert isinstance(stack.connector, MemoryConnector)
+            stack.connector.put("paris.md", PARIS + b"\nParis has a tower.\n")
+            stack.sync()
+            engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+            collect(stack.connection, Retention(1, 0), 10_000_000_000)
+            busy, *_ = stack.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            assert not busy
+        return first_offered(call)
+
+    engine = serving(stack, tmp_path / "s.db", play)
+    answer = engine.query(QUESTION, 5, Search(reasoner="llm"))
+    assert answer is not None and answer.version == 2
+
+
+@pytest.mark.parametrize(
+    ("search", "told"),
+    [
+        (Search("rerank"), "no reranker is configured"),
+        (Search(reasoner="llm"), "no LLM is configured"),
+        (Search("decompose", reasoner="llm"), "no LLM is configured"),
+        (Search(profile="paper", reasoner="walk"), "single edges"),
+    ],
+    ids=str,
+)
+def test_a_search_that_cannot_be_made_here_is_refused(
+    stack: Stack, tmp_path: Path, search: Search, told: str
+) -> None:
+    engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
+    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    with pytest.raises(BadRequest, match=told):
+        engine.query(QUESTION, 5, search)
+
+
+def test_the_reranker_orders_what_is_near(stack: Stack, tmp_path: Path) -> None:
+    class ByLength:
+        def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+            assert question == QUESTION
+            return [float(len(text)) for text in texts]
+
+    engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings(), reranker=ByLength())
+    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    answer = engine.query(QUESTION, 2, Search("rerank"))
+    assert answer is not None
+    texts = [answer.passages[one.passage] for one in answer.ranked]
+    whole = [one.score for one in answer.ranked]
+    assert len(texts) == 2
+    assert whole == sorted(whole, reverse=True)
+    assert whole == [len(full_text(text)) for text in texts]
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=str)
+def test_a_graph_of_one_passage_and_one_of_none_can_be_asked(
+    stack: Stack, tmp_path: Path, search: Search
+) -> None:
+    files = stack.connector
+    assert isinstance(files, MemoryConnector)
+    files.remove("rome.md")
+    files.put("paris.md", b"# Paris\n\nParis has a tower.\n")
+    stack.sync()
+    alone = serving(stack, tmp_path / "s.db").query("What has Paris?", 5, search)
+    files.remove("paris.md")
+    stack.sync(accept_empty=True)
+    none = serving(stack, tmp_path / "s.db").query("What has Paris?", 5, search)
+    assert alone is not None and none is not None
+    assert len(alone.ranked) == (0 if search.profile == "paper" else 1)
+    assert none.ranked == ()

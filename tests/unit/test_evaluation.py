@@ -8,12 +8,16 @@ import pytest
 
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.data import GoldQuestion, read_corpus, read_questions
-from hopsyncd.evaluation.run import Evaluation, evaluate
-from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.evaluation.report import Measured, evaluation_json, question_lines, write_report
+from hopsyncd.evaluation.run import Answers, Evaluation, Settings, evaluate, kept_folder
+from hopsyncd.evaluation.sweep import searches_of
+from hopsyncd.llm.call import Call
+from hopsyncd.models import Models
 from hopsyncd.strategy import STRATEGIES, Search
 from hopsyncd.text.questions import BuiltinMaker
 from store.records import Passage
-from tests.fakes.models import FakeEncoder, FakeLanguage
+from tests.fakes.llm import FakeLlm
+from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
 
 CORPUS = {
     "a": Passage(("Ada",), "Ada lives in Upper Wick."),
@@ -27,22 +31,23 @@ def written(path: Path, lines: list[Any]) -> Path:
     return path
 
 
-def measured(folder: Path, *questions: GoldQuestion) -> Evaluation:
-    encoder = FakeEncoder()
-    return evaluate(
-        folder,
-        CORPUS,
-        questions,
-        {name: Search(name) for name in STRATEGIES},
-        encoder,
-        BuiltinMaker(FakeLanguage(), encoder),
-        budget_factor=1.0,
-        walk=WalkSettings(),
-    )
+def models(llm: FakeLlm | None = None) -> Models:
+    encoder, language = FakeEncoder(), FakeLanguage()
+    return Models(encoder, language, CountingMaker(BuiltinMaker(language, encoder)), llm)
 
 
-def asked(question: str, *gold: str) -> GoldQuestion:
-    return GoldQuestion("q", question, (), frozenset(gold))
+def measured(
+    folder: Path,
+    *questions: GoldQuestion,
+    answers: Answers = "none",
+    llm: FakeLlm | None = None,
+) -> Evaluation:
+    searches = {name: Search(name) for name in STRATEGIES}
+    return evaluate(folder, CORPUS, questions, searches, models(llm), Settings(), answers)
+
+
+def asked(question: str, *gold: str, answers: tuple[str, ...] = ()) -> GoldQuestion:
+    return GoldQuestion("q", question, answers, frozenset(gold))
 
 
 def test_lines_become_passages_with_their_title_as_heading(tmp_path: Path) -> None:
@@ -108,6 +113,9 @@ def test_recall_is_the_share_of_gold_passages_found(tmp_path: Path) -> None:
     result = measured(tmp_path, asked("Where does Ada live?", "a", "b"))
     words = result.scores["bm25"]
     assert words.recall == {2: 50.0, 5: 50.0, 10: 50.0, 20: 50.0}
+    assert words.precision == {2: 50.0, 5: 20.0, 10: 10.0, 20: 5.0}
+    assert words.f1[2] == 50.0
+    assert words.recall_interval == (50.0, 50.0)
     assert words.all_at_5 == 0.0
 
 
@@ -132,3 +140,118 @@ def test_it_says_what_was_indexed_and_how_long_it_took(tmp_path: Path) -> None:
     assert result.index_s > 0
     for scores in result.scores.values():
         assert 0 < scores.ms_p50 <= scores.ms_p95
+
+
+def test_no_answer_is_made_unless_wanted(tmp_path: Path) -> None:
+    scores = measured(tmp_path, asked("Ada", "a")).scores["hop"]
+    assert (scores.answer_em, scores.answer_f1, scores.not_found) == (None, None, None)
+    assert (scores.llm_calls, scores.llm_tokens) == (0, 0)
+
+
+def test_answers_are_compared_with_the_gold_ones(tmp_path: Path) -> None:
+    """The answer to the first is "Upper"; that to the second is not in the corpus."""
+    here = asked("Where does Ada live?", "a", answers=("the Upper Wick",))
+    absent = asked("How many moons orbit Neptune?", "b", answers=("14",))
+    result = measured(tmp_path, here, absent, answers="extractive")
+    scores, (first, second) = result.scores["hop"], result.outcomes["hop"]
+    assert (first.answer, first.em, first.f1) == ("Upper", 0, pytest.approx(2 / 3))
+    assert (second.answer, second.em, second.f1) == ("", 0, 0)
+    assert (scores.answer_em, scores.not_found) == (0, 50)
+    assert scores.answer_f1 == pytest.approx(100 / 3)
+
+
+def test_calls_and_tokens_of_an_llm_are_means_a_question(tmp_path: Path) -> None:
+    def play(call: Call) -> str:
+        return json.dumps({"found": True, "answer": "Upper Wick", "citations": [1]})
+
+    question = asked("Where does Ada live?", "a", answers=("upper wick",))
+    result = measured(tmp_path, question, answers="llm", llm=FakeLlm(play))
+    scores = result.scores["bm25"]
+    assert (scores.answer_em, scores.llm_calls, scores.llm_tokens) == (100, 1, 120)
+
+
+def test_a_kept_store_is_built_once_for_a_corpus_and_a_recipe(tmp_path: Path) -> None:
+    some = models()
+    assert isinstance(some.maker, CountingMaker)
+    folder = kept_folder(tmp_path, CORPUS, some.maker, 1.0)
+    for _ in range(2):
+        evaluate(folder, CORPUS, [asked("Ada", "a")], {"hop": Search()}, some, Settings())
+    assert len(some.maker.made) == len(CORPUS)
+    changed = CORPUS | {"a": Passage(("Ada",), "Ada lives in Lower Wick.")}
+    wider = BuiltinMaker(FakeLanguage(), FakeEncoder(24))
+    others = {
+        kept_folder(tmp_path, changed, some.maker, 1.0),
+        kept_folder(tmp_path, CORPUS, wider, 1.0),
+        kept_folder(tmp_path, CORPUS, some.maker, 2.0),
+    }
+    assert len(others | {folder}) == 4
+
+
+def test_a_sweep_has_each_search_once() -> None:
+    searches = searches_of(
+        ["hop", "bm25", "decompose"],
+        ["default", "paper"],
+        ["walk", "similarity"],
+        [4, 8],
+        [2],
+    )
+    assert list(searches) == [
+        "hop reasoner=walk n_hop=2",
+        "hop reasoner=similarity top_k=4 n_hop=2",
+        "hop reasoner=similarity top_k=8 n_hop=2",
+        "hop profile=paper reasoner=similarity top_k=4 n_hop=2",
+        "hop profile=paper reasoner=similarity top_k=8 n_hop=2",
+        "bm25",
+        "decompose",
+    ]
+    assert searches["bm25"] == Search("bm25")
+    assert searches_of(["hop"]) == {"hop": Search()}
+    assert searches_of(["hop"], ["paper"], ["walk"]) == {}
+
+
+def test_a_report_has_its_tables_and_plots(tmp_path: Path) -> None:
+    searches = searches_of(["hop", "bm25"], n_hops=[1, 3])
+    result = evaluate(
+        tmp_path / "store",
+        CORPUS,
+        [asked("Where does Ada live?", "a", "b", answers=("x",))],
+        searches,
+        models(),
+        Settings(),
+        "extractive",
+    )
+    written = write_report(tmp_path / "r", Measured("Mine", ["A note."], searches, result))
+    told = json.loads((tmp_path / "r/report.json").read_text())
+    page = (tmp_path / "r/report.md").read_text()
+    assert told["strategies"].keys() == {"hop n_hop=1", "hop n_hop=3", "bm25"}
+    assert told["strategies"]["bm25"]["precision@5"] == 20.0
+    assert "# Mine" in page and "A note." in page
+    assert "| hop n_hop=3 | 100.0 |" in page and "answer em" in page
+    plots = [file for file in written if file.suffix == ".png"]
+    assert {file.name for file in plots} == {
+        "recall_by_depth.png",
+        "recall_at_5.png",
+        "recall_by_n_hop.png",
+    }
+    for file in plots:
+        assert file.read_bytes().startswith(b"\x89PNG")
+        assert f"({file.name})" in page
+
+
+def test_each_question_is_told_with_the_ranks_of_its_gold(tmp_path: Path) -> None:
+    result = measured(tmp_path, asked("Where does Ada live?", "a", "b"))
+    lines = [json.loads(line) for line in question_lines(result.outcomes).splitlines()]
+    (words,) = [line for line in lines if line["search"] == "bm25"]
+    assert words["gold"] == {"a": 1, "b": None}
+    assert len(lines) == len(STRATEGIES)
+
+
+def test_the_totals_of_the_json_are_over_all_searches(tmp_path: Path) -> None:
+    def play(_: Call) -> str:
+        return json.dumps({"found": False})
+
+    question = asked("Where does Ada live?", "a", answers=("x",))
+    result = measured(tmp_path, question, question, answers="llm", llm=FakeLlm(play))
+    told = evaluation_json(Measured("", [], {}, result))
+    assert told["questions"] == 2
+    assert told["llm_calls"] == 2 * len(STRATEGIES)

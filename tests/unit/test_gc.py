@@ -1,16 +1,21 @@
 """Garbage collection: what expires, what stays as it was, and what a kill leaves."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.query.engine import Engine
+from hopsyncd.strategy import Search, Strategy
 from store.check import check
 from store.content import known_passages
 from store.database import Connection, open_reader, snapshot
@@ -22,6 +27,7 @@ from store.space import file_bytes
 from store.versions import CHANGES, kept_versions, version
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
 
 DAY_MS = 86_400_000
@@ -180,6 +186,38 @@ def _same(one: Rows, other: Rows) -> None:
     assert one == other
 
 
+class Meanwhile(FakeEncoder):
+    """Lets something happen in the middle of a query: after its version was taken up, before any
+    of the rows is read."""
+
+    def __init__(self, happen: Callable[[], object]) -> None:
+        super().__init__()
+        self._happen = happen
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self._happen()
+        return super().encode(texts)
+
+
+@pytest.mark.parametrize("strategy", ["hop", "dense", "hybrid"])
+def test_a_query_keeps_its_version_until_it_is_done(
+    stack: Stack, tmp_path: Path, strategy: Strategy
+) -> None:
+    """And does not hold gc up; the next query is told that the version has expired."""
+    question, search = "Whom did Caesar meet in Paris?", Search(strategy)
+    quiet = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
+    alone = quiet.query(question, 5, search, at="2")
+    assert alone is not None
+    assert any("Lutetia" in one.text for one in alone.passages.values())
+    encoder = Meanwhile(lambda: collect(stack.connection, NOTHING, LATER_MS))
+    engine = Engine(tmp_path / "s.db", encoder, WalkSettings())
+    assert engine.query(question, 5, search, at="2") == alone
+    assert kept_versions(stack.connection) == [6]
+    for asked in (engine, quiet):
+        with pytest.raises(NoSuchVersion, match="expired: collected on 1970-04-26, kept are 6"):
+            asked.query(question, 5, search, at="2")
+
+
 class TestExpired:
     @pytest.mark.parametrize("at", ["2", "time"])
     def test_an_expired_version_says_so(self, stack: Stack, at: str) -> None:
@@ -227,7 +265,7 @@ class TestUnusedContent:
 
     def test_it_survives_until_it_is_old_and_another_version_came(self, stack: Stack) -> None:
         paid = Passage((), "Paid for Brutus and never committed.")
-        stack.writer.prepare([paid])
+        stack.prepare(paid)
         keep = Retention(1, 2)
         now_ms = LATER_MS
         collect(stack.connection, keep, now_ms)
@@ -243,7 +281,7 @@ class TestUnusedContent:
     def test_what_came_into_use_is_no_longer_counted_as_unused(self, stack: Stack) -> None:
         assert isinstance(stack.connector, MemoryConnector)
         paid = Passage((), "Paid for Brutus.")
-        stack.writer.prepare([paid])
+        stack.prepare(paid)
         collect(stack.connection, NOTHING, LATER_MS)
         stack.connector.put("new.md", paid.text.encode())
         stack.sync()

@@ -89,7 +89,7 @@ class TestTheFiles:
         self, stack: Stack, tmp_path: Path
     ) -> None:
         half = Passage((), f"Nero heard of {PREPARED}.")
-        stack.writer.prepare([half])
+        stack.prepare(half)
         purged(stack)
         assert files_with(tmp_path, PREPARED) == []
         assert not known_passages(stack.connection, [half.id])

@@ -5,14 +5,17 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from hopsyncd.graph.keywords import Keywords
 from hopsyncd.graph.mentions import Mentions, mentions_of
 from hopsyncd.graph.merge import MergeIndex
 from hopsyncd.graph.view import GraphView, view_of
 from hopsyncd.graph.walk import Coverage, Walked, WalkSettings, walk
+from hopsyncd.graph.ways import Ways
 from store.records import QuestionSet
 from tests.fakes.triplets import triplets
 
 A, B, C = 0, 1, 2
+NOTHING = np.empty(0, dtype=np.int64)
 NORTH, EAST = (1, 0), (0, 1)
 UNASKED = Coverage(np.empty(0), np.empty((0, 3)))  # a query of words that no passage has
 
@@ -35,9 +38,13 @@ def star(**columns: object) -> GraphView:
         "context_row": np.array([3, 4]),
         "rarity": np.array([2.0, 2.0]),
         "question": np.array([1, 2]),
+        "answer": np.array([3, 4]),
+        "answer_row": np.array([1, 2]),
         "mentioned": {},
         "about": {},
         "mentions": mentions(),
+        "keywords": Keywords([], [], NOTHING, NOTHING, mentions(), 3),
+        "ways": Ways(NOTHING, NOTHING, 3),
     }
     return GraphView(**{**chosen, **columns})  # type: ignore[arg-type]
 
@@ -93,6 +100,21 @@ def test_the_walk_prefers_the_edge_whose_context_is_like_the_query() -> None:
     plain, led = walked(star(), A), walked(star(), A, toward=4)
     assert led.arrived[C] > plain.arrived[C]
     assert led.arrived[C] > led.arrived[B]
+
+
+def test_an_edge_of_negative_similarity_carries_nothing() -> None:
+    found = walked(star(similarity=np.array([0.75, -0.25])), A)
+    assert found.arrived.tolist() == [1, 0.5, 0]
+    unlike = walked(star(similarity=np.array([-0.75, -0.25])), A)
+    assert unlike.arrived.tolist() == [1, 0, 0]
+
+
+def test_edges_can_be_walked_forwards_only() -> None:
+    directed = WalkSettings(hops=1, backwards=0.0)
+    nowhere = walk(star(), np.array([0.0, 1.0, 0.0]), np.zeros(5), UNASKED, directed)
+    assert nowhere.arrived.tolist() == [0, 1, 0]
+    onwards = walk(star(), np.array([1.0, 0.0, 0.0]), np.zeros(5), UNASKED, directed)
+    assert onwards.arrived.tolist() == [1, 0.375, 0.125]
 
 
 def test_rarer_names_pull_more() -> None:

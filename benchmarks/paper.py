@@ -1,0 +1,141 @@
+"""HopRAG's profile against ours: its Tables 3 and 4 (n_hop, top_k), and the profiles, reasoners,
+baselines and questions against each other, as in its Table 5.
+
+python benchmarks/paper.py --keep /tmp/hopsyncd-indexes
+
+Nothing asks an LLM unless --llm does, which takes that of --config; a models.reranker there adds
+the row `rerank`. Questions written by an LLM are the recorded ones beside the HotpotQA sample.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from common import arguments, dataset, table
+
+from hopsyncd.config import Config, load_config
+from hopsyncd.evaluation.data import GoldQuestion, read_corpus, read_questions
+from hopsyncd.evaluation.recorded import recorded_maker
+from hopsyncd.evaluation.run import DATABASE_NAME, build, kept_folder, measure
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.models import Models, load_models
+from hopsyncd.query.engine import Engine
+from hopsyncd.strategy import STRATEGIES, Search
+from hopsyncd.sync.prepare import QuestionMaker
+from store.records import Passage
+
+COLUMNS = ["recall@2", "recall@5", "recall@10", "all@5", "ms p50", "LLM calls"]
+WALK = Search()
+SIMILARITY = Search(reasoner="similarity")
+PAPER = Search(profile="paper")
+GRAPH = {"paper, similarity": PAPER, "default, similarity": SIMILARITY, "default, walk": WALK}
+BY_LLM = {
+    "paper, llm": Search(profile="paper", reasoner="llm"),
+    "paper, llm-relevance": Search(profile="paper", reasoner="llm-relevance"),
+    "default, llm": Search(reasoner="llm"),
+    "default, llm-relevance": Search(reasoner="llm-relevance"),
+    "decompose by LLM": Search("decompose", reasoner="llm"),
+}
+BASELINES = {name: Search(name) for name in STRATEGIES if name != "hop"}
+
+# What HopRAG's Table 5 says of the same two things: retrieval F1 in percent, on other corpora.
+PUBLISHED_F1 = {"dense": 9.16, "paper, similarity": 9.36}
+
+
+def main() -> None:
+    given = arguments(
+        __doc__ or "",
+        ("--keep", {"type": Path, "help": "Keep the indexes in this folder, and use those there."}),
+        ("--config", {"type": Path, "help": "A configuration with [llm] or models.reranker."}),
+        ("--llm", {"action": "store_true", "help": "Ask that LLM: 20 to 80 calls a question."}),
+        ("--first", {"type": int, "help": "Only so many questions of each data set."}),
+    )
+    config = load_config(given.config) if given.config else Config()
+    models = load_models(config)
+    graph = GRAPH | (BY_LLM if given.llm else {})
+    plain = BASELINES | ({"rerank": Search("rerank")} if models.reranker else {})
+    with tempfile.TemporaryDirectory() as temporary:
+        for data in ("hotpotqa", "musique"):
+            bench = Bench(dataset(given.data, data), models, config, given.first)
+            compared: list[list[object]] = []
+            for asked_by, maker in bench.makers():
+                engine = bench.engine(given.keep or Path(temporary) / data, maker)
+                if asked_by == "built-in":
+                    print_sweeps(data, bench, engine)
+                    compared += published("-", bench.rows(engine, plain))
+                compared += published(asked_by, bench.rows(engine, graph))
+            print(f"{data}: profiles, reasoners, baselines, questions\n")
+            table(["search", "questions", *COLUMNS, "HopRAG's F1"], compared)
+
+
+class Bench:
+    """One data set, and how it is measured."""
+
+    def __init__(self, folder: Path, models: Models, config: Config, first: int | None) -> None:
+        self._folder = folder
+        self._models = models
+        self._config = config
+        self._corpus: Mapping[str, Passage] = read_corpus(folder / "corpus.jsonl")
+        questions = read_questions(folder / "questions.jsonl", dict(self._corpus))
+        self._questions: Sequence[GoldQuestion] = questions[:first]
+
+    def makers(self) -> Iterator[tuple[str, QuestionMaker]]:
+        """Who asks the questions of passages."""
+        models, recorded = self._models, self._folder / "llm_questions.jsonl"
+        yield "built-in", models.maker
+        if recorded.is_file():
+            for name, mode in (("LLM", "llm"), ("both", "both")):
+                yield (
+                    name,
+                    recorded_maker(recorded, self._corpus, models.language, models.encoder, mode),
+                )
+
+    def engine(self, keep: Path, maker: QuestionMaker) -> Engine:
+        """It serves the corpus, indexed by the maker."""
+        folder = kept_folder(keep, self._corpus, maker, 1.0)
+        served = build(folder, self._corpus, maker, 1.0)
+        engine = Engine(
+            folder / DATABASE_NAME,
+            self._models.encoder,
+            WalkSettings(),
+            self._models.llm,
+            self._models.reranker,
+            self._config.llm.max_calls_per_query or None,
+        )
+        engine.publish(served)
+        return engine
+
+    def rows(self, engine: Engine, searches: Mapping[str, Search]) -> Iterator[list[object]]:
+        for name, search in searches.items():
+            scores = measure(engine, search, self._corpus, self._questions)
+            recalls = (scores.recall[depth] for depth in (2, 5, 10))
+            yield [name, *recalls, scores.all_at_5, scores.ms_p50, scores.llm_calls]
+
+
+def print_sweeps(data: str, bench: Bench, engine: Engine) -> None:
+    """The paper's Tables 3 and 4."""
+    by_hops = {
+        f"{name}, n_hop {n}": replace(search, n_hop=n)
+        for name, search in GRAPH.items()
+        for n in (1, 2, 3, 4)
+    }
+    by_seeds = {
+        f"{name}, top_k {n}": replace(search, top_k=n)
+        for name, search in GRAPH.items()
+        if search.chosen_reasoner != "walk"
+        for n in (2, 4, 8, 12, 16, 20)
+    }
+    for title, searches in (("n_hop", by_hops), ("top_k", by_seeds)):
+        print(f"{data}: {title}\n")
+        table(["search", *COLUMNS], list(bench.rows(engine, searches)))
+
+
+def published(asked_by: str, rows: Iterable[list[object]]) -> Iterator[list[object]]:
+    """The rows with who asked the questions, and what HopRAG publishes of the same."""
+    for name, *measured in rows:
+        yield [name, asked_by, *measured, PUBLISHED_F1.get(str(name), "-")]
+
+
+if __name__ == "__main__":
+    main()

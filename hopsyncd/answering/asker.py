@@ -1,0 +1,142 @@
+"""Asking: search, then answer from what was found, all at one version."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from hopsyncd.answering.chain import chain
+from hopsyncd.answering.extractive import (
+    MIN_SUPPORT,
+    carrying,
+    cited,
+    evidence,
+    short_answer,
+    support,
+)
+from hopsyncd.answering.llm_answer import answered
+from hopsyncd.answering.reply import Reply
+from hopsyncd.answering.sentences import Sentence, sentences_of
+from hopsyncd.errors import BadRequest, LlmError
+from hopsyncd.llm.call import Llm
+from hopsyncd.llm.meter import Meter
+from hopsyncd.query.engine import Answer, Engine
+from hopsyncd.strategy import Search
+from hopsyncd.text.encoder import Encoder
+from hopsyncd.text.language import Language
+from store.content import best_sets, sets_by_id
+from store.database import Connection, snapshot
+from store.errors import NoSuchVersion
+from store.records import PassageId, QuestionSet, to_grid
+from store.search import postings
+from store.versions import version
+
+_MAX_LLM_CALLS = 3  # one, and room for repairs
+
+
+class Asker:
+    """Answers from what an engine finds; from any thread.
+
+    `reader` gives the calling thread its connection. `llm` is asked only where a question wants it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        reader: Callable[[], Connection],
+        encoder: Encoder,
+        language: Language,
+        llm: Llm | None = None,
+    ) -> None:
+        self._engine = engine
+        self._reader = reader
+        self._encoder = encoder
+        self._language = language
+        self._llm = llm
+
+    def ask(
+        self, question: str, k: int, search: Search, at: str = "head", *, by_llm: bool = False
+    ) -> tuple[Answer | None, Reply]:
+        """What was found in the first k passages, and the answer from it.
+
+        None, and not found, while there is no version. Raises NoSuchVersion, and BadRequest if an
+        LLM is wanted and none is configured.
+        """
+        if by_llm and self._llm is None:
+            raise BadRequest(
+                "The question was refused",
+                "no LLM is configured, and this asks for its answer",
+                "Ask without --llm, or write a section [llm]",
+            )
+        found = self._engine.query(question, k, search, at)
+        if found is None:
+            return None, Reply("", None, "extractive", ())
+        return found, self.reply(question, found, by_llm=by_llm)
+
+    def reply(self, question: str, found: Answer, *, by_llm: bool = False) -> Reply:
+        """The answer from passages that were found already."""
+        sentences, weights = self._held_against(question, found)
+        names: dict[PassageId, frozenset[str]] = {}
+        for one in sentences:
+            names[one.passage] = names.get(one.passage, frozenset()) | one.names
+        meter = Meter(max_calls=_MAX_LLM_CALLS)
+        degraded: tuple[str, ...] = ()
+        if by_llm and self._llm is not None and found.ranked:
+            offered = [one.passage for one in found.ranked]
+            try:
+                text, indices = answered(
+                    question, [found.passages[one] for one in offered], self._llm, meter
+                )
+            except LlmError as error:
+                degraded = (f"the answer is not the LLM's: {error.what}: {error.why}",)
+            else:
+                chosen = tuple(offered[index] for index in indices)
+                joined = chain(chosen, found.ranked, names)
+                return Reply(text, text or None, "llm", chosen, chain=joined, spent=meter)
+        reply = self._extractive(question, found, sentences, weights, names)
+        return replace(reply, degraded=degraded, spent=meter)
+
+    def _extractive(
+        self,
+        question: str,
+        found: Answer,
+        sentences: list[Sentence],
+        weights: Mapping[str, float],
+        names: Mapping[PassageId, frozenset[str]],
+    ) -> Reply:
+        if support(sentences, weights) < MIN_SUPPORT:
+            return Reply("", None, "extractive", ())
+        chosen = carrying(sentences, weights)
+        passages = cited(chosen)
+        return Reply(
+            " ".join(sentence.text for sentence in chosen),
+            short_answer(question, chosen, self._language),
+            "extractive",
+            passages,
+            evidence(chosen),
+            chain(passages, found.ranked, names),
+        )
+
+    def _held_against(
+        self, question: str, found: Answer
+    ) -> tuple[list[Sentence], Mapping[str, float]]:
+        """The sentences of the passages, and the idf of the question's terms at the head."""
+        connection = self._reader()
+        vector = to_grid(self._encoder.encode([question]))[0]
+        with snapshot(connection):
+            sets = _sets(connection, found)
+            head = self._engine.head
+            weights = (
+                head.words.weights(question, lambda term: postings(connection, term))
+                if head
+                else {}
+            )
+        return sentences_of(found, sets, vector, weights, self._encoder), weights
+
+
+def _sets(connection: Connection, found: Answer) -> dict[PassageId, QuestionSet]:
+    """The question sets of the passages that were found, as far as they are still stored."""
+    try:
+        at = version(connection, found.version)
+    except NoSuchVersion:  # collected since
+        return {}
+    ids = best_sets(connection, at.recipe, [one.passage for one in found.ranked])
+    return {one.passage: one for one in sets_by_id(connection, ids.values())}

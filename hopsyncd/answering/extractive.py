@@ -1,0 +1,100 @@
+"""An answer without an LLM: the sentences that carry it, or that there is none.
+
+The sentences are taken one by one, each time the one of highest
+
+    COSINE * cos(question, sentence) + NEW * new - RANK * log(1 + rank) + JOINED * joined
+
+where `new` is the idf-weighted share of the question's words that the sentence or its heading has
+and those before it have not, and `joined` says that it shares a name with one of them from another
+passage. The first two come from different passages: what one passage says whole is taken once.
+
+"Not found" is a threshold on support, (words + 3 * cosine) / 4: the idf-weighted share of the
+question's words that the first five passages have, and the cosine of their best sentence.
+
+CALIBRATION
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from hopsyncd.answering.kinds import asked_kind
+from hopsyncd.answering.reply import Evidence
+from hopsyncd.answering.sentences import Sentence
+from hopsyncd.text.keywords import normalise
+from hopsyncd.text.language import Language
+from store.records import PassageId
+from store.words import index_terms
+
+_COSINE = 0.5
+_NEW = 2.0
+_RANK = 0.3
+_JOINED = 0.3
+_SENTENCES = 3
+_SUPPORT_DEPTH = 5
+_COSINE_SUPPORT = 3.0
+MIN_SUPPORT = 0.535
+
+
+def support(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> float:
+    """How well the first passages bear on the question: about 0 to 1.
+
+    `weights` are the idf of all terms of the question, also of those that no passage has.
+    """
+    first = [sentence for sentence in sentences if sentence.rank < _SUPPORT_DEPTH]
+    if not first:
+        return 0.0
+    had = frozenset().union(*(sentence.terms for sentence in first))
+    covered = sum(weights[term] for term in had) / max(sum(weights.values()), 1e-9)
+    best = max(sentence.cosine for sentence in first)
+    return (covered + _COSINE_SUPPORT * best) / (1 + _COSINE_SUPPORT)
+
+
+def carrying(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> list[Sentence]:
+    """Up to three sentences that carry the answer together, the most helpful first."""
+    total = max(sum(weights.values()), 1e-9)
+    left, chosen = list(sentences), list[Sentence]()
+    covered: frozenset[str] = frozenset()
+
+    def value(sentence: Sentence) -> float:
+        new = sum(weights[term] for term in sentence.terms - covered) / total
+        joined = any(
+            one.passage != sentence.passage and one.names & sentence.names for one in chosen
+        )
+        return (
+            _COSINE * sentence.cosine
+            + _NEW * new
+            - _RANK * math.log1p(sentence.rank)
+            + _JOINED * joined
+        )
+
+    while left and len(chosen) < _SENTENCES:
+        others = [one for one in left if one.passage != chosen[0].passage] if chosen else left
+        best = max(others if len(chosen) == 1 and others else left, key=value)
+        chosen.append(best)
+        left.remove(best)
+        covered |= best.terms
+    return chosen
+
+
+def short_answer(question: str, chosen: Sequence[Sentence], language: Language) -> str | None:
+    """The first thing in the sentences that is of the kind asked for and not in the question."""
+    kind = asked_kind(question)
+    if kind is None:
+        return None
+    asked, words = f" {normalise(question)} ", set(index_terms(question))
+    for sentence in chosen:
+        for entity in language.entities(sentence.text):
+            text = sentence.text[entity.start : entity.end]
+            known = f" {normalise(text)} " in asked or words.issuperset(index_terms(text))
+            if entity.kind == kind and not known:
+                return text
+    return None
+
+
+def evidence(chosen: Sequence[Sentence]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(sentence.passage, sentence.text) for sentence in chosen)
+
+
+def cited(chosen: Sequence[Sentence]) -> tuple[PassageId, ...]:
+    """Their passages, each once."""
+    return tuple(dict.fromkeys(sentence.passage for sentence in chosen))

@@ -1,0 +1,40 @@
+"""What kind of thing a question asks for, where its words say so plainly."""
+
+import re
+
+from hopsyncd.text.language import EntityKind
+
+_PLACES = "city|country|state|county|town|village|continent|province|territory|place|region|island"
+_PATTERNS: tuple[tuple[EntityKind, re.Pattern[str]], ...] = (
+    (
+        "number",
+        re.compile(
+            r"\bhow (?:many|much|old|long|far|tall|high|large|big)\b|\bpopulation\b"
+            r"|\bwhat (?:number|percent(?:age)?)\b",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "date",
+        re.compile(
+            r"\bwhen\b|\b(?:which|what) (?:\w+ )?(?:year|date|day|month|century|decade)\b",
+            re.IGNORECASE,
+        ),
+    ),
+    ("place", re.compile(rf"\bwhere\b|\b(?:which|what) (?:\w+ )?(?:{_PLACES})\b", re.IGNORECASE)),
+    ("person", re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)),
+)
+_YES_OR_NO = re.compile(
+    r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would)\b", re.IGNORECASE
+)
+
+
+def asked_kind(question: str) -> EntityKind | None:
+    """The kind of the answer; None where it may be anything, such as of `which` and of yes or no.
+
+    >>> [asked_kind(q) for q in ("Where does she live?", "Is that so?", "Who is it?")]
+    ['place', None, 'person']
+    """
+    if _YES_OR_NO.match(question.strip()):
+        return None
+    return next((kind for kind, pattern in _PATTERNS if pattern.search(question)), None)

@@ -1,0 +1,208 @@
+"""The report of an evaluation: one JSON object, a Markdown page with its tables, and plots."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hopsyncd.errors import HopsyncdError
+from hopsyncd.evaluation.run import Evaluation
+from hopsyncd.evaluation.scores import DEPTHS, Outcome, Scores
+from hopsyncd.strategy import Search
+
+_SWEPT = ("top_k", "n_hop")
+_INTERVAL = "recall@5 from - to: the 95 % bootstrap interval, of 2,000 seeded resamples."
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """An evaluation with what is to be said beside its figures.
+
+    title: of what. notes: what a reader must know to judge the figures. searches: by the names that
+    the evaluation has.
+    """
+
+    title: str
+    notes: Sequence[str]
+    searches: Mapping[str, Search]
+    evaluation: Evaluation
+
+
+def scores_json(scores: Scores) -> dict[str, Any]:
+    """Percentages, milliseconds and means a question; answers only where some were made."""
+    by_depth = {
+        f"{name}@{depth}": round(values[depth], 2)
+        for name, values in (
+            ("recall", scores.recall),
+            ("precision", scores.precision),
+            ("f1", scores.f1),
+        )
+        for depth in DEPTHS
+    }
+    answers = {
+        "answer_em": scores.answer_em,
+        "answer_f1": scores.answer_f1,
+        "not_found": scores.not_found,
+    }
+    return {
+        **by_depth,
+        "recall@5_interval": [round(end, 2) for end in scores.recall_interval],
+        "all@5": round(scores.all_at_5, 2),
+        **{key: round(value, 2) for key, value in answers.items() if value is not None},
+        "ms_p50": round(scores.ms_p50, 3),
+        "ms_p95": round(scores.ms_p95, 3),
+        "llm_calls": round(scores.llm_calls, 3),
+        "llm_tokens": round(scores.llm_tokens, 1),
+    }
+
+
+def evaluation_json(measured: Measured) -> dict[str, Any]:
+    """The whole result; `strategies` has one entry for each search, by its name."""
+    result = measured.evaluation
+    every = [one for some in result.outcomes.values() for one in some]
+    return {
+        "title": measured.title,
+        "notes": list(measured.notes),
+        "questions": len(next(iter(result.outcomes.values()), ())),
+        "strategies": {name: scores_json(scores) for name, scores in result.scores.items()},
+        "index_s": round(result.index_s, 3),
+        "passages": result.passages,
+        "edges": result.edges,
+        "llm_calls": sum(one.llm_calls for one in every),
+        "llm_tokens": sum(one.llm_tokens for one in every),
+    }
+
+
+def question_lines(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+    """JSON lines, one for each search and question, with the rank of each gold passage."""
+    lines = [
+        {
+            "search": name,
+            "id": one.question.id,
+            "question": one.question.question,
+            "gold": dict(one.ranks),
+            "answers": list(one.question.answers),
+            **({} if one.answer is None else {"answer": one.answer, "em": one.em, "f1": one.f1}),
+            "ms": round(one.ms, 3),
+            "llm_calls": one.llm_calls,
+        }
+        for name, some in outcomes.items()
+        for one in some
+    ]
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def write_report(folder: Path, measured: Measured) -> list[Path]:
+    """Write report.json, report.md and the plots. Raises HopsyncdError without matplotlib."""
+    require_matplotlib()
+    folder.mkdir(parents=True, exist_ok=True)
+    plots = _plots(folder, measured)
+    whole = json.dumps(evaluation_json(measured), ensure_ascii=False, indent=2)
+    (folder / "report.json").write_text(whole + "\n", encoding="utf-8")
+    (folder / "report.md").write_text(_markdown(measured, plots), encoding="utf-8")
+    return [folder / "report.md", folder / "report.json", *plots]
+
+
+def require_matplotlib() -> None:
+    """Raises HopsyncdError that says how to install it: a report is not to fail at its end."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise HopsyncdError(
+            "Cannot draw the plots of a report",
+            "matplotlib is not installed",
+            'Install it: pip install "hopsyncd[report]"',
+        ) from error
+
+
+def _markdown(measured: Measured, plots: Sequence[Path]) -> str:
+    result = measured.evaluation
+    rows = {name: scores_json(scores) for name, scores in result.scores.items()}
+    count = len(next(iter(result.outcomes.values()), ()))
+    parts = [
+        f"# {measured.title}",
+        f"{result.passages} passages, {result.edges} edges, {count} questions."
+        " Shares in percent; times, calls and tokens a question.",
+        *measured.notes,
+        "## Retrieval",
+        _table(rows, [*(f"recall@{depth}" for depth in DEPTHS), "recall@5_interval", "all@5"]),
+        _INTERVAL,
+        _table(rows, [f"{name}@{depth}" for name in ("precision", "f1") for depth in DEPTHS]),
+        "## Cost",
+        _table(rows, ["ms_p50", "ms_p95", "llm_calls", "llm_tokens"]),
+    ]
+    if any("answer_em" in row for row in rows.values()):
+        parts += ["## Answers", _table(rows, ["answer_em", "answer_f1", "not_found"])]
+    parts += [f"![{plot.stem.replace('_', ' ')}]({plot.name})" for plot in plots]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> str:
+    lines = [
+        "| search | " + " | ".join(column.replace("_", " ") for column in columns) + " |",
+        "| --- |" + " ---: |" * len(columns),
+    ]
+    for name, row in rows.items():
+        lines.append(f"| {name} | " + " | ".join(_cell(row[column]) for column in columns) + " |")
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return " - ".join(f"{end:.1f}" for end in value)
+    return f"{value:,.1f}"
+
+
+def _plots(folder: Path, measured: Measured) -> list[Path]:
+    from matplotlib.figure import Figure
+
+    scores = measured.evaluation.scores
+    by_depth = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = by_depth.subplots()
+    for name, one in scores.items():
+        axes.plot(DEPTHS, [one.recall[depth] for depth in DEPTHS], marker="o", label=name)
+    axes.set(xlabel="passages", ylabel="recall, percent", xticks=DEPTHS, ylim=(0, 101))
+    axes.legend(fontsize="small")
+    at_5 = Figure(figsize=(7, 1.5 + 0.4 * len(scores)), layout="constrained")
+    axes = at_5.subplots()
+    means = [one.recall[5] for one in scores.values()]
+    ends = [one.recall_interval for one in scores.values()]
+    below = [mean - low for mean, (low, _) in zip(means, ends, strict=True)]
+    above = [high - mean for mean, (_, high) in zip(means, ends, strict=True)]
+    axes.barh(list(scores), means, xerr=[below, above], capsize=3)
+    axes.set(xlabel="recall@5, percent, with its 95 % interval", xlim=(0, 101))
+    axes.invert_yaxis()
+    figures = {"recall_by_depth": by_depth, "recall_at_5": at_5}
+    for parameter in _SWEPT:
+        lines = _swept(measured, parameter)
+        if lines:
+            figures[f"recall_by_{parameter}"] = _sweep_figure(lines, parameter)
+    for name, figure in figures.items():
+        figure.savefig(folder / f"{name}.png", dpi=120)
+    return [folder / f"{name}.png" for name in figures]
+
+
+def _swept(measured: Measured, parameter: str) -> dict[str, list[tuple[int, float]]]:
+    """Recall@5 by the values of a parameter, for each search that was made with several."""
+    lines: dict[str, list[tuple[int, float]]] = {}
+    for name, search in measured.searches.items():
+        value = getattr(search, parameter)
+        if value is not None and search.strategy == "hop":
+            rest = re.sub(rf" {parameter}=\d+", "", name)
+            recall = measured.evaluation.scores[name].recall[5]
+            lines.setdefault(rest, []).append((value, recall))
+    return {name: sorted(points) for name, points in lines.items() if len(points) > 1}
+
+
+def _sweep_figure(lines: Mapping[str, Sequence[tuple[int, float]]], parameter: str) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for name, points in lines.items():
+        axes.plot(*zip(*points, strict=True), marker="o", label=name)
+    axes.set(xlabel=parameter, ylabel="recall@5, percent", ylim=(0, 101))
+    axes.legend(fontsize="small")
+    return figure

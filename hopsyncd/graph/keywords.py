@@ -1,0 +1,79 @@
+"""Keyword sets of edges and passages: the first half of Eq. 1 against a query's keywords."""
+
+from collections.abc import Collection, Iterable, Sequence, Set
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.graph.mentions import Mentions
+
+Integers = NDArray[np.int64]
+
+
+class KeywordSets:
+    """m sets of keywords, arranged for comparing all of them with one more."""
+
+    def __init__(self, sets: Iterable[Set[str]]) -> None:
+        sizes: list[int] = []
+        self._having: dict[str, list[int]] = {}
+        for at, keywords in enumerate(sets):
+            sizes.append(len(keywords))
+            for keyword in keywords:
+                self._having.setdefault(keyword, []).append(at)
+        self._sizes = np.array(sizes, dtype=np.int64)
+
+    def jaccards(self, keywords: Collection[str]) -> NDArray[np.float64]:
+        """(m,) shared keywords by all keywords; 0 where both sets are empty.
+
+        >>> KeywordSets([{"rome", "italy"}, {"gaul"}, set()]).jaccards({"rome"}).tolist()
+        [0.5, 0.0, 0.0]
+        """
+        wanted = set(keywords)
+        shared = np.zeros(len(self._sizes))
+        for keyword in wanted:
+            shared[self._having.get(keyword, [])] += 1
+        result: NDArray[np.float64] = shared / np.maximum(self._sizes + len(wanted) - shared, 1)
+        return result
+
+
+class Keywords:
+    """The keywords of one version's edges and passages, arranged when they are first asked for.
+
+    The default walk never asks. What is given only grows, so a reader may keep it: `asked` and
+    `answered` are the keywords of outgoing and incoming questions by position, `outs` and `ins`
+    the (e,) positions of each edge's two questions.
+    """
+
+    def __init__(
+        self,
+        asked: Sequence[frozenset[str]],
+        answered: Sequence[frozenset[str]],
+        outs: Integers,
+        ins: Integers,
+        mentions: Mentions,
+        passages: int,
+    ) -> None:
+        self._asked = asked
+        self._answered = answered
+        self._ends = outs, ins
+        self._mentions = mentions
+        self._passages = passages
+
+    @cached_property
+    def of_edges(self) -> KeywordSets:
+        """Those of either question of the edge (HopRAG section 3.2)."""
+        outs, ins = self._ends
+        return KeywordSets(
+            self._asked[out] | self._answered[in_]
+            for out, in_ in zip(outs.tolist(), ins.tolist(), strict=True)
+        )
+
+    @cached_property
+    def of_passages(self) -> KeywordSets:
+        """Those of the questions that the passage answers, apart from the ones on it as a whole."""
+        names: list[set[str]] = [set() for _ in range(self._passages)]
+        mentions = self._mentions
+        for passage, name in zip(mentions.passage.tolist(), mentions.name.tolist(), strict=True):
+            names[passage].add(mentions.spelled[name])
+        return KeywordSets(names)

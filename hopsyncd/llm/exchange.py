@@ -1,0 +1,176 @@
+"""One exchange with the endpoint: a request, its retries, and the text of the reply."""
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from hopsyncd.errors import LlmNonsense, LlmRefused, LlmUnavailable
+from hopsyncd.llm.call import Call
+from hopsyncd.llm.failure import Failure
+from hopsyncd.llm.meter import Meter, estimated_tokens
+from hopsyncd.llm.purse import reserve, settle
+from hopsyncd.llm.reply import Completion, Unusable, read_completion
+from hopsyncd.llm.request import Dialect, Repair
+from hopsyncd.llm.retry import (
+    MAX_ATTEMPTS,
+    Breaker,
+    backoff_s,
+    concerns_every_call,
+    retry_after_s,
+)
+from hopsyncd.llm.trouble import error_of
+from store.ledger import Ledger
+
+_FIRST_SHARE = 0.75  # of the time that is left: a stalled request leaves some for another
+
+
+class Sender(Protocol):
+    """Sends one request; `wire.Wire` is the real one."""
+
+    def post(self, body: dict[str, Any], timeout_s: float, stop: threading.Event) -> bytes:
+        """The body of the response. Raises Failure."""
+        ...
+
+
+def _wait(stop: threading.Event, seconds: float) -> bool:
+    return stop.wait(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Where time and chance come from. `wait` sleeps; it ends early with True if told to stop."""
+
+    monotonic_s: Callable[[], float] = time.monotonic
+    unix_s: Callable[[], float] = time.time
+    random: Callable[[], float] = random.random
+    wait: Callable[[threading.Event, float], bool] = _wait
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """A call on its way. `stop` is set when nobody waits for it any more."""
+
+    call: Call
+    shape: type[BaseModel]
+    meter: Meter
+    stop: threading.Event
+    deadline_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The text of a reply; `cut` when it ended only because of its limit of tokens."""
+
+    text: str
+    cut: bool
+
+
+class Abandoned(LlmUnavailable):
+    """Nobody waits for the reply any more."""
+
+
+class Exchange:
+    """Asks one endpoint; `host` and `api_key_env` are for its errors."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        model: str,
+        ledger: Ledger,
+        timing: Timing,
+        *,
+        host: str,
+        api_key_env: str,
+    ) -> None:
+        self._sender = sender
+        self._model = model
+        self._ledger = ledger
+        self._timing = timing
+        self._host = host
+        self._api_key_env = api_key_env
+        self._dialect = Dialect(model)
+        self._breaker = Breaker(timing.monotonic_s)
+
+    def ask(self, errand: Errand, repair: Repair | None = None) -> Said:
+        """What the model says, after as many requests as that takes. Raises LlmError."""
+        failed = 0
+        while True:
+            self._check_stop(errand)
+            self._breaker.check()
+            body = self._dialect.body(errand.call, errand.shape, repair)
+            left_s = errand.deadline_s - self._timing.monotonic_s()
+            try:
+                completion = self._request(body, errand, left_s * (1 if failed else _FIRST_SHARE))
+                return self._said(completion)
+            except Failure as failure:
+                self._check_stop(errand)
+                if self._dialect.learn(failure, body, errand.shape):
+                    continue
+                failed += 1
+                pause_s = self._pause_s(failure, failed, errand)
+            self._timing.wait(errand.stop, pause_s)
+
+    def _check_stop(self, errand: Errand) -> None:
+        if errand.stop.is_set():
+            raise Abandoned("The call to the LLM ended", "it was abandoned", "Ask again")
+
+    def _request(self, body: dict[str, Any], errand: Errand, timeout_s: float) -> Completion:
+        """One request, paid for. What it took is a guess, rather too high, where nobody says."""
+        prompt = estimated_tokens(json.dumps(body, ensure_ascii=False))
+        limit = errand.call.max_tokens
+        reserved = reserve(
+            self._ledger, errand.meter, errand.call, prompt + limit, self._timing.unix_s
+        )
+        took = prompt, limit
+        try:
+            completion = read_completion(self._sender.post(body, timeout_s, errand.stop))
+            took = completion.tokens() or took
+        except Failure as failure:
+            if failure.status or not failure.sent:
+                took = 0, 0
+            raise
+        except Unusable as error:
+            self._breaker.answered()
+            raise LlmNonsense(
+                f"The reply of {self._host} cannot be used",
+                str(error),
+                "Check that `base_url` in [llm] is that of an OpenAI-compatible API",
+            ) from error
+        finally:
+            settle(self._ledger, errand.meter, reserved, *took)
+        self._breaker.answered()
+        return completion
+
+    def _pause_s(self, failure: Failure, failed: int, errand: Errand) -> float:
+        """How long to wait before the next request. Raises LlmError where none is worth it."""
+        error = error_of(failure, self._host, self._api_key_env)
+        if not isinstance(error, LlmUnavailable):
+            if concerns_every_call(failure):
+                self._breaker.refused(error)
+            else:
+                self._breaker.answered()
+            raise error
+        asked_s = retry_after_s(failure.retry_after, self._timing.unix_s())
+        backoff = backoff_s(failed - 1, self._timing.random())
+        pause_s = max(asked_s or 0.0, backoff)
+        late = self._timing.monotonic_s() + pause_s >= errand.deadline_s
+        if late or failed == MAX_ATTEMPTS or not self._breaker.trusted:
+            self._breaker.unanswered(error, asked_s or 0.0)
+            raise error
+        return pause_s
+
+    def _said(self, completion: Completion) -> Said:
+        choice = completion.choices[0]
+        if choice.message.refusal or choice.finish_reason == "content_filter":
+            raise LlmRefused(
+                f"{self._model} does not answer",
+                "it declines to, or a filter held its answer back",
+                "The work goes on without it; another model may answer",
+            )
+        return Said(choice.message.content or "", cut=choice.finish_reason == "length")

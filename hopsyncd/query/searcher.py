@@ -1,0 +1,142 @@
+"""The ways to search one version, dispatched: plain ones, the walk, and those that ask an LLM."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from hopsyncd.errors import BadRequest, LlmError
+from hopsyncd.graph.traverse import Choose, choose_first
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.llm.call import Llm
+from hopsyncd.llm.meter import Meter
+from hopsyncd.query.decompose import decomposed, split
+from hopsyncd.query.follow import follow, follow_paper
+from hopsyncd.query.head import Head
+from hopsyncd.query.hop import hop
+from hopsyncd.query.inquiry import Inquiry
+from hopsyncd.query.material import materials
+from hopsyncd.query.plain import by_parts, by_vector, by_words, fused, fusion_depth, reranked
+from hopsyncd.query.ranked import Ranked
+from hopsyncd.query.reason import LlmReasoner
+from hopsyncd.strategy import PAPER_HOPS, Search
+from hopsyncd.text.encoder import Encoder
+from hopsyncd.text.reranker import Reranker
+from store.database import Connection, snapshot
+from store.records import Vectors, to_grid
+from store.search import postings
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found, and what kept it from searching as it was told to."""
+
+    ranked: Sequence[Ranked]
+    degraded: Sequence[str] = ()
+
+
+class Searcher:
+    """`llm` and `reranker` are asked only by searches that want them."""
+
+    def __init__(
+        self, encoder: Encoder, settings: WalkSettings, llm: Llm | None, reranker: Reranker | None
+    ) -> None:
+        self._encoder = encoder
+        self._settings = settings
+        self._llm = llm
+        self._reranker = reranker
+
+    def search(
+        self, connection: Connection, head: Head, question: str, k: int, search: Search
+    ) -> list[Ranked]:
+        """Search without an LLM. Raises BadRequest."""
+        strategy, at = search.strategy, head.version
+        if strategy == "hop":
+            inquiry = self._inquiry(connection, head, question)
+            if search.profile == "default" and search.chosen_reasoner == "walk":
+                return hop(inquiry, k, self._rounds(search))
+            return self._follow(inquiry, k, search, choose_first)
+        if strategy == "decompose":
+            return self._by_parts(connection, head, split(question, head.view.mentioned), k)
+        if strategy == "dense":
+            return by_vector(connection, at, self._vector(question), k)
+        if strategy == "rerank":
+            reranker = self._required_reranker()
+            return reranked(connection, at, question, self._vector(question), reranker, k)
+        scores = head.words.scores(question, partial(postings, connection))
+        if strategy == "bm25":
+            return by_words(head.view.passage, scores, k)
+        depth = fusion_depth(k)
+        words = by_words(head.view.passage, scores, depth)
+        return fused(k, words, by_vector(connection, at, self._vector(question), depth))
+
+    def search_by_llm(
+        self,
+        connection: Connection,
+        head: Head,
+        question: str,
+        k: int,
+        search: Search,
+        meter: Meter,
+    ) -> Found:
+        """Search with an LLM. Opens snapshots of its own between the calls. Raises BadRequest."""
+        llm = self._required_llm()
+        if search.strategy == "decompose":
+            parts, degraded = split(question, head.view.mentioned), []
+            try:
+                parts = decomposed(question, llm, meter)
+            except LlmError as error:
+                degraded = [f"the question was split by rule, not by the LLM: {error.why}"]
+            with snapshot(connection):
+                return Found(self._by_parts(connection, head, parts, k), degraded)
+        with snapshot(connection):
+            inquiry = self._inquiry(connection, head, question)
+        read = partial(materials, connection, head.view, search.profile == "default")
+        graded = search.reasoner == "llm-relevance"
+        reasoner = LlmReasoner(llm, meter, question, read, graded)
+        ranked = self._follow(inquiry, k, search, reasoner.choose)
+        return Found(ranked, reasoner.degraded)
+
+    def _follow(self, inquiry: Inquiry, k: int, search: Search, choose: Choose) -> list[Ranked]:
+        if search.profile == "default":
+            return follow(inquiry, k, choose, search.top_k, self._rounds(search))
+        if search.reasoner == "walk":
+            raise BadRequest(
+                "The search was refused",
+                "the paper's profile follows single edges, and the walk takes all at once",
+                "Take the reasoner similarity or llm, or the default profile",
+            )
+        return follow_paper(inquiry, k, choose, search.top_k, search.n_hop or PAPER_HOPS)
+
+    def _rounds(self, search: Search) -> WalkSettings:
+        return replace(self._settings, hops=search.n_hop) if search.n_hop else self._settings
+
+    def _by_parts(
+        self, connection: Connection, head: Head, parts: Sequence[str], k: int
+    ) -> list[Ranked]:
+        return by_parts(connection, head.version, [self._vector(part) for part in parts], k)
+
+    def _inquiry(self, connection: Connection, head: Head, question: str) -> Inquiry:
+        found = partial(postings, connection)
+        return Inquiry.of(question, self._vector(question), head.view, head.words, found)
+
+    def _vector(self, text: str) -> Vectors:
+        vector: Vectors = to_grid(self._encoder.encode([text]))[0]
+        return vector
+
+    def _required_llm(self) -> Llm:
+        if self._llm is None:
+            raise BadRequest(
+                "The search was refused",
+                "no LLM is configured",
+                "Add [llm] to the configuration, or take the reasoner similarity",
+            )
+        return self._llm
+
+    def _required_reranker(self) -> Reranker:
+        if self._reranker is None:
+            raise BadRequest(
+                "The search was refused",
+                "no reranker is configured",
+                "Set models.reranker in the configuration to the folder of a cross-encoder",
+            )
+        return self._reranker

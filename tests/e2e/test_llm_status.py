@@ -1,0 +1,24 @@
+"""A daemon with an LLM endpoint says so; one without says that nothing leaves the machine."""
+
+import json
+
+from tests.e2e.daemon import SMALL, new_place, source
+from tests.fakes.endpoint import Endpoint, error
+
+
+def test_the_status_names_the_endpoint_and_what_was_spent() -> None:
+    with Endpoint(lambda _: error(401, "bad key")) as endpoint, new_place(SMALL) as place:
+        place.write("a.md", "# Ada\n\nAda Lovelace wrote to Babbage.\n")
+        place.configure(
+            f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "small"\nquestions = "off"\n'
+            + source("notes", place.notes)
+        )
+        place.start()
+        told = place.run("status")
+        status = json.loads(place.run("status", "--json").stdout)
+    host = endpoint.base_url.removeprefix("http://").removesuffix("/v1")
+    assert f"LLM small at {host}, which passages and questions are sent to" in told.stdout
+    assert "today 0 of 20000 calls, 0 of 2000000 tokens" in told.stdout
+    assert "nothing leaves" not in told.stdout
+    assert (status["llm"]["endpoint"], status["models"]["llm_endpoint"]) == (host, host)
+    assert endpoint.requests == []

@@ -1,0 +1,123 @@
+"""Questions by an LLM, end to end: the daemon, and an endpoint that comes and goes."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.fakes.endpoint import Endpoint, Response, error, say, user_text
+from tests.fakes.llm import good_reply, passages_in
+
+CITIES = ("Rome", "Oslo", "Lima", "Cairo", "Kyoto")
+
+
+def answers(request: dict[str, Any]) -> Response:
+    return say(good_reply(user_text(request)))
+
+
+def refuses(_: dict[str, Any]) -> Response:
+    return error(401, "no such key")
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with Endpoint(refuses) as made:
+        yield made
+
+
+@pytest.fixture
+def cities(endpoint: Endpoint) -> Iterator[Place]:
+    """Five documents, and an LLM that is asked for their questions."""
+    with new_place(SMALL) as made:
+        made.configure(
+            f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "fake"\n[watch]\nenabled = false\n'
+            + source("notes", made.notes)
+        )
+        for city in CITIES:
+            made.write(f"{city}.md", f"# {city}\n\n{city} trades with Quito by sea.\n")
+        yield made
+
+
+def command(place: Place, *arguments: str) -> dict[str, Any]:
+    """What a command prints with --json."""
+    done = place.run(*arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def sent(endpoint: Endpoint) -> list[str]:
+    return [one["text"] for request in endpoint.requests for one in passages_in(user_text(request))]
+
+
+def test_it_serves_while_the_endpoint_fails_and_upgrades_when_it_answers(
+    cities: Place, endpoint: Endpoint
+) -> None:
+    cities.start()
+    assert cities.sync()["version"] == 1
+    assert cities.status()["waiting"] == {"refused": 5}
+    assert "5 passages wait for questions from the LLM (refused 5)" in cities.run("status").stdout
+    assert cities.documents("What trades with Rome by sea?")
+    cities.stop()
+
+    endpoint.play = answers
+    endpoint.requests.clear()
+    cities.start()
+    cities.until(lambda: not cities.status()["waiting"])
+    assert cities.status()["version"] == 2
+    assert sorted(sent(endpoint)) == sorted(f"{city} trades with Quito by sea." for city in CITIES)
+    logged = cities.run("log").stdout
+    assert "5 passages got their LLM questions" in logged
+    assert "with 2 LLM calls and 240 tokens" in logged
+    assert command(cities, "check", "--deep")["findings"] == []
+    spent = {(one["version"], one["calls"]) for one in cities.status()["llm"]["today"]}
+    assert (2, 2) in spent
+
+    cities.write("Delhi.md", "# Delhi\n\nDelhi trades with Quito by sea.\n")
+    cities.sync()
+    assert cities.status()["waiting"] == {}
+    assert sent(endpoint)[5:] == ["Delhi trades with Quito by sea."]
+
+
+def test_a_dry_run_says_what_would_be_asked_and_asks_nothing(
+    cities: Place, endpoint: Endpoint
+) -> None:
+    endpoint.play = answers
+    alone = command(cities, "sync", "--dry-run")
+    assert not (cities.home / "data").exists(), "nothing was written"
+    (before,) = alone["sources"]
+    assert before["counts"] == {"new": 5, "changed": 0, "gone": 0, "unreadable": 0}
+    assert (before["passages"], alone["llm_calls"]) == (5, 2)
+    cities.start()
+    cities.sync()
+    assert command(cities, "sync", "--dry-run")["sources"][0]["passages"] == 0
+    asked = len(endpoint.requests)
+    cities.write("Rome.md", "# Rome\n\nRome sells wine to Lima.\n")
+    cities.write("Copy.md", "# Oslo\n\nOslo trades with Quito by sea.\n")
+    cities.write("none.md", "\0\1\2")
+    (cities.notes / "Oslo.md").unlink()
+    (found,) = command(cities, "sync", "notes", "--dry-run")["sources"]
+    assert (found["new"], found["changed"], found["gone"]) == (
+        ["Copy.md"],
+        ["Rome.md"],
+        ["Oslo.md"],
+    )
+    assert found["unreadable"] and found["unreadable"][0].startswith("none.md: ")
+    assert (found["passages"], found["llm_calls"]) == (1, 1)
+    shown = cities.run("sync", "--dry-run").stdout
+    assert "questions for 1 passages: about 1 LLM calls" in shown
+    assert (len(endpoint.requests), cities.status()["version"]) == (asked, 1)
+    assert cities.run("sync", "--dry-run", "nowhere").returncode == 1
+
+
+def test_what_was_estimated_is_about_what_it_takes(cities: Place, endpoint: Endpoint) -> None:
+    endpoint.play = answers
+    for n in range(40):
+        cities.write(f"{n}.md", f"# City {n}\n\nCity{n} met Nero in the year {1000 + n}.\n")
+    estimated = command(cities, "sync", "--dry-run")
+    cities.start()
+    cities.sync()
+    (version,) = command(cities, "log")["versions"]
+    assert version["counters"]["llm_calls"] == estimated["llm_calls"]

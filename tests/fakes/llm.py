@@ -1,0 +1,105 @@
+"""An LLM that asks plain questions about the names in a passage, and fails as it is told."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from hopsyncd.errors import LlmError, LlmNonsense, LlmUnavailable
+from hopsyncd.llm.call import Call, Reply
+from hopsyncd.llm.meter import Meter
+from hopsyncd.text.asked import AskedMaker, Mode
+from hopsyncd.text.llm_questions import LlmAsker
+from tests.fakes.lived import NAMES, page
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder, FakeLanguage
+
+Play = Callable[[Call], "str | LlmError"]
+DOWN = LlmUnavailable("No answer", "it is down", "Start it")
+
+
+def passages_in(user: str) -> list[dict[str, Any]]:
+    """The passages of a call for questions, as {id, heading, text}."""
+    return [json.loads(line) for line in user.splitlines() if line.startswith("{")]
+
+
+def good_reply(user: str) -> str:
+    """Questions for every passage of the call, a function of its text."""
+    parts = []
+    for passage in passages_in(user):
+        first = passage["text"].split(".")[0]
+        names = [mention.keyword for mention in FakeLanguage().mentions(passage["text"])]
+        about = [*names, "the matter", "the place", "the time", "the reason"][:4]
+        parts.append(
+            {
+                "id": passage["id"],
+                "incoming": [f"Is it so that {first}?", f"What does {first} tell?"],
+                "outgoing": [f"What else is known of {name}?" for name in dict.fromkeys(about)],
+            }
+        )
+    return json.dumps({"passages": parts})
+
+
+def up(call: Call) -> str:
+    return good_reply(call.user)
+
+
+def down(_: Call) -> LlmError:
+    return DOWN
+
+
+def library() -> MemoryConnector:
+    """Pages about four cities, which mention others."""
+    around = [*NAMES, *NAMES]
+    return MemoryConnector(
+        {
+            f"{name.lower()}.md": page(name, around[at + 1], around[at + 3])
+            for at, name in enumerate(NAMES[:4])
+        }
+    )
+
+
+class FakeLlm:
+    """Plays `play`: the text of each reply, or an error. `calls` are those it was asked."""
+
+    name = "fake temperature=0"
+
+    def __init__(self, play: Play = up) -> None:
+        self.play = play
+        self.calls: list[Call] = []
+
+    def ask_each(
+        self, calls: Sequence[Call], shape: type[Reply], meter: Meter
+    ) -> Iterator[tuple[int, Reply | LlmError]]:
+        for index, call in reversed(list(enumerate(calls))):
+            yield index, self._result(call, shape, meter)
+
+    def _result(self, call: Call, shape: type[Reply], meter: Meter) -> Reply | LlmError:
+        try:
+            meter.reserve(call.max_tokens)
+            self.calls.append(call)
+            said = self.play(call)
+            if isinstance(said, LlmError):
+                raise said
+            meter.settle(call.max_tokens, 100, 20)
+            return shape.model_validate_json(said)
+        except LlmError as error:
+            failed = error
+        except ValidationError as error:
+            failed = LlmNonsense("Cannot use the reply", str(error), "Ask again")
+        meter.count_failure(failed.kind)
+        return failed
+
+    @property
+    def times(self) -> Counter[str]:
+        """How often each passage was sent, by its text."""
+        return Counter(one["text"] for call in self.calls for one in passages_in(call.user))
+
+
+def asked_maker(
+    llm: FakeLlm, mode: Mode = "both", passages_per_call: int = 2, calls_a_round: int = 2
+) -> AskedMaker:
+    asker = LlmAsker(llm, passages_per_call, calls_a_round)
+    return AskedMaker(asker, FakeLanguage(), FakeEncoder(), mode)

@@ -1,0 +1,52 @@
+"""A question in parts: by an LLM, and by rule."""
+
+import json
+
+import pytest
+
+from hopsyncd.errors import LlmUnavailable
+from hopsyncd.llm.meter import Meter
+from hopsyncd.query.decompose import MAX_PARTS, decomposed, split
+from tests.fakes.llm import FakeLlm
+
+QUESTION = "Who directed the film in which Mira Kaltenbrunn played, and where was he born?"
+
+
+def test_the_rule_takes_clauses_and_known_names() -> None:
+    assert split(QUESTION, {"mira kaltenbrunn": 2, "film": 9}) == [
+        QUESTION,
+        "directed the film in",
+        "Mira Kaltenbrunn played",
+        "was he born",
+        "mira kaltenbrunn",
+    ]
+
+
+def test_a_question_in_one_clause_without_names_stays_whole() -> None:
+    assert split("Glass?", {}) == ["Glass?"]
+
+
+def test_the_parts_are_limited() -> None:
+    long = ", ".join(f"this is clause number {n}" for n in range(50))
+    assert len(split(long, {})) == MAX_PARTS
+
+
+def test_an_llm_splits_the_question_and_the_whole_comes_first() -> None:
+    llm = FakeLlm(lambda _: '{"questions": ["Who directed it?", " ", "Who directed it?"]}')
+    assert decomposed(QUESTION, llm, Meter()) == [QUESTION, "Who directed it?"]
+    (call,) = llm.calls
+    assert (call.purpose, call.prompt) == ("decomposition", "decomposition/1")
+    assert json.loads(call.user) == {"question": QUESTION}
+
+
+def test_however_many_parts_an_llm_names_they_are_limited() -> None:
+    llm = FakeLlm(lambda _: json.dumps({"questions": [f"{n} {'x' * 9999}" for n in range(99)]}))
+    parts = decomposed(QUESTION, llm, Meter())
+    assert len(parts) == MAX_PARTS
+    assert max(map(len, parts)) <= 500
+
+
+def test_an_error_of_the_llm_is_raised() -> None:
+    down = LlmUnavailable("The LLM gave no answer", "the endpoint is down", "Start it")
+    with pytest.raises(LlmUnavailable):
+        decomposed(QUESTION, FakeLlm(lambda _: down), Meter())

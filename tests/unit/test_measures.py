@@ -1,0 +1,63 @@
+"""The measures, with values worked out by hand and the cases of SQuAD's and HotpotQA's scripts."""
+
+import pytest
+
+from hopsyncd.evaluation.measures import answer_f1, exact_match, interval, normalised, retrieved
+
+
+@pytest.mark.parametrize(
+    ("answer", "same_as"),
+    [
+        ("The Eiffel Tower!", "eiffel tower"),
+        ("an apple a day", "apple day"),
+        ("  U.S.A. ", "usa"),
+        ("theatre of Anne", "theatre of anne"),
+        ("re-use", "reuse"),
+        ("\u201cthe\u201d end", "\u201c \u201d end"),
+        ("A", ""),
+    ],
+)
+def test_answers_are_normalised_as_the_scripts_do(answer: str, same_as: str) -> None:
+    assert normalised(answer) == same_as
+
+
+def test_an_exact_match_is_with_any_gold_answer() -> None:
+    assert exact_match("the Robins.", ["Dodgers", "Robins"]) == 1
+    assert exact_match("Brooklyn Robins", ["Dodgers", "Robins"]) == 0
+    assert exact_match("", ["Robins"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "golds", "f1"),
+    [
+        ("in Upper Wick", ["Upper Wick"], 0.8),
+        ("cat cat dog", ["cat dog dog"], 2 / 3),
+        ("nothing in common", ["Upper Wick"], 0),
+        ("", ["Upper Wick"], 0),
+        ("Wick", ["x", "Upper Wick"], 2 / 3),
+        ("yes", ["yes"], 1),
+        ("yes, both are", ["yes"], 0),
+        ("no", ["no one"], 0),
+        ("x", [], 0),
+    ],
+)
+def test_f1_is_that_of_the_words_with_the_best_gold_answer(
+    answer: str, golds: list[str], f1: float
+) -> None:
+    assert answer_f1(answer, golds) == pytest.approx(f1)
+
+
+def test_precision_is_over_the_places_even_where_fewer_were_found() -> None:
+    measured = retrieved([3, 1], gold={1, 2}, depth=5)
+    assert (measured.recall, measured.precision) == (0.5, 0.2)
+    assert measured.f1 == pytest.approx(2 * 0.5 * 0.2 / 0.7)
+    assert retrieved([], gold={1}, depth=5).f1 == 0
+    assert retrieved([9, 1], gold={1}, depth=1).recall == 0
+
+
+def test_the_interval_holds_the_mean_and_is_the_same_each_time() -> None:
+    values = [1.0] * 6 + [0.0] * 4
+    low, high = interval(values)
+    assert 0.2 < low < 0.6 < high < 1
+    assert interval(values) == (low, high)
+    assert interval([1.0] * 5) == (1.0, 1.0)

@@ -1,0 +1,166 @@
+"""Questions from a user's own graph: what they are made of, and what keeps one from being asked."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.errors import BadRequest, LlmUnavailable
+from hopsyncd.evaluation.own import measured_own, own_questions
+from hopsyncd.evaluation.pairs import Pair
+from hopsyncd.evaluation.run import Settings
+from hopsyncd.evaluation.self_llm import written
+from hopsyncd.evaluation.self_rules import gives_away, ruled
+from hopsyncd.llm.call import Call
+from hopsyncd.llm.meter import Meter
+from hopsyncd.models import Models
+from hopsyncd.query.answer import id_text
+from hopsyncd.strategy import Search
+from hopsyncd.text.questions import BuiltinMaker
+from store.records import Passage
+from tests.fakes.llm import FakeLlm, Play
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder, FakeLanguage
+from tests.fakes.stack import Stack
+
+DOOR = Passage(("Bronze Door",), "Bronze Door is a film by Kaltenbrunn. It lasts four hours.")
+MIRA = Passage(("Kaltenbrunn",), "Kaltenbrunn was born in Ostrava. She paints in oil.")
+PAIR = Pair(DOOR, MIRA, frozenset({"kaltenbrunn"}))
+NOTES = {
+    "door.md": b"# Bronze Door\n\nBronze Door is a film by Kaltenbrunn. It lasts four hours.\n",
+    "mira.md": b"# Kaltenbrunn\n\nKaltenbrunn was born in Ostrava. She paints in oil.\n",
+    "bread.md": b"# Bread\n\nBread is baked from flour. Salt is added.\n",
+}
+GOOD = {"question": "Where was the maker of Bronze Door born?", "answer": "Ostrava"}
+APPROVED = {"answerable": True, "needs_both": True, "natural": True}
+
+
+def models() -> Models:
+    encoder, language = FakeEncoder(), FakeLanguage()
+    return Models(encoder, language, BuiltinMaker(language, encoder))
+
+
+def indexed(folder: Path, files: dict[str, bytes]) -> Path:
+    stack = Stack(folder / "s.db", MemoryConnector(files), passage_tokens=200)
+    stack.sync()
+    stack.close()
+    return folder / "s.db"
+
+
+def playing(draft: object, judgement: object = APPROVED) -> Play:
+    def play(call: Call) -> str:
+        return json.dumps(judgement if call.prompt == "evaluation-critic/1" else draft)
+
+    return play
+
+
+def test_the_rule_leads_over_the_name_to_what_is_said_of_it() -> None:
+    made = ruled(PAIR, FakeLanguage())
+    assert made is not None
+    assert made.question == ("Bronze Door is a film by this one. This one was born in which place?")
+    assert made.answers == ("Ostrava",)
+    assert made.gold == {id_text(DOOR.id), id_text(MIRA.id)}
+
+
+def test_a_sentence_without_its_title_is_led_by_it() -> None:
+    source = Passage(("Bronze Door",), "A film by Kaltenbrunn is shown.")
+    made = ruled(Pair(source, MIRA, PAIR.names), FakeLanguage())
+    assert made is not None
+    assert made.question.startswith("Bronze Door: A film by this one is shown. ")
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("Bronze Door is a film by Kaltenbrunn in Ostrava.", MIRA.text),
+        (DOOR.text, "She was born in Ostrava."),
+        (DOOR.text, "Kaltenbrunn paints."),
+        ("Bronze Door is a film.", MIRA.text),
+    ],
+)
+def test_no_question_is_made_that_would_not_need_both(source: str, target: str) -> None:
+    pair = Pair(Passage(DOOR.heading, source), Passage(MIRA.heading, target), PAIR.names)
+    assert ruled(pair, FakeLanguage()) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "given_away"),
+    [
+        ("Where was Mira Kaltenbrunn born?", True),
+        ("Where was Ms Kaltenbrunn born?", True),
+        ("Where was the director born?", False),
+    ],
+)
+def test_a_question_must_not_name_what_it_leads_to(question: str, given_away: bool) -> None:
+    assert gives_away(question, Passage(("Films", "Mira Kaltenbrunn"), "x")) == given_away
+
+
+def test_questions_of_an_index_are_drawn_by_the_seed_and_asked_of_it(tmp_path: Path) -> None:
+    database = indexed(tmp_path, NOTES)
+    own = own_questions(database, models(), 5, 0, None, Meter())
+    assert own.questions == own_questions(database, models(), 5, 0, None, Meter()).questions
+    assert [one.answers for one in own.questions] == [("Ostrava",)]
+    result = measured_own(
+        database,
+        5,
+        0,
+        {"hop": Search(), "bm25": Search("bm25")},
+        models(),
+        Settings(),
+        "none",
+        by_llm=False,
+        on_question=lambda: None,
+    )
+    assert result.scores["hop"].recall[2] == 100
+    assert result.passages == 3
+
+
+@pytest.mark.parametrize("files", [{}, {"bread.md": NOTES["bread.md"]}])
+def test_an_index_without_joined_documents_has_nothing_to_ask(
+    tmp_path: Path, files: dict[str, bytes]
+) -> None:
+    with pytest.raises(BadRequest, match="Cannot make questions"):
+        own_questions(indexed(tmp_path, files), models(), 5, 0, None, Meter())
+
+
+def test_a_database_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match=r"none\.db"):
+        own_questions(tmp_path / "none.db", models(), 5, 0, None, Meter())
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_an_llm_writes_a_question_and_criticises_it() -> None:
+    llm = FakeLlm(playing(GOOD))
+    (made,) = written([PAIR], llm, Meter())
+    assert (made.question, made.answers) == (GOOD["question"], ("Ostrava",))
+    assert made.gold == {id_text(DOOR.id), id_text(MIRA.id)}
+    assert [call.prompt for call in llm.calls] == ["evaluation/1", "evaluation-critic/1"]
+    assert all(call.purpose == "evaluation" for call in llm.calls)
+    assert json.loads(llm.calls[0].user)["second"]["text"] == MIRA.text
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        GOOD | {"question": "Where was Kaltenbrunn born?"},
+        GOOD | {"answer": "Prague"},
+        GOOD | {"answer": ""},
+        GOOD | {"question": " "},
+        GOOD | {"question": "Where? " * 100},
+    ],
+)
+def test_a_question_that_is_unsound_is_not_even_criticised(draft: dict[str, str]) -> None:
+    llm = FakeLlm(playing(draft))
+    assert written([PAIR], llm, Meter()) == []
+    assert len(llm.calls) == 1
+
+
+@pytest.mark.parametrize("flaw", APPROVED)
+def test_a_question_that_the_critic_rejects_is_dropped(flaw: str) -> None:
+    assert written([PAIR], FakeLlm(playing(GOOD, APPROVED | {flaw: False})), Meter()) == []
+
+
+def test_an_llm_that_is_down_is_an_error() -> None:
+    error = LlmUnavailable("No answer came", "the endpoint is down", "Start it")
+    with pytest.raises(LlmUnavailable):
+        written([PAIR], FakeLlm(lambda _: error), Meter())

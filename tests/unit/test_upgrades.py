@@ -1,0 +1,102 @@
+"""When the LLM is asked again: at once when it answers, ever later while it does not."""
+
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.llm.meter import Meter
+from hopsyncd.sync.upgrades import Upgrades
+from store.waiting import waiting_by_reason
+from tests.fakes.llm import FakeLlm, asked_maker, down, library, up
+from tests.fakes.stack import Stack
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def llm() -> FakeLlm:
+    return FakeLlm(down)
+
+
+@pytest.fixture
+def stack(tmp_path: Path, llm: FakeLlm) -> Stack:
+    made = Stack(tmp_path / "s.db", library(), asked_maker(llm))
+    made.sync()
+    return made
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def upgrades(stack: Stack, clock: Clock) -> Upgrades:
+    return Upgrades(stack.writer, Meter, stack.versions.append, clock)
+
+
+def waits_s(upgrades: Upgrades, clock: Clock, times: int) -> list[float]:
+    """How long it leaves the LLM alone, so many times in a row."""
+    waits = []
+    for _ in range(times):
+        upgrades.run(lambda: True)
+        waits.append(upgrades.due_s - clock.now_s)
+        clock.now_s = upgrades.due_s
+    return waits
+
+
+def test_while_it_is_away_the_waits_grow_to_ten_minutes(upgrades: Upgrades, clock: Clock) -> None:
+    assert waits_s(upgrades, clock, 7) == [30, 60, 120, 240, 480, 600, 600]
+
+
+def test_when_it_is_back_all_that_waits_is_asked_for(
+    upgrades: Upgrades, clock: Clock, stack: Stack, llm: FakeLlm
+) -> None:
+    waits_s(upgrades, clock, 3)
+    llm.play = up
+    upgrades.run(lambda: True)
+    assert stack.versions[-1] == stack.head
+    assert waiting_by_reason(stack.connection, stack.head.id) == {}
+    assert waits_s(upgrades, clock, 2) == [600, 600]
+
+
+def test_before_its_time_nothing_is_asked(upgrades: Upgrades, clock: Clock, llm: FakeLlm) -> None:
+    upgrades.run(lambda: True)
+    asked = len(llm.calls)
+    clock.now_s = upgrades.due_s - 1
+    upgrades.run(lambda: True)
+    assert len(llm.calls) == asked
+
+
+def test_a_sync_that_it_answers_brings_it_forward(
+    upgrades: Upgrades, clock: Clock, llm: FakeLlm
+) -> None:
+    waits_s(upgrades, clock, 4)
+    upgrades.run(lambda: True)
+    assert upgrades.due_s == clock.now_s + 480
+    answered = Meter()
+    answered.settle(0, 10, 5)
+    upgrades.after_sync(answered)
+    assert upgrades.due_s == clock.now_s
+    upgrades.run(lambda: True)
+    assert upgrades.due_s == clock.now_s + 30, "the waits begin anew"
+
+
+def test_a_sync_that_it_fails_does_not_put_it_off(upgrades: Upgrades, clock: Clock) -> None:
+    waits_s(upgrades, clock, 3)
+    due_s = upgrades.due_s
+    failed = Meter()
+    failed.count_failure("unavailable")
+    upgrades.after_sync(failed)
+    assert upgrades.due_s == due_s
+
+
+def test_who_is_interrupted_comes_again_soon(upgrades: Upgrades, clock: Clock) -> None:
+    upgrades.run(lambda: False)
+    assert upgrades.due_s <= clock.now_s
