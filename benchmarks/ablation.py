@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,11 +30,10 @@ from hopsyncd.query.hop import hop
 from hopsyncd.query.inquiry import Inquiry
 from hopsyncd.query.ranked import Ranked
 from hopsyncd.strategy import Search
-from hopsyncd.text.encoder import Encoder
 from store.content import sets_at
 from store.database import Connection, open_reader
 from store.reads import matches_at
-from store.records import PassageId, to_grid
+from store.records import PassageId, Vectors, to_grid
 from store.search import postings
 
 Rank = Callable[[Inquiry, int], Sequence[Ranked]]
@@ -124,15 +123,17 @@ def best(values: Floats, ids: NDArray[np.int64]) -> NDArray[np.int64]:
 class Ranking:
     """Stands in for an engine, with any ranking of one head."""
 
-    def __init__(self, connection: Connection, head: Head, encoder: Encoder, rank: Rank) -> None:
+    def __init__(
+        self, connection: Connection, head: Head, vector_of: Callable[[str], Vectors], rank: Rank
+    ) -> None:
         self._postings = partial(postings, connection)
         self._head = head
-        self._encoder = encoder
+        self._vector_of = vector_of
         self._rank = rank
 
     def query(self, question: str, k: int, _: Search) -> SimpleNamespace:
-        vector = to_grid(self._encoder.encode([question]))[0]
-        inquiry = Inquiry.of(question, vector, self._head.view, self._head.words, self._postings)
+        vector, head = self._vector_of(question), self._head
+        inquiry = Inquiry.of(question, vector, head.view, head.words, self._postings)
         return SimpleNamespace(ranked=self._rank(inquiry, k), llm=None)
 
 
@@ -167,6 +168,7 @@ def main() -> None:
         ("--keep", {"type": Path, "help": "Keep the indexes in this folder, and use those there."}),
     )
     models = load_models(Config())
+    vector_of = cache(lambda question: to_grid(models.encoder.encode([question]))[0])
     parts: dict[str, list[str]] = {}
     steps: dict[str, list[str]] = {}
     for data in ("hotpotqa", "musique"):
@@ -181,7 +183,7 @@ def main() -> None:
             print(f"asking {data}", file=sys.stderr)
 
             def fill(rows: dict[str, list[str]], name: str, served: Head, rank: Rank) -> None:
-                engine = Ranking(connection, served, models.encoder, rank)  # noqa: B023
+                engine = Ranking(connection, served, vector_of, rank)  # noqa: B023
                 scores = measure(engine, Search(), corpus, questions)  # type: ignore[arg-type]  # noqa: B023
                 shown = (*(scores.recall[depth] for depth in (2, 5, 10)), scores.all_at_5)
                 rows.setdefault(name, [name]).extend(f"{share:.1f}" for share in shown)

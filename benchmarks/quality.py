@@ -10,7 +10,7 @@ from common import arguments, dataset, table
 
 from hopsyncd.config import Config
 from hopsyncd.evaluation.data import read_corpus, read_questions
-from hopsyncd.evaluation.run import Settings, evaluate
+from hopsyncd.evaluation.run import Settings, evaluate, kept_folder
 from hopsyncd.evaluation.scores import DEPTHS, Scores
 from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.models import load_models
@@ -20,16 +20,21 @@ NAMES = ("hotpotqa", "musique")
 
 
 def main() -> None:
-    given = arguments(__doc__ or "", ("--only", {"choices": NAMES, "action": "append"}))
+    given = arguments(
+        __doc__ or "",
+        ("--only", {"choices": NAMES, "action": "append"}),
+        ("--keep", {"type": Path, "help": "Keep the indexes in this folder, and use those there."}),
+    )
     folders = {name: dataset(given.data, name) for name in given.only or NAMES}
     config = Config()
     models = load_models(config)
     for name, folder in folders.items():
         corpus = read_corpus(folder / "corpus.jsonl")
         questions = read_questions(folder / "questions.jsonl", corpus)
-        with tempfile.TemporaryDirectory() as store:
+        with tempfile.TemporaryDirectory() as temporary:
+            keep = given.keep or Path(temporary)
             result = evaluate(
-                Path(store),
+                kept_folder(keep, corpus, models.maker, config.index.edge_budget_factor),
                 corpus,
                 questions,
                 {name: Search(name) for name in STRATEGIES},
@@ -40,7 +45,7 @@ def main() -> None:
             f"{name}: {len(corpus)} passages, {len(questions)} questions, {result.edges} edges,"
             f" indexed in {result.index_s:.1f} s, 0 LLM calls\n"
         )
-        columns = [*(f"recall@{depth}" for depth in DEPTHS), "all@5", "ms p50", "ms p95"]
+        columns = [*(f"recall@{depth}" for depth in DEPTHS), "all@5", "f1@5", "ms p50", "ms p95"]
         shown = {key: _row(scores) for key, scores in result.scores.items()}
         gain = [a - b for a, b in zip(shown["hop"], shown["dense"], strict=True)]
         table(
@@ -50,7 +55,8 @@ def main() -> None:
 
 
 def _row(scores: Scores) -> list[float]:
-    return [*scores.recall.values(), scores.all_at_5, scores.ms_p50, scores.ms_p95]
+    shares = [*scores.recall.values(), scores.all_at_5, scores.f1[5]]
+    return [*shares, scores.ms_p50, scores.ms_p95]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -77,6 +77,8 @@ from store.versions import head
 from store.waiting import end_waits
 
 log = structlog.get_logger(__name__)
+
+First = TypeVar("First")
 
 _STOP_WORKER_S = 6.0
 _LLM_PATIENCE_S = 60.0  # for which a batch waits for questions that an LLM is asked for
@@ -181,8 +183,14 @@ class Daemon:
 
     def release(self, request: ReleaseRequest) -> "Future[dict[str, Any]]":
         wanted = self._wanted(request.sources)
-        self._worker.submit(lambda path: released(path, wanted))
-        return self.sync(SyncRequest(sources=request.sources))
+        freed = self._worker.submit(lambda path: released(path, wanted))
+        synced = self.sync(SyncRequest(sources=request.sources))
+
+        def unless_failed(done: dict[str, Any]) -> dict[str, Any]:
+            freed.result()  # done by now: jobs come before syncs
+            return done
+
+        return _then(synced, unless_failed)
 
     def tag(self, request: TagRequest) -> "Future[dict[str, Any]]":
         return self._worker.submit(
@@ -203,12 +211,15 @@ class Daemon:
 
     def gc(self, request: GcRequest) -> "Future[dict[str, Any]]":
         configured = self._config.retention
-        retention = Retention(configured.keep_versions, configured.keep_days)
 
         def job(path: SourceSync) -> dict[str, Any]:
-            done = collected(path, retention, now_ms(), request.dry_run)
-            self._engine.forget_pasts()
-            return done
+            retention = Retention(
+                configured.keep_versions, configured.keep_days, self._engine.being_read
+            )
+            try:
+                return collected(path, retention, now_ms(), request.dry_run)
+            finally:
+                self._engine.forget_pasts()
 
         return self._worker.submit(job)
 
@@ -216,9 +227,10 @@ class Daemon:
         def job(path: SourceSync) -> dict[str, Any]:
             if request.again:
                 return included_again(path, request.document, request.source)
-            done = purged(path, request.document, request.source, now_ms())
-            self._engine.forget_pasts()
-            return done
+            try:
+                return purged(path, request.document, request.source, now_ms())
+            finally:
+                self._engine.forget_pasts()
 
         return self._worker.submit(job)
 
@@ -350,17 +362,17 @@ class Daemon:
 
 
 def _then(
-    first: "Future[tuple[Outcome, ...]]", convert: Callable[[Sequence[Outcome]], dict[str, Any]]
+    first: "Future[First]", convert: Callable[[First], dict[str, Any]]
 ) -> "Future[dict[str, Any]]":
-    """A future of the converted result."""
+    """A future of the converted result, or of the error that either ends in."""
     result: Future[dict[str, Any]] = Future()
     result.set_running_or_notify_cancel()
 
-    def pass_on(done: "Future[tuple[Outcome, ...]]") -> None:
-        if error := done.exception():
-            result.set_exception(error)
-        else:
+    def pass_on(done: "Future[First]") -> None:
+        try:
             result.set_result(convert(done.result()))
+        except Exception as error:  # noqa: BLE001 - handed on to who waits for it
+            result.set_exception(error)
 
     first.add_done_callback(pass_on)
     return result

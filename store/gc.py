@@ -46,11 +46,12 @@ class Retention:
     """What is kept beside the head and tags: so many newest versions, and those of so many days.
 
     A version's age counts from when the next one replaced it: with 30 days, every moment of the
-    last 30 can be asked for.
+    last 30 can be asked for. `being_read` are versions that requests are at work with.
     """
 
     keep_versions: int
     keep_days: float
+    being_read: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,9 @@ def expired(connection: Connection, retention: Retention, now_ms: int) -> list[i
     return [
         number
         for number, replaced_ms, place in rows
-        if place > retention.keep_versions and replaced_ms <= oldest_ms
+        if place > retention.keep_versions
+        and replaced_ms <= oldest_ms
+        and number not in retention.being_read
     ]
 
 

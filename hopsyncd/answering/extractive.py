@@ -11,7 +11,11 @@ passage. The first two come from different passages: what one passage says whole
 "Not found" is a threshold on support, (words + 3 * cosine) / 4: the idf-weighted share of the
 question's words that the first five passages have, and the cosine of their best sentence.
 
-CALIBRATION
+The threshold was set on the HotpotQA and MuSiQue samples, each asked its own questions and the
+other's (`python benchmarks/answers.py`, 994 and 1,890 passages, 100 and 50 questions): "not found"
+for 1 and 4 % of the questions that have their answer there, for 100 and 91 % of the other's
+questions. It tells foreign subjects, no more: of questions whose gold passages alone were taken
+out, 24 and 64 % are refused.
 """
 
 import math

@@ -25,8 +25,8 @@ _ARROWS = {"from": "->", "to": "<-", "both": "--"}
 @click.option(
     "--reasoner",
     type=click.Choice(REASONERS),
-    help="What chooses the edges to follow. Default: walk; for the paper's profile, similarity. Only"
-    " the llm ones ask the configured LLM.",
+    help="What chooses the edges to follow. Default: walk; for the paper's profile, similarity."
+    " Only the llm ones ask the configured LLM.",
 )
 @click.option(
     "--top-k",
@@ -81,7 +81,9 @@ def query(
     for rank, passage in enumerate(answer["passages"], 1):
         _print_passage(rank, passage, explain)
     if answer["llm"]:
-        click.echo(f"{answer['llm']['calls']} LLM calls, {answer['llm']['tokens']} tokens", err=True)
+        click.echo(
+            f"{answer['llm']['calls']} LLM calls, {answer['llm']['tokens']} tokens", err=True
+        )
 
 
 def _print_passage(rank: int, passage: dict[str, Any], explain: bool) -> None:

@@ -11,7 +11,7 @@ from hopsyncd.llm.meter import Meter
 from hopsyncd.query.seeds import names_in
 
 MAX_PARTS = 6
-_MIN_CLAUSE_WORDS = 3
+_MIN_CLAUSE_WORDS = 4
 _MAX_CHARACTERS = 500
 # Where a clause ends: punctuation, conjunctions, and words that begin a relative clause.
 _BORDER = re.compile(
@@ -40,14 +40,16 @@ def decomposed(question: str, llm: Llm, meter: Meter) -> list[str]:
 
 
 def split(question: str, mentioned: Mapping[str, int]) -> list[str]:
-    """The same without an LLM: the question, its clauses, and the names in it that are known.
+    """The same without an LLM: the question, and its clauses that use a name known to the graph.
+
+    A clause without a name has lost what its pronouns stand for.
 
     >>> split("Who directed the film that Mira Kent starred in?", {"mira kent": 2})[1:]
-    ['directed the film', 'Mira Kent starred in', 'mira kent']
+    ['Mira Kent starred in']
     """
     clauses = [clause.strip() for clause in _BORDER.split(question)]
     long = [clause for clause in clauses if len(clause.split()) >= _MIN_CLAUSE_WORDS]
-    return _distinct([question, *long, *names_in(question, mentioned)])
+    return _distinct([question, *(clause for clause in long if names_in(clause, mentioned))])
 
 
 def _distinct(parts: list[str]) -> list[str]:

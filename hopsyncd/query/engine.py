@@ -1,6 +1,9 @@
 """Answering a question at one version: search by a strategy, then fetch what was found."""
 
 import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -73,6 +76,14 @@ class Engine:
         self._head: Head | None = None
         self._pasts: dict[int, Head] = {}
         self._past_lock = threading.Lock()
+        self._being_read: Counter[int] = Counter()
+        self._reading_lock = threading.Lock()
+
+    @property
+    def being_read(self) -> frozenset[int]:
+        """The versions whose answers wait for an LLM: no transaction holds them in the store."""
+        with self._reading_lock:
+            return frozenset(self._being_read)
 
     @property
     def head(self) -> Head | None:
@@ -114,11 +125,23 @@ class Engine:
                     ranked = self._searcher.search(connection, served, question, k, search)
                     return self._shown(connection, served, search, Found(ranked))
             # No transaction is open while the LLM is asked: it would keep the WAL from shrinking.
-            found = self._searcher.search_by_llm(connection, served, question, k, search, meter)
-            with snapshot(connection):
-                if self._is_kept(connection, served):
-                    answer = self._shown(connection, served, search, found)
-                    return replace(answer, llm=LlmCost(meter.calls, meter.tokens))
+            with self._reading(served.version.id):
+                found = self._searcher.search_by_llm(connection, served, question, k, search, meter)
+                with snapshot(connection):
+                    if self._is_kept(connection, served):
+                        answer = self._shown(connection, served, search, found)
+                        return replace(answer, llm=LlmCost(meter.calls, meter.tokens))
+
+    @contextmanager
+    def _reading(self, version: int) -> Iterator[None]:
+        with self._reading_lock:
+            self._being_read[version] += 1
+        try:
+            yield
+        finally:
+            with self._reading_lock:
+                self._being_read[version] -= 1
+                self._being_read += Counter()  # drops what nobody reads
 
     def _is_kept(self, connection: Connection, served: Head) -> bool:
         """Whether the snapshot still has the version: gc may have run since it was taken up.
@@ -134,15 +157,19 @@ class Engine:
         return True
 
     def _shown(self, connection: Connection, served: Head, search: Search, found: Found) -> Answer:
-        ranked = found.ranked
-        shown = {one.passage for one in ranked}
-        for one in ranked:
-            shown.update(passage for step in one.hops for passage in (step.source, step.target))
+        shown = {passage for one in found.ranked for passage in _shown_with(one)}
+        passages = known_passages(connection, shown)
+        # A purge may have taken some of them while an LLM was asked.
+        ranked = [
+            one if _shown_with(one) <= passages.keys() else replace(one, hops=())
+            for one in found.ranked
+            if one.passage in passages
+        ]
         return Answer(
             version=served.version.id,
             search=search,
             ranked=tuple(ranked),
-            passages=known_passages(connection, shown),
+            passages=passages,
             places=places_at(connection, served.version.id, shown),
             questions=question_texts(
                 connection, [step.question for one in ranked for step in one.hops]
@@ -181,3 +208,9 @@ class Engine:
                     self._pasts.pop(next(iter(self._pasts)))
                 self._pasts[version.id] = head
             return self._pasts[version.id]
+
+
+def _shown_with(ranked: Ranked) -> set[PassageId]:
+    """A passage found, and those on the way to it."""
+    ends = {end for step in ranked.hops for end in (step.source, step.target)}
+    return {ranked.passage, *ends}

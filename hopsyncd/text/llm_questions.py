@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel, BeforeValidator, Field
 
 from hopsyncd.errors import (
     BudgetSpent,
@@ -93,11 +93,15 @@ def _texts(values: Iterable[Any]) -> list[str]:
 
 
 class Part(BaseModel):
-    """The questions of the passage that had this id in the call."""
+    """The questions of the passage that had this id in the call.
+
+    The limits are in the schema for the endpoint's sake, where small models ramble; a longer list
+    is cut, not refused.
+    """
 
     id: int
-    incoming: list[str]
-    outgoing: list[str]
+    incoming: list[str] = Field(json_schema_extra={"maxItems": MAX_INCOMING})
+    outgoing: list[str] = Field(json_schema_extra={"maxItems": MAX_OUTGOING})
 
 
 class QuestionsReply(BaseModel):

@@ -173,15 +173,17 @@ def _passages(connection: Connection) -> set[str]:
 
 
 def live_and_be_killed(place: Place, chance: random.Random) -> None:
-    """At most a second of life after the start, or less: a kill while it starts, or stops."""
+    """A kill while it starts or stops, or after a life up to half as long as its start took."""
     kind = chance.random()
     if kind < 0.15:
         place.launch()
         time.sleep(chance.uniform(0, 1.5))
     else:
+        began_s = time.monotonic()
         place.start()
+        started_s = time.monotonic()
         assert place.post("/v1/check", {"deep": True})["findings"] == []
-        time.sleep(chance.uniform(0, 0.5))
+        time.sleep(chance.uniform(0, 0.5) * (started_s - began_s))
     if kind > 0.9:
         assert place.process is not None
         place.process.terminate()

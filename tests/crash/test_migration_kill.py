@@ -135,6 +135,7 @@ class Judge:
         with closing(open_file(first)) as connection:
             self._columns = {table: columns_of(connection, table) for table in TABLES}
             self._rows = rows_of(connection, self._columns)
+            self._objects = objects_of(connection)
         self._judged: dict[bytes, int] = {}
 
     def schema_left(self, path: Path) -> int:
@@ -149,7 +150,10 @@ class Judge:
         with closing(open_file(copy_database(path, path.with_name("copy.db")))) as connection:
             number = int(connection.execute("PRAGMA user_version").fetchone()[0])
             assert rows_of(connection, self._columns) == self._rows
-            assert number != SCHEMA_VERSION or check(connection, deep=True) == []
+            if number == SCHEMA_VERSION:
+                assert check(connection, deep=True) == []
+            else:
+                assert objects_of(connection) == self._objects
         assert len(sound(path)) == VERSIONS
         with closing(open_file(path)) as connection:
             assert rows_of(connection, self._columns) == self._rows

@@ -9,7 +9,10 @@ import pytest
 from tests.e2e.daemon import Place, source
 
 COUNTERS = {"passages_generated", "texts_embedded", "queries"}
-SCORES = {"recall@2", "recall@5", "recall@10", "recall@20", "all@5", "ms_p50", "ms_p95"}
+SCORES = {
+    *(f"{name}@{k}" for name in ("recall", "precision", "f1") for k in (2, 5, 10, 20)),
+    *("recall@5_interval", "all@5", "ms_p50", "ms_p95", "llm_calls", "llm_tokens"),
+}
 
 
 def printed(place: Place, *arguments: str) -> dict[str, Any]:
@@ -151,3 +154,35 @@ def test_eval_prints_every_measure_of_every_strategy(place: Place) -> None:
     table = place.run("eval", *files).stdout
     assert all(name in table for name in ("hop", "bm25", "dense", "hybrid", "recall@20", "all@5"))
     assert not place.home.exists()
+
+
+@pytest.mark.models
+def test_eval_of_ones_own_index_while_the_daemon_runs(daemon: Place) -> None:
+    report, ranks = daemon.base / "report", daemon.base / "ranks.jsonl"
+    before = daemon.status()["version"]
+    files = ("--report", str(report), "--per-question", str(ranks))
+    result = printed(daemon, "eval", "--self", "--questions", "3", "--answers", *files)
+    assert 1 <= result["questions"] <= 3
+    assert result["strategies"].keys() == {"hop", "bm25", "dense", "hybrid"}
+    assert all("answer_f1" in scores for scores in result["strategies"].values())
+    assert any("favour `hop`" in note for note in result["notes"])
+    lines = [json.loads(line) for line in ranks.read_text().splitlines()]
+    assert all(len(line["gold"]) == 2 for line in lines)
+    assert "favour `hop`" in (report / "report.md").read_text()
+    assert daemon.status()["version"] == before
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "--corpus and --questions are needed"),
+        (["--self", "--questions", "many"], "a number from 1 to 1000"),
+        (["--self", "--keep", "there"], "it takes no corpus, and keeps none"),
+    ],
+)
+def test_eval_says_which_options_do_not_go_together(
+    place: Place, options: list[str], told: str
+) -> None:
+    ran = place.run("eval", *options)
+    assert ran.returncode == 2
+    assert told in ran.stderr

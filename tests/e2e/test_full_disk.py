@@ -160,3 +160,15 @@ def test_on_a_full_disk_the_old_version_is_served_and_work_resumes() -> None:
                 place.post("/v1/rebuild", {})
             with pytest.raises(RequestFailed, match=r"Cannot write the backup .*the disk is full"):
                 place.post("/v1/backup", {"file": str(place.home / "data/copy.db")})
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(place: Place) -> None:
+    assert place.process is not None
+    pid = place.process.pid
+    with place.log.open("ab") as log:
+        log.write(b"\n" * 10_000_000)
+    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (place.log.stat().st_size, hard))
+    place.write("pier.md", NEW)
+    place.until(lambda: served(place, ASK_NEW) == [NEW.strip()], RECOVERY_S)
+    assert place.sync()["degraded"] == []

@@ -66,6 +66,7 @@ QUESTIONS = ["Who met Rome and Italy?", "Where did X1 run?"]
 SEARCHES = [Search("hop"), Search("hybrid")]  # between them all of the read path
 HEADINGS = ["", "# Rome", "# Italy\n\n## Paris", "# Ada"]
 PATHS = ["a.md", "b.md", "x/a.md", "x/b.md", "x/z/c.md", "y/a.md"]
+CHANGES = ["as restored", "as before", "unreadable", "deleted"]  # of a pinned file
 BINARY = b"\x00\x01"
 NOTES = "notes"
 LATER_MS = 10_000_000_000  # long after every version of a Stack
@@ -82,7 +83,7 @@ paths = st.sampled_from(PATHS)
 # What the daemon does about a change: nothing, as when the watcher's events were lost; a sync of
 # the first path touched, as when the event of the other was; one of the paths; one of everything.
 Then = Literal["wait", "first", "hint", "all"]
-then = st.sampled_from(["wait", "first", "hint", "all", "all"])
+then = st.sampled_from(["all", "all", "hint", "first", "wait"])
 
 Files = tuple[tuple[str, bytes], ...]
 
@@ -124,7 +125,8 @@ class Incremental(RuleBasedStateMachine):
         self.meanwhile: tuple[str, bytes] | None = None
 
     @initialize(
-        batch_documents=st.sampled_from([1, 2, 100]), files=st.dictionaries(paths, documents)
+        batch_documents=st.sampled_from([1, 2, 100]),
+        files=st.dictionaries(paths, documents, min_size=2) | st.just({}),
     )
     def begin(self, batch_documents: int, files: dict[str, bytes]) -> None:
         self.batch_documents = batch_documents
@@ -145,7 +147,7 @@ class Incremental(RuleBasedStateMachine):
         """With nothing in the way and no pin left, the graph is that of the files."""
         self.connector.unreadable.clear()
         self.connector.vanishing.clear()
-        self.release()
+        self.release("wait")
         self._sync(None, accept_empty=True)
         readable = {p: d for p, d in self.connector.files.items() if not d.startswith(BINARY)}
         assert readable.items() - self.indexed.items() == {
@@ -154,10 +156,11 @@ class Incremental(RuleBasedStateMachine):
         assert self.indexed.keys() <= self.connector.files.keys()
         self._check_past()
 
-    @rule(path=paths, data=documents, then=then)
-    def write(self, path: str, data: bytes, then: Then) -> None:
-        self._put(path, data)
-        self._then(then, path)
+    @rule(files=st.dictionaries(paths, documents, min_size=1, max_size=3), then=then)
+    def write(self, files: dict[str, bytes], then: Then) -> None:
+        for path, data in files.items():
+            self._put(path, data)
+        self._then(then, *files)
 
     @precondition(lambda self: self.connector.files)
     @rule(data=st.data(), paragraph=st.sampled_from(PARAGRAPHS), then=then)
@@ -218,42 +221,51 @@ class Incremental(RuleBasedStateMachine):
             getattr(self.connector, how).add(path)
         self._then(then, path)
 
-    @rule(data=st.data(), text=documents)
-    def write_during_the_next_sync_or_gc(self, data: st.DataObject, text: bytes) -> None:
-        """Rather a file that the sync finds missing: it must look again before it removes."""
+    @rule(data=st.data(), text=documents, now=st.booleans())
+    def write_during_the_next_sync_or_gc(self, data: st.DataObject, text: bytes, now: bool) -> None:
+        """Rather a file that the sync finds missing: it must look again before it removes.
+
+        now: that sync comes at once, and with all files touched it has many batches.
+        """
         missing = sorted(self.indexed.keys() - self.connector.files.keys())
         self.meanwhile = data.draw(st.sampled_from(missing or PATHS)), text
+        if now:
+            for path, was in list(self.connector.files.items()):
+                self._put(path, was)
+            self._sync(None)
 
     @rule()
-    def sync_a_source_that_is_away(self) -> None:
+    def sync_all(self) -> None:
+        self._sync(None)
+
+    @rule(how=st.sampled_from(["accept empty", "away"]))
+    def sync_another_way(self, how: str) -> None:
+        if how == "accept empty":
+            self._sync(None, accept_empty=True)
+            return
         self.connector.available = False
         assert self.stack.sync(accept_empty=True).problem
         self.connector.available = True
         self._check()
 
-    @rule(accept_empty=st.booleans())
-    def sync_all(self, accept_empty: bool) -> None:
-        self._sync(None, accept_empty=accept_empty)
-
-    @rule()
-    def restart(self) -> None:
-        self._restart()
-
-    @rule(factor=st.sampled_from([0.0, 0.3, 1.0, 5.0]))
-    def change_the_budget(self, factor: float) -> None:
-        self.factor = factor
-        self._restart()
-
-    @rule(dimensions=st.sampled_from([16, 8]))
-    def change_the_encoder(self, dimensions: int) -> None:
-        self.dimensions = dimensions
-        self._restart()
+    @rule(change=st.none() | st.sampled_from([0.0, 0.3, 1.0, 5.0]) | st.sampled_from([16, 8]))
+    def restart(self, change: float | int | None) -> None:
+        """With the same configuration, another edge budget, or an encoder of other dimensions."""
+        if isinstance(change, int):
+            self.dimensions = change
+        elif change is not None:
+            self.factor = change
+        self.stack.close()
+        self.stack = self._open()
+        self.stack.writer.renew()
+        self._check()
 
     @precondition(lambda self: self.past)
-    @rule(data=st.data())
-    def restore_version(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), how=st.none() | st.sampled_from(CHANGES), then=then)
+    def restore_version(self, data: st.DataObject, how: str | None, then: Then) -> None:
         """Every document that this changes is pinned until its file is another than at the scan."""
-        number = data.draw(st.sampled_from(sorted(self.past)))
+        others = [n for n in self.past if self._files_of(self.past[n]) != self.indexed]
+        number = data.draw(st.sampled_from(sorted(others or self.past)))
         wanted = self._files_of(self.past[number])
         made = self.stack.path.restore(number, {self.stack.source.id: NOTES})
         changed = {path for path, _ in wanted.items() ^ self.indexed.items()}
@@ -262,13 +274,11 @@ class Incremental(RuleBasedStateMachine):
             self.pins[path] = self.seen[path][1] if path in self.seen else None
         self.indexed = wanted
         self._check()
+        if how and self.pins:
+            self.change_a_pinned_file(data, how, then)
 
     @precondition(lambda self: self.pins)
-    @rule(
-        data=st.data(),
-        how=st.sampled_from(["as restored", "as before", "unreadable", "deleted"]),
-        then=then,
-    )
+    @rule(data=st.data(), how=st.sampled_from(CHANGES), then=then)
     def change_a_pinned_file(self, data: st.DataObject, how: str, then: Then) -> None:
         path = data.draw(st.sampled_from(sorted(self.pins)))
         self.connector.unreadable.discard(path)
@@ -282,14 +292,17 @@ class Incremental(RuleBasedStateMachine):
             self.connector.remove(path)
         self._then(then, path)
 
-    @rule()
-    def release(self) -> None:
-        """The next scan reads every document again that was pinned."""
+    @precondition(lambda self: self.pins)
+    @rule(then=then)
+    def release(self, then: Then) -> None:
+        """The next sync reads every document again that was pinned."""
+        touched = sorted(self.pins)
         assert release_pins(self.stack.connection, self.stack.source.id) == len(self.pins)
         for path in self.pins.keys() & self.seen.keys():
             self.seen[path] = RETRY, self.seen[path][1]
         self.pins.clear()
         self._check()
+        self._then(then, *touched)
 
     @precondition(lambda self: self.past)
     @rule(data=st.data())
@@ -328,11 +341,15 @@ class Incremental(RuleBasedStateMachine):
         self.meanwhile = None
         self._check_past()
 
-    @precondition(lambda self: self.indexed)
+    @precondition(lambda self: self.indexed or self.excluded)
     @rule(data=st.data())
-    def purge(self, data: st.DataObject) -> None:
+    def purge_or_include_again(self, data: st.DataObject) -> None:
         """Gone from every version, whose other documents keep what they have."""
-        path = data.draw(st.sampled_from(sorted(self.indexed)))
+        path = data.draw(st.sampled_from(sorted(self.indexed.keys() | self.excluded)))
+        if path in self.excluded:
+            assert include_again(self.stack.connection, self.stack.source.id, path)
+            self.excluded.remove(path)
+            return
         stored = self._stored()
         assert purged(self.stack.path, path, NOTES, LATER_MS)["erased"]
         self.dropped.update(stored - self._stored())
@@ -345,19 +362,13 @@ class Incremental(RuleBasedStateMachine):
             self.past[number] = left
         self._check_past()
 
-    @precondition(lambda self: self.excluded)
-    @rule(data=st.data(), then=then)
-    def include_a_purged_file_again(self, data: st.DataObject, then: Then) -> None:
-        path = data.draw(st.sampled_from(sorted(self.excluded)))
-        assert include_again(self.stack.connection, self.stack.source.id, path)
-        self.excluded.remove(path)
-        self._then(then, path)
-
-    @rule()
-    def rebuild(self) -> None:
+    @rule(restart=st.booleans())
+    def rebuild(self, restart: bool) -> None:
         made = self.stack.writer.rebuild()
         assert (made.id if made else 0) == self.newest + bool(self.past)
         self._check()
+        if restart:
+            self.restart(None)
 
     def _some_file(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(sorted(self.connector.files)))
@@ -377,12 +388,6 @@ class Incremental(RuleBasedStateMachine):
             batch_documents=self.batch_documents,
             between=self._between_batches,
         )
-
-    def _restart(self) -> None:
-        self.stack.close()
-        self.stack = self._open()
-        self.stack.writer.renew()
-        self._check()
 
     def _between_batches(self) -> None:
         """A file is written, and its hint served, while a sync or a gc is on its way."""
@@ -497,6 +502,7 @@ TestIncremental.settings = settings(
     TestIncremental.settings,
     max_examples=max(300, TestIncremental.settings.max_examples),
     stateful_step_count=50,
+    phases=[__import__("hypothesis").Phase.generate],
 )
 
 

@@ -21,6 +21,8 @@ FORBIDDEN = {
     "hopsyncd/sync": ("hopsyncd.query", "hopsyncd.serve", "hopsyncd.cli", "hopsyncd.daemon"),
     "hopsyncd/query": ("hopsyncd.sync", "hopsyncd.serve", "hopsyncd.cli", "hopsyncd.daemon",
                        "connectors"),
+    "hopsyncd/answering": ("hopsyncd.sync", "hopsyncd.serve", "hopsyncd.cli", "hopsyncd.daemon",
+                           "connectors"),
     "hopsyncd/serve": ("hopsyncd.sync", "hopsyncd.text", "hopsyncd.cli"),
 }  # fmt: skip
 

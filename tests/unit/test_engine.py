@@ -222,10 +222,11 @@ def test_a_meter_of_the_caller_counts_and_limits(stack: Stack, tmp_path: Path) -
     assert meter.calls == 1
 
 
-def test_the_writer_may_collect_the_version_while_the_llm_thinks(
-    stack: Stack, tmp_path: Path
+@pytest.mark.parametrize("spared", [True, False])
+def test_gc_spares_the_version_that_the_llm_thinks_about(
+    stack: Stack, tmp_path: Path, spared: bool
 ) -> None:
-    """No read transaction is open then; the question is put to the next version."""
+    """No read transaction is open then, so it has to be told; else the next version is asked."""
     versions = iter([None])
 
     def play(call: Call) -> str | LlmError:
@@ -234,14 +235,36 @@ def test_the_writer_may_collect_the_version_while_the_llm_thinks(
             stack.connector.put("paris.md", PARIS + b"\nParis has a tower.\n")
             stack.sync()
             engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
-            collect(stack.connection, Retention(1, 0), 10_000_000_000)
+            reading = engine.being_read
+            assert reading == {1}
+            retention = Retention(1, 0, reading if spared else frozenset())
+            collect(stack.connection, retention, 10_000_000_000)
             busy, *_ = stack.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             assert not busy
         return first_offered(call)
 
     engine = serving(stack, tmp_path / "s.db", play)
     answer = engine.query(QUESTION, 5, Search(reasoner="llm"))
-    assert answer is not None and answer.version == 2
+    assert answer is not None and answer.version == (1 if spared else 2)
+    assert not engine.being_read
+
+
+def test_what_is_purged_while_the_llm_thinks_is_not_in_the_answer(
+    stack: Stack, tmp_path: Path
+) -> None:
+    once = iter([None])
+
+    def play(call: Call) -> str | LlmError:
+        for _ in once:
+            stack.writer.apply(Batch("purge", gone=((stack.source.id, "paris.md"),)))
+            purge(stack.connection, stack.source.id, "paris.md", 0)
+        return first_offered(call)
+
+    engine = serving(stack, tmp_path / "s.db", play)
+    answer = engine.query(QUESTION, 5, Search(reasoner="llm"), at="1")
+    assert answer is not None and answer.ranked
+    assert {one.passage for one in answer.ranked} <= answer.passages.keys()
+    assert not any("Paris" in one.heading for one in answer.passages.values())
 
 
 @pytest.mark.parametrize(
