@@ -6,7 +6,7 @@ it counts for what is new: H = importance * exp(weight * new), where `new` is th
 share of the query's words that the passage has and those ranked before it have not.
 
 Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
-y. A comes first; then C, for 0.5 * exp(3 * 0.5) = 2.2 is more than B's 0.9, which adds nothing.
+y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hopsyncd.graph.walk import Coverage
 
-_WEIGHT = 3.0
+_WEIGHT = 4.0
 _DEPTH = 20  # so many of the most important are ordered by what they add
 
 

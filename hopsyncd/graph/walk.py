@@ -42,7 +42,7 @@ class WalkSettings:
     damping: float = 0.5
     backwards: float = 1.0
     sharpness: float = 8.0
-    name_sharpness: float = 4.0
+    name_sharpness: float = 2.0
     gain: float = 8.0
     by_names: float = 0.5
 

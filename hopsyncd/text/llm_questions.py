@@ -13,9 +13,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from hopsyncd.errors import (
     BudgetSpent,
@@ -108,6 +109,17 @@ class QuestionsReply(BaseModel):
     """What the LLM is asked for."""
 
     passages: Annotated[list[Part], BeforeValidator(_usable_parts)]
+
+
+@cache
+def reply_about(passages: int) -> type[QuestionsReply]:
+    """The shape of a reply about so many passages: small models would invent more of them."""
+    parts = Annotated[
+        list[Part],
+        BeforeValidator(_usable_parts),
+        Field(json_schema_extra={"maxItems": passages}),
+    ]
+    return create_model("QuestionsReply", __base__=QuestionsReply, passages=parts)
 
 
 def call_for(passages: Sequence[Passage], source: str) -> Call:
@@ -263,9 +275,10 @@ class LlmAsker:
                 break
             groups, queue = queue[: self._calls_a_round], queue[self._calls_a_round :]
             calls = [call_for(group, account.source) for group in groups]
+            shape = reply_about(max(map(len, groups)))
             errors: list[LlmError] = []
             idle_rounds += 1
-            for index, reply in self._llm.ask_each(calls, QuestionsReply, account.meter):
+            for index, reply in self._llm.ask_each(calls, shape, account.meter):
                 results = _results(reply, groups[index])
                 if isinstance(reply, LlmError):
                     errors.append(reply)

@@ -502,7 +502,6 @@ TestIncremental.settings = settings(
     TestIncremental.settings,
     max_examples=max(300, TestIncremental.settings.max_examples),
     stateful_step_count=50,
-    phases=[__import__("hypothesis").Phase.generate],
 )
 
 
