@@ -19,7 +19,7 @@ from typing import Any
 from common import arguments, dataset, table, write_markdown
 
 from connectors.folder import FolderConnector
-from connectors.protocol import Connector, Fetched, Item, Problem
+from connectors.protocol import Connector, Fetched, Found, Item
 from hopsyncd.config import Config
 from hopsyncd.graph.merge import MergeIndex
 from hopsyncd.query.head import head_of
@@ -79,9 +79,9 @@ class TimedConnector:
     def __init__(self, connector: Connector, clock: Clock) -> None:
         self._connector, self._clock = connector, clock
 
-    def discover(self, under: Sequence[str] | None = None) -> Iterator[Item | Problem]:
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         with self._clock.part("files"):
-            return iter(list(self._connector.discover(under)))
+            return iter(list(self._connector.discover(since, under)))
 
     def fetch(self, item: Item) -> Fetched:
         with self._clock.part("files"):

@@ -2,6 +2,7 @@
 
 ConnectorError
 ├── SourceUnavailable   the whole source cannot be listed now: pause it, keep its data
+├── CursorExpired       a listing cannot begin there any more: list everything
 ├── ItemVanished        the item was listed and is gone when fetched: the next scan decides
 └── ItemUnreadable      the item is there and cannot be used: report it, keep its last good version
 """
@@ -19,6 +20,10 @@ class ConnectorError(Exception):
 
 class SourceUnavailable(ConnectorError):
     """The source cannot be listed completely, so nothing may be concluded from its silence."""
+
+
+class CursorExpired(ConnectorError):
+    """The cursor is unknown, of another origin, or from the future."""
 
 
 class ItemVanished(ConnectorError):

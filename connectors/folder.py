@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from connectors.errors import ItemUnreadable, SourceUnavailable
-from connectors.ignore import IGNORE_FILES, TEXT, Level, Rules, read_level
+from connectors.ignore import DEFAULT_INCLUDE, IGNORE_FILES, Level, Rules, read_level
 from connectors.media_type import media_type
 from connectors.protocol import Fetched, Item, Problem
 from connectors.regular_file import read_beneath, revision_of, too_large
@@ -56,7 +56,7 @@ class FolderConnector:
     def __init__(
         self,
         root: Path,
-        include: Sequence[str] = (TEXT,),
+        include: Sequence[str] = DEFAULT_INCLUDE,
         ignore: Sequence[str] = (),
         max_bytes: int = DEFAULT_MAX_BYTES,
         never: Sequence[Path] = (),
@@ -69,8 +69,12 @@ class FolderConnector:
         self._max_bytes = max_bytes
         self._never = tuple(never)
 
-    def discover(self, under: Sequence[str] | None = None) -> Iterator[Item | Problem]:
-        """As in the protocol; folders in depth-first order, names sorted.
+    def discover(
+        self, since: str | None, under: Sequence[str] | None = None
+    ) -> Iterator[Item | Problem]:
+        """As in the protocol; folders in depth-first order, names sorted, and no Cursor.
+
+        A look at every name is as cheap as anything that could be kept between two listings.
 
         `under` may name what is not there (it yields nothing) and ignore files of parent folders
         hold as in a full listing. Raises ValueError for an id that leads out of the folder.

@@ -24,10 +24,18 @@ from fnmatch import translate
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from connectors.media_type import is_text_name
+from connectors.media_type import is_document_name, is_text_name
 
 TEXT = "@text"
 """In an `include` list: every name that `media_type.is_text_name` knows."""
+
+DOCUMENTS = "@documents"
+"""In an `include` list: every name that `media_type.is_document_name` knows."""
+
+DEFAULT_INCLUDE = (TEXT, DOCUMENTS)
+
+NAMED = {TEXT: is_text_name, DOCUMENTS: is_document_name}
+"""What in an `include` list is no pattern but stands for names."""
 
 OWN_IGNORE_FILE = ".hopsyncdignore"
 GIT_IGNORE_FILE = ".gitignore"
@@ -141,14 +149,14 @@ class Rules:
 
     def __init__(
         self,
-        include: Sequence[str] = (TEXT,),
+        include: Sequence[str] = DEFAULT_INCLUDE,
         ignore: Sequence[str] = (),
         deny: Sequence[str] = (),
         index_secrets: bool = False,
     ) -> None:
-        wanted = [line for line in include if line != TEXT]
+        wanted = [line for line in include if line not in NAMED]
         Patterns(wanted)  # Refuses what is none.
-        self._text = TEXT in include
+        self._named = [NAMED[line] for line in include if line in NAMED]
         self._include = GitIgnoreSpec.from_lines(wanted)
         self._ignore = Patterns(ignore)
         self._deny = Patterns(deny)
@@ -182,7 +190,7 @@ class Rules:
     def includes(self, id_: str) -> bool:
         """Whether a file of this path is wanted. A folder's pattern wants all that is below it."""
         verdict = self._include.check_file(_one_line(id_)).include
-        return self._text and is_text_name(id_) if verdict is None else verdict
+        return any(known(id_) for known in self._named) if verdict is None else verdict
 
 
 def read_level(folder: str, base: str, names: Sequence[str]) -> Level | None:
@@ -213,6 +221,11 @@ def _read_patterns(path: str) -> Patterns:
         os.close(handle)
     if len(data) > MAX_IGNORE_FILE_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    return patterns_in(data)
+
+
+def patterns_in(data: bytes) -> Patterns:
+    """The patterns of an ignore file with this content."""
     lines = data.decode("utf-8-sig", "surrogateescape").split("\n")
     return Patterns([line for line in lines if _is_pattern(line)])
 

@@ -1,4 +1,4 @@
-"""The media type of a file, judged by its name alone, and which names are text by default."""
+"""The media type of a file, judged by its name alone, and which names are documents by default."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -13,8 +13,25 @@ _BY_SUFFIX: dict[str, str] = {
     **dict.fromkeys((".py", ".pyi"), "text/x-python"),
 }
 
-# Data formats (json, csv, xml, yaml, toml, ini, log) are left out on purpose: they are rarely
-# prose, often huge, and the usual home of passwords. An `include` pattern adds them.
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_DOCUMENTS: dict[str, str] = {
+    ".pdf": "application/pdf",
+    ".docx": f"{_OFFICE}wordprocessingml.document",
+    ".pptx": f"{_OFFICE}presentationml.presentation",
+    ".xlsx": f"{_OFFICE}spreadsheetml.sheet",
+    ".odt": "application/vnd.oasis.opendocument.text",
+    ".rtf": "application/rtf",
+    ".epub": "application/epub+zip",
+    ".eml": "message/rfc822",
+    ".ipynb": "application/x-ipynb+json",
+}
+
+# Data formats (these and xml, yaml, toml, ini, log) are in neither list of names on purpose: they
+# are rarely prose, often huge, and the usual home of passwords. An `include` pattern adds them.
+_DATA: dict[str, str] = {
+    **dict.fromkeys((".csv", ".tsv"), "text/csv"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "application/json"),
+}
 _SOURCE_SUFFIXES = _words(
     ".c .h .cc .cpp .cxx .hh .hpp .hxx .m .mm .cs .java .kt .kts .scala .groovy .go .rs .swift .zig"
     " .js .mjs .cjs .jsx .ts .mts .cts .tsx .vue .svelte .css .scss .less .php .rb .pl .pm .lua .r"
@@ -39,12 +56,18 @@ def media_type(name: str) -> str:
     >>> media_type("notes/Plan.MD"), media_type("src/Makefile"), media_type("app.log")
     ('text/markdown', 'text/x-source', 'text/plain')
     """
-    return _known(name) or "text/plain"
+    suffix = _suffix(name)
+    return _known(name) or _DOCUMENTS.get(suffix) or _DATA.get(suffix) or "text/plain"
 
 
 def is_text_name(name: str) -> bool:
-    """Whether a file of this name is indexed by default: a known suffix or a known bare name."""
+    """Whether a file of this name is text that people read: a known suffix or a known bare name."""
     return _known(name) is not None
+
+
+def is_document_name(name: str) -> bool:
+    """Whether a file of this name is a document of a program: PDF, office, book, mail, notebook."""
+    return _suffix(name) in _DOCUMENTS
 
 
 def _known(name: str) -> str | None:
@@ -53,8 +76,11 @@ def _known(name: str) -> str | None:
         return "text/x-source"
     if base in _TEXT_NAMES:
         return "text/plain"
-    stem, dot, suffix = base.rpartition(".")
-    if not stem:
-        return None
-    suffix = dot + suffix
+    suffix = _suffix(base)
     return _BY_SUFFIX.get(suffix) or ("text/x-source" if suffix in _SOURCE_SUFFIXES else None)
+
+
+def _suffix(name: str) -> str:
+    """The last dot and what follows it, in lower case; empty where nothing stands before it."""
+    stem, dot, suffix = name.rpartition("/")[2].lower().rpartition(".")
+    return dot + suffix if stem else ""

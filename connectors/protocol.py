@@ -10,7 +10,8 @@ class Item:
     """One document that a source has now.
 
     `id` is unique in its source (for a folder: the path relative to the root, with `/`).
-    `revision` is opaque: equal revisions mean "nothing to fetch", and nobody parses it.
+    `revision` is opaque: equal revisions mean "nothing to fetch", and nobody parses it. An empty
+    one means that the source cannot tell: the item is fetched at every listing that names it.
     """
 
     id: str
@@ -33,32 +34,59 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Gone:
+    """An item that was there at the cursor and is not any more. Only listings since one say so."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where the next listing can begin; the last thing that a listing yields, if it can say so.
+
+    `value` is opaque outside of its connector, and small (under 1 MiB). All that the listing could
+    not name comes again in one that begins there; where that cannot be said, there is no Cursor.
+    """
+
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fetched:
     """The content of one item, with the revision that these very bytes had.
 
     `media_type` is a MIME type such as `text/markdown`; `title` is None where the source has none.
+    `links` are the ids or addresses that the item names explicitly; `modified_ms` is Unix time.
     """
 
     data: bytes
     revision: str
     media_type: str
     title: str | None = None
+    links: tuple[str, ...] = ()
+    modified_ms: int | None = None
+
+
+Found = Item | Gone | Problem | Cursor
 
 
 class Connector(Protocol):
-    """What a kind of source implements."""
+    """What a kind of source implements. Memory stays bounded: listings stream."""
 
-    def discover(self, under: Sequence[str] | None = None) -> Iterator[Item | Problem]:
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """Yield what the source has now, streaming.
 
-        `under` restricts the listing to these items or folders of items. When the iterator ends
-        without an exception, the listing was complete: what it did not name is gone.
-        Raises SourceUnavailable when that cannot be promised.
+        Without `since` the listing is of everything: when it ends without an exception it was
+        complete, and what it did not name is gone. With the value of an earlier Cursor it may name
+        only what changed since, and what is Gone; one that cannot be used any more raises
+        CursorExpired, and everything is listed. `under` restricts the listing to these items or
+        folders of items; where a connector cannot, it lists everything.
+        Raises SourceUnavailable when the listing cannot be completed.
         """
         ...
 
     def fetch(self, item: Item) -> Fetched:
-        """Read one item. Raises ItemVanished or ItemUnreadable."""
+        """Read one item. Raises ItemVanished, ItemUnreadable or SourceUnavailable."""
         ...
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 from connectors.errors import ItemUnreadable, ItemVanished
+from connectors.media_type import media_type
 
 ATTEMPTS = 3
 ATTEMPT_PAUSE_S = 0.05
@@ -68,12 +69,7 @@ def _attempt(root: str, id_: str, max_bytes: int) -> Content | None:
         os.close(handle)
     if revision_of(before) != revision_of(after) or len(data) != after.st_size:
         return None
-    if is_binary(data):
-        raise ItemUnreadable(
-            f"Cannot index {id_!r}",
-            "it is binary: it holds NUL bytes",
-            "Add it to `ignore` if it is no text, or save it as UTF-8.",
-        )
+    check_text(id_, data)
     return Content(data, revision_of(after))
 
 
@@ -92,6 +88,16 @@ def open_beneath(root: str, id_: str) -> int:
         return os.open(name, _FILE_FLAGS, dir_fd=folder)
     finally:
         os.close(folder)
+
+
+def check_text(id_: str, data: bytes) -> None:
+    """Raises ItemUnreadable where the content of a file with the name of a text is none."""
+    if media_type(id_).startswith("text/") and is_binary(data):
+        raise ItemUnreadable(
+            f"Cannot index {id_!r}",
+            "it is binary: it holds NUL bytes",
+            "Add it to `ignore` if it is no text, or save it as UTF-8.",
+        )
 
 
 def is_binary(data: bytes) -> bool:

@@ -11,19 +11,29 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-)
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo
 
-from connectors.folder import DEFAULT_MAX_BYTES
-from connectors.ignore import TEXT, Patterns
-from hopsyncd.config_mistakes import Mistake, config_error, mistake_of, syntax_error, toml_value
+from hopsyncd.config_mistakes import (
+    SOURCE_SECTION,
+    Mistake,
+    config_error,
+    mistake_of,
+    syntax_error,
+    toml_value,
+)
+from hopsyncd.config_sources import SOURCE_MODELS, SourceConfig
+from hopsyncd.config_values import (
+    CRON_HINT,
+    FULL_SCAN_AT,
+    GC_AT,
+    ConfigPath,
+    CronText,
+    ModelName,
+    Seconds,
+    Section,
+    is_model,
+    is_time_zone,
+)
 from hopsyncd.errors import ConfigError
 from hopsyncd.strategy import Strategy
 from hopsyncd.toml_lines import KeyPath
@@ -70,41 +80,6 @@ def _xdg(variable: str, fallback: str) -> Path:
     return Path(value) if value.startswith("/") else Path.home() / fallback
 
 
-def _to_path(value: object, info: ValidationInfo) -> Path:
-    """`~` expanded; relative to the configuration's folder, which the context names."""
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError("a path is wanted, as text in quotes")
-    base: Path = (info.context or {}).get("base", Path.cwd())
-    try:
-        path = base / Path(value).expanduser()
-    except RuntimeError as error:
-        raise ValueError(f"the home folder in it is unknown ({error})") from error
-    return Path(os.path.normpath(path))
-
-
-def _is_usable_folder(path: Path) -> Path:
-    """A folder that is missing passes: its drive may not be mounted, so its source pauses."""
-    try:
-        if path.exists() and not path.is_dir():
-            raise ValueError(f"{path} is not a folder")
-        readable = not path.exists() or os.access(path, os.R_OK | os.X_OK)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be used: {error.strerror}") from error
-    if not readable:
-        raise ValueError(f"{path} may not be read by this user")
-    return path
-
-
-def _is_model(value: str, info: ValidationInfo) -> str:
-    """A name, or the absolute path of a model's folder, which must exist."""
-    if not value.startswith(("/", "~", "./", "../")):
-        return value
-    path = _to_path(value, info)
-    if not path.is_dir():
-        raise ValueError(f"there is no folder {path}")
-    return str(path)
-
-
 def _is_endpoint(value: str) -> str:
     if not value:
         return value
@@ -130,38 +105,23 @@ def _is_of_endpoint(model: str, info: ValidationInfo) -> str:
     return model
 
 
-def _are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    Patterns([pattern for pattern in patterns if pattern != TEXT])
-    return patterns
-
-
-ConfigPath = Annotated[Path, BeforeValidator(_to_path)]
-PatternList = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_are_patterns)]
-ModelName = Annotated[str, Field(min_length=1), AfterValidator(_is_model)]
-Seconds = Annotated[float, Field(ge=1, allow_inf_nan=False)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
 _LEAVE_OUT = "Write a path in quotes, or leave the line out for the default place."
 
 
-class DaemonConfig(_Section):
+class DaemonConfig(Section):
     data_dir: ConfigPath = Field(default_factory=default_data_dir, description=_LEAVE_OUT)
     socket: ConfigPath = Field(default_factory=default_socket, description=_LEAVE_OUT)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"
 
 
-class IndexConfig(_Section):
+class IndexConfig(Section):
     passage_tokens: int = Field(default=200, ge=20, le=2000)
     edge_budget_factor: float = Field(default=1.0, gt=0, le=100, allow_inf_nan=False)
     batch_documents: int = Field(default=100, ge=1, le=10_000)
 
 
-class ModelsConfig(_Section):
+class ModelsConfig(Section):
     encoder: ModelName = "default"
     encoder_sha256: str = Field(
         default="",
@@ -169,23 +129,34 @@ class ModelsConfig(_Section):
         description="Write 64 hexadecimal digits, or nothing.",
     )
     language_model: ModelName = "default"
-    reranker: Annotated[str, AfterValidator(_is_model)] = ""
+    reranker: Annotated[str, AfterValidator(is_model)] = ""
     threads: int = Field(default=1, ge=1, le=256)
 
 
-class QueryConfig(_Section):
+class QueryConfig(Section):
     strategy: Strategy = "hop"
     k: int = Field(default=5, ge=1, le=1000)
     hops: int = Field(default=4, ge=1, le=20)
 
 
-class WatchConfig(_Section):
+class WatchConfig(Section):
     enabled: bool = True
     debounce_ms: int = Field(default=300, ge=0, le=60_000)
     scan_every_s: Seconds = 300.0
 
 
-class RetentionConfig(_Section):
+class ScheduleConfig(Section):
+    """When what is done by itself is done. An empty `gc_at` does it never."""
+
+    time_zone: Annotated[str, AfterValidator(is_time_zone)] = Field(
+        default="", description='Write a name like "Europe/Berlin", or nothing.'
+    )
+    full_scan_at: CronText = Field(default=FULL_SCAN_AT, description=CRON_HINT)
+    gc_at: CronText = Field(default=GC_AT, description=CRON_HINT)
+    jitter_s: float = Field(default=30.0, ge=0, le=3600, allow_inf_nan=False)
+
+
+class RetentionConfig(Section):
     keep_versions: int = Field(default=100, ge=1)
     keep_days: float = Field(default=30.0, ge=0, allow_inf_nan=False)
 
@@ -193,7 +164,7 @@ class RetentionConfig(_Section):
 _ENDPOINT = "Write both `base_url` and `model`, or leave both empty to use no LLM."
 
 
-class LlmConfig(_Section):
+class LlmConfig(Section):
     """Nothing leaves the machine while `base_url` is empty. A limit of 0 does not limit."""
 
     base_url: Annotated[str, AfterValidator(_is_endpoint)] = Field(
@@ -217,28 +188,7 @@ class LlmConfig(_Section):
     max_tokens_per_day: int = Field(default=2_000_000, ge=0)
 
 
-class SourceConfig(_Section):
-    """One `[[source]]`. `scan_every_s` None: that of `[watch]`."""
-
-    name: str = Field(
-        pattern=r"^\w[\w. -]{0,63}$",
-        description="Use letters, digits, space, dot, dash and underscore, at most 64.",
-    )
-    kind: Literal["folder"] = "folder"
-    path: Annotated[ConfigPath, AfterValidator(_is_usable_folder)] = Field(
-        description="Write the path of a folder in quotes."
-    )
-    include: Annotated[PatternList, Field(min_length=1)] = (TEXT,)
-    ignore: PatternList = ()
-    deny: PatternList = ()
-    index_secrets: bool = False
-    max_bytes: int = Field(default=DEFAULT_MAX_BYTES, ge=1)
-    scan_every_s: Seconds | None = Field(
-        default=None, description="Leave the line out for that of [watch]."
-    )
-
-
-class Config(_Section):
+class Config(Section):
     """The whole configuration, with absolute paths. `sources` is `[[source]]` in the file."""
 
     daemon: DaemonConfig = Field(default_factory=DaemonConfig)
@@ -246,20 +196,22 @@ class Config(_Section):
     models: ModelsConfig = Field(default_factory=ModelsConfig)
     query: QueryConfig = Field(default_factory=QueryConfig)
     watch: WatchConfig = Field(default_factory=WatchConfig)
+    schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     retention: RetentionConfig = Field(default_factory=RetentionConfig)
     llm: LlmConfig = Field(default_factory=LlmConfig)
     sources: tuple[SourceConfig, ...] = Field(default=(), alias="source", strict=False)
 
 
-_MODELS: dict[str, type[_Section]] = {
+_MODELS: dict[str, type[Section]] = {
     "daemon": DaemonConfig,
     "index": IndexConfig,
     "models": ModelsConfig,
     "query": QueryConfig,
     "watch": WatchConfig,
+    "schedule": ScheduleConfig,
     "retention": RetentionConfig,
     "llm": LlmConfig,
-    "source": SourceConfig,
+    **{SOURCE_SECTION + kind: model for kind, model in SOURCE_MODELS.items()},
 }
 
 
@@ -285,7 +237,7 @@ def load_config(path: Path | None = None) -> Config:
         raise ConfigError(
             f"Cannot read {file}", str(error.strerror).lower(), "Check its path and its rights."
         ) from error
-    return _checked(file, text)
+    return check_config(file, text)
 
 
 def write_config(path: Path, folders: Sequence[Path]) -> None:
@@ -332,19 +284,21 @@ def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
             raise ConfigError(
                 f"Cannot add the folder {path!r}", "its name is not UTF-8", "Rename it first."
             ) from error
-        name = _free_name(path.name, taken)
+        name = free_name(path.name, taken)
         taken.add(name)
         quoted = toml_value(str(path).replace("$", "$$"))
         yield f"\n[[source]]\nname = {toml_value(name)}\npath = {quoted}\n"
 
 
-def _free_name(wanted: str, taken: set[str]) -> str:
+def free_name(wanted: str, taken: set[str]) -> str:
+    """A name for a source that is allowed and not taken, near the wanted one."""
     base = re.sub(r"[^\w. -]", "-", wanted).lstrip(". -")[:60] or "folder"
     names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)
 
 
-def _checked(file: Path, text: str) -> Config:
+def check_config(file: Path, text: str) -> Config:
+    """The configuration that a file of this text is. Raises ConfigError."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -10,11 +10,14 @@ from pathlib import Path
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from hopsyncd.config_sources import SourceBase, known_kinds
 from hopsyncd.errors import ConfigError
 from hopsyncd.toml_lines import KeyPath, key_lines, line_of
 
 Models = Mapping[str, type[BaseModel]]
-"""The model of each section, by the section's name in the file."""
+"""The model of each section, by its name in the file; of a source, by "source " + its kind."""
+
+SOURCE_SECTION = "source "
 
 _WANTED = {
     "tuple_type": "it should be a list",
@@ -39,12 +42,16 @@ class Mistake:
 
 def mistake_of(error: ErrorDetails, models: Models) -> Mistake:
     """pydantic's finding in our words."""
-    at = error["loc"]
+    at, section = _place_of(error["loc"])
     kind = error["type"]
+    if kind == "unknown_kind":
+        got = error["input"].get("kind")
+        return Mistake((*at, "kind"), f"unknown kind {toml_value(got)}", _nearest_kind(got))
     if kind == "extra_forbidden":
-        return Mistake(at, "unknown key", _nearest_key(at, models))
+        return Mistake(at, "unknown key", _nearest_key(at, section, models))
     if kind == "missing":
-        return Mistake(at, "it is missing", "Add it: a source needs a name and a path.")
+        field = models[section].model_fields[str(at[2])]
+        return Mistake(at, "it is missing", field.description or "Add it.")
     if kind == "model_type":
         return Mistake(
             at, "it should be a table", f"Write {_header(str(at[0]))} and its keys below."
@@ -54,14 +61,22 @@ def mistake_of(error: ErrorDetails, models: Models) -> Mistake:
     why = error["msg"].removeprefix("Value error, ")
     if kind != "value_error":
         why = f"{_WANTED.get(kind) or why}, not {toml_value(error['input'])}"
-    return Mistake(
-        at, why.replace("Input should", "it should"), _value_hint(at, error["input"], models)
-    )
+    hint = _value_hint(at, section, error["input"], models)
+    return Mistake(at, why.replace("Input should", "it should"), hint)
 
 
-def _value_hint(at: KeyPath, got: object, models: Models) -> str:
-    model, key = models[str(at[0])], str(at[2] if at[0] == "source" else at[1])
-    field = model.model_fields[key]
+def _place_of(loc: KeyPath) -> tuple[KeyPath, str]:
+    """The place in the file, and the name of its model: pydantic names a source's kind between."""
+    if loc[0] == "source" and len(loc) > 2:
+        return (*loc[:2], *loc[3:]), SOURCE_SECTION + str(loc[2])
+    return loc, str(loc[0])
+
+
+def _value_hint(at: KeyPath, section: str, got: object, models: Models) -> str:
+    if len(at) < 2 or (at[0] == "source" and len(at) < 3):
+        return "docs/guide.md shows how it is written."
+    key = str(at[2] if at[0] == "source" else at[1])
+    field = models[section].model_fields[key]
     choices = getattr(field.annotation, "__args__", ())
     near = difflib.get_close_matches(str(got), [c for c in choices if isinstance(c, str)], n=1)
     if near:
@@ -69,13 +84,25 @@ def _value_hint(at: KeyPath, got: object, models: Models) -> str:
     return field.description or f"The default is `{key} = {toml_value(field.default)}`."
 
 
-def _nearest_key(at: KeyPath, models: Models) -> str:
+def _nearest_kind(got: object) -> str:
+    """A suggestion for an unknown kind of source."""
+    near = difflib.get_close_matches(str(got), known_kinds(), n=1)
+    if near:
+        return f'Did you mean "{near[0]}"?'
+    return (
+        f"Known are {', '.join(known_kinds())}; a package that brings another is to be installed."
+    )
+
+
+def _nearest_key(at: KeyPath, section: str, models: Models) -> str:
     """A suggestion for an unknown key."""
     key = str(at[-1])
-    model = models.get(str(at[0])) if len(at) > 1 else None
-    known = list(model.model_fields) if model else list(models)
+    model = models.get(section) if len(at) > 1 else None
+    sections = dict.fromkeys(name.partition(" ")[0] for name in models)
+    known = list(model.model_fields) if model else list(sections)
     near = difflib.get_close_matches(key, known, n=1)
-    home_of_key = [name for name, other in models.items() if key in other.model_fields]
+    home_of_key = ["source"] if key in SourceBase.model_fields else []
+    home_of_key = home_of_key or [n for n, other in models.items() if key in other.model_fields]
     if near:
         return f"Did you mean `{near[0]}`?"
     if home_of_key:
@@ -110,12 +137,15 @@ def _place(at: KeyPath, models: Models) -> str:
         section, keys = f"[[source]] number {at[1] + 1}", at[2:3]
     else:
         section, keys = _header(str(at[0])), at[1:2]
-    if len(at) == 1 and at[0] not in models:
+    if len(at) == 1 and at[0] != "source" and at[0] not in models:
         return f"`{at[0]}`"
     return f"`{keys[0]}` in {section}" if keys else section
 
 
 def _header(section: str) -> str:
+    kind = section.removeprefix(SOURCE_SECTION)
+    if kind != section:
+        return f'[[source]] of kind "{kind}"'
     return "[[source]]" if section == "source" else f"[{section}]"
 
 

@@ -15,15 +15,19 @@ from typing import Any, TypeVar
 import structlog
 
 from connectors.folder import widened
+from connectors.protocol import Connector
 from hopsyncd.answering.asker import Asker
 from hopsyncd.answering.reply import reply_json
-from hopsyncd.config import DATABASE_NAME, Config, SourceConfig
+from hopsyncd.config import DATABASE_NAME, Config
+from hopsyncd.config_sources import FolderSource, SourceConfig
 from hopsyncd.errors import BadRequest
+from hopsyncd.extraction.process import ExtractionProcess
 from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.jobs import GC, full_scan_times, gc_times, scan_times, schedule_json
 from hopsyncd.llm.meter import Meter
 from hopsyncd.logs import configure_logs
 from hopsyncd.models import Models, load_models
-from hopsyncd.preview import connector_of, preview_json
+from hopsyncd.preview import preview_json
 from hopsyncd.query.answer import answer_json
 from hopsyncd.query.engine import Engine
 from hopsyncd.query.head import head_of, load_head
@@ -34,6 +38,7 @@ from hopsyncd.serve.requests import (
     BackupRequest,
     CheckRequest,
     GcRequest,
+    PauseRequest,
     PreviewRequest,
     PurgeRequest,
     QueryRequest,
@@ -46,21 +51,24 @@ from hopsyncd.serve.requests import (
 from hopsyncd.serve.server import serve
 from hopsyncd.serve.socket import bound_socket
 from hopsyncd.serve.status import Served, status_json
+from hopsyncd.sources import connector_of, folder_of, settings_of
 from hopsyncd.strategy import Search
 from hopsyncd.sync.apply import Writer
 from hopsyncd.sync.read import rules_of
 from hopsyncd.sync.sync import Outcome, Source, SourceSync
 from hopsyncd.sync.watch import FolderWatcher
-from hopsyncd.sync.worker import SyncWorker, Task
+from hopsyncd.sync.worker import UPGRADE, Chore, SyncWorker, Task
 from hopsyncd.upkeep import (
     backed_up,
     checked,
     collected,
     included_again,
+    paused,
     purged,
     rebuilt,
     released,
     restored,
+    resumed,
     tagged,
     untagged,
 )
@@ -72,7 +80,7 @@ from store.gc import Retention
 from store.history import log as history_log
 from store.history import resolve
 from store.records import Version
-from store.sources import register_source
+from store.sources import listing_state, register_source
 from store.versions import head
 from store.waiting import end_waits
 
@@ -107,9 +115,13 @@ class Daemon:
             config.llm.max_calls_per_query or None,
         )
         self._asker = Asker(self._engine, self._reader, models.encoder, models.language, models.llm)
-        self._worker = SyncWorker(self._open_path)
+        gc_when = gc_times(config)
+        chores = (Chore(GC, gc_when, self._collect),) if gc_when else ()
+        self._worker = SyncWorker(self._open_path, chores)
         self._watchers: dict[str, FolderWatcher] = {}
         self._path: SourceSync | None = None
+        self._extraction: ExtractionProcess | None = None
+        self._connectors: list[Connector] = []
         self._started_ms = now_ms()
         self._queries = 0
         self._local = threading.local()
@@ -117,8 +129,8 @@ class Daemon:
     def start(self) -> None:
         """Watch, then scan: a change between the two is seen by either."""
         for configured in self._config.sources:
-            if self._config.watch.enabled:
-                connector = connector_of(configured, self._config)
+            if self._config.watch.enabled and isinstance(configured, FolderSource):
+                connector = folder_of(configured, self._config)
                 watcher = FolderWatcher(
                     self._config.watch.debounce_ms / 1000, skip=connector.is_noise
                 )
@@ -134,6 +146,10 @@ class Daemon:
             self._endpoint.close()
         if not self._worker.stop(_STOP_WORKER_S):
             log.warning("the sync did not stop in time; the last whole version is kept")
+        else:
+            self._close_connectors()
+        if self._extraction:
+            self._extraction.close()
 
     def query(self, request: QueryRequest) -> dict[str, Any]:
         search = Search(
@@ -192,6 +208,16 @@ class Daemon:
 
         return _then(synced, unless_failed)
 
+    def pause(self, request: PauseRequest) -> "Future[dict[str, Any]]":
+        (name,) = self._wanted([request.name])
+        return self._worker.submit(lambda path: paused(path, name, now_ms()))
+
+    def resume(self, request: PauseRequest) -> "Future[dict[str, Any]]":
+        (name,) = self._wanted([request.name])
+        done = self._worker.submit(lambda path: resumed(path, name))
+        self._worker.hint(name, None)
+        return done
+
     def tag(self, request: TagRequest) -> "Future[dict[str, Any]]":
         return self._worker.submit(
             lambda path: tagged(path, request.name, request.version, now_ms())
@@ -210,18 +236,21 @@ class Daemon:
         return self._worker.submit(rebuilt)
 
     def gc(self, request: GcRequest) -> "Future[dict[str, Any]]":
+        collect = partial(self._collect, dry_run=request.dry_run)
+        return self._worker.submit(collect, None if request.dry_run else GC)
+
+    def _collect(self, path: SourceSync, *, dry_run: bool = False) -> dict[str, Any]:
         configured = self._config.retention
-
-        def job(path: SourceSync) -> dict[str, Any]:
-            retention = Retention(
-                configured.keep_versions, configured.keep_days, self._engine.being_read
-            )
-            try:
-                return collected(path, retention, now_ms(), request.dry_run)
-            finally:
-                self._engine.forget_pasts()
-
-        return self._worker.submit(job)
+        retention = Retention(
+            configured.keep_versions, configured.keep_days, self._engine.being_read
+        )
+        try:
+            done = collected(path, retention, now_ms(), dry_run)
+        finally:
+            self._engine.forget_pasts()
+        if not dry_run:
+            log.info("gc", versions=len(done["versions"]), freed_bytes=done["freed_bytes"])
+        return done
 
     def purge(self, request: PurgeRequest) -> "Future[dict[str, Any]]":
         def job(path: SourceSync) -> dict[str, Any]:
@@ -257,6 +286,11 @@ class Daemon:
             ],
             "degraded": self._degraded(),
         }
+
+    def schedule(self) -> dict[str, Any]:
+        asks = self._endpoint and self._config.llm.questions != "off"
+        planned = [one for one in self._worker.planned() if asks or one.job != UPGRADE]
+        return schedule_json(self._reader(), planned)
 
     def status(self) -> dict[str, Any]:
         return status_json(self._reader(), self._served())
@@ -324,6 +358,8 @@ class Daemon:
             patience_s=_LLM_PATIENCE_S,
         )
         end_waits(self._connection)
+        self._close_connectors()
+        self._extraction = self._extraction or ExtractionProcess(check_stop)
         path = SourceSync(
             connection=self._connection,
             writer=writer,
@@ -334,6 +370,7 @@ class Daemon:
             between=between,
             check_stop=check_stop,
             new_meter=lambda: Meter(max_tokens=self._config.llm.max_tokens_per_sync or None),
+            extract=self._extraction.extract,
         )
         self._path = path
         newest = head(self._connection)
@@ -346,6 +383,15 @@ class Daemon:
         tasks = [self._task(source) for source in self._config.sources]
         return path, tasks, newest is not None and newest.rules != rules
 
+    def _close_connectors(self) -> None:
+        while self._connectors:
+            connector = self._connectors.pop()
+            try:
+                connector.close()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the others are closed too
+                kind = type(connector).__name__
+                log.warning("a connector did not close", connector=kind, why=str(error))
+
     def _publish(self, writer: Writer, version: Version) -> None:
         self._engine.publish(head_of(self._connection, version, writer.index))
         log.info("version", version=version.id, reason=version.reason, **version.counters)
@@ -356,9 +402,18 @@ class Daemon:
                 log.warning("the ledger of LLM calls does not name the version", why=str(error))
 
     def _task(self, source: SourceConfig) -> Task:
-        row_id = register_source(self._connection, source.name, source.kind, str(source.path))
-        every_s = source.scan_every_s or self._config.watch.scan_every_s
-        return Task(Source(row_id, source.name, connector_of(source, self._config)), every_s)
+        row_id = register_source(
+            self._connection, source.name, source.kind, source.location, settings_of(source)
+        )
+        connector = connector_of(source, self._config)
+        self._connectors.append(connector)
+        return Task(
+            Source(row_id, source.name, connector),
+            scan_times(source, self._config),
+            full_scan_times(source, self._config),
+            at_start=isinstance(source, FolderSource)
+            or listing_state(self._connection, row_id).listed_ms is None,
+        )
 
 
 def _then(

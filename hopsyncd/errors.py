@@ -4,6 +4,7 @@ HopsyncdError
 ├── ConfigError          the configuration cannot be used: file, line, key, suggestion
 ├── BadRequest           a request that can never be answered as it stands (HTTP 400)
 ├── DocumentUnreadable   bytes that no extractor can turn into text
+├── ExtractionUnavailable the process that reads documents cannot be started
 ├── ModelUnavailable     a model is missing, damaged or not the one named
 ├── DaemonUnavailable    no daemon answers on the socket
 ├── AlreadyRunning       another daemon serves this socket
@@ -44,6 +45,10 @@ class BadRequest(HopsyncdError):
 
 class DocumentUnreadable(HopsyncdError):
     """The document's bytes yield no text."""
+
+
+class ExtractionUnavailable(HopsyncdError):
+    """No document can be read in a process of its own."""
 
 
 class ModelUnavailable(HopsyncdError):

@@ -1,11 +1,12 @@
 """The dry run of a sync as a JSON object, documented in docs/api.md: by reading alone."""
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
-from connectors.folder import FolderConnector
-from hopsyncd.config import DATABASE_NAME, Config, SourceConfig
+from hopsyncd.config import DATABASE_NAME, Config
+from hopsyncd.extraction.process import ExtractionProcess
+from hopsyncd.sources import connector_of
 from hopsyncd.sync.preview import Preview, preview
 from hopsyncd.sync.sync import Scope, Source
 from store.database import Connection, fresh_database, open_reader
@@ -16,19 +17,6 @@ from store.waiting import waiting_by_reason
 _NO_SOURCE = 0  # no row has it: a source that was never synced
 
 DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
-
-
-def connector_of(source: SourceConfig, config: Config) -> FolderConnector:
-    """What lists and fetches a configured source."""
-    return FolderConnector(
-        source.path,
-        source.include,
-        source.ignore,
-        source.max_bytes,
-        (config.daemon.data_dir, config.daemon.socket.parent),
-        deny=source.deny,
-        index_secrets=source.index_secrets,
-    )
 
 
 def preview_file(config: Config, names: Sequence[str], limit: int | None) -> dict[str, Any]:
@@ -47,18 +35,25 @@ def preview_json(
     rows = {name: row for row, name in source_names(connection).items()}
     asks = bool(config.llm.base_url) and config.llm.questions != "off"
     per_call = config.llm.passages_per_call if asks else None
-    found = [
-        preview(
-            connection,
-            Source(rows.get(source.name, _NO_SOURCE), source.name, connector_of(source, config)),
-            Scope(),
-            config.index.passage_tokens,
-            newest.recipe if newest else None,
-            per_call,
-        )
-        for source in config.sources
-        if source.name in names
-    ]
+    with ExitStack() as stack:
+        extraction = stack.enter_context(closing(ExtractionProcess()))
+        found = [
+            preview(
+                connection,
+                Source(
+                    rows.get(source.name, _NO_SOURCE),
+                    source.name,
+                    stack.enter_context(closing(connector_of(source, config))),
+                ),
+                Scope(),
+                config.index.passage_tokens,
+                newest.recipe if newest else None,
+                per_call,
+                extraction.extract,
+            )
+            for source in config.sources
+            if source.name in names
+        ]
     return {
         "version": newest.id if newest else 0,
         "sources": [_source(one, limit) for one in found],

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hopsyncd.sync.apply import Batch
-from hopsyncd.sync.sync import SourceSync
+from hopsyncd.sync.sync import SourceSync, held
 from hopsyncd.sync.verify import verify_matches
 from store.backup import backup
 from store.check import check
@@ -19,7 +19,15 @@ from store.gc import Retention, collect, plan_gc
 from store.history import delete_tag, resolve, set_tag
 from store.purge import include_again, purge
 from store.reads import live_content
-from store.sources import all_sources, knows_item, pins_of, release_pins
+from store.sources import (
+    all_sources,
+    hold_source,
+    is_held,
+    knows_item,
+    pins_of,
+    put_source_state,
+    release_pins,
+)
 from store.versions import head
 
 
@@ -63,6 +71,26 @@ def restored(path: SourceSync, at: str, names: Sequence[str]) -> dict[str, Any]:
             for row, name in sources.items()
         ],
     }
+
+
+def paused(path: SourceSync, name: str, now_ms: int) -> dict[str, Any]:
+    """Leave a source alone until it is resumed, also over restarts; what is indexed is kept."""
+    (row,) = _rows(path.connection, [name])
+    problem = held(name)
+    hold_source(path.connection, row, now_ms)
+    put_source_state(path.connection, row, None, problem.why, problem.hint)
+    path.paused[name] = problem.why
+    return {"name": name, "paused": True}
+
+
+def resumed(path: SourceSync, name: str) -> dict[str, Any]:
+    """End that; the next scan says how the source is."""
+    (row,) = _rows(path.connection, [name])
+    if is_held(path.connection, row):
+        hold_source(path.connection, row, None)
+        put_source_state(path.connection, row, None, None, None)
+        path.paused.pop(name, None)
+    return {"name": name, "paused": False}
 
 
 def released(path: SourceSync, names: Sequence[str]) -> None:

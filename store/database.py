@@ -80,7 +80,17 @@ def _llm(db: Database) -> None:
     _run_file(db, "005_llm.sql")
 
 
-SCHEMA_VERSION = 5
+@MIGRATIONS(name="006_cursor")
+def _cursor(db: Database) -> None:
+    _run_file(db, "006_cursor.sql")
+
+
+@MIGRATIONS(name="007_jobs")
+def _jobs(db: Database) -> None:
+    _run_file(db, "007_jobs.sql")
+
+
+SCHEMA_VERSION = 7
 
 
 def memory_database() -> Connection:

@@ -20,6 +20,7 @@ from store.database import Connection, transaction
 from store.errors import PurgeRefused
 from store.gc import drop_sets, sweep, unchecked, unheld_sets
 from store.records import ALIVE, Cut, PassageId, QuestionId
+from store.sources import forget_cursor
 from store.space import erase
 from store.vectors import put_vector, recipes
 from store.versions import kept_versions, version
@@ -99,6 +100,7 @@ def include_again(connection: Connection, source: int, path: str) -> bool:
         gone = connection.execute(
             "DELETE FROM excluded WHERE source = ? AND path = ?", [source, path]
         )
+        forget_cursor(connection, source)
     return bool(gone.rowcount)
 
 

@@ -13,10 +13,11 @@ from store.records import ALIVE, Document, Match, PassageId, Placement, Question
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a passage stands: source name, document path, 1-based inclusive lines."""
+    """Where a passage stands: source name, document path and type, and the placement's numbers."""
 
     source: str
     document: str
+    media_type: str
     first_line: int
     last_line: int
 
@@ -72,7 +73,8 @@ def places_at(
 ) -> dict[PassageId, list[Place]]:
     """Every place of each passage at a version, ordered by source, path and line."""
     rows = connection.execute(
-        "SELECT p.passage, s.name, d.path, p.first_line, p.last_line FROM placement AS p"
+        "SELECT p.passage, s.name, d.path, d.media_type, p.first_line, p.last_line"
+        " FROM placement AS p"
         " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
         " WHERE p.passage IN (SELECT value FROM json_each(?2))"
         " AND d.born <= ?1 AND ?1 < d.died ORDER BY s.name, d.path, p.first_line",

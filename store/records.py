@@ -131,7 +131,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A passage's place in a document: 1-based, inclusive lines."""
+    """A passage's place in a document: 1-based, inclusive lines, or what its type has for them."""
 
     passage: PassageId
     first_line: int

@@ -25,8 +25,24 @@ class SourceRow:
     pinned: int
 
 
-def register_source(connection: Connection, name: str, kind: str, location: str) -> int:
-    """Return the id of the source of that name, creating it, or moving it to its new location."""
+@dataclass(frozen=True, slots=True)
+class ListingState:
+    """Where the listings of a source are: `cursor` is its connector's, times are Unix milliseconds.
+
+    `listed_ms` is when everything was listed last, None before that.
+    """
+
+    cursor: str | None
+    listed_ms: int | None
+
+
+def register_source(
+    connection: Connection, name: str, kind: str, location: str, settings: str = ""
+) -> int:
+    """Return the id of the source of that name, creating it, or moving it to its new location.
+
+    With other `settings` than before (any text that stands for them) it was never listed.
+    """
     with transaction(connection):
         connection.execute(
             "INSERT INTO source (name, kind, location) VALUES (?, ?, ?) ON CONFLICT (name)"
@@ -35,7 +51,34 @@ def register_source(connection: Connection, name: str, kind: str, location: str)
         )
         row = connection.execute("SELECT id FROM source WHERE name = ?", [name]).fetchone()
         connection.execute("INSERT OR IGNORE INTO source_state (source) VALUES (?)", [row[0]])
+        connection.execute(
+            "UPDATE source_state SET cursor = NULL, listed_ms = NULL, settings = ?2"
+            " WHERE source = ?1 AND settings <> ?2",
+            [row[0], settings],
+        )
     return int(row[0])
+
+
+def listing_state(connection: Connection, source: int) -> ListingState:
+    """Where the next listing of the source can begin."""
+    row = connection.execute(
+        "SELECT cursor, listed_ms FROM source_state WHERE source = ?", [source]
+    ).fetchone()
+    return ListingState(*row) if row else ListingState(None, None)
+
+
+def put_listing_state(connection: Connection, source: int, state: ListingState) -> None:
+    """Record a listing, once all that it named is indexed."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE source_state SET cursor = ?, listed_ms = ? WHERE source = ?",
+            [state.cursor, state.listed_ms, source],
+        )
+
+
+def forget_cursor(connection: Connection, source: int) -> None:
+    """Have the next listing name everything. Called inside a transaction."""
+    connection.execute("UPDATE source_state SET cursor = NULL WHERE source = ?", [source])
 
 
 def put_source_state(
@@ -52,6 +95,22 @@ def put_source_state(
             " WHERE source = ?",
             [scanned_ms, problem, hint, source],
         )
+
+
+def hold_source(connection: Connection, source: int, held_ms: int | None) -> None:
+    """Pause the source by hand, since then; None: resume it."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE source_state SET held_ms = ? WHERE source = ?", [held_ms, source]
+        )
+
+
+def is_held(connection: Connection, source: int) -> bool:
+    """Whether the source was paused by hand."""
+    row = connection.execute(
+        "SELECT 1 FROM source_state WHERE source = ? AND held_ms IS NOT NULL", [source]
+    ).fetchone()
+    return row is not None
 
 
 def source_names(connection: Connection) -> dict[int, str]:
@@ -102,6 +161,7 @@ def release_pins(connection: Connection, source: int) -> int:
             " (SELECT path FROM pin WHERE source = ?1)",
             [source],
         )
+        forget_cursor(connection, source)
         return int(connection.execute("DELETE FROM pin WHERE source = ?", [source]).rowcount)
 
 

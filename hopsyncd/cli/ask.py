@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import client_of, json_option, print_json, printable, warn
+from hopsyncd.cli.shared import client_of, json_option, place_text, print_json, printable, warn
 
 _WIDTH = 92
 
@@ -66,9 +66,8 @@ def _print_sentences(reply: dict[str, Any]) -> None:
 
 def _print_citation(citation: dict[str, Any]) -> None:
     place = "no file at this version"
-    if citation["lines"]:
-        first, last = citation["lines"]
-        place = f"{citation['source']}: {printable(citation['document'])}:{first}-{last}"
+    if citation["location"]:
+        place = place_text(citation)
     click.echo(f"[{citation['number']}] {place}   id {citation['id']}")
 
 

@@ -17,7 +17,9 @@ from hopsyncd.cli.history import diff, log, release, restore, tag, why
 from hopsyncd.cli.index import sync
 from hopsyncd.cli.init import init
 from hopsyncd.cli.query import query
+from hopsyncd.cli.schedule import schedule
 from hopsyncd.cli.serve import serve
+from hopsyncd.cli.sources import add, pause, remove, resume
 from hopsyncd.cli.status import sources, status
 from hopsyncd.cli.upkeep import backup, check, gc, purge, rebuild
 from hopsyncd.errors import REPORTABLE
@@ -39,7 +41,8 @@ def cli(context: click.Context, config_file: Path | None) -> None:
 
 
 _COMMANDS = (
-    *(init, serve, sync, query, ask, status, sources),
+    *(init, serve, sync, query, ask, status, sources, schedule),
+    *(add, remove, pause, resume),
     *(log, diff, why, tag, restore, release),
     *(check, rebuild, backup, gc, purge),
     evaluate,

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import client_of, json_option, print_json, printable, warn
+from hopsyncd.cli.shared import client_of, json_option, place_text, print_json, printable, warn
 from hopsyncd.strategy import ALL_STRATEGIES, DEFAULT_TOP_K, PROFILES, REASONERS
 
 _TEXT_CHARACTERS = 600
@@ -88,11 +88,7 @@ def query(
 
 def _print_passage(rank: int, passage: dict[str, Any], explain: bool) -> None:
     click.secho(f"{rank}. {_name(passage)}", bold=True)
-    first, last = passage["lines"]
-    click.echo(
-        f"   {passage['source']}: {printable(passage['document'])}:{first}-{last}"
-        f"   score {passage['score']:.4f}   id {passage['id']}"
-    )
+    click.echo(f"   {place_text(passage)}   score {passage['score']:.4f}   id {passage['id']}")
     if explain:
         _print_hops(passage["hops"])
     shown = textwrap.shorten(passage["text"], _TEXT_CHARACTERS, placeholder=" ...")

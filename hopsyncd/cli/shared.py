@@ -33,6 +33,15 @@ def printable(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
+def place_text(passage: dict[str, Any]) -> str:
+    """Where a passage stands: source, document, and the lines or pages in it."""
+    name = f"{passage['source']}: {printable(passage['document'])}"
+    if passage["lines"]:
+        first, last = passage["lines"]
+        return f"{name}:{first}-{last}"
+    return f"{name}, {printable(passage['location'])}"
+
+
 def print_json(value: dict[str, Any]) -> None:
     """One JSON object on standard output."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))

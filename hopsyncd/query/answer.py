@@ -6,8 +6,9 @@ from typing import Any
 from hopsyncd.query.engine import Answer
 from hopsyncd.query.ranked import Hop, Ranked
 from hopsyncd.strategy import Search
+from hopsyncd.text.location import cell_name, location_text, unit_of
 from store.reads import Place
-from store.records import PassageId
+from store.records import Passage, PassageId
 
 
 def id_text(passage: PassageId) -> str:
@@ -41,20 +42,26 @@ def passage_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
         "id": id_text(ranked.passage),
         "text": passage.text,
         "heading": list(passage.heading),
-        **_place(places[0] if places else None),
-        "also_in": [_place(place) for place in places[1:]],
+        **_place(places[0] if places else None, passage),
+        "also_in": [_place(place, passage) for place in places[1:]],
         "score": ranked.score,
         "hops": [hop_json(answer, step) for step in ranked.hops],
     }
 
 
-def _place(place: Place | None) -> dict[str, Any]:
+def _place(place: Place | None, passage: Passage) -> dict[str, Any]:
+    """Where a passage stands; `lines` is of text alone, the rest of every kind of document."""
     if place is None:
-        return {"source": None, "document": None, "lines": None}
+        return dict.fromkeys(("source", "document", "lines", "unit", "span", "location"))
+    unit = unit_of(place.media_type)
+    first, last = place.first_line, place.last_line
     return {
         "source": place.source,
         "document": place.document,
-        "lines": [place.first_line, place.last_line],
+        "lines": [first, last] if unit == "line" else None,
+        "unit": unit,
+        "span": [cell_name(first), cell_name(last)] if unit == "range" else [first, last],
+        "location": location_text(unit, first, last, passage.heading),
     }
 
 

@@ -21,6 +21,7 @@ from hopsyncd.serve.requests import (
     BackupRequest,
     CheckRequest,
     GcRequest,
+    PauseRequest,
     PreviewRequest,
     PurgeRequest,
     QueryRequest,
@@ -65,6 +66,14 @@ class Service(Protocol):
         """End what restores hold, and sync."""
         ...
 
+    def pause(self, request: PauseRequest) -> "Future[dict[str, Any]]":
+        """Leave a source alone until it is resumed."""
+        ...
+
+    def resume(self, request: PauseRequest) -> "Future[dict[str, Any]]":
+        """End a pause."""
+        ...
+
     def tag(self, request: TagRequest) -> "Future[dict[str, Any]]":
         """Name a version."""
         ...
@@ -99,6 +108,10 @@ class Service(Protocol):
 
     def diff(self, old: str, new: str, limit: int | None) -> dict[str, Any]:
         """What differs between two versions; lists are cut to `limit` lines."""
+        ...
+
+    def schedule(self) -> dict[str, Any]:
+        """What runs when, and how it last went."""
         ...
 
     def status(self) -> dict[str, Any]:
@@ -241,6 +254,8 @@ def make_app(service: Service) -> Starlette:
             _posted("/v1/preview", PreviewRequest, service.preview),
             _posted("/v1/restore", RestoreRequest, service.restore),
             _posted("/v1/release", ReleaseRequest, service.release),
+            _posted("/v1/pause", PauseRequest, service.pause),
+            _posted("/v1/resume", PauseRequest, service.resume),
             _posted("/v1/tags", TagRequest, service.tag),
             Route("/v1/tags/{name:path}", untag, methods=["DELETE"]),
             _got("/v1/log", log_),
@@ -250,6 +265,7 @@ def make_app(service: Service) -> Starlette:
             _posted("/v1/rebuild", RebuildRequest, service.rebuild),
             _posted("/v1/gc", GcRequest, service.gc),
             _posted("/v1/purge", PurgeRequest, service.purge),
+            _got("/v1/schedule", lambda _: service.schedule()),
             _got("/v1/status", lambda _: service.status()),
             _got("/v1/sources", sources),
             _got("/v1/health", lambda _: service.health()),

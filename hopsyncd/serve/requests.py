@@ -62,6 +62,12 @@ class ReleaseRequest(_Body):
     sources: tuple[str, ...] = Field(default=(), strict=False)
 
 
+class PauseRequest(_Body):
+    """The body of POST /v1/pause and /v1/resume: which source."""
+
+    name: str = Field(min_length=1, max_length=200)
+
+
 class TagRequest(_Body):
     """The body of POST /v1/tags."""
 

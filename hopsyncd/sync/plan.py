@@ -10,6 +10,8 @@ from connectors.protocol import Item, Problem
 from hopsyncd.sync.scan import Listing, is_under
 from store.records import Seen
 
+AGAIN = "read again"  # the reason for a fetch of what could not be used, or is wanted afresh
+
 
 class Action(StrEnum):
     """What to do about one item; FORGET drops the record of one that never became a document."""
@@ -47,7 +49,7 @@ def plan(
     their files held: where there was no file, and none was seen since, its absence changes nothing.
     `excluded` are items that were purged: they are passed over, listed or not.
     Raises SourceUnavailable when the removals would leave the source without any document: an
-    unmounted disk looks like that.
+    unmounted disk looks like that, and an account that sees nothing any more.
     """
     fetches = [
         _fetch(item, seen.get(path)) for path, item in listing.items.items() if path not in excluded
@@ -78,6 +80,8 @@ def plan(
 def _fetch(item: Item, seen: Seen | None) -> Step | None:
     if seen is None:
         return Step(Action.FETCH, item.id, "new", item)
+    if not seen.revision:
+        return Step(Action.FETCH, item.id, AGAIN, item)
     if seen.revision != item.revision:
         return Step(Action.FETCH, item.id, "changed", item)
     return None

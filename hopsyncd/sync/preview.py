@@ -7,6 +7,7 @@ from connectors.errors import SourceUnavailable
 from hopsyncd.sync.plan import Action, Step
 from hopsyncd.sync.read import ReadDocument
 from hopsyncd.sync.sync import Scope, Source, planned, read_step
+from hopsyncd.text.extract import Extract
 from hopsyncd.text.llm_questions import estimate
 from store.content import best_sets
 from store.database import Connection
@@ -42,6 +43,7 @@ def preview(
     passage_tokens: int,
     recipe: int | None,
     passages_per_call: int | None,
+    extract: Extract,
 ) -> Preview:
     """What a sync of the source would do now; nothing is written, and no LLM is asked.
 
@@ -49,21 +51,20 @@ def preview(
     `passages_per_call` is None where no LLM is to be asked.
     """
     found = Preview(source.name)
-    try:
-        steps = planned(connection, source, scope)
-    except SourceUnavailable as problem:
-        found.problem, found.hint = problem.why, problem.hint
-        return found
     unknown: list[Passage] = []
     seen: set[PassageId] = set()
-    for document in _changes(connection, source, scope, steps, passage_tokens, found):
-        fresh = {one.id: one for one in document.passages if one.id not in seen}
-        seen |= fresh.keys()
-        known = best_sets(connection, recipe, fresh) if recipe is not None else {}
-        unknown += [passage for id_, passage in fresh.items() if id_ not in known]
-        if len(unknown) >= _GROUP:
-            _count(found, unknown, passages_per_call)
-            unknown = []
+    try:
+        steps = planned(connection, source, scope).steps
+        for document in _changes(connection, source, scope, steps, passage_tokens, extract, found):
+            fresh = {one.id: one for one in document.passages if one.id not in seen}
+            seen |= fresh.keys()
+            known = best_sets(connection, recipe, fresh) if recipe is not None else {}
+            unknown += [passage for id_, passage in fresh.items() if id_ not in known]
+            if len(unknown) >= _GROUP:
+                _count(found, unknown, passages_per_call)
+                unknown = []
+    except SourceUnavailable as problem:
+        return Preview(source.name, problem=problem.why, hint=problem.hint)
     _count(found, unknown, passages_per_call)
     return found
 
@@ -74,6 +75,7 @@ def _changes(
     scope: Scope,
     steps: tuple[Step, ...],
     passage_tokens: int,
+    extract: Extract,
     found: Preview,
 ) -> Iterator[ReadDocument]:
     """Sort the steps into `found`; gives the documents that the next version would take in."""
@@ -83,7 +85,7 @@ def _changes(
         elif step.action is Action.REPORT:
             found.unreadable.append(f"{step.path}: {step.reason}")
         elif step.action is Action.FETCH:
-            reading = read_step(connection, source, scope, step, passage_tokens)
+            reading = read_step(connection, source, scope, step, passage_tokens, extract)
             if reading and reading.read:
                 (found.new if step.reason == "new" else found.changed).append(step.path)
                 yield reading.read

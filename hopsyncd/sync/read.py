@@ -3,14 +3,19 @@
 from collections.abc import Container
 from dataclasses import dataclass
 
-from connectors.errors import ItemUnreadable, ItemVanished
-from connectors.protocol import Connector, Item
+import structlog
+
+from connectors.errors import ConnectorError, ItemUnreadable, ItemVanished
+from connectors.protocol import Connector, Fetched, Item
 from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.text.blocks import with_title
 from hopsyncd.text.chunk import chunk
-from hopsyncd.text.extract import extract
+from hopsyncd.text.extract import Extract
 from store.records import Document, Passage, Placement, Seen, content_hash
 
-CHUNKER = "chunk/1"  # raised when documents would be cut differently
+log = structlog.get_logger(__name__)
+
+CHUNKER = "chunk/2"  # raised when documents would be read or cut differently
 RETRY = ""  # a revision that no item has: the next scan fetches again
 
 
@@ -41,23 +46,26 @@ def read(
     item: Item,
     settled: Container[bytes | None],
     passage_tokens: int,
+    extract: Extract,
 ) -> Reading | None:
     """Fetch and chunk one item; contents whose hash is `settled` change nothing.
 
-    None when the item vanished meanwhile: the next scan decides what that means.
+    None when the item vanished meanwhile: the next scan decides what that means. Raises
+    SourceUnavailable.
     """
     try:
-        fetched = connector.fetch(item)
+        fetched = _fetched(connector, item)
     except ItemVanished:
         return None
     except ItemUnreadable as problem:
         return Reading(Seen(source, item.id, RETRY, None, problem.why, problem.hint))
-    content = content_hash(fetched.data)
+    content = _content_of(fetched)
     seen = Seen(source, item.id, fetched.revision, content)
     if content in settled:
         return Reading(seen)
     try:
-        chunks = chunk(extract(fetched.data, fetched.media_type), passage_tokens)
+        blocks = extract(fetched.data, fetched.media_type)
+        chunks = chunk(with_title(blocks, fetched.title or "", 1), passage_tokens)
     except DocumentUnreadable as problem:
         return Reading(Seen(source, item.id, fetched.revision, content, problem.why, problem.hint))
     passages = tuple(Passage(piece.heading, piece.text) for piece in chunks)
@@ -67,3 +75,26 @@ def read(
     )
     document = Document(source, item.id, content, fetched.media_type, placements)
     return Reading(seen, ReadDocument(document, passages))
+
+
+def _fetched(connector: Connector, item: Item) -> Fetched:
+    try:
+        return connector.fetch(item)
+    except ConnectorError:
+        raise
+    except Exception as error:
+        # One item that its connector stumbles over must not keep the others from being read.
+        kind = type(connector).__name__
+        log.error("a connector failed", connector=kind, item=item.id, exc_info=error)
+        raise ItemUnreadable(
+            f"Cannot read {item.id!r}",
+            f"its connector failed ({type(error).__name__}: {error})",
+            f"The log has the details for those who look after {kind}.",
+        ) from error
+
+
+def _content_of(fetched: Fetched) -> bytes:
+    """The hash of what the document says; a title that its source gives belongs to that."""
+    if fetched.title is None:
+        return content_hash(fetched.data)
+    return content_hash(fetched.title.encode("utf-8", "backslashreplace") + b"\0" + fetched.data)

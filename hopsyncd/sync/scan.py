@@ -1,21 +1,37 @@
-"""The scan: a completed listing of one source, or of parts of it. What it does not name is gone."""
+"""The scan: a listing of one source, or of parts of it, to its end: what is there, what is gone."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from connectors.protocol import Connector, Item, Problem
+import structlog
+
+from connectors.errors import ConnectorError, CursorExpired, SourceUnavailable
+from connectors.protocol import Connector, Cursor, Found, Gone, Item, Problem
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a source has now. `under` is None for the whole source, else the parts listed."""
+    """What a source has now. `under` is None for the whole source, else the parts listed.
+
+    One `since` an earlier cursor names what changed only, so that nothing but `gone` is gone.
+    `cursor` is where the next one of the whole source can begin, None where it cannot say so.
+    """
 
     items: dict[str, Item]
     problems: tuple[Problem, ...]
     under: tuple[str, ...] | None
+    gone: frozenset[str] = frozenset()
+    since: str | None = None
+    cursor: str | None = None
 
     def covers(self, path: str) -> bool:
         """Whether the listing would have named this item if it were there."""
+        if path in self.gone:
+            return True
+        if self.since is not None:
+            return False
         return self.under is None or any(is_under(path, part) for part in self.under)
 
 
@@ -24,13 +40,75 @@ def is_under(path: str, part: str) -> bool:
     return not part or path == part or path.startswith(part + "/")
 
 
-def scan(connector: Connector, under: Sequence[str] | None) -> Listing:
-    """List to the end. Raises SourceUnavailable when the listing cannot be completed."""
+def scan(connector: Connector, under: Sequence[str] | None, since: str | None = None) -> Listing:
+    """List to the end; everything, where the cursor `since` has expired.
+
+    Raises SourceUnavailable when the listing cannot be completed.
+    """
+    try:
+        return _scan(connector, under, since)
+    except CursorExpired as expired:
+        log.info("everything is listed again", why=expired.why)
+    try:
+        return _scan(connector, under, None)
+    except CursorExpired as error:
+        raise SourceUnavailable(error.what, error.why, error.hint) from error
+
+
+def _scan(connector: Connector, under: Sequence[str] | None, since: str | None) -> Listing:
     items: dict[str, Item] = {}
     problems: list[Problem] = []
-    for found in connector.discover(under):
-        if isinstance(found, Item):
-            items[found.id] = found
-        else:
+    gone: set[str] = set()
+    cursor = None
+    for found in _listed(connector, since, under):
+        if isinstance(found, Cursor):
+            cursor = found.value if under is None else None
+        elif not _is_storable(found.id):
+            problems.append(_unstorable(found))
+        elif isinstance(found, Problem):
             problems.append(found)
-    return Listing(items, tuple(problems), None if under is None else tuple(under))
+        elif isinstance(found, Gone):
+            items.pop(found.id, None)
+            gone.add(found.id)
+        else:
+            items[found.id] = found
+            gone.discard(found.id)
+    parts = None if under is None else tuple(under)
+    return Listing(items, tuple(problems), parts, frozenset(gone), since, cursor)
+
+
+def _listed(
+    connector: Connector, since: str | None, under: Sequence[str] | None
+) -> Iterator[Found]:
+    try:
+        yield from connector.discover(since, under)
+    except ConnectorError:
+        raise
+    except Exception as error:
+        raise failed(connector, "list the source", error) from error
+
+
+def failed(connector: Connector, doing: str, error: Exception) -> SourceUnavailable:
+    """A connector that breaks off in its own way pauses its source, and no other."""
+    kind = type(connector).__name__
+    log.error("a connector failed", connector=kind, doing=doing, exc_info=error)
+    return SourceUnavailable(
+        f"Cannot {doing}",
+        f"its connector failed ({type(error).__name__}: {error})",
+        f"The log has the details for those who look after {kind}. What is indexed of it is kept.",
+    )
+
+
+def _is_storable(id_: str) -> bool:
+    return _printable(id_) == id_
+
+
+def _unstorable(found: Item | Gone | Problem) -> Problem:
+    why, hint = "its id is no text that can be stored", "Rename it."
+    if isinstance(found, Problem):
+        return replace(found, id=_printable(found.id))
+    return Problem(_printable(found.id), why, hint)
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

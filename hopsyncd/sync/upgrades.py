@@ -46,21 +46,26 @@ class Upgrades:
         elif meter.failures:
             self.due_s = min(self.due_s, self._clock_s() + self._wait_s())
 
-    def run(self, go_on: Callable[[], bool]) -> None:
-        """Do a piece if it is time; not even that when `go_on` says no."""
+    def run(self, go_on: Callable[[], bool]) -> bool | None:
+        """Do a piece if it is time; not even that when `go_on` says no.
+
+        Returns whether the LLM gave anything; None if it was not asked.
+        """
         if self._clock_s() < self.due_s or not go_on():
-            return
+            return None
         version = self._writer.upgrade(_PIECE, self._meter, go_on)
         if version:
             self._failures = 0
             self._on_version(version)
             log.info("upgraded", version=version.id, reason=version.reason)
-            return
+            return True
         if not go_on():
-            return
-        self._failures = self._failures + 1 if self._meter.failures else 0
+            return None
+        failed = bool(self._meter.failures)
+        self._failures = self._failures + 1 if failed else 0
         self._meter = self._new_meter()
         self.due_s = self._clock_s() + self._wait_s()
+        return False if failed else None
 
     def _wait_s(self) -> float:
         if not self._failures:

@@ -1,7 +1,6 @@
 """The one thread that writes: it turns hints, requests and the clock into syncs."""
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -10,8 +9,11 @@ from typing import Any, TypeVar
 import structlog
 
 from hopsyncd.errors import REPORTABLE, SyncFailed
+from hopsyncd.schedule import When
 from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
+from hopsyncd.sync.timetable import Clocks, Planned, Timetable
 from store.errors import DiskFailure
+from store.sources import listing_state
 
 log = structlog.get_logger(__name__)
 
@@ -19,6 +21,9 @@ Result = TypeVar("Result")
 Between = Callable[[], None]
 
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not one source's own
+_LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed
+
+UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
 
 
 class Stopping(Exception):
@@ -43,12 +48,21 @@ class _Request:
 
 @dataclass(slots=True)
 class _Due:
-    """When a source is scanned next, by the monotonic clock; `afresh` reads everything again."""
+    """A source and what is wanted of its next scan: that it comes at once (`asked`), that
+    everything is read again (`afresh`)."""
 
     source: Source
-    every_s: float
-    next_s: float
+    asked: bool
     afresh: bool
+
+    @property
+    def scan(self) -> str:
+        """The name of the job."""
+        return f"scan {self.source.name}"
+
+    @property
+    def full_scan(self) -> str:
+        return f"full scan {self.source.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +75,22 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A source to keep in sync, scanned whole every `every_s` seconds."""
+    """A source to keep in sync: when it is scanned, and when it is listed whole where its scans
+    need not. `at_start` scans it first of all, whenever its last scan was."""
 
     source: Source
-    every_s: float
+    when: When
+    full_when: When | None = None
+    at_start: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Something else to do at its times, when nobody waits for the writer's thread."""
+
+    name: str
+    when: When
+    run: Callable[[SourceSync], object]
 
 
 class SyncWorker:
@@ -78,10 +104,12 @@ class SyncWorker:
     def __init__(
         self,
         open_path: Callable[[Between, Between], tuple[SourceSync, Sequence[Task], bool]],
-        clock_s: Callable[[], float] = time.monotonic,
+        chores: Sequence[Chore] = (),
+        clocks: Clocks = Clocks(),  # noqa: B008 - it is frozen
     ) -> None:
         self._open_path = open_path
-        self._clock_s = clock_s
+        self._chores = chores
+        self._clocks = clocks
         self._wake = threading.Condition()
         self._hints: dict[str, set[str] | None] = {}
         self._requests: list[_Request] = []
@@ -91,6 +119,7 @@ class SyncWorker:
         self._in_hints = False
         self._retry_s = _RETRY_S
         self._path: SourceSync | None = None
+        self._timetable: Timetable | None = None
         self._due: dict[str, _Due] = {}
         self.error: str | None = None
         self.busy = False
@@ -125,13 +154,20 @@ class SyncWorker:
             self._wake.notify_all()
         return request.done
 
-    def submit(self, job: Callable[[SourceSync], Result]) -> "Future[Result]":
-        """Have a job done on the writer's thread, between two syncs."""
+    def submit(
+        self, job: Callable[[SourceSync], Result], counts_as: str | None = None
+    ) -> "Future[Result]":
+        """Have a job done on the writer's thread, between two syncs.
+
+        Done, it `counts_as` a run of that job of the schedule.
+        """
         done: Future[Result] = _promise()
 
         def run(path: SourceSync) -> None:
             try:
                 result = job(path)
+                if counts_as:
+                    self._times.note(counts_as, None)
             except BaseException as error:
                 done.set_exception(_reportable(error))
                 if not isinstance(error, REPORTABLE):
@@ -145,6 +181,16 @@ class SyncWorker:
             self._jobs.append(_Job(run, done))
             self._wake.notify_all()
         return done
+
+    def planned(self) -> list[Planned]:
+        """When each job runs next; nothing before the store is open."""
+        path, timetable = self._path, self._timetable
+        if path is None or timetable is None:
+            return []
+        in_s = max(0.0, path.upgrades.due_s - self._clocks.steady_s())
+        upgrade_ms = self._clocks.wall_ms() + round(in_s * 1000)
+        upgrade = Planned(UPGRADE, "while passages wait for an LLM's questions", upgrade_ms)
+        return [*timetable.planned(), upgrade]
 
     @property
     def pending(self) -> bool:
@@ -184,10 +230,16 @@ class SyncWorker:
         except Exception as error:
             self._tell_all(error)
             raise
-        now_s = self._clock_s()
         self._due = {
-            task.source.name: _Due(task.source, task.every_s, now_s, afresh) for task in tasks
+            task.source.name: _Due(task.source, task.at_start or afresh, afresh) for task in tasks
         }
+        jobs = {chore.name: chore.when for chore in self._chores}
+        for task in tasks:
+            due = self._due[task.source.name]
+            jobs[due.scan] = task.when
+            if task.full_when:
+                jobs[due.full_scan] = task.full_when
+        self._timetable = Timetable(path.connection, jobs, self._clocks)
         self._path = path
 
     def _turns(self) -> None:
@@ -203,7 +255,7 @@ class SyncWorker:
             self.error, self._retry_s = None, _RETRY_S
             for request, outcomes in answered:
                 request.done.set_result(outcomes)
-            self._write_path.upgrades.run(lambda: not self._has_work())
+            self._when_nobody_waits()
 
     def _is_asked(self) -> bool:
         return self._stopping or bool(self._requests or self._jobs)
@@ -212,9 +264,10 @@ class SyncWorker:
         return self._is_asked() or bool(self._hints)
 
     def _sleep_s(self) -> float:
-        soonest = min((due.next_s for due in self._due.values()), default=float("inf"))
-        soonest = min(soonest, self._write_path.upgrades.due_s)
-        return max(0.0, min(soonest - self._clock_s(), 3600.0))
+        if any(due.asked for due in self._due.values()):
+            return 0.0
+        upgrades_s = self._write_path.upgrades.due_s - self._clocks.steady_s()
+        return max(0.0, min(self._times.soonest_s(), upgrades_s, _LONGEST_SLEEP_S))
 
     def _turn(self) -> list[tuple[_Request, tuple[Outcome, ...]]]:
         """Do all that is due; returns the requests answered and their outcomes."""
@@ -226,13 +279,34 @@ class SyncWorker:
             answered = [(request, self._answer(request)) for request in requests]
             self._serve_hints()
             for due in self._due.values():
-                if due.next_s <= self._clock_s():
+                if due.asked or self._times.is_due(due.scan) or self._times.is_due(due.full_scan):
                     self._scan(due, accept_empty=False)
         except BaseException as error:
             for request in requests:
                 request.done.set_exception(_reportable(error))
             raise
         return answered
+
+    def _when_nobody_waits(self) -> None:
+        answered = self._write_path.upgrades.run(lambda: not self._has_work())
+        if answered is not None:
+            self._times.note(UPGRADE, None if answered else "the LLM gave no questions")
+        for chore in self._chores:
+            if not self._has_work() and self._times.is_due(chore.name):
+                self._do(chore)
+
+    def _do(self, chore: Chore) -> None:
+        try:
+            chore.run(self._write_path)
+        except Stopping:
+            raise
+        except Exception as error:
+            self._times.note(chore.name, str(error) or type(error).__name__)
+            if not isinstance(error, REPORTABLE):
+                raise
+            log.error("job failed", job=chore.name, why=str(error))
+        else:
+            self._times.note(chore.name, None)
 
     def _next_job(self) -> _Job | None:
         with self._wake:
@@ -247,11 +321,19 @@ class SyncWorker:
     def _scan(self, due: _Due, *, accept_empty: bool) -> Outcome:
         with self._wake:
             self._hints.pop(due.source.name, None)
-        outcome = self._sync(due.source, Scope(None, accept_empty, due.afresh))
+        due.asked = False  # it may be asked for again meanwhile
+        whole = self._times.is_due(due.full_scan)
+        listed_ms = self._listed_ms(due)
+        outcome = self._sync(due.source, Scope(None, accept_empty, due.afresh, whole))
         if outcome.problem is None:
             due.afresh = False
-        due.next_s = self._clock_s() + due.every_s
+        self._times.note(due.scan, outcome.problem)
+        if due.full_scan in self._times and (whole or self._listed_ms(due) != listed_ms):
+            self._times.note(due.full_scan, outcome.problem)
         return outcome
+
+    def _listed_ms(self, due: _Due) -> int | None:
+        return listing_state(self._write_path.connection, due.source.id).listed_ms
 
     def _serve_hints(self) -> None:
         """Sync what the hints name: small edits get a turn between the batches of a scan."""
@@ -262,7 +344,7 @@ class SyncWorker:
             if due is None:
                 continue
             if paths is None or due.afresh:
-                due.next_s = self._clock_s()
+                due.asked = True
             else:
                 self._sync(due.source, Scope(tuple(sorted(paths))))
 
@@ -276,6 +358,11 @@ class SyncWorker:
     def _write_path(self) -> SourceSync:
         assert self._path is not None, "_open() comes first"
         return self._path
+
+    @property
+    def _times(self) -> Timetable:
+        assert self._timetable is not None, "_open() comes first"
+        return self._timetable
 
     def _between(self) -> None:
         """Runs between two batches: stop if asked to, let small edits in."""
@@ -298,9 +385,8 @@ class SyncWorker:
             # The store and the head that is served may differ now: begin as after a start.
             self._path = None
         log.error("sync failed", why=self.error, exc_info=not isinstance(error, REPORTABLE))
-        now_s = self._clock_s()
         for due in self._due.values():
-            due.next_s = now_s
+            due.asked = True
 
 
 def _reportable(error: BaseException) -> BaseException:

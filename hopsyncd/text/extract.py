@@ -4,14 +4,25 @@ from collections.abc import Callable
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.text.blocks import Block, tidy
+from hopsyncd.text.book import epub_blocks
+from hopsyncd.text.data import csv_blocks, json_blocks
 from hopsyncd.text.decode import decode
 from hopsyncd.text.html import html_blocks
+from hopsyncd.text.location import DOCX, EPUB, IPYNB, ODT, PDF, PPTX, RTF, XLSX
+from hopsyncd.text.mail import MAIL, mail_blocks
 from hopsyncd.text.markdown import markdown_blocks
+from hopsyncd.text.notebook import notebook_blocks
+from hopsyncd.text.pdf import pdf_blocks
 from hopsyncd.text.plain import plain_blocks
 from hopsyncd.text.rst import rst_blocks
+from hopsyncd.text.sheets import xlsx_blocks
+from hopsyncd.text.slides import pptx_blocks
 from hopsyncd.text.source_code import python_blocks, source_blocks
+from hopsyncd.text.word import docx_blocks, odt_blocks, rtf_blocks
 
-_EXTRACTORS: dict[str, Callable[[str], tuple[Block, ...]]] = {
+Extract = Callable[[bytes, str], tuple[Block, ...]]
+
+_TEXT: dict[str, Callable[[str], tuple[Block, ...]]] = {
     "text/markdown": markdown_blocks,
     "text/plain": plain_blocks,
     "text/x-rst": rst_blocks,
@@ -20,25 +31,72 @@ _EXTRACTORS: dict[str, Callable[[str], tuple[Block, ...]]] = {
     "text/x-source": source_blocks,
 }
 
+_DATA: dict[str, Callable[[str], tuple[Block, ...]]] = {
+    "text/csv": csv_blocks,
+    "application/json": json_blocks,
+    IPYNB: notebook_blocks,
+}
+
+
+def _mail_blocks(data: bytes) -> tuple[Block, ...]:
+    return mail_blocks(data, extract)
+
+
+_BINARY: dict[str, Callable[[bytes], tuple[Block, ...]]] = {
+    PDF: pdf_blocks,
+    DOCX: docx_blocks,
+    ODT: odt_blocks,
+    RTF: rtf_blocks,
+    PPTX: pptx_blocks,
+    XLSX: xlsx_blocks,
+    EPUB: epub_blocks,
+    MAIL: _mail_blocks,
+}
+
 
 def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
     """Read a document into blocks, in reading order.
 
     `media_type` may carry parameters; of these `charset` is honoured where the bytes are not
     UTF-8. An unknown `text/` type is read as plain text. An empty document has no blocks.
-    The time is linear in the size, whatever the bytes are.
+    For the types that `is_light` names, the time is linear in the size, whatever the bytes are.
 
     Raises DocumentUnreadable for bytes that are no text, and for a type that no extractor reads.
     """
+    if is_light(media_type):
+        return tidy(_blocks(data, media_type))
+    try:
+        return tidy(_blocks(data, media_type))
+    except (DocumentUnreadable, MemoryError):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        raise DocumentUnreadable(
+            "the document",
+            f"it is damaged, or not what its name says ({type(error).__name__}: {said})",
+            "Save it again in its own program, or leave it out by an ignore pattern",
+        ) from error
+
+
+def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
     kind, charset = _parsed(media_type)
-    extractor = _EXTRACTORS.get(kind, plain_blocks if kind.startswith("text/") else None)
+    if kind in _BINARY:
+        return _BINARY[kind](data) if data else ()
+    readers = _TEXT | _DATA
+    extractor = readers.get(kind, plain_blocks if kind.startswith("text/") else None)
     if extractor is None:
         raise DocumentUnreadable(
             "the document",
             f"no extractor reads {kind or 'a document without a media type'}",
-            f"Readable types: {', '.join(_EXTRACTORS)}",
+            f"Readable types: {', '.join((*readers, *_BINARY))}",
         )
-    return tidy(extractor(decode(data, charset)))
+    return extractor(decode(data, charset))
+
+
+def is_light(media_type: str) -> bool:
+    """Whether documents of a type are read in linear time and without a library's help."""
+    kind, _ = _parsed(media_type)
+    return kind not in _BINARY and kind not in _DATA
 
 
 def _parsed(media_type: str) -> tuple[str, str | None]:

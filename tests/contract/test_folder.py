@@ -62,7 +62,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Counterpart:
 
 def items(source: Counterpart, under: list[str] | None = None) -> dict[str, Item]:
     return {
-        found.id: found for found in source.connector().discover(under) if isinstance(found, Item)
+        found.id: found for found in source.connector().discover(None, under) if isinstance(found, Item)
     }
 
 
@@ -119,7 +119,7 @@ def test_an_unreadable_item_is_a_problem_and_the_rest_goes_on(source: Counterpar
     for id_ in ("a.md", "b.md", "c.md"):
         source.put(id_, b"text")
     source.make_unreadable("b.md")
-    found = {entry.id: entry for entry in source.connector().discover()}
+    found = {entry.id: entry for entry in source.connector().discover(None)}
     assert [type(found[id_]) for id_ in ("a.md", "b.md", "c.md")] == [Item, Problem, Item]
     problem = found["b.md"]
     assert isinstance(problem, Problem)
@@ -130,15 +130,15 @@ def test_a_source_that_is_away_is_not_an_empty_one(source: Counterpart) -> None:
     source.put("a.md", b"one")
     source.take_away()
     with pytest.raises(SourceUnavailable):
-        list(source.connector().discover())
+        list(source.connector().discover(None))
     with pytest.raises(SourceUnavailable):
-        list(source.connector().discover(["a.md"]))
+        list(source.connector().discover(None, ["a.md"]))
 
 
 def test_a_listing_streams(source: Counterpart) -> None:
     for id_ in ("a/1.md", "b/2.md", "c/3.md"):
         source.put(id_, b"text")
-    listing = source.connector().discover()
+    listing = source.connector().discover(None)
     next(listing)
     source.put("c/4.md", b"text")
     assert "c/4.md" in {found.id for found in listing}
@@ -163,9 +163,9 @@ def test_a_listing_under_ids_is_that_part_of_the_whole(
         source = make(tmp_path_factory.mktemp("source"))
         for id_, data in tree.items():
             _put_where_possible(source, id_, data)
-        whole = list(source.connector().discover())
+        whole = list(source.connector().discover(None))
         part = [found for found in whole if _is_under(found.id, under)]
-        assert list(source.connector().discover(under)) == part
+        assert list(source.connector().discover(None, under)) == part
 
 
 def _put_where_possible(source: Counterpart, id_: str, data: bytes) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from connectors.protocol import Connector, Fetched, Item, Problem
+from connectors.protocol import Connector, Fetched, Found, Item
 from hopsyncd.text.questions import BuiltinMaker
 from hopsyncd.upkeep import rebuilt
 from tests.crash.sweep import Left, Sweep, sweep
@@ -57,8 +57,8 @@ class SteppingConnector:
     connector: Connector
     step: Step
 
-    def discover(self, under: Sequence[str] | None = None) -> Iterator[Item | Problem]:
-        yield from self.connector.discover(under)
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
+        yield from self.connector.discover(since, under)
         self.step("listed")
 
     def fetch(self, item: Item) -> Fetched:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from hopsyncd.errors import SyncFailed
+from hopsyncd.schedule import every
 from hopsyncd.sync.sync import SourceSync
 from hopsyncd.sync.worker import SyncWorker, Task
 from store.database import Connection
@@ -217,7 +218,7 @@ class Opening:
         self.times += 1
         if self.errors:
             raise self.errors.pop(0)
-        return self.stack.path, [Task(self.stack.source, 3600)], False
+        return self.stack.path, [Task(self.stack.source, every(3600))], False
 
 
 @pytest.fixture

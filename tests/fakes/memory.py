@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from itertools import count
 
-from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
-from connectors.protocol import Fetched, Item, Problem
+from connectors.errors import CursorExpired, ItemUnreadable, ItemVanished, SourceUnavailable
+from connectors.protocol import Cursor, Fetched, Found, Gone, Item, Problem
+from connectors.regular_file import too_large
 
 
 class MemoryConnector:
@@ -12,10 +13,22 @@ class MemoryConnector:
 
     What is in `unreadable` is listed and cannot be fetched, what is in `vanishing` is gone when
     fetched, and each of `problems` is listed in place of its item, or of the items below it.
+    While `locked`, fetching raises that. With `cursors` its listings can begin at the last one.
     """
 
-    def __init__(self, files: dict[str, bytes] | None = None) -> None:
-        self._ticks = count()
+    def __init__(
+        self,
+        files: dict[str, bytes] | None = None,
+        *,
+        max_bytes: int = 10**9,
+        cursors: bool = False,
+    ) -> None:
+        self._ticks = count(1)
+        self._max_bytes = max_bytes
+        self._cursors = cursors
+        self._changes: list[str] = []
+        self.listings: list[str | None] = []
+        self.locked: SourceUnavailable | None = None
         self.revisions: dict[str, str] = {}
         self.files: dict[str, bytes] = {}
         self.available = True
@@ -30,26 +43,35 @@ class MemoryConnector:
         """Create or overwrite; with the same bytes it is a touch."""
         self.files[path] = data
         self.revisions[path] = f"r{next(self._ticks)}"
+        self._changes.append(path)
 
     def remove(self, path: str) -> None:
         del self.files[path], self.revisions[path]
+        self._changes.append(path)
 
     def move(self, path: str, to: str) -> None:
         self.put(to, self.files[path])
         self.remove(path)
 
-    def discover(self, under: Sequence[str] | None = None) -> Iterator[Item | Problem]:
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         if not self.available:
             raise SourceUnavailable("Cannot list the source", "it is away", "Bring it back")
+        self.listings.append(since)
         wanted = None if under is None else tuple(under)
+        end = len(self._changes)
+        paths = self.files.keys() if since is None else self._changed_since(since)
         for problem in self.problems.values():
             if _covers(wanted, problem.id):
                 yield problem
-        for path in sorted(self.files):
+        for path in sorted(paths):
             if _covers(wanted, path) and not self._is_hidden(path):
-                yield Item(path, self.revisions[path], len(self.files[path]))
+                yield self._judge(path)
+        if self._cursors and under is None:
+            yield Cursor(str(end))
 
     def fetch(self, item: Item) -> Fetched:
+        if self.locked:
+            raise self.locked
         self.fetched.append(item.id)
         if item.id not in self.files or item.id in self.vanishing:
             raise ItemVanished(f"Cannot read {item.id}", "it is gone", "The next scan decides")
@@ -59,6 +81,19 @@ class MemoryConnector:
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _judge(self, path: str) -> Item | Gone | Problem:
+        if path not in self.files:
+            return Gone(path)
+        size_bytes = len(self.files[path])
+        if size_bytes > self._max_bytes:
+            return Problem(path, *too_large(size_bytes, self._max_bytes))
+        return Item(path, self.revisions[path], size_bytes)
+
+    def _changed_since(self, cursor: str) -> set[str]:
+        if not cursor.isdecimal() or int(cursor) > len(self._changes):
+            raise CursorExpired("Cannot list since then", "it never was", "List everything")
+        return set(self._changes[int(cursor) :])
 
     def _is_hidden(self, path: str) -> bool:
         return any(

@@ -8,6 +8,7 @@ from connectors.protocol import Connector
 from hopsyncd.sync.apply import Writer
 from hopsyncd.sync.prepare import Preparer, QuestionMaker
 from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
+from hopsyncd.text.extract import Extract, extract
 from hopsyncd.text.questions import BuiltinMaker
 from store.database import open_writer
 from store.records import Passage, Version
@@ -33,6 +34,7 @@ class Stack:
         batch_documents: int = 100,
         passage_tokens: int = 12,
         between: Callable[[], None] = lambda: None,
+        extract: Extract = extract,
     ) -> None:
         self.connection = open_writer(path)
         self.connector = connector
@@ -57,6 +59,7 @@ class Stack:
             now_ms=lambda: next(ticks),
             on_version=self.versions.append,
             between=between,
+            extract=extract,
         )
 
     def sync(self, under: tuple[str, ...] | None = None, *, accept_empty: bool = False) -> Outcome:

@@ -53,7 +53,8 @@ class FakeService:
 
         return (
             soon
-            if name in ("restore", "release", "tag", "untag", "rebuild", "gc", "purge")
+            if name
+            in ("restore", "release", "tag", "untag", "rebuild", "gc", "purge", "pause", "resume")
             else answer
         )
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from hopsyncd.config import (
     Config,
-    SourceConfig,
     config_path,
     load_config,
     shipped_text,
     write_config,
 )
+from hopsyncd.config_sources import SOURCE_MODELS, FolderSource, known_kinds
 from hopsyncd.errors import ConfigError
 from hopsyncd.toml_lines import key_lines
 
@@ -57,10 +57,16 @@ def test_the_shipped_file_is_the_default_and_explains_every_key() -> None:
     models = {name: type(getattr(Config(), name)) for name in tables if name != "source"}
     assert models.keys() | {"sources"} == Config.model_fields.keys()
     assert all(tables[name].keys() == model.model_fields.keys() for name, model in models.items())
-    assert tables["source"][0].keys() == SourceConfig.model_fields.keys()
-    example = SourceConfig.model_validate(tables["source"][0])
-    defaults = SourceConfig.model_validate({"name": "notes", "path": "~/notes"})
+    assert tables["source"][0].keys() == FolderSource.model_fields.keys()
+    example = FolderSource.model_validate(tables["source"][0])
+    defaults = FolderSource.model_validate({"name": "notes", "path": "~/notes"})
     assert example == defaults.model_copy(update={"scan_every_s": 300.0})
+    assert sorted(table["kind"] for table in tables["source"]) == known_kinds()
+    for table in tables["source"][1:]:
+        model = SOURCE_MODELS[table["kind"]]
+        model.model_validate(table)
+        shown = set(re.findall(r"(?m)^# (?:# )?(\w+) = ", text))
+        assert model.model_fields.keys() <= shown
 
 
 def test_without_a_file_all_defaults_hold() -> None:
@@ -128,6 +134,13 @@ def test_values_paths_and_variables(
         (source(ignore="['!']"), [":4:", "`!` is not a gitignore pattern"]),
         (source(include="[]"), [":4:", "empty"]),
         (source(ignroe="[]"), [":4:", "Did you mean `ignore`?"]),
+        (source(kind="'foldr'"), [":4:", "unknown kind", 'Did you mean "folder"?']),
+        (source(kind="'ftp'"), [":4:", "Known are folder", "sqlite"]),
+        (source(kind="7"), [":4:", "unknown kind 7"]),
+        (source(kind="'folder'", table="'t'"), ['[[source]] of kind "sqlite"']),
+        (source(kind="'sqlite'", key="'id'"), ["`text` in [[source]] number 1", "in a list"]),
+        (source(kind="'sqlite'", key="'id'", text="['b']"), ["`query`", "no `table` either"]),
+        ("source = [3]", [":1:", "should be a table"]),
         (source() + source(), [":5:", 'another source is named "notes"']),
         ("[models]\nencoder = './nowhere'", [":2:", "there is no folder", "nowhere"]),
         ("[models]\nencoder_sha256 = 'abc'", [":2:", "64 hexadecimal"]),

@@ -18,7 +18,7 @@ from connectors.protocol import Item, Problem
 
 
 def found(connector: FolderConnector, under: list[str] | None = None) -> dict[str, Item | Problem]:
-    return {entry.id: entry for entry in connector.discover(under)}
+    return {entry.id: entry for entry in connector.discover(None, under)}
 
 
 def problem(entry: Item | Problem) -> Problem:
@@ -119,7 +119,7 @@ def test_a_root_that_is_a_link_works(tmp_path: Path) -> None:
 @pytest.mark.parametrize("id_", ["../x.md", "a/../../x.md", "/etc/passwd", "a//b", "./a", "a\0b"])
 def test_ids_that_lead_out_are_refused(tmp_path: Path, id_: str) -> None:
     with pytest.raises(ValueError, match="inside the folder"):
-        FolderConnector(tmp_path).discover([id_])
+        FolderConnector(tmp_path).discover(None, [id_])
     with pytest.raises(ItemUnreadable):
         FolderConnector(tmp_path).fetch(item(id_))
 
@@ -200,7 +200,7 @@ def test_a_folder_that_vanishes_during_the_listing_is_gone(tmp_path: Path) -> No
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.md").write_text("x")
-    listing = FolderConnector(tmp_path).discover()
+    listing = FolderConnector(tmp_path).discover(None)
     assert next(listing).id == "a/x.md"
     (tmp_path / "b").rename(tmp_path.with_name(tmp_path.name + "-b"))
     assert list(listing) == []
@@ -212,7 +212,7 @@ def test_a_root_that_vanishes_during_the_listing(tmp_path: Path, replaced: bool)
     for name in ("a", "b"):
         (root / name).mkdir(parents=True)
         (root / name / "x.md").write_text("x")
-    listing = FolderConnector(root).discover()
+    listing = FolderConnector(root).discover(None)
     next(listing)
     root.rename(tmp_path / "moved")
     if replaced:  # As when a drive is unmounted and the empty mount point shows.

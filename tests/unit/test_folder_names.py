@@ -20,7 +20,7 @@ def write(root: Path, *ids: str, text: str = "text") -> None:
 
 
 def listed(connector: FolderConnector, under: list[str] | None = None) -> list[str]:
-    return sorted(found.id for found in connector.discover(under) if isinstance(found, Item))
+    return sorted(found.id for found in connector.discover(None, under) if isinstance(found, Item))
 
 
 def test_a_newline_and_other_control_characters_in_a_name(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_newline_and_other_control_characters_in_a_name(tmp_path: Path) -> Non
     assert listed(connector) == sorted([name, f"folder\n/{name}"])
     assert all(
         connector.fetch(item).data == b"text"
-        for item in connector.discover()
+        for item in connector.discover(None)
         if isinstance(item, Item)
     )
     assert listed(connector, [f"folder\n/{name}"]) == [f"folder\n/{name}"]
@@ -47,7 +47,7 @@ def test_names_that_are_not_utf8_are_problems_with_storable_ids(tmp_path: Path) 
     folder.mkdir()
     write(folder, "inside.md")
     write(tmp_path, "good.md")
-    found = {entry.id: entry for entry in FolderConnector(tmp_path).discover()}
+    found = {entry.id: entry for entry in FolderConnector(tmp_path).discover(None)}
     assert found.keys() == {"caf\\xe9.md", "d\\xff", "good.md"}
     problem = found["d\\xff"]
     assert isinstance(problem, Problem)

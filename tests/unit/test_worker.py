@@ -6,9 +6,13 @@ from threading import Thread
 
 import pytest
 
+from connectors.protocol import Found
 from hopsyncd.errors import BadRequest, SyncFailed
+from hopsyncd.schedule import every
 from hopsyncd.sync.sync import SourceSync
-from hopsyncd.sync.worker import SyncWorker, Task
+from hopsyncd.sync.timetable import Clocks
+from hopsyncd.sync.worker import Chore, SyncWorker, Task
+from store.jobs import all_jobs
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
@@ -28,7 +32,7 @@ def worker(stack: Stack) -> Iterator[SyncWorker]:
         between: Callable[[], None], check_stop: Callable[[], None]
     ) -> tuple[SourceSync, Sequence[Task], bool]:
         stack.path.between, stack.path.check_stop = between, check_stop
-        return stack.path, [Task(stack.source, 3600)], False
+        return stack.path, [Task(stack.source, every(3600))], False
 
     made = SyncWorker(open_path)
     yield made
@@ -99,3 +103,183 @@ def test_who_waits_cannot_cancel_the_work(worker: SyncWorker) -> None:
     assert not request.cancel()
     worker.start()
     assert request.result(WAIT_S)
+
+
+class HandClocks:
+    """Two clocks that tests set."""
+
+    def __init__(self) -> None:
+        self.wall_ms, self.steady_s = 1_000_000_000_000, 50.0
+
+    def pass_s(self, seconds: float) -> None:
+        self.wall_ms += round(seconds * 1000)
+        self.steady_s += seconds
+
+    def clocks(self) -> Clocks:
+        return Clocks(lambda: self.wall_ms, lambda: self.steady_s)
+
+
+Scheduled = Callable[..., SyncWorker]
+
+
+@pytest.fixture
+def hand() -> HandClocks:
+    return HandClocks()
+
+
+@pytest.fixture
+def scheduled(stack: Stack, hand: HandClocks) -> Iterator[Scheduled]:
+    """Starts a worker over the same store, with its chores and its source's times."""
+    made: list[SyncWorker] = []
+
+    def start(*chores: Chore, at_start: bool = True) -> SyncWorker:
+        while made:
+            made.pop().stop(WAIT_S)
+
+        def open_path(
+            between: Callable[[], None], check_stop: Callable[[], None]
+        ) -> tuple[SourceSync, Sequence[Task], bool]:
+            stack.path.between, stack.path.check_stop = between, check_stop
+            stack.path.upgrades.due_s = 1e9  # by the real clock
+            task = Task(stack.source, every(300), every(86400), at_start)
+            return stack.path, [task], False
+
+        made.append(SyncWorker(open_path, chores, hand.clocks()))
+        made[0].start()
+        settle(made[0])
+        return made[0]
+
+    yield start
+    for worker in made:
+        worker.stop(WAIT_S)
+
+
+def settle(worker: SyncWorker) -> None:
+    """Let the worker look at its clocks and do all that is due: a job begins a turn."""
+    for _ in range(3):
+        worker.submit(lambda _: None).result(WAIT_S)
+
+
+def ran_s(stack: Stack, hand: HandClocks) -> dict[str, tuple[float, bool]]:
+    """How many seconds ago each job ran last, and whether that succeeded."""
+    return {
+        name: ((hand.wall_ms - row.ran_ms) / 1000, row.error is None)
+        for name, row in all_jobs(stack.connection).items()
+    }
+
+
+def test_chores_run_by_themselves_when_they_are_due(
+    scheduled: Scheduled, stack: Stack, hand: HandClocks
+) -> None:
+    done: list[float] = []
+    worker = scheduled(Chore("sweep", every(1000), lambda _: done.append(hand.steady_s)))
+    assert done == [50.0]
+    hand.pass_s(900)
+    settle(worker)
+    assert done == [50.0]
+    hand.pass_s(101)
+    settle(worker)
+    assert done == [50.0, 1051.0]
+    assert ran_s(stack, hand)["sweep"] == (0.0, True)
+
+
+def test_a_chore_that_fails_is_noted_and_tried_again_and_harms_no_sync(
+    scheduled: Scheduled, stack: Stack, hand: HandClocks
+) -> None:
+    tries: list[float] = []
+
+    def fail(_: SourceSync) -> None:
+        tries.append(hand.steady_s)
+        raise BadRequest("Cannot sweep", "the broom is away", "Bring it back")
+
+    worker = scheduled(Chore("sweep", every(86400), fail))
+    settle(worker)
+    assert len(tries) == 1
+    assert worker.error is None
+    row = all_jobs(stack.connection)["sweep"]
+    assert row.succeeded_ms is None and "the broom is away" in (row.error or "")
+    hand.pass_s(901)
+    settle(worker)
+    assert len(tries) == 2
+    assert worker.request((), accept_empty=False).result(WAIT_S)
+
+
+def test_scans_run_at_their_times_and_a_wanted_one_counts(
+    scheduled: Scheduled, stack: Stack, hand: HandClocks
+) -> None:
+    worker = scheduled()
+    hand.pass_s(200)
+    worker.request((), accept_empty=False).result(WAIT_S)
+    hand.pass_s(299)
+    settle(worker)
+    assert ran_s(stack, hand)["scan notes"] == (299.0, True)
+    hand.pass_s(1)
+    settle(worker)
+    assert ran_s(stack, hand)["scan notes"] == (0.0, True)
+
+
+def test_a_source_that_is_away_is_noted_as_failed(
+    scheduled: Scheduled, stack: Stack, hand: HandClocks
+) -> None:
+    worker = scheduled()
+    stack.connector.available = False  # type: ignore[attr-defined]
+    hand.pass_s(300)
+    settle(worker)
+    row = all_jobs(stack.connection)["scan notes"]
+    assert row.error == "it is away"
+    assert row.succeeded_ms == row.ran_ms - 300_000
+
+
+def test_after_a_restart_the_last_run_still_counts(
+    scheduled: Scheduled, stack: Stack, hand: HandClocks
+) -> None:
+    done: list[str] = []
+    chore = Chore("sweep", every(86400), lambda _: done.append("sweep"))
+    scheduled(chore)
+    hand.pass_s(200)
+    scheduled(chore, at_start=False)
+    assert done == ["sweep"]
+    assert ran_s(stack, hand)["scan notes"] == (200.0, True)
+    hand.wall_ms += 5 * 86_400_000  # it slept
+    scheduled(chore, at_start=False)
+    assert done == ["sweep"] * 2
+    assert ran_s(stack, hand)["scan notes"] == (0.0, True)
+
+
+def test_the_plan_names_every_job_and_its_next_time(scheduled: Scheduled, hand: HandClocks) -> None:
+    worker = scheduled(Chore("sweep", every(1000), lambda _: None))
+    planned = {one.job: (one.next_ms - hand.wall_ms) / 1000 for one in worker.planned()[:-1]}
+    assert planned == {"sweep": 1000, "scan notes": 300, "full scan notes": 86400}
+
+
+class LateNews(MemoryConnector):
+    """Something changes while it is listed: `tell` is called once, as file events would."""
+
+    def __init__(self) -> None:
+        super().__init__({"a.md": b"Rome is in Italy."})
+        self.tell: Callable[[], None] | None = None
+
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
+        yield from super().discover(since, under)
+        if self.tell:
+            self.tell()
+            self.tell = None
+
+
+def test_what_is_told_during_a_scan_leads_to_another(tmp_path: Path) -> None:
+    connector = LateNews()
+    stack = Stack(tmp_path / "a.db", connector)
+
+    def open_path(
+        between: Callable[[], None], check_stop: Callable[[], None]
+    ) -> tuple[SourceSync, Sequence[Task], bool]:
+        stack.path.between = between
+        return stack.path, [Task(stack.source, every(3600))], False
+
+    worker = SyncWorker(open_path)
+    connector.tell = lambda: worker.hint("notes", None)
+    worker.start()
+    settle(worker)
+    worker.stop(WAIT_S)
+    stack.close()
+    assert len(connector.listings) == 2

@@ -1,0 +1,332 @@
+"""A branch of a git repository as a source, read from the object store: no checkout, no index.
+
+An item is a file of the branch's newest commit, its revision the id of its blob: whatever the
+commits, equal content has nothing to fetch. What is never an item: what `ignore` hides, submodules,
+symbolic links. `.hopsyncdignore` files in the repository hold; `.gitignore` files do not, for what
+is committed is not ignored.
+
+A Cursor names a commit: between it and the newest one, git names what changed. Only blobs
+that are new are read.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from subprocess import PIPE
+
+from connectors.errors import CursorExpired, ItemUnreadable, ItemVanished, SourceUnavailable
+from connectors.git_mirror import TIP, Mirror, branch_name
+from connectors.git_program import Process, Repository
+from connectors.ignore import (
+    DEFAULT_INCLUDE,
+    MAX_IGNORE_FILE_BYTES,
+    OWN_IGNORE_FILE,
+    Level,
+    Patterns,
+    Rules,
+    patterns_in,
+)
+from connectors.media_type import media_type
+from connectors.parts import Parts, prefixes
+from connectors.protocol import Cursor, Fetched, Found, Gone, Item, Problem
+from connectors.regular_file import check_text, too_large
+
+DEFAULT_MAX_BYTES = 10 * 1024 * 1024
+_DATED_COMMITS = 20_000
+_DATES_LIMIT_S = 60.0
+_OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_DATED = re.compile(rb"\x01([0-9a-f]+) (\d+)")
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+_FILE_MODES = ("100644", "100755", "100664")
+
+
+@dataclass(frozen=True, slots=True)
+class GitSettings:
+    """Which files are documents; the patterns are those of a folder, relative to the top."""
+
+    branch: str = ""
+    include: tuple[str, ...] = DEFAULT_INCLUDE
+    ignore: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    index_secrets: bool = False
+    max_bytes: int = DEFAULT_MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A path of a commit, with a surrogate for every byte that is not UTF-8, and its blob."""
+
+    path: str
+    mode: str
+    blob: str
+
+    @property
+    def is_file(self) -> bool:
+        return self.mode in _FILE_MODES
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The rules for the paths of one commit; `levels` by the folder (with its `/`) they are in."""
+
+    rules: Rules
+    levels: Mapping[str, Level]
+    hidden: dict[str, bool] = field(default_factory=dict)  # folders that were asked for before
+
+    def wants(self, path: str) -> bool:
+        folder = path.rpartition("/")[0]
+        if folder not in self.hidden:
+            self.hidden[folder] = any(self._hides(part, True) for part in prefixes(folder))
+        if self.hidden[folder]:
+            return False
+        return not self._hides(path, False) and self.rules.includes(path)
+
+    def _hides(self, path: str, is_folder: bool) -> bool:
+        above = ("", *(f"{part}/" for part in prefixes(path)[:-1]))
+        levels = [self.levels[base] for base in above if base in self.levels]
+        return self.rules.hides(path, is_folder, levels)
+
+
+class GitConnector:
+    """Lists and reads one branch of a repository here, or of a Mirror, fetched with each listing.
+
+    Raises ValueError for a pattern or a branch that is none.
+    """
+
+    def __init__(self, origin: Mirror | Repository, settings: GitSettings) -> None:
+        self._origin = origin
+        self._settings = settings
+        self._branch = branch_name(settings.branch)
+        self._rules = Rules(
+            settings.include, settings.ignore, settings.deny, settings.index_secrets
+        )
+        self._listed: tuple[str, ...] = ()  # the commits that the last listing looked at
+        self._dates_ms: dict[str, int] | None = None  # of the files that those changed
+
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
+        """As in the protocol, in git's order of paths.
+
+        A Cursor of other settings, or of a commit that the branch has left, raises CursorExpired.
+        """
+        origin = self._origin
+        repository = origin.refresh(self._branch) if isinstance(origin, Mirror) else origin
+        tip = self._tip(repository)
+        old = None if since is None else self._commit_of(since, repository, tip)
+        if under is None:
+            self._listed = (tip,) if old is None else (tip, f"^{old}")
+            self._dates_ms = None
+        if tip != old:
+            parts = Parts(under)
+            found = self._changes(repository, old, tip)
+            yield from (one for one in found if parts.has(one.id))
+        if under is None:
+            yield Cursor(f"{tip} {self._fingerprint()}")
+
+    def fetch(self, item: Item) -> Fetched:
+        """As in the protocol: the very blob that was listed, whatever the branch is now."""
+        repository = self._here()
+        data = _blob(repository, item.revision, self._settings.max_bytes, item.id)
+        if data is None:
+            raise ItemVanished(f"Cannot read {item.id!r}", "it is gone", "The next scan decides.")
+        if data.startswith(_LFS_POINTER):
+            raise ItemUnreadable(
+                f"Cannot index {item.id!r}",
+                "its content is kept by Git LFS, outside of the repository",
+                "Add it to `ignore`.",
+            )
+        check_text(item.id, data)
+        if self._dates_ms is None:
+            self._dates_ms = _dates_ms(repository, self._listed) if self._listed else {}
+        modified_ms = self._dates_ms.get(item.id)
+        return Fetched(data, item.revision, media_type(item.id), modified_ms=modified_ms)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _here(self) -> Repository:
+        return self._origin.repository if isinstance(self._origin, Mirror) else self._origin
+
+    def _tip(self, repository: Repository) -> str:
+        """The newest commit of the branch."""
+        name = f"refs/heads/{self._branch}" if self._branch else "HEAD"
+        if isinstance(self._origin, Mirror):
+            name = TIP
+        commit = repository.run(
+            "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", accept=(0, 1)
+        )
+        if not commit:
+            raise repository.unavailable(
+                f'it has no branch "{self._branch}"' if self._branch else "it has no commit yet",
+                "Correct `branch` of this source in config.toml, or commit something. What is"
+                " indexed of it is kept.",
+            )
+        return commit.decode().strip()
+
+    def _commit_of(self, since: str, repository: Repository, tip: str) -> str:
+        """The commit of a Cursor, when what changed since is all that there is to look at."""
+        commit, _, fingerprint = since.partition(" ")
+        if fingerprint != self._fingerprint() or not _OBJECT_ID.fullmatch(commit):
+            why = "it is not one of this branch and these settings"
+        elif not repository.succeeds("merge-base", "--is-ancestor", commit, tip):
+            why = "the branch was rewritten since then, or has moved too far"
+        elif any(
+            _name(entry.path) == OWN_IGNORE_FILE for entry in _differences(repository, commit, tip)
+        ):
+            why = f"a {OWN_IGNORE_FILE} has changed since then"
+        else:
+            return commit
+        raise CursorExpired(
+            f"Cannot list the repository {repository.location} from commit {commit[:12]} on",
+            why,
+            "Everything is listed; nothing is read twice.",
+        )
+
+    def _fingerprint(self) -> str:
+        where = self._origin.url if isinstance(self._origin, Mirror) else self._origin.path
+        return hashlib.sha256(f"{where} {self._settings}".encode()).hexdigest()[:16]
+
+    def _changes(
+        self, repository: Repository, old: str | None, new: str
+    ) -> Iterator[Item | Problem | Gone]:
+        rules = _Rules(self._rules, _levels(repository, new))
+        if old is None:
+            return self._all(repository, new, rules)
+        return self._changed(repository, old, new, rules)
+
+    def _all(self, repository: Repository, commit: str, rules: _Rules) -> Iterator[Item | Problem]:
+        for entry, size_bytes in _files(repository, commit):
+            if rules.wants(entry.path):
+                yield self._judge(entry, size_bytes)
+
+    def _changed(
+        self, repository: Repository, old: str, new: str, rules: _Rules
+    ) -> Iterator[Item | Problem | Gone]:
+        asked = repository.process("cat-file", "--batch-check=%(objectsize)", stdin=PIPE)
+        with asked as sizes:
+            for entry in _differences(repository, old, new):
+                if not rules.wants(entry.path):
+                    continue
+                if not entry.is_file:
+                    yield Gone(_printable(entry.path))
+                    continue
+                size = _ask(sizes, entry.blob)
+                if not size.strip().isdigit():
+                    raise repository.unavailable(
+                        f"its object {entry.blob} is missing", "Run `git fsck` in it."
+                    )
+                yield self._judge(entry, int(size))
+
+    def _judge(self, entry: _Entry, size_bytes: int) -> Item | Problem:
+        id_ = _printable(entry.path)
+        if id_ != entry.path:
+            return Problem(id_, "its name is not UTF-8", "Rename it in the repository.")
+        if not {"", ".", ".."}.isdisjoint(id_.split("/")):
+            return Problem(id_, "its path has a part that no file can have", "Rename it there.")
+        if size_bytes > self._settings.max_bytes:
+            return Problem(id_, *too_large(size_bytes, self._settings.max_bytes))
+        return Item(id_, entry.blob, size_bytes)
+
+
+def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, int]]:
+    """The files of a commit with their sizes, neither submodules nor symbolic links."""
+    for record in repository.records("ls-tree", "-r", "-l", "-z", "--full-tree", commit):
+        facts, _, path = record.partition(b"\t")
+        mode, _, blob, size = facts.decode().split()
+        entry = _Entry(_text(path), mode, blob)
+        if entry.is_file:
+            yield entry, int(size)
+
+
+def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]:
+    """What another commit has at each path where two differ; a mode of zeros where nothing is."""
+    found = repository.records(
+        "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new
+    )
+    for facts in found:
+        _, mode, _, blob, _ = facts.decode().split(" ")
+        yield _Entry(_text(next(found)), mode, blob)
+
+
+def _levels(repository: Repository, commit: str) -> dict[str, Level]:
+    """The commit's own ignore files, by the folder that they are in."""
+    levels = {}
+    for record in repository.records("ls-tree", "-r", "-z", "--full-tree", commit):
+        facts, _, path = record.partition(b"\t")
+        mode, _, blob = facts.decode().split()
+        entry = _Entry(_text(path), mode, blob)
+        if _name(entry.path) == OWN_IGNORE_FILE and entry.is_file:
+            base = entry.path.removesuffix(OWN_IGNORE_FILE)
+            try:
+                data = _blob(repository, blob, MAX_IGNORE_FILE_BYTES, entry.path) or b""
+            except ItemUnreadable as error:
+                raise repository.unavailable(f"{entry.path}: {error.why}", "Shorten it.") from error
+            levels[base] = Level(base, patterns_in(data), Patterns(()))
+    return levels
+
+
+def _blob(repository: Repository, blob: str, max_bytes: int, id_: str) -> bytes | None:
+    """The content of a blob; None where the repository has none of that id."""
+    if not _OBJECT_ID.fullmatch(blob):
+        return None
+    with repository.process("cat-file", "--batch", stdin=PIPE) as process:
+        facts = _ask(process, blob).split()
+        if len(facts) != 3 or facts[1] != b"blob":
+            return None
+        size = int(facts[2])
+        if size > max_bytes:
+            raise ItemUnreadable(f"Cannot read {id_!r}", *too_large(size, max_bytes))
+        assert process.stdout is not None
+        data = process.stdout.read(size)
+        process.stdout.read(1)  # the newline after it
+    if len(data) != size:
+        raise repository.unavailable(f"its object {blob} is cut short", "Run `git fsck` in it.")
+    return data
+
+
+def _dates_ms(repository: Repository, commits: Sequence[str]) -> dict[str, int]:
+    """When each path last came to be as it is on the branch, for people: some may be missing.
+
+    Where the history was cut off, the oldest commit there is says nothing about its files.
+    """
+    dates: dict[str, int] = {}
+    # Beyond a minute, or what is there of a history, no date is worth waiting for.
+    with suppress(SourceUnavailable):
+        limited = replace(repository, limit_s=min(repository.limit_s, _DATES_LIMIT_S))
+        cut = limited.path / _text(limited.run("rev-parse", "--git-path", "shallow").strip())
+        edges = frozenset(cut.read_text().split()) if cut.exists() else frozenset()
+        date_ms: int | None = None
+        records = limited.records(
+            "log", "--first-parent", "--diff-merges=first-parent", "--name-only", "--no-renames",
+            "--no-show-signature", "--no-ext-diff", "-z", "--format=%x01%H %ct",
+            f"--max-count={_DATED_COMMITS}", *commits, "--",
+        )  # fmt: skip
+        for record in records:
+            if found := _DATED.fullmatch(record):
+                date_ms = None if found[1].decode() in edges else int(found[2]) * 1000
+            elif date_ms is not None:
+                dates.setdefault(_text(record.removeprefix(b"\n")), date_ms)
+    return dates
+
+
+def _ask(process: Process, object_id: str) -> bytes:
+    """One line of `cat-file` about one object; empty where git has ended."""
+    assert process.stdin is not None and process.stdout is not None
+    with suppress(BrokenPipeError):
+        process.stdin.write(object_id.encode() + b"\n")
+        process.stdin.flush()
+    return process.stdout.readline()
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def _printable(path: str) -> str:
+    """The path with every byte that is not UTF-8 as a backslash escape, so it can be stored."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

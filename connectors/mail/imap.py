@@ -1,0 +1,323 @@
+"""An IMAP account: the messages of its folders by UID, and of a known folder only what changed.
+
+A UID never names another message while the folder keeps its UIDVALIDITY, so these two are the
+revision. The cursor holds, for each folder, the UIDs that were there. Sequence numbers follow the
+UIDs: where as many messages as before have old UIDs, none is gone, and only new ones are listed.
+"""
+
+import hashlib
+import imaplib
+import json
+import os
+import re
+import ssl
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectors.errors import CursorExpired, ItemUnreadable, ItemVanished, SourceUnavailable
+from connectors.mail.imap_wire import Answer, Listed, fetch_rows, listed_folders, quoted
+from connectors.mail.message import fetched, is_wanted, too_large
+from connectors.mail.settings import ImapSettings
+from connectors.mail.uids import Uids
+from connectors.parts import Parts
+from connectors.protocol import Cursor, Fetched, Found, Gone, Item, Problem
+
+_WINDOW = 1000  # messages asked for at a time
+_MAX_CURSOR_CHARACTERS = 1_000_000
+_LEFT_OUT = frozenset(("\\trash", "\\junk", "\\drafts", "\\all"))
+_NO_FOLDER = frozenset(("\\noselect", "\\nonexistent"))
+_FAILURES = (OSError, imaplib.IMAP4.error)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A folder as of a cursor."""
+
+    validity: int
+    uids: Uids
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A folder that is selected, read-only, as the server described it then."""
+
+    name: str
+    messages: int
+    validity: int
+
+
+@dataclass(slots=True)
+class ImapConnector:
+    """Lists and reads the messages of one account, over one connection, changing no flag."""
+
+    settings: ImapSettings
+    _server: imaplib.IMAP4 | None = None
+    _opened: _Open | None = None
+    _raw_names: dict[str, str] = field(default_factory=dict)
+
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
+        """As in the protocol."""
+        known = {} if since is None or under is not None else self._known(since)
+        self.close()  # a connection that idled since the last listing may be dead
+        try:
+            yield from self._listing(known, under)
+        except (*_FAILURES, ValueError) as error:
+            self._drop()
+            raise self._unavailable(error) from error
+
+    def fetch(self, item: Item) -> Fetched:
+        """As in the protocol; a connection that was cut meanwhile is made anew, once."""
+        for attempt in (1, 2):
+            try:
+                return self._fetch(item)
+            except _FAILURES as error:
+                self._drop()
+                if attempt == 2:
+                    raise self._unavailable(error) from error
+        raise AssertionError("the second attempt returns or raises")
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        server, self._server, self._opened = self._server, None, None
+        if server is not None:
+            try:
+                server.logout()
+            except _FAILURES:
+                server.shutdown()
+
+    def _listing(self, known: dict[str, _Known], under: Sequence[str] | None) -> Iterator[Found]:
+        now: dict[str, _Known] = {}
+        parts = Parts(under)
+        for name in self._folders():
+            if not parts.leads_to(name):
+                continue
+            opened = self._open(name)
+            if opened is None:
+                yield Problem(
+                    name, "the server does not open it", "Leave it out by `folders`.", subtree=True
+                )
+                if name in known:
+                    now[name] = known[name]
+                continue
+            before = known.get(name, _Known(opened.validity, Uids()))
+            uids = Uids()
+            yield from self._messages(opened, before, uids, parts)
+            now[name] = _Known(opened.validity, uids)
+        if under is not None:
+            return
+        for name in known.keys() - now.keys():
+            yield from (Gone(f"{name}/{uid}") for uid in known[name].uids)
+        cursor = json.dumps(
+            [self._origin(), {n: [k.validity, str(k.uids)] for n, k in now.items()}]
+        )
+        if len(cursor) <= _MAX_CURSOR_CHARACTERS:
+            yield Cursor(cursor)
+
+    def _messages(self, opened: _Open, before: _Known, uids: Uids, parts: Parts) -> Iterator[Found]:
+        """What is new in a folder, and what is gone from it. Adds to `uids` what it has now."""
+        same = before.validity == opened.validity
+        first = 1
+        if same and self._keeps_all(opened, before.uids):
+            uids.extend(before.uids)
+            first = len(before.uids) + 1
+        old = before.uids if same else Uids()
+        for uid, size_bytes in self._rows(opened, first):
+            uids.add(uid)
+            if uid not in old and parts.has(f"{opened.name}/{uid}"):
+                yield self._judge(opened, uid, size_bytes)
+        for uid in before.uids:
+            if uid not in uids:
+                yield Gone(f"{opened.name}/{uid}")
+
+    def _keeps_all(self, opened: _Open, uids: Uids) -> bool:
+        """Whether every message that was there still is."""
+        count = len(uids)
+        if count == 0 or count > opened.messages:
+            return count == 0
+        last = min(count + 1, opened.messages)
+        rows = self._window(opened, count, last)
+        return bool(rows) and rows[0][0] == uids.last and all(u > uids.last for u, _ in rows[1:])
+
+    def _rows(self, opened: _Open, first: int) -> Iterator[tuple[int, int]]:
+        for start in range(first, opened.messages + 1, _WINDOW):
+            yield from self._window(opened, start, min(start + _WINDOW - 1, opened.messages))
+
+    def _window(self, opened: _Open, first: int, last: int) -> list[tuple[int, int]]:
+        """UID and size of the messages with these sequence numbers.
+
+        No number moves between two such commands: a server may not tell of expunged messages in
+        answer to FETCH (RFC 3501, 7.4.1).
+        """
+        if self._opened is not opened:
+            raise imaplib.IMAP4.abort("another folder was opened while this one was listed")
+        status, data = self._connected().fetch(f"{first}:{last}", "(UID RFC822.SIZE)")
+        _check(status, data)
+        rows = fetch_rows(data)
+        if len(rows) != last - first + 1:
+            raise imaplib.IMAP4.abort(f"{len(rows)} of {last - first + 1} messages were listed")
+        return sorted(rows)
+
+    def _judge(self, opened: _Open, uid: int, size_bytes: int) -> Item | Problem:
+        id_ = f"{opened.name}/{uid}"
+        if size_bytes > self.settings.max_bytes:
+            return Problem(id_, *too_large(size_bytes, self.settings.max_bytes))
+        return Item(id_, f"{opened.validity}-{uid}", size_bytes)
+
+    def _fetch(self, item: Item) -> Fetched:
+        name, _, uid = item.id.rpartition("/")
+        if name not in self._raw_names:
+            self._folders()
+        opened = self._opened
+        if opened is None or opened.name != name:
+            opened = self._open(name) if name in self._raw_names else None
+        if opened is None:
+            raise ItemVanished(
+                f"Cannot read {item.id!r}", "its folder is gone", "The next scan decides."
+            )
+        limit = self.settings.max_bytes
+        status, data = self._connected().uid("FETCH", uid, f"(UID BODY.PEEK[]<0.{limit + 1}>)")
+        _check(status, data)
+        body = next((row[1] for row in data if isinstance(row, tuple)), None)
+        if body is None:
+            raise ItemVanished(f"Cannot read {item.id!r}", "it is gone", "The next scan decides.")
+        if len(body) > limit:
+            raise ItemUnreadable(f"Cannot read {item.id!r}", *too_large(len(body), limit))
+        return fetched(body, f"{opened.validity}-{uid}")
+
+    def _folders(self) -> list[str]:
+        """The names of the wanted folders, sorted. Refreshes what the server calls them."""
+        server = self._connected()
+        status, data = server.list('""', '"*"')
+        _check(status, data)
+        folders = [folder for folder in listed_folders(data) if self._takes(folder)]
+        self._raw_names = {folder.name: folder.raw for folder in folders}
+        return sorted(self._raw_names)
+
+    def _takes(self, folder: Listed) -> bool:
+        if folder.flags & _NO_FOLDER:
+            return False
+        if folder.name in self.settings.folders:
+            return True
+        return not folder.flags & _LEFT_OUT and is_wanted(folder.name, self.settings.folders)
+
+    def _open(self, name: str) -> _Open | None:
+        """Select a folder, read-only; None where the server refuses or cannot number it."""
+        server = self._connected()
+        self._opened = None
+        status, data = server.select(quoted(self._raw_names[name]), readonly=True)
+        validity = _number(server.response("UIDVALIDITY")[1])
+        messages = _number(data)
+        if status != "OK" or validity is None or messages is None:
+            return None
+        self._opened = _Open(name, messages, validity)
+        return self._opened
+
+    def _connected(self) -> imaplib.IMAP4:
+        if self._server is None:
+            self._opened = None
+            self._server = _logged_in(self.settings)
+        return self._server
+
+    def _drop(self) -> None:
+        server, self._server, self._opened = self._server, None, None
+        if server is not None:
+            server.shutdown()
+
+    def _known(self, since: str) -> dict[str, _Known]:
+        try:
+            origin, folders = json.loads(since)
+            known = {n: _Known(int(v), Uids.parsed(u)) for n, (v, u) in folders.items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise self._expired("its cursor cannot be read") from error
+        if origin != self._origin():
+            raise self._expired("its settings were changed")
+        return known
+
+    def _expired(self, why: str) -> CursorExpired:
+        return CursorExpired(f"Cannot list only what changed at {self._where}", why, "All is.")
+
+    def _origin(self) -> str:
+        """Another origin needs another cursor; no word of the account is in it."""
+        of = self.settings
+        text = json.dumps([of.host, of.port, of.user, of.folders, of.max_bytes])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    @property
+    def _where(self) -> str:
+        return f"{self.settings.user} at {self.settings.host}:{self.settings.port}"
+
+    def _unavailable(self, error: Exception) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"Cannot read the mail of {self._where}",
+            _told(error),
+            "Check the account, its password and the server in config.toml. "
+            "What is indexed of it is kept; the next scan tries again.",
+        )
+
+
+class _Bounded:
+    """Refuses to take in one answer more than a message may be: the server is not trusted."""
+
+    max_literal_bytes: int
+
+    def read(self, size: int) -> bytes:
+        if size > self.max_literal_bytes:
+            raise imaplib.IMAP4.abort(f"the server sends {size:,} bytes in one piece")
+        return super().read(size)  # type: ignore[misc, no-any-return]
+
+
+class _Plain(_Bounded, imaplib.IMAP4):
+    pass
+
+
+class _Tls(_Bounded, imaplib.IMAP4_SSL):
+    pass
+
+
+def _logged_in(settings: ImapSettings) -> imaplib.IMAP4:
+    """Raises OSError and imaplib's errors, and SourceUnavailable where no password is set."""
+    password = os.environ.get(settings.password_env)
+    if not password:
+        raise SourceUnavailable(
+            f"Cannot read the mail of {settings.user} at {settings.host}",
+            f"the environment variable {settings.password_env} is not set",
+            "Set it to the account's password where the daemon is started.",
+        )
+    context = None if settings.tls == "off" else ssl.create_default_context(cafile=settings.ca_file)
+    # The class, not the object: the greeting is read before it is made.
+    base: type[Any] = _Tls if settings.tls == "tls" else _Plain
+    kind = type(base.__name__, (base,), {"max_literal_bytes": settings.max_bytes + 1})
+    of_tls = {"ssl_context": context} if settings.tls == "tls" else {}
+    server: imaplib.IMAP4 = kind(settings.host, settings.port, timeout=settings.timeout_s, **of_tls)
+    try:
+        if settings.tls == "starttls":
+            server.starttls(context)
+        server.login(settings.user, password)
+    except BaseException:
+        server.shutdown()
+        raise
+    return server
+
+
+def _check(status: str, data: Answer) -> None:
+    if status != "OK":
+        raise imaplib.IMAP4.error(_text(data))
+
+
+def _number(data: Answer) -> int | None:
+    found = re.search(r"\d+", _text(data))
+    return int(found[0]) if found else None
+
+
+def _text(data: Answer) -> str:
+    first = data[0] if data else b""
+    return first.decode("utf-8", "replace") if isinstance(first, bytes) else ""
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return (error.strerror or str(error) or type(error).__name__).lower()
+    first = error.args[0] if error.args else type(error).__name__
+    text = first.decode("utf-8", "replace") if isinstance(first, bytes) else str(first)
+    return f"the server said: {text[:200]}"

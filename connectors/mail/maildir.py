@@ -1,0 +1,218 @@
+"""A Maildir and the Maildirs below it: one file a message, whose name tells its flags.
+
+A message keeps the part of its name before the colon when it is read, flagged or moved from `new`
+to `cur`; so that part, under its folder, is the document's id.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
+from connectors.mail.message import fetched, is_wanted, too_large
+from connectors.mail.settings import DEFAULT_FOLDERS, DEFAULT_MAX_BYTES
+from connectors.parts import Parts
+from connectors.protocol import Fetched, Found, Item, Problem
+from connectors.regular_file import open_beneath
+
+ROOT_FOLDER = "INBOX"  # what patterns call the Maildir at `path` itself
+_PARTS = ("new", "cur")  # in this order a message that moves meanwhile is not missed
+_LOOKS = 3
+_GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The messages of one folder: unique name to path below the root. `strange`: not UTF-8."""
+
+    folder: str
+    paths: dict[str, str]
+    strange: tuple[str, ...] = ()
+
+
+class MaildirConnector:
+    """Lists and reads the messages under `root`, a Maildir or a folder that holds some.
+
+    `folders` are shell patterns for the names of folders; one after `!` leaves out. Links are not
+    followed.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        folders: Sequence[str] = DEFAULT_FOLDERS,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+    ) -> None:
+        self._root = root
+        self._folders = tuple(folders)
+        self._max_bytes = max_bytes
+        self._names = _Names("", {})
+
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
+        """As in the protocol; everything is listed each time, and there is no cursor."""
+        before, parts = self._identity(), Parts(under)
+        found_any = False
+        for folder, error in self._walk():
+            if error is not None:
+                yield Problem(_printable(folder), *_explained(error), subtree=True)
+            else:
+                found_any = True
+                if not folder or parts.leads_to(folder):
+                    yield from self._list(folder, parts)
+        if not found_any:
+            raise self._unavailable(
+                "there is no Maildir in it", "Name the folder that holds `cur` and `new`"
+            )
+        if self._identity() != before:
+            raise self._unavailable("it was unmounted or replaced meanwhile", "Mount it again")
+
+    def fetch(self, item: Item) -> Fetched:
+        """As in the protocol; the message is found again under whatever flags it has now."""
+        folder, _, unique = item.id.rpartition("/")
+        if self._names.folder != folder or unique not in self._names.paths:
+            self._names = self._look(folder)
+        try:
+            return self._read(item, self._names.paths.get(unique))
+        except ItemVanished:
+            self._names = self._look(folder)
+            return self._read(item, self._names.paths.get(unique))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _read(self, item: Item, path: str | None) -> Fetched:
+        if path is None:
+            raise ItemVanished(f"Cannot read {item.id!r}", "it is gone", "The next scan decides.")
+        try:
+            with os.fdopen(open_beneath(os.fspath(self._root), path), "rb") as file:
+                data = file.read(self._max_bytes + 1)
+                state = os.fstat(file.fileno())
+        except OSError as error:
+            kind = ItemVanished if error.errno in _GONE else ItemUnreadable
+            raise kind(f"Cannot read {item.id!r}", *_explained(error)) from error
+        if len(data) > self._max_bytes:
+            raise ItemUnreadable(
+                f"Cannot read {item.id!r}", *too_large(state.st_size, self._max_bytes)
+            )
+        return fetched(data, _revision(state))
+
+    def _walk(self) -> Iterator[tuple[str, OSError | None]]:
+        """Every wanted Maildir, as a path below the root; "" is the root. Names sorted."""
+        stack = [""]
+        while stack:
+            folder = stack.pop()
+            try:
+                with os.scandir(self._root / folder) as entries:
+                    names = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
+            except OSError as error:
+                if not folder:
+                    raise self._unavailable(*_explained(error)) from error
+                if error.errno not in _GONE:
+                    yield folder, error
+                continue
+            is_maildir = "cur" in names
+            if is_maildir and is_wanted(folder.lstrip(".") or ROOT_FOLDER, self._folders):
+                yield folder, None
+            below = [n for n in names if not (is_maildir and n in ("cur", "new", "tmp"))]
+            stack.extend(f"{folder}/{n}" if folder else n for n in reversed(below))
+
+    def _list(self, folder: str, parts: Parts) -> Iterator[Item | Problem]:
+        try:
+            names = self._look(folder)
+        except OSError as error:
+            yield Problem(_printable(folder), *_explained(error), subtree=True)
+            return
+        for unique in names.strange:
+            yield Problem(
+                f"{folder}/{unique}" if folder else unique, "its name is not UTF-8", "Rename it."
+            )
+        for unique in sorted(names.paths):
+            id_ = f"{folder}/{unique}" if folder else unique
+            if not parts.has(id_):
+                continue
+            try:
+                state = self._lstat(names.paths.get(unique))
+                if state is None and unique in names.paths:
+                    # Read, flagged or deleted meanwhile: the names of now tell.
+                    names = self._look(folder)
+                    state = self._lstat(names.paths.get(unique))
+            except OSError as error:
+                yield Problem(id_, *_explained(error))
+                continue
+            if state is not None:
+                yield self._judge(id_, state)
+
+    def _lstat(self, path: str | None) -> os.stat_result | None:
+        try:
+            return None if path is None else (self._root / path).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _judge(self, id_: str, state: os.stat_result) -> Item | Problem:
+        if not stat.S_ISREG(state.st_mode):
+            return Problem(id_, "it is not a regular file", "Move it out of the Maildir.")
+        if state.st_size > self._max_bytes:
+            return Problem(id_, *too_large(state.st_size, self._max_bytes))
+        return Item(id_, _revision(state), state.st_size)
+
+    def _look(self, folder: str) -> _Names:
+        """The names in one Maildir. A rename during a listing can hide a name from it, so it is
+        listed again while its time changes. Raises OSError."""
+        paths: dict[str, str] = {}
+        strange: set[str] = set()
+        for part in _PARTS:
+            inside = self._root / folder / part
+            for _ in range(_LOOKS):
+                try:
+                    before = inside.stat().st_mtime_ns
+                    with os.scandir(inside) as entries:
+                        names = [e.name for e in entries if not e.name.startswith(".")]
+                    after = inside.stat().st_mtime_ns
+                except FileNotFoundError:
+                    break
+                for name in names:
+                    unique = name.partition(":")[0]
+                    if unique != _printable(unique):
+                        strange.add(_printable(unique))
+                    else:
+                        paths[unique] = f"{folder}/{part}/{name}" if folder else f"{part}/{name}"
+                if before == after:
+                    break
+        return _Names(folder, paths, tuple(sorted(strange)))
+
+    def _identity(self) -> tuple[int, int]:
+        try:
+            state = self._root.stat()
+        except OSError as error:
+            raise self._unavailable(*_explained(error)) from error
+        return state.st_dev, state.st_ino
+
+    def _unavailable(self, why: str, hint: str) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"Cannot list the Maildir {self._root}",
+            why,
+            f"{hint.rstrip('.')}, or correct `path` of this source in config.toml. "
+            "What is indexed of it is kept.",
+        )
+
+
+def _revision(state: os.stat_result) -> str:
+    """Survives a change of flags, which renames the file, and not a rewritten message."""
+    return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}"
+
+
+def _printable(text: str) -> str:
+    """The text with every byte that is not UTF-8 as a backslash escape, so it can be stored."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
+
+
+def _explained(error: OSError) -> tuple[str, str]:
+    hint = (
+        "Give the daemon's user the right to read it."
+        if isinstance(error, PermissionError)
+        else "Check the disk or its mount; the next scan tries again."
+    )
+    return (error.strerror or str(error)).lower(), hint

@@ -1,0 +1,85 @@
+"""What a message says of itself in its head: subject, date, and the messages it answers."""
+
+import re
+from collections.abc import Sequence
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
+from email.message import Message
+from email.parser import BytesHeaderParser
+from email.utils import parsedate_to_datetime
+from fnmatch import fnmatchcase
+
+from connectors.protocol import Fetched
+
+MEDIA_TYPE = "message/rfc822"
+MAX_HEAD_BYTES = 256 * 1024
+
+_MAX_LINKS = 100
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
+
+
+def fetched(data: bytes, revision: str) -> Fetched:
+    """A message as it is, with the ids of the messages that it answers as its links."""
+    head = head_of(data)
+    return Fetched(
+        data,
+        revision,
+        MEDIA_TYPE,
+        title=_subject(head),
+        links=_answered(head),
+        modified_ms=_sent_ms(head),
+    )
+
+
+def head_of(data: bytes) -> Message:
+    """The header fields of a message; of an overlong head, its first part."""
+    found = _HEAD_END.search(data, 0, MAX_HEAD_BYTES)
+    return BytesHeaderParser().parsebytes(data[: found.start() if found else MAX_HEAD_BYTES])
+
+
+def message_id(head: Message) -> str | None:
+    """The Message-ID without its brackets; None where there is none that could be an id."""
+    found = _MESSAGE_ID.search(str(head.get("Message-ID", "")))
+    return found[1] if found else None
+
+
+def is_wanted(folder: str, patterns: Sequence[str]) -> bool:
+    """Whether a mail folder is wanted: the last shell pattern that fits its name decides.
+
+    >>> is_wanted("Lists/Spam", ("*", "!*Spam*")), is_wanted("Lists", ("*", "!*Spam*"))
+    (False, True)
+    """
+    verdicts = [p for p in patterns if fnmatchcase(folder, p.removeprefix("!"))]
+    return bool(verdicts) and not verdicts[-1].startswith("!")
+
+
+def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
+    """Why and hint for a message over the cap."""
+    return (
+        f"it is too large: {size_bytes:,} bytes, the limit is {max_bytes:,}",
+        "Raise `max_bytes` of its source in config.toml.",
+    )
+
+
+def _subject(head: Message) -> str | None:
+    raw = str(head.get("Subject", ""))
+    try:
+        text = str(make_header(decode_header(raw)))
+    except (HeaderParseError, LookupError, ValueError):
+        text = raw
+    return " ".join(text.split()) or None
+
+
+def _answered(head: Message) -> tuple[str, ...]:
+    """The nearest ones, where a long thread names many."""
+    fields = [str(head.get(name, "")) for name in ("References", "In-Reply-To")]
+    ids = dict.fromkeys(_MESSAGE_ID.findall(" ".join(fields)))
+    return tuple(ids)[-_MAX_LINKS:]
+
+
+def _sent_ms(head: Message) -> int | None:
+    try:
+        return int(parsedate_to_datetime(str(head.get("Date", ""))).timestamp() * 1000)
+    except (ValueError, OverflowError, IndexError, TypeError):
+        return None

@@ -1,0 +1,231 @@
+"""A folder that fsspec reaches (S3, GCS, Azure, SFTP, WebDAV, SMB, GitHub ...) as a source.
+
+What is an item is decided as in a folder here, ignore files included; links are passed over. A
+listing asks for one folder after the other and keeps no more than that. There is no Cursor: none
+of these systems says what changed.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from connectors.errors import ItemUnreadable, ItemVanished
+from connectors.ignore import (
+    DEFAULT_INCLUDE,
+    IGNORE_FILES,
+    MAX_IGNORE_FILE_BYTES,
+    Level,
+    Rules,
+    patterns_in,
+)
+from connectors.media_type import media_type
+from connectors.parts import Parts
+from connectors.protocol import Fetched, Item, Problem
+from connectors.regular_file import check_text, too_large
+from connectors.remote_driver import Driver, Facts
+from connectors.remote_facts import clock_tick_s, modified_s, revision_of, size_of
+
+DEFAULT_MAX_BYTES = 10 * 1024 * 1024
+_ATTEMPTS = 3
+_GONE = (FileNotFoundError, NotADirectoryError)
+_MAX_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSettings:
+    """Which files are documents; the patterns are those of a folder, relative to the url."""
+
+    include: tuple[str, ...] = DEFAULT_INCLUDE
+    ignore: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    index_secrets: bool = False
+    max_bytes: int = DEFAULT_MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder still to be listed, with the ignore files of the folders above it."""
+
+    id: str
+    levels: tuple[Level, ...]
+
+
+class RemoteConnector:
+    """Lists and reads the files below a driver's root.
+
+    Raises ValueError for a pattern that is none.
+    """
+
+    def __init__(self, driver: Driver, settings: RemoteSettings) -> None:
+        self._driver = driver
+        self._settings = settings
+        self._rules = Rules(
+            settings.include, settings.ignore, settings.deny, settings.index_secrets
+        )
+
+    def discover(
+        self, since: str | None, under: Sequence[str] | None = None
+    ) -> Iterator[Item | Problem]:
+        """As in the protocol; folders in depth-first order, names sorted."""
+        self._driver.forget()
+        parts = Parts(under)
+        stack = [_Folder("", ())]
+        while stack:
+            below = []
+            for found in self._list(stack.pop()):
+                if isinstance(found, _Folder):
+                    if parts.leads_to(found.id):
+                        below.append(found)
+                elif _is_wanted(found, parts):
+                    yield found
+            stack.extend(reversed(below))
+        self._check_still_there()
+
+    def fetch(self, item: Item) -> Fetched:
+        """As in the protocol; what is written while it is read is read again."""
+        path = self._path(item.id)
+        try:
+            for _ in range(_ATTEMPTS):
+                fetched = self._attempt(item.id, path)
+                if fetched is not None:
+                    return fetched
+        except _GONE as error:
+            raise ItemVanished(
+                f"Cannot read {item.id!r}", "it is gone", "The next scan decides."
+            ) from error
+        except PermissionError as error:
+            raise ItemUnreadable(f"Cannot read {item.id!r}", *_FORBIDDEN) from error
+        raise ItemUnreadable(
+            f"Cannot read {item.id!r}", "it is still being written", "The next scan will take it."
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _attempt(self, id_: str, path: str) -> Fetched | None:
+        """None when the file changed while it was read."""
+        self._driver.forget()
+        before = self._driver.facts(path)
+        if before.get("type") == "directory":
+            raise FileNotFoundError(path)
+        _check_size(id_, size_of(before), self._settings.max_bytes)
+        seconds = modified_s(before)
+        if seconds is not None:
+            # A later write must get a later time, else it could keep this revision.
+            wait_s = seconds + clock_tick_s(before) - time.time()
+            time.sleep(wait_s if 0 < wait_s <= clock_tick_s(before) else 0)
+        data = self._driver.read(path, self._settings.max_bytes + 1)
+        _check_size(id_, len(data), self._settings.max_bytes)
+        self._driver.forget()
+        after = self._driver.facts(path)
+        revision = revision_of(after)
+        if modified_s(after) != seconds or revision_of(before) != revision:
+            return None
+        check_text(id_, data)
+        modified_ms = None if seconds is None else int(seconds * 1000)
+        return Fetched(data, revision, media_type(id_), modified_ms=modified_ms)
+
+    def _list(self, folder: _Folder) -> Iterator[Item | Problem | _Folder]:
+        try:
+            entries = self._driver.names(self._path(folder.id))
+            levels = (*folder.levels, *self._own_level(folder, entries))
+        except _GONE as error:
+            if not folder.id:
+                raise self._driver.unavailable("there is no such folder", _PLACE) from error
+            self._check_still_there()
+            return
+        except PermissionError as error:
+            if not folder.id:
+                raise self._driver.unavailable(_FORBIDDEN[0], _FORBIDDEN[1]) from error
+            yield Problem(folder.id, *_FORBIDDEN, subtree=True)
+            return
+        for facts in sorted(entries, key=_name_of):
+            found = self._judge(folder, levels, facts)
+            if found is not None:
+                yield found
+
+    def _judge(
+        self, folder: _Folder, levels: tuple[Level, ...], facts: Facts
+    ) -> Item | Problem | _Folder | None:
+        """What one entry is; None for what is no document."""
+        is_folder = facts.get("type") == "directory"
+        within = facts["name"].strip("/") == self._path(folder.id).strip("/")
+        if within and not (is_folder and facts["name"].endswith("/")):
+            return None  # the mark of the folder itself
+        name = "" if within else _name_of(facts)
+        id_ = f"{folder.id}/{name}" if folder.id else name
+        if facts.get("islink") or facts.get("type") not in ("file", "directory"):
+            return None
+        if not name or name in (".", ".."):
+            return Problem(id_, "a part of its path is empty or made of dots", _RENAME, is_folder)
+        if self._rules.hides(id_, is_folder, levels):
+            return None
+        if not is_folder and not self._rules.includes(id_):
+            return None
+        if id_ != _printable(id_):
+            return Problem(_printable(id_), "its name is not UTF-8", _RENAME, is_folder)
+        if is_folder and id_.count("/") >= _MAX_DEPTH:
+            return Problem(id_, f"it lies more than {_MAX_DEPTH} folders deep", _RENAME, True)
+        if is_folder:
+            return _Folder(id_, levels)
+        size_bytes = size_of(facts)
+        if size_bytes > self._settings.max_bytes:
+            return Problem(id_, *too_large(size_bytes, self._settings.max_bytes))
+        return Item(id_, revision_of(facts), size_bytes)
+
+    def _own_level(self, folder: _Folder, entries: Sequence[Facts]) -> Iterator[Level]:
+        """The folder's ignore files. Raises as the driver does when one cannot be read."""
+        names = {_name_of(facts) for facts in entries if facts.get("type") == "file"}
+        if names.isdisjoint(IGNORE_FILES):
+            return
+        own, git = (
+            self._driver.read(self._path(f"{folder.id}/{name}"), MAX_IGNORE_FILE_BYTES)
+            if name in names
+            else b""
+            for name in IGNORE_FILES
+        )
+        base = f"{folder.id}/" if folder.id else ""
+        yield Level(base, patterns_in(own), patterns_in(git))
+
+    def _path(self, id_: str) -> str:
+        """The driver's path of an id; of the root where it is empty."""
+        root = self._driver.root()
+        below = id_.strip("/")
+        return f"{root}/{below}" if root and below else root or below
+
+    def _check_still_there(self) -> None:
+        """Raises SourceUnavailable when the root is gone: its files are not."""
+        try:
+            self._driver.forget()
+            self._driver.facts(self._path(""))
+        except _GONE as error:
+            raise self._driver.unavailable("there is no such folder any more", _PLACE) from error
+        except PermissionError as error:
+            raise self._driver.unavailable(*_FORBIDDEN) from error
+
+
+_PLACE = "Correct `url` of this source in config.toml. What is indexed of it is kept."
+_RENAME = "Rename it, or add it to `ignore`."
+_FORBIDDEN = (
+    "it may not be read with the credentials that there are",
+    "Renew them, or set others in `options` of this source in config.toml.",
+)
+
+
+def _check_size(id_: str, size_bytes: int, max_bytes: int) -> None:
+    if size_bytes > max_bytes:
+        raise ItemUnreadable(f"Cannot read {id_!r}", *too_large(size_bytes, max_bytes))
+
+
+def _name_of(facts: Facts) -> str:
+    return str(facts["name"]).rstrip("/").rpartition("/")[2]
+
+
+def _is_wanted(found: Item | Problem, parts: Parts) -> bool:
+    """A problem with a folder concerns all that is below it."""
+    around = isinstance(found, Problem) and found.subtree
+    return parts.has(found.id) or (around and parts.leads_to(found.id))
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,183 @@
+"""A file system of fsspec, called with a time limit, its drivers' errors told in our words.
+
+The errors that say something about one path pass: FileNotFoundError, NotADirectoryError and
+PermissionError. Every other one is SourceUnavailable, since drivers raise what their libraries do.
+"""
+
+import queue
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from connectors.errors import SourceUnavailable
+
+if TYPE_CHECKING:
+    from fsspec.spec import AbstractFileSystem
+
+_T = TypeVar("_T")
+Facts = dict[str, Any]
+
+EXTRAS: dict[str, str] = {
+    **dict.fromkeys(("s3", "s3a"), "s3"),
+    **dict.fromkeys(("gcs", "gs"), "gcs"),
+    **dict.fromkeys(("az", "abfs"), "azure"),
+    **dict.fromkeys(("sftp", "ssh"), "sftp"),
+    **{protocol: protocol for protocol in ("smb", "webdav", "github")},
+}
+"""The extra of hopsyncd that brings the driver of a protocol."""
+
+_OF_ONE_PATH = (FileNotFoundError, NotADirectoryError, PermissionError)
+_SECRET_OPTION = re.compile("secret|passw|key|token|credential|auth", re.IGNORECASE)
+_MOST_STUCK = 3
+
+
+def checked_url(url: str) -> str:
+    """The address again. Raises ValueError for one that no file system of fsspec has.
+
+    >>> checked_url("s3://bucket/notes")
+    's3://bucket/notes'
+    """
+    import fsspec  # slow, and most commands need none
+
+    scheme, separator, _ = url.partition("://")
+    if not separator or not url.isprintable():
+        raise ValueError("it is not an address like s3://bucket/folder")
+    if "::" in scheme or "::" in url.partition("/")[2].replace("[::", "["):
+        raise ValueError("it is a chain of addresses (`::`)")
+    if scheme not in fsspec.available_protocols():
+        raise ValueError(f"{scheme}:// is not known to fsspec")
+    if urlsplit(url).password is not None and scheme != "github":
+        raise ValueError("it holds a password: that belongs into `options`")
+    return url
+
+
+@dataclass(slots=True)
+class Driver:
+    """The file system at a url. Connects at the first call, and again after one that hung.
+
+    `options` are the driver's own. A call that takes longer than `limit_s` is given up; its thread
+    cannot be ended, so that after three such calls no more is asked until one of them ends.
+    """
+
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    limit_s: float = 60.0
+    _system: "AbstractFileSystem | None" = field(default=None, repr=False)
+    _root: str = ""
+    _stuck: list[threading.Thread] = field(default_factory=list, repr=False)
+
+    def root(self) -> str:
+        """The driver's path of the url, without a final `/`."""
+        self._connected()
+        return self._root
+
+    def forget(self) -> None:
+        """Forget what the driver knows about folders and files."""
+        self._connected().invalidate_cache()
+
+    def names(self, folder: str) -> list[Facts]:
+        """What the driver says about each entry of a folder."""
+        system = self._connected()
+        found = self._limited(lambda: system.ls(folder, detail=True))
+        if not isinstance(found, list) or not all(_is_entry(entry) for entry in found):
+            raise self.unavailable("its driver gave no list of entries", "Look at its `url`.")
+        return found
+
+    def facts(self, path: str) -> Facts:
+        """What the driver says about one path now."""
+        system = self._connected()
+        found = self._limited(lambda: system.info(path))
+        if not _is_entry(found):
+            raise self.unavailable("its driver gave no facts about a file", "Look at its `url`.")
+        return dict(found)
+
+    def read(self, path: str, max_bytes: int) -> bytes:
+        """The content of a file, at most so many bytes of it."""
+        system = self._connected()
+
+        def read() -> bytes:
+            with system.open(path, "rb") as file:
+                return bytes(file.read(max_bytes))
+
+        return self._limited(read)
+
+    def unavailable(self, why: str, hint: str) -> SourceUnavailable:
+        return SourceUnavailable(f"Cannot read {self.url}", why, hint)
+
+    def _connected(self) -> "AbstractFileSystem":
+        if self._system is None:
+            self._system, self._root = self._limited(self._connect)
+        return self._system
+
+    def _connect(self) -> "tuple[AbstractFileSystem, str]":
+        from fsspec.core import url_to_fs
+        from fsspec.dircache import DirCache
+
+        system, root = url_to_fs(self.url, **{**self.options, "skip_instance_cache": True})
+        # As an option, some drivers would hand it on to a library that does not know it.
+        if isinstance(system.dircache, DirCache):
+            system.dircache.use_listings_cache = False
+        return system, root.rstrip("/")
+
+    def _limited(self, call: Callable[[], _T]) -> _T:
+        self._stuck = [thread for thread in self._stuck if thread.is_alive()]
+        if len(self._stuck) >= _MOST_STUCK:
+            raise self.unavailable(
+                "it does not answer, and earlier requests to it have not ended",
+                "Restart hopsyncd if it stays so.",
+            )
+        result: queue.SimpleQueue[tuple[_T | None, Exception | None]] = queue.SimpleQueue()
+        thread = threading.Thread(target=_put_result, args=(call, result), daemon=True)
+        thread.start()
+        try:
+            value, error = result.get(timeout=self.limit_s)
+        except queue.Empty as late:
+            self._stuck.append(thread)
+            self._system = None
+            raise self.unavailable(
+                f"it did not answer within {self.limit_s:.0f} s",
+                "The next scan tries again; look at the network, or raise `timeout_s`.",
+            ) from late
+        if error is not None:
+            raise error if isinstance(error, _OF_ONE_PATH) else self._explained(error) from error
+        return value  # type: ignore[return-value]
+
+    def _explained(self, error: Exception) -> SourceUnavailable:
+        if isinstance(error, SourceUnavailable):
+            return error
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        for secret in _secrets(self.options):
+            why = why.replace(secret, "***")
+        protocol = self.url.partition("://")[0]
+        if not isinstance(error, ImportError):
+            hint = "The next scan tries again; look at the network, and at `url` and `options`."
+        elif protocol in EXTRAS:
+            hint = f"Install its driver: pip install 'hopsyncd[{EXTRAS[protocol]}]'."
+        else:
+            hint = "Install the driver that it names, with pip."
+        return self.unavailable("".join(filter(str.isprintable, why))[:300].rstrip("."), hint)
+
+
+def _put_result(
+    call: Callable[[], _T], result: "queue.SimpleQueue[tuple[_T | None, Exception | None]]"
+) -> None:
+    try:
+        result.put((call(), None))
+    except Exception as error:  # noqa: BLE001 - the edge of a thread: raised where it is awaited
+        result.put((None, error))
+
+
+def _is_entry(found: object) -> bool:
+    return isinstance(found, dict) and isinstance(found.get("name"), str)
+
+
+def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
+    """The values of options that are named like secrets, also of nested ones."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _secrets(value)
+        elif isinstance(value, str) and value and _SECRET_OPTION.search(name):
+            yield value

@@ -1,0 +1,135 @@
+"""Visits with manners: what robots.txt forbids is not asked for, and a host is given time."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+from urllib.robotparser import RobotFileParser
+
+from connectors.web.address import address
+from connectors.web.client import USER_AGENT, Client, Reply, Unreachable
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MAX_REDIRECTS = 5
+_MAX_ROBOTS_BYTES = 500 * 1024  # what RFC 9309 asks to be read
+_ROBOTS_AGE_S = 3600.0
+_MAX_CRAWL_DELAY_S = 30.0
+_FAILURES_IN_A_ROW = 2
+_MAX_HOSTS = 100
+
+Accepts = Callable[[str], bool]
+
+
+class Forbidden(Exception):
+    """The host's robots.txt forbids the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """An answer and the address that gave it, after redirects."""
+
+    url: str
+    reply: Reply
+
+
+@dataclass(slots=True)
+class _Host:
+    """What is known of a host. `down` says why it is asked nothing more in this round."""
+
+    next_s: float = 0.0
+    delay_s: float = 0.0
+    failures: int = 0
+    down: str = ""
+    rules: RobotFileParser | None = None
+    rules_until_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Visitor:
+    """Follows redirects within what `is_wanted` takes, one request at a time."""
+
+    client: Client
+    delay_s: float
+    is_wanted: Callable[[str], bool]
+    clock_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _hosts: dict[str, _Host] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """A new round: hosts that were down may be up again."""
+        for host in self._hosts.values():
+            host.failures, host.down = 0, ""
+
+    def visit(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> Visit:
+        """Raises Unreachable and Forbidden."""
+        for _ in range(_MAX_REDIRECTS + 1):
+            if not self._rules(url).can_fetch(USER_AGENT, url):
+                raise Forbidden
+            reply = self._get(url, headers, accepts)
+            if reply.status not in _REDIRECTS:
+                return Visit(url, reply)
+            url = self._target(url, reply)
+            if not self.is_wanted(url):
+                raise Unreachable(f"it leads to {url}, which is at another host")
+        raise Unreachable(f"it leads on more than {_MAX_REDIRECTS} times")
+
+    def _rules(self, url: str) -> RobotFileParser:
+        host = self._host(url)
+        if host.rules is None or self.clock_s() > host.rules_until_s:
+            host.rules = self._read_rules(url)
+            host.rules_until_s = self.clock_s() + _ROBOTS_AGE_S
+            asked = host.rules.crawl_delay(USER_AGENT)
+            host.delay_s = min(float(asked or 0), _MAX_CRAWL_DELAY_S)
+        return host.rules
+
+    def _read_rules(self, url: str) -> RobotFileParser:
+        """As in RFC 9309: no such file allows everything, one that cannot be read nothing."""
+        parts = urlsplit(url)
+        at = f"{parts.scheme}://{parts.netloc}/robots.txt"
+        for _ in range(_MAX_REDIRECTS + 1):
+            reply = self._get(at, {}, lambda _: True)
+            if reply.status not in _REDIRECTS:
+                break
+            at = self._target(at, reply)
+        if reply.status >= 500 or reply.status in (*_REDIRECTS, 429):
+            raise Unreachable(f"its robots.txt cannot be read (HTTP {reply.status})")
+        text = reply.body[:_MAX_ROBOTS_BYTES].decode("utf-8", "replace")
+        rules = RobotFileParser()
+        rules.parse(text.splitlines() if reply.status == 200 else [])
+        return rules
+
+    def _get(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> Reply:
+        host = self._host(url)
+        if host.down:
+            raise Unreachable(host.down)
+        wait_s = host.next_s - self.clock_s()
+        if wait_s > 0:
+            self.sleep(wait_s)
+        try:
+            reply = self.client.get(url, dict(headers), accepts)
+        except Unreachable as error:
+            host.failures += error.host_is_down
+            if host.failures >= _FAILURES_IN_A_ROW:
+                host.down = f"{error.why}, time and again"
+            raise
+        finally:
+            host.next_s = self.clock_s() + max(self.delay_s, host.delay_s)
+        host.failures = 0
+        if reply.status == 429:
+            host.down = "its host asks to be asked less often (HTTP 429)"
+        return reply
+
+    def _target(self, url: str, reply: Reply) -> str:
+        target = address(reply.header("location"), url)
+        if target is None:
+            raise Unreachable("it leads to nothing that is a page of the web")
+        return target
+
+    def _host(self, url: str) -> _Host:
+        parts = urlsplit(url)
+        name = f"{parts.scheme}://{parts.netloc}"
+        if name not in self._hosts:
+            while len(self._hosts) >= _MAX_HOSTS:
+                del self._hosts[next(iter(self._hosts))]
+            self._hosts[name] = _Host()
+        return self._hosts[name]

@@ -1,0 +1,68 @@
+"""The worker: reads one document after the other, shut in, until its daemon hangs up.
+
+Started as `python -m hopsyncd.extraction.worker MEMORY_BYTES`, with pipes at both ends.
+"""
+
+import math
+import os
+import resource
+import signal
+import sys
+import time
+from typing import BinaryIO
+
+from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.extraction.confine import confine
+from hopsyncd.extraction.wire import LENGTH, READY, REQUEST, reply_of
+from hopsyncd.text.blocks import Block
+from hopsyncd.text.extract import Extract, extract
+
+_HINT = "Save it in smaller parts, or leave it out by an ignore pattern"
+
+
+def main(read: Extract = extract) -> None:
+    """Serve the pipes at standard input and output with this reader of documents."""
+    # What a library prints must not stand between the replies.
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    with open(os.devnull, "wb") as nothing:  # noqa: PTH123 - its number is all that is wanted
+        os.dup2(nothing.fileno(), sys.stdout.fileno())
+    memory_bytes = int(sys.argv[1])
+    confine(memory_bytes)
+    serve(sys.stdin.buffer, replies, read, memory_bytes)
+
+
+def serve(requests: BinaryIO, replies: BinaryIO, read: Extract, memory_bytes: int) -> None:
+    """Answer requests until there are no more."""
+    replies.write(READY)
+    replies.flush()
+    while head := requests.read(REQUEST.size):
+        cpu_s, wall_s, kind, size = REQUEST.unpack(head)
+        media_type, data = requests.read(kind).decode(), requests.read(size)
+        _begin(cpu_s, wall_s)
+        reply = reply_of(_result(read, data, media_type, memory_bytes))
+        signal.alarm(0)
+        replies.write(LENGTH.pack(len(reply)) + reply)
+        replies.flush()
+
+
+def _begin(cpu_s: int, wall_s: int) -> None:
+    """Have this process killed once it has taken so long, even if nobody waits for it any more."""
+    end = math.ceil(time.process_time() + cpu_s)
+    resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    signal.alarm(wall_s)
+
+
+def _result(
+    read: Extract, data: bytes, media_type: str, memory_bytes: int
+) -> tuple[Block, ...] | DocumentUnreadable:
+    try:
+        return read(data, media_type)
+    except DocumentUnreadable as problem:
+        return problem
+    except MemoryError:
+        why = f"reading it needs more than {memory_bytes >> 20} MiB of memory"
+        return DocumentUnreadable("the document", why, _HINT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""PPTX: slides in the order they are shown, with their titles, tables and speaker notes."""
+
+from collections.abc import Iterator
+from posixpath import dirname, join, normpath
+from xml.etree.ElementTree import Element
+from zipfile import ZipFile
+
+from hopsyncd.text.archive import opened, relation_of, tree_of
+from hopsyncd.text.blocks import Block
+
+_DECK = "ppt/presentation.xml"
+_TITLES = ("title", "ctrTitle")
+_FURNITURE = ("dt", "ftr", "hdr", "sldNum", "sldImg")
+
+
+def pptx_blocks(data: bytes) -> tuple[Block, ...]:
+    """Read slides; the lines of its blocks are slide numbers, hidden slides included."""
+    archive = opened(data)
+    targets = _targets(archive, _DECK)
+    blocks: list[Block] = []
+    for number, entry in enumerate(tree_of(archive, _DECK).iterfind(".//{*}sldId"), 1):
+        _, name = targets[relation_of(entry)]
+        blocks += _slide(tree_of(archive, name), number)
+        for kind, other in _targets(archive, name).values():
+            if kind == "notesSlide":
+                blocks += _notes(tree_of(archive, other), number)
+    return tuple(blocks)
+
+
+def _targets(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
+    """What a member's relations lead to: id to (kind, name of the member)."""
+    folder, _, base = name.rpartition("/")
+    relations = f"{folder}/_rels/{base}.rels"
+    if relations not in archive.namelist():
+        return {}
+    return {
+        one.get("Id", ""): (
+            one.get("Type", "").rpartition("/")[2],
+            normpath(join("/" + dirname(name), one.get("Target", ""))).lstrip("/"),
+        )
+        for one in tree_of(archive, relations)
+    }
+
+
+def _slide(slide: Element, number: int) -> Iterator[Block]:
+    # A slide without a title must not stand under the one before.
+    titles = [" ".join(_paragraphs(shape)) for shape in _shapes(slide, _TITLES)]
+    yield Block("heading", " ".join(filter(None, titles)), number, number, level=1)
+    for shape in slide.iter():
+        name = _local(shape)
+        if name == "tr":
+            cells = (" ".join(_paragraphs(cell)) for cell in shape.iterfind("{*}tc"))
+            yield Block("table", " | ".join(filter(None, cells)), number, number)
+        elif name == "sp" and _placeholder(shape) not in (*_TITLES, *_FURNITURE):
+            for text in _paragraphs(shape):
+                yield Block("paragraph", text, number, number)
+
+
+def _notes(notes: Element, number: int) -> Iterator[Block]:
+    texts = [text for shape in _shapes(notes, ("body",)) for text in _paragraphs(shape)]
+    if texts:
+        yield Block("heading", "Notes", number, number, level=2)
+    for text in texts:
+        yield Block("paragraph", text, number, number)
+
+
+def _shapes(slide: Element, placeholders: tuple[str, ...]) -> Iterator[Element]:
+    for shape in slide.iter():
+        if _local(shape) == "sp" and _placeholder(shape) in placeholders:
+            yield shape
+
+
+def _placeholder(shape: Element) -> str:
+    found = shape.find("{*}nvSpPr/{*}nvPr/{*}ph")
+    return "" if found is None else found.get("type", "obj")
+
+
+def _paragraphs(shape: Element) -> Iterator[str]:
+    for paragraph in shape.iterfind("{*}txBody/{*}p"):
+        parts = (
+            " " if _local(part) == "br" else part.text or ""
+            for part in paragraph.iter()
+            if _local(part) in ("t", "br")
+        )
+        text = " ".join("".join(parts).split())
+        if text:
+            yield text
+
+
+def _local(element: Element) -> str:
+    return element.tag.rpartition("}")[2]

@@ -1,0 +1,194 @@
+"""The SQLite connector on real databases that other connections, and processes, write to."""
+
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.errors import ItemVanished, SourceUnavailable
+from connectors.protocol import Item, Problem
+from connectors.sqlite import SqliteConnector, SqliteSettings, sqlite
+from tests.fakes.stack import Stack
+
+
+class Database:
+    """A database in WAL mode with a table of pages."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.writer = sqlite.connect(path, isolation_level=None)
+        self.writer.execute("PRAGMA journal_mode = WAL")
+        self.writer.execute(
+            "CREATE TABLE page (id INTEGER PRIMARY KEY, title TEXT, body TEXT, more TEXT,"
+            " changed INTEGER NOT NULL DEFAULT 0)"
+        )
+
+    def put(self, id_: int, body: str | bytes | None, title: str = "", changed: int = 0) -> None:
+        self.writer.execute(
+            "INSERT OR REPLACE INTO page VALUES (?, ?, ?, NULL, ?)", [id_, title, body, changed]
+        )
+
+    def connector(self, **settings: Any) -> SqliteConnector:
+        rows = {"table": "page"} if "query" not in settings else {}
+        given = {"key": "id", "text": ("body",), "max_bytes": 1000} | rows | settings
+        return SqliteConnector(SqliteSettings(self.path, **given), busy_s=0.2)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    made = Database(tmp_path / "app.db")
+    yield made
+    made.writer.close()
+
+
+def listed(connector: SqliteConnector) -> dict[str, Item | Problem]:
+    return {found.id: found for found in connector.discover(None)}
+
+
+def text_of(connector: SqliteConnector, id_: str) -> str:
+    found = listed(connector)[id_]
+    assert isinstance(found, Item)
+    fetched = connector.fetch(found)
+    assert fetched.revision == found.revision
+    assert len(fetched.data) == found.size_bytes
+    return fetched.data.decode()
+
+
+def test_columns_stand_one_below_the_other(database: Database) -> None:
+    database.writer.execute("INSERT INTO page VALUES (7, 'Rome', 'It is old.', 'It is big.', 0)")
+    database.put(8, "Oslo is small.")
+    connector = database.connector(text=("body", "more"), title="title")
+    assert text_of(connector, "7") == "It is old.\n\nIt is big."
+    assert text_of(connector, "8") == "Oslo is small."
+    titles = [connector.fetch(Item(id_, "", 0)).title for id_ in ("7", "8")]
+    assert titles == ["Rome", None]
+
+
+def test_a_query_selects_rows(database: Database) -> None:
+    for number, body in enumerate(("Rome", "Oslo", "Bergen")):
+        database.put(number, body, "north" if number else "south")
+    connector = database.connector(query="SELECT id, body FROM page WHERE title = 'north';")
+    assert list(listed(connector)) == ["1", "2"]
+    assert text_of(connector, "2") == "Bergen"
+    with pytest.raises(ItemVanished):
+        connector.fetch(Item("0", "", 4))
+
+
+def test_a_key_may_have_any_type(database: Database) -> None:
+    database.writer.execute("CREATE TABLE odd (k, body)")
+    keys = [1, 2.5, "a/b", "ü '\"`", b"raw", " 3 "]
+    for key in keys:
+        database.writer.execute("INSERT INTO odd VALUES (?, ?)", [key, f"key {key!r}"])
+    connector = database.connector(table="odd", key="k")
+    assert sorted(listed(connector)) == sorted(["1", "2.5", "a/b", "ü '\"`", "raw", " 3 "])
+    for id_, key in zip(["1", "2.5", "a/b", "ü '\"`", "raw", " 3 "], keys, strict=True):
+        assert text_of(connector, id_) == f"key {key!r}"
+
+
+def test_rows_without_a_key_of_their_own_are_problems(database: Database) -> None:
+    database.writer.execute("CREATE TABLE odd (k, body)")
+    for key in (None, 1, "1", 2):
+        database.writer.execute("INSERT INTO odd VALUES (?, 'x')", [key])
+    found = list(database.connector(table="odd", key="k").discover(None))
+    told = {one.id: one.why for one in found if isinstance(one, Problem)}
+    assert told == {"(no key)": "a row has no 'k'", "1": "several rows have this key"}
+
+
+def test_text_that_is_none_is_read_all_the_same(database: Database) -> None:
+    database.writer.execute("INSERT INTO page (id, body) VALUES (1, CAST(x'41ff42' AS TEXT))")
+    database.put(2, b"bytes \xff")
+    database.put(3, None)
+    connector = database.connector()
+    assert [text_of(connector, id_) for id_ in "123"] == ["A\N{REPLACEMENT CHARACTER}B", *_REST]
+
+
+_REST = ["bytes \N{REPLACEMENT CHARACTER}", ""]
+
+
+def test_a_column_that_is_not_there_is_no_string(database: Database) -> None:
+    database.put(1, "Rome")
+    for wrong in ({"text": ("bdy",)}, {"key": "ident"}, {"title": "titel"}, {"table": "pages"}):
+        with pytest.raises(SourceUnavailable, match=r"no such.*Correct `table`"):
+            list(database.connector(**wrong).discover(None))
+
+
+def test_with_a_column_that_says_so_it_alone_decides(database: Database) -> None:
+    connector = database.connector(updated="changed")
+    database.put(1, "Rome", changed=5)
+    before = listed(connector)["1"]
+    database.put(1, "Oslo", changed=5)
+    assert isinstance(before, Item)
+    assert listed(connector)["1"] == before
+    database.put(1, "Oslo", changed=6)
+    assert listed(connector)["1"] != before
+    assert connector.fetch(before).revision == "updated 6"
+
+
+def test_a_listing_sees_one_state_while_rows_change(database: Database) -> None:
+    for number in range(500):
+        database.put(number, f"body {number}")
+    listing = database.connector().discover(None)
+    first = next(listing)
+    database.writer.execute("DELETE FROM page WHERE id >= 250")
+    database.put(9999, "new")
+    assert [first.id, *(one.id for one in listing)] == [str(n) for n in range(500)]
+    assert len(listed(database.connector())) == 251
+
+
+def test_it_only_reads(database: Database) -> None:
+    database.put(1, "Rome")
+    for query in ("DELETE FROM page", "SELECT 1; DELETE FROM page", "DROP TABLE page"):
+        with pytest.raises(SourceUnavailable):
+            list(database.connector(query=query).discover(None))
+    with pytest.raises(sqlite.OperationalError, match="readonly"):
+        database.connector()._open().execute("DELETE FROM page")
+    assert text_of(database.connector(), "1") == "Rome"
+
+
+def test_a_database_that_another_holds_is_unavailable(database: Database) -> None:
+    database.put(1, "Rome")
+    database.writer.execute("PRAGMA journal_mode = DELETE")
+    database.writer.execute("BEGIN EXCLUSIVE")
+    connector = database.connector()
+    with pytest.raises(SourceUnavailable, match=r"locked.*next scan tries again"):
+        list(connector.discover(None))
+    with pytest.raises(SourceUnavailable, match="locked"):
+        connector.fetch(Item("1", "", 4))
+    database.writer.execute("ROLLBACK")
+    assert list(listed(connector)) == ["1"]
+
+
+def test_a_missing_database_is_not_made(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.db", tmp_path / "no/none.db", tmp_path):
+        connector = SqliteConnector(SqliteSettings(path, "id", ("b",), 10, table="t"))
+        with pytest.raises(SourceUnavailable, match="no such file"):
+            list(connector.discover(None))
+    assert list(tmp_path.iterdir()) == []
+
+
+def _write(path: Path, rounds: int) -> None:
+    writer = sqlite.connect(path, isolation_level=None, timeout=30)
+    for turn in range(rounds):
+        writer.execute("BEGIN IMMEDIATE")
+        for number in range(20):
+            row = [number, f"Page {number} in round {turn}. It says {turn * number}."]
+            writer.execute("INSERT OR REPLACE INTO page (id, body) VALUES (?, ?)", row)
+        writer.execute("DELETE FROM page WHERE id = ?", [turn % 20])
+        writer.execute("COMMIT")
+    writer.close()
+
+
+def test_a_busy_writer_in_another_process_is_followed(database: Database, tmp_path: Path) -> None:
+    stack = Stack(tmp_path / "graph.db", database.connector())
+    writer = multiprocessing.get_context("spawn").Process(target=_write, args=(database.path, 300))
+    writer.start()
+    while writer.is_alive():
+        assert stack.sync().problem is None
+    writer.join()
+    assert writer.exitcode == 0
+    stack.sync()
+    live = stack.connection.execute(f"SELECT path FROM document WHERE died = {2**63 - 1}")
+    assert {row[0] for row in live} == {str(n) for n in range(20) if n != 299 % 20}
+    stack.close()

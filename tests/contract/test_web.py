@@ -1,0 +1,397 @@
+"""Web pages against a real server: what is listed, manners, and what must never be asked."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
+from connectors.protocol import Cursor, Gone, Item, Problem
+from connectors.web.client import Client, is_public
+from connectors.web.connector import WebConnector
+from connectors.web.settings import WebSettings
+from tests.contract.site import MAX_BYTES, Answer, Site, page, serving, sitemap, zipped
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with serving() as made:
+        yield made
+
+
+def web(site: Site, *starts: str, **settings: object) -> WebConnector:
+    usual: dict[str, object] = {
+        "start": tuple(site.url(start) for start in starts or ("/",)), "delay_s": 0.0,
+        "timeout_s": 2.0, "allow_private": True, "max_bytes": MAX_BYTES,
+    }  # fmt: skip
+    return WebConnector(WebSettings(**{**usual, **settings}))  # type: ignore[arg-type]
+
+
+def ids(connector: WebConnector, site: Site, since: str | None = None) -> list[str]:
+    """The paths of the items of a listing."""
+    found = connector.discover(since)
+    return [f.id.removeprefix(site.url("")) for f in found if isinstance(f, Item)]
+
+
+def problems(connector: WebConnector) -> list[str]:
+    return [f.why for f in connector.discover(None) if isinstance(f, Problem)]
+
+
+def cursor_of(connector: WebConnector) -> str:
+    *_, last = connector.discover(None)
+    assert isinstance(last, Cursor)
+    return last.value
+
+
+def link(*paths: str) -> str:
+    return " ".join(f'<a href="{path}">see</a>' for path in paths)
+
+
+class TestWhatIsListed:
+    def test_a_page_alone_or_with_what_it_links_to_at_its_host(self, site: Site) -> None:
+        site.answers["/"] = page(
+            "Home", links=link("a", "/b#top", "http://elsewhere.test/c", "mailto:x@y.z", "d.png")
+        )
+        site.answers["/a"] = page("A", links=link("/deeper"))
+        site.answers["/b"] = page("B", links=link("/"))
+        site.answers["/deeper"] = page("D")
+        assert ids(web(site), site) == ["/"]
+        assert ids(web(site, depth=1), site) == ["/", "/a", "/b"]
+
+    def test_the_text_of_a_page_is_its_main_part(self, site: Site) -> None:
+        site.answers["/"] = Answer(
+            b"<title>The &amp; quay</title><nav><a href=/x>Menu</a></nav><header>Banner</header>"
+            b"<script>var token = 17</script><main class='x'><header><h1>Tides</h1></header>"
+            b"<p id=t17>High at <a href='/noon'>noon</a>.<aside>Buy boots</aside></p></main>"
+            b"<footer>(c)</footer>",
+            headers={"Last-Modified": "Mon, 02 Nov 2026 10:00:00 GMT"},
+        )
+        connector = web(site)
+        (item,) = (f for f in connector.discover(None) if isinstance(f, Item))
+        fetched = connector.fetch(item)
+        assert fetched.data.decode() == (
+            "<title>The &amp; quay</title>\n<h1>Tides</h1><p>High at noon.</p>"
+        )
+        assert fetched.title == "The & quay"
+        assert fetched.links == (site.url("/noon"),)
+        assert fetched.modified_ms == 1793613600000
+        assert site.asked() == ["/"]
+
+    def test_sitemaps_of_sitemaps_also_packed_ones(self, site: Site) -> None:
+        pages = [site.url(f"/{key}") for key in "abc"]
+        site.answers["/sitemap.xml"] = Answer(
+            f"<sitemapindex><sitemap><loc>{site.url('/1.xml')}</loc></sitemap><sitemap>"
+            f"<loc> {site.url('/2.xml.gz')} </loc></sitemap></sitemapindex>".encode(),
+            media_type="application/xml",
+        )
+        site.answers["/1.xml"] = sitemap(pages[0])
+        site.answers["/2.xml.gz"] = zipped(sitemap(*pages[1:]))
+        site.answers |= {f"/{key}": page(key) for key in "abc"}
+        assert ids(web(site, "/sitemap.xml"), site) == ["/a", "/b", "/c"]
+
+    @pytest.mark.parametrize(
+        "feed",
+        [
+            '<rss version="2.0"><channel><link>/</link><item><link>/a</link></item>'
+            "<item><title>t</title><link>/b</link></item></channel></rss>",
+            '<feed xmlns="http://www.w3.org/2005/Atom"><link href="/"/><entry><link href="/a"/>'
+            '<link rel="edit" href="/no"/></entry><entry><link rel="alternate" href="/b"/></entry>'
+            "</feed>",
+            '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" '
+            'xmlns="http://purl.org/rss/1.0/"><item><link>/a</link></item><item><link>/b</link>'
+            "</item></rdf:RDF>",
+        ],
+    )
+    def test_feeds_name_pages(self, site: Site, feed: str) -> None:
+        site.answers["/feed"] = Answer(feed.encode(), media_type="text/xml")
+        site.answers |= {"/a": page("A"), "/b": page("B"), "/": page("Home")}
+        assert ids(web(site, "/feed"), site) == ["/a", "/b"]
+
+    def test_an_entry_that_left_its_feed_stays_while_it_answers(self, site: Site) -> None:
+        def feed(*paths: str) -> Answer:
+            rows = "".join(f"<item><link>{path}</link></item>" for path in paths)
+            text = f"<rss><channel>{rows}</channel></rss>"
+            return Answer(text.encode(), media_type="application/rss+xml")
+
+        site.answers |= {"/feed": feed("/a", "/b"), "/a": page("A"), "/b": page("B")}
+        connector = web(site, "/feed")
+        cursor = cursor_of(connector)
+        site.answers |= {"/feed": feed("/c"), "/c": page("C")}
+        found = list(connector.discover(cursor))
+        assert [f.id[-2:] for f in found if isinstance(f, Item)] == ["/c", "/a", "/b"]
+        parts = connector.discover(None, [site.url("/a")])
+        assert [f.id for f in parts if isinstance(f, Item)] == [site.url("/a")]
+        del site.answers["/a"]
+        assert isinstance(found[-1], Cursor)
+        gone = [f.id for f in connector.discover(found[-1].value) if isinstance(f, Gone)]
+        assert gone == [site.url("/a")]
+
+    def test_pages_of_a_feed_at_other_hosts_are_told_of(self, site: Site) -> None:
+        site.answers["/feed"] = Answer(
+            b"<rss><channel><item><link>http://elsewhere.test/a</link></item></channel></rss>",
+            media_type="text/xml",
+        )
+        (why,) = problems(web(site, "/feed"))
+        assert "hosts" in why
+
+    def test_more_pages_than_allowed_are_told_of(self, site: Site) -> None:
+        site.answers["/"] = sitemap(*(site.url(f"/{n}") for n in range(9)))
+        site.answers |= {f"/{n}": page(str(n)) for n in range(9)}
+        connector = web(site, max_pages=4)
+        assert len(ids(connector, site)) == 4
+        assert "limit of 4 pages" in problems(connector)[0]
+
+    def test_text_in_other_types_and_charsets(self, site: Site) -> None:
+        site.answers["/"] = sitemap(*(site.url(f"/{name}") for name in ("t", "l", "z", "i")))
+        site.answers["/t"] = Answer(b"# Tides", media_type="text/markdown")
+        site.answers["/l"] = Answer(b"<p>K\xf6ln</p>", media_type="text/html; charset=latin-1")
+        site.answers["/z"] = Answer(
+            zipped(page("packed")).body, headers={"Content-Encoding": "gzip"}
+        )
+        site.answers["/i"] = Answer(b"\x89PNG", media_type="image/png")
+        connector = web(site)
+        found = [f for f in connector.discover(None) if isinstance(f, Item)]
+        fetched = [connector.fetch(item) for item in found]
+        assert [f.media_type for f in fetched[:2]] == [
+            "text/markdown; charset=utf-8", "text/html; charset=utf-8",
+        ]  # fmt: skip
+        assert fetched[1].data == "<p>Köln</p>".encode()
+        assert b"packed" in fetched[2].data
+        assert len(fetched) == 3
+
+
+class TestWhatIsSent:
+    def test_unchanged_pages_are_not_sent_again(self, site: Site) -> None:
+        site.answers["/"] = page("Home", links=link("/a", "/b"))
+        site.answers |= {"/a": page("A"), "/b": page("B")}
+        connector = web(site, depth=1)
+        cursor = cursor_of(connector)
+        connector.close()
+        site.requests.clear()
+        site.answers["/b"] = page("B, anew")
+        again = web(site, depth=1)
+        before, after = (
+            {f.id: f.revision for f in web(site, depth=1).discover(since) if isinstance(f, Item)}
+            for since in (cursor, None)
+        )
+        assert before == after
+        assert site.asked(304)[:2] == ["/", "/a"]
+        assert site.asked(200)[0] == "/b"
+        again.close()
+
+    def test_a_page_that_differs_only_in_its_scripts_keeps_its_revision(self, site: Site) -> None:
+        revisions = []
+        for token in ("1", "23"):
+            html = f"<meta name=t content={token}><script>t={token}</script><p class=c{token}>Same."
+            site.answers["/"] = Answer(html.encode(), etag="")
+            revisions += [f.revision for f in web(site).discover(None) if isinstance(f, Item)]
+        assert revisions[0] == revisions[1]
+
+    def test_what_the_listing_read_is_not_asked_for_twice(self, site: Site) -> None:
+        site.answers["/"] = page("Home")
+        connector = web(site)
+        (item,) = (f for f in connector.discover(None) if isinstance(f, Item))
+        connector.fetch(item)
+        assert site.asked() == ["/"]
+        connector.fetch(item)
+        assert site.asked() == ["/", "/"]
+
+    def test_robots_are_told_what_to_leave_alone(self, site: Site) -> None:
+        site.answers["/robots.txt"] = Answer(
+            b"User-agent: *\nDisallow: /private\nCrawl-delay: 0\n", media_type="text/plain"
+        )
+        site.answers["/"] = page("Home", links=link("/private/a", "/b"))
+        site.answers |= {"/private/a": page("A"), "/b": page("B")}
+        assert ids(web(site, depth=1), site) == ["/", "/b"]
+        assert "/private/a" not in site.asked()
+        with pytest.raises(SourceUnavailable, match=r"robots\.txt forbids"):
+            list(web(site, "/private/a").discover(None))
+
+    def test_robots_that_cannot_be_read_forbid_everything(self, site: Site) -> None:
+        site.answers |= {"/robots.txt": Answer(status=503), "/": page("Home")}
+        with pytest.raises(SourceUnavailable, match=r"robots\.txt cannot be read"):
+            list(web(site).discover(None))
+        assert site.asked() == []
+
+    def test_a_host_is_given_time_between_requests(self, site: Site) -> None:
+        site.answers["/"] = page("Home", links=link("/a", "/b"))
+        site.answers |= {"/a": page("A"), "/b": page("B")}
+        began_s = time.monotonic()
+        list(web(site, depth=1, delay_s=0.15).discover(None))
+        assert time.monotonic() - began_s >= 3 * 0.15
+
+    def test_a_host_that_is_asked_too_often_is_left_alone(self, site: Site) -> None:
+        site.answers["/"] = page("Home", links=link("/a", "/b"))
+        site.answers |= {"/a": Answer(status=429), "/b": page("B")}
+        connector = web(site, depth=1)
+        assert ids(connector, site) == ["/"]
+        assert "/b" not in site.asked()
+        del site.answers["/a"]
+        assert ids(connector, site) == ["/", "/b"]
+
+
+class TestTroubles:
+    @pytest.mark.parametrize("status", [404, 410])
+    def test_a_page_that_says_so_is_gone(self, site: Site, status: int) -> None:
+        site.answers["/"] = page("Home", links=link("/a"))
+        site.answers["/a"] = page("A")
+        connector = web(site, depth=1)
+        cursor = cursor_of(connector)
+        site.answers["/a"] = Answer(status=status)
+        assert [f.id for f in connector.discover(cursor) if isinstance(f, Gone)] == [site.url("/a")]
+        with pytest.raises(ItemVanished):
+            connector.fetch(Item(site.url("/a"), "other", 0))
+
+    @pytest.mark.parametrize("status", [500, 503, 401, 403, 418])
+    def test_a_page_in_trouble_is_kept(self, site: Site, status: int) -> None:
+        site.answers["/"] = page("Home", links=link("/a"))
+        site.answers["/a"] = page("A")
+        connector = web(site, depth=1)
+        cursor = cursor_of(connector)
+        connector.close()
+        site.answers["/a"] = Answer(status=status)
+        found = list(connector.discover(cursor))
+        (problem,) = (f for f in found if isinstance(f, Problem))
+        assert (problem.id, str(status) in problem.why) == (site.url("/a"), True)
+        assert not any(isinstance(f, Gone) for f in found)
+        with pytest.raises(ItemUnreadable):
+            connector.fetch(Item(site.url("/a"), "other", 0))
+        site.answers["/a"] = page("A")
+        assert isinstance(found[-1], Cursor)
+        assert ids(connector, site, found[-1].value) == ["/", "/a"]
+
+    def test_a_server_that_drips_is_given_up_in_time(self, site: Site) -> None:
+        def drip(handler: BaseHTTPRequestHandler) -> None:
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+            for _ in range(100):
+                handler.wfile.write(b"X-A: b\r\n")
+                handler.wfile.flush()
+                time.sleep(0.1)
+
+        site.answers["/"] = drip
+        began_s = time.monotonic()
+        with pytest.raises(SourceUnavailable, match="within 1 s"):
+            list(web(site, timeout_s=1.0).discover(None))
+        assert time.monotonic() - began_s < 3
+
+    def test_bombs_are_refused(self, site: Site) -> None:
+        bomb = Answer(b"<p>" + b"a" * 50_000_000)
+        site.answers["/"] = sitemap(*(site.url(f"/{name}") for name in ("big", "packed")))
+        site.answers["/big"] = bomb
+        site.answers["/packed"] = Answer(zipped(bomb).body, headers={"Content-Encoding": "gzip"})
+        assert ["too large" in why for why in problems(web(site))] == [True, True]
+
+    @pytest.mark.parametrize(
+        "xml",
+        [
+            '<!DOCTYPE rss [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><rss>&b;</rss>',
+            '<!DOCTYPE rss [<!ENTITY x SYSTEM "file:///etc/passwd">]><rss><channel><item>'
+            "<link>&x;</link></item></channel></rss>",
+            "<rss><channel>",
+            "<a>" * 500,
+            "<svg></svg>",
+            "<?xml version='1.0' encoding='klingon'?><rss/>",
+        ],
+    )
+    def test_feeds_that_are_unsafe_or_damaged_are_told_of(self, site: Site, xml: str) -> None:
+        site.answers["/"] = Answer(xml.encode(), media_type="text/xml")
+        site.answers["/a"] = page("A")
+        assert len(problems(web(site, "/", "/a"))) == 1
+
+    @pytest.mark.parametrize(
+        "html",
+        ["<!--" * 100_000, "<a '" * 100_000, "<script>" * 50_000, "<nav>" * 100_000, "<" * 400_000,
+         "<a href=" * 50_000, "<main>" * 60_000 + "x", "<nav></nav" * 40_000],
+    )  # fmt: skip
+    def test_pages_made_to_be_slow_are_not(self, site: Site, html: str) -> None:
+        site.answers["/"] = Answer(html.encode())
+        began_s = time.monotonic()
+        with suppress(SourceUnavailable):
+            list(web(site, max_bytes=500_000).discover(None))
+        assert time.monotonic() - began_s < 3
+
+
+class TestWhatIsNeverAsked:
+    def test_private_addresses_are_refused_unless_allowed(self, site: Site) -> None:
+        site.answers["/"] = page("Home")
+        with pytest.raises(SourceUnavailable, match="a private address"):
+            list(web(site, allow_private=False).discover(None))
+        assert site.requests == []
+
+    @pytest.mark.parametrize(
+        "address",
+        ["127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "100.64.0.1",
+         "0.0.0.0", "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1%eth0", "fc00::1",
+         "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1", "ff02::1"],
+    )  # fmt: skip
+    def test_addresses_of_this_machine_and_network_are_private(self, address: str) -> None:
+        assert not is_public(address)
+
+    @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946"])
+    def test_addresses_of_the_internet_are_public(self, address: str) -> None:
+        assert is_public(address)
+
+    def test_a_redirect_into_the_private_network_is_refused(self, site: Site) -> None:
+        """127.0.0.1 stands for a public address here, and 127.0.0.2 for a private one."""
+        inside = Site("127.0.0.2")
+        try:
+            inside.answers["/"] = page("secret")
+            for target in (
+                inside.url(),
+                f"http://inside.test:{inside.port}/",
+                "file:///etc/passwd",
+            ):
+                site.answers["/"] = Answer(status=302, headers={"Location": target})
+                connector = at_names(site, {"inside.test": ["127.0.0.2"]}, hosts=("*",))
+                with pytest.raises(SourceUnavailable, match=r"private address|leads to nothing"):
+                    list(connector.discover(None))
+            assert inside.requests == []
+        finally:
+            inside.stop()
+
+    def test_a_name_that_changes_its_address_gains_nothing(self, site: Site) -> None:
+        """The second look-up says another address: what was checked is what is connected to."""
+        inside = Site("127.0.0.2")
+        try:
+            inside.answers["/"] = page("secret")
+            answers = iter([["127.0.0.1"], ["127.0.0.2"], ["127.0.0.1", "127.0.0.2"]])
+            site.answers["/"] = page("Home")
+            connector = at_names(site, {"public.test": answers})
+            with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.2, a private address"):
+                list(connector.discover(None))
+            assert inside.requests == []
+            assert site.requests == [("/robots.txt", 404)]
+        finally:
+            inside.stop()
+
+    def test_a_redirect_to_another_host_is_not_followed(self, site: Site) -> None:
+        site.answers["/"] = Answer(status=301, headers={"Location": "http://elsewhere.test/"})
+        with pytest.raises(SourceUnavailable, match="another host"):
+            list(web(site).discover(None))
+
+    def test_redirects_without_end_are_given_up(self, site: Site) -> None:
+        site.answers["/"] = Answer(status=302, headers={"Location": "/"})
+        with pytest.raises(SourceUnavailable, match="more than 5 times"):
+            list(web(site).discover(None))
+
+    @pytest.mark.parametrize("start", ["ftp://x.org/", "file:///etc/passwd", "http://u:p@x.org/"])
+    def test_only_plain_web_addresses_are_taken(self, start: str) -> None:
+        with pytest.raises(ValueError, match="not the address of a page"):
+            WebConnector(WebSettings((start,)))
+
+
+def at_names(
+    site: Site, names: dict[str, Sequence[str] | Iterator[Sequence[str]]], **settings: object
+) -> WebConnector:
+    """A connector that starts at public.test, for which names stand for these addresses."""
+
+    def resolve(host: str, _: int) -> Sequence[str]:
+        found = names.get(host, ["127.0.0.1"] if host == "public.test" else [host])
+        return next(found) if isinstance(found, Iterator) else found
+
+    client = Client(2.0, MAX_BYTES, lambda address: address == "127.0.0.1", resolve)
+    start = (f"http://public.test:{site.port}/",)
+    wanted = WebSettings(start, delay_s=0.0, **settings)  # type: ignore[arg-type]
+    return WebConnector(wanted, client)

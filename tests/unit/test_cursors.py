@@ -1,0 +1,172 @@
+"""Listings since a cursor: what they may conclude, when they hold, and when all is listed again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.protocol import Cursor, Gone, Item, Problem
+from hopsyncd.sync.plan import Action, plan
+from hopsyncd.sync.scan import Listing, scan
+from hopsyncd.sync.sync import Outcome
+from hopsyncd.upkeep import paused, resumed
+from store.purge import include_again
+from store.records import Seen
+from store.sources import (
+    ListingState,
+    all_sources,
+    listing_state,
+    put_listing_state,
+    register_source,
+    release_pins,
+)
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
+
+FILES = {"a.md": b"Rome is in Italy.", "b.md": b"Ada met Babbage.", "c.md": b"Oslo has a fjord."}
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    made = Stack(tmp_path / "graph.db", MemoryConnector(FILES, cursors=True))
+    made.sync()
+    yield made
+    made.close()
+
+
+def memory(stack: Stack) -> MemoryConnector:
+    assert isinstance(stack.connector, MemoryConnector)
+    return stack.connector
+
+
+def state(stack: Stack) -> ListingState:
+    return listing_state(stack.connection, stack.source.id)
+
+
+def test_only_what_is_gone_is_removed() -> None:
+    seen = {path: Seen(1, path, "r1", b"") for path in ("a", "b", "c")}
+    live = dict.fromkeys(seen, b"")
+    since = Listing({"a": Item("a", "r2", 1)}, (), None, frozenset({"b", "never"}), since="7")
+    steps = plan(since, seen, live)
+    assert [(step.action, step.path) for step in steps] == [
+        (Action.FETCH, "a"),
+        (Action.REMOVE, "b"),
+    ]
+
+
+def test_the_last_word_about_an_item_holds() -> None:
+    class Wavering(MemoryConnector):
+        def discover(self, since, under=None):  # type: ignore[no-untyped-def]
+            yield from [Gone("a"), Item("a", "r2", 1), Item("b", "r1", 1), Gone("b"), Cursor("8")]
+
+    listing = scan(Wavering(), None, "7")
+    assert (set(listing.items), listing.gone, listing.cursor) == ({"a"}, frozenset({"b"}), "8")
+
+
+def test_ids_that_cannot_be_stored_are_problems() -> None:
+    class Odd(MemoryConnector):
+        def discover(self, since, under=None):  # type: ignore[no-untyped-def]
+            yield Item("a\udcff", "r", 1)
+            yield Problem("b\udcff", "it is odd", "Rename it")
+
+    assert [problem.id for problem in scan(Odd(), None).problems] == ["a\\udcff", "b\\udcff"]
+
+
+def test_the_first_listing_is_whole_and_the_next_begins_at_its_cursor(stack: Stack) -> None:
+    memory(stack).put("b.md", b"Ada wrote a program.")
+    memory(stack).remove("c.md")
+    assert stack.sync() == Outcome("notes", changed=1, removed=1)
+    assert stack.sync() == Outcome("notes")
+    assert memory(stack).listings == [None, "3", "5"]
+    assert state(stack).cursor == "5"
+
+
+def test_a_day_later_everything_is_listed(stack: Stack) -> None:
+    now = state(stack)
+    assert now.listed_ms is not None
+    # The source forgot to say that b.md is gone.
+    del memory(stack).files["b.md"]
+    assert stack.sync() == Outcome("notes")
+    long_ago = ListingState(now.cursor, now.listed_ms - DAY_MS)
+    put_listing_state(stack.connection, stack.source.id, long_ago)
+    assert stack.sync() == Outcome("notes", removed=1)
+    assert memory(stack).listings == [None, "3", None, None]  # the last: the second look
+
+
+def test_a_clock_that_was_put_back_lists_everything(stack: Stack) -> None:
+    now = state(stack)
+    assert now.listed_ms is not None
+    ahead = ListingState(now.cursor, now.listed_ms + DAY_MS)
+    put_listing_state(stack.connection, stack.source.id, ahead)
+    stack.sync()
+    assert memory(stack).listings == [None, None]
+
+
+def test_an_item_that_could_not_be_read_is_tried_once_more_at_once(stack: Stack) -> None:
+    memory(stack).unreadable = {"b.md"}
+    memory(stack).put("b.md", b"Ada wrote a program.")
+    for _ in range(3):
+        stack.sync()
+    assert memory(stack).listings == [None, "3", "3", "4"]
+    assert memory(stack).fetched[3:] == ["b.md", "b.md"]
+    memory(stack).put("b.md", b"Ada wrote another.")
+    memory(stack).unreadable = set()
+    assert stack.sync().changed == 1
+
+
+def test_an_item_that_vanished_is_asked_for_again(stack: Stack) -> None:
+    memory(stack).vanishing = {"b.md"}
+    memory(stack).put("b.md", b"Ada wrote a program.")
+    stack.sync()
+    assert state(stack).cursor == "3"
+    memory(stack).vanishing = set()
+    assert stack.sync().changed == 1
+    assert state(stack).cursor == "4"
+
+
+def test_a_source_in_doubt_keeps_its_cursor(stack: Stack) -> None:
+    for path in FILES:
+        memory(stack).remove(path)
+    before = state(stack)
+    assert "nothing of its 3" in (stack.sync().problem or "")
+    assert state(stack) == before
+    assert stack.sync(accept_empty=True).removed == 3
+
+
+def test_hints_do_not_move_the_cursor(stack: Stack) -> None:
+    before = state(stack)
+    memory(stack).put("a.md", b"Rome was not built in a day.")
+    assert stack.sync(("a.md",)).changed == 1
+    assert state(stack) == before
+
+
+def test_what_must_be_looked_at_again_voids_the_cursor(stack: Stack) -> None:
+    def void() -> bool:
+        gone = state(stack).cursor is None
+        stack.sync()
+        assert state(stack).cursor == "3"
+        return gone
+
+    release_pins(stack.connection, stack.source.id)
+    assert void()
+    include_again(stack.connection, stack.source.id, "a.md")
+    assert void()
+    register_source(stack.connection, "notes", "memory", "", "other settings")
+    assert void()
+    register_source(stack.connection, "notes", "memory", "elsewhere", "other settings")
+    assert not void()
+
+
+def test_a_source_paused_by_hand_is_left_alone_until_it_is_resumed(stack: Stack) -> None:
+    memory(stack).put("a.md", b"Rome was not built in a day.")
+    assert paused(stack.path, "notes", 7) == {"name": "notes", "paused": True}
+    assert stack.sync().problem == "it was paused by hand"
+    assert stack.sync(("a.md",)).problem == "it was paused by hand"
+    assert memory(stack).listings == [None]
+    (row,) = all_sources(stack.connection)
+    assert (row.documents, row.problem) == (3, "it was paused by hand")
+    assert "hopsyncd resume 'notes'" in (row.hint or "")
+    resumed(stack.path, "notes")
+    assert stack.path.paused == {}
+    assert stack.sync() == Outcome("notes", changed=1)

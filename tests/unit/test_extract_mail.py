@@ -1,0 +1,166 @@
+"""Mail to blocks: what a reader of the message would say it says."""
+
+from email.message import EmailMessage
+
+import pytest
+
+from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.text.blocks import Block
+from hopsyncd.text.extract import extract, is_light
+
+MAIL = "message/rfc822"
+
+
+def mail(body: str = "Hello.", **fields: str) -> EmailMessage:
+    message = EmailMessage()
+    message["Subject"] = "The harbour"
+    message["From"] = "Ann Lee <ann@example.org>"
+    message["To"] = "bob@example.org"
+    message["Date"] = "Mon, 02 Nov 2026 10:00:00 +0000"
+    for name, value in fields.items():
+        message[name.replace("_", "-")] = value
+    message.set_content(body)
+    return message
+
+
+def blocks(message: EmailMessage | bytes) -> tuple[Block, ...]:
+    return extract(message if isinstance(message, bytes) else message.as_bytes(), MAIL)
+
+
+def body(message: EmailMessage | bytes) -> list[str]:
+    """The texts after the subject and the lines of the head."""
+    return [block.text for block in blocks(message)][2:]
+
+
+def raw(text: str) -> bytes:
+    return text.replace("\n", "\r\n").encode("latin-1")
+
+
+def test_a_message_is_its_subject_its_head_and_its_text() -> None:
+    found = blocks(mail("The quay is wet.\n\nBring boots."))
+    assert [(b.kind, b.level, b.text) for b in found] == [
+        ("heading", 1, "The harbour"),
+        (
+            "paragraph",
+            0,
+            "From: Ann Lee <ann@example.org>\nTo: bob@example.org\n"
+            "Date: Mon, 02 Nov 2026 10:00:00 +0000",
+        ),
+        ("paragraph", 0, "The quay is wet."),
+        ("paragraph", 0, "Bring boots."),
+    ]
+    assert [(b.first_line, b.last_line) for b in found] == [(1, 1), (3, 5), (7, 7), (9, 9)]
+
+
+def test_encoded_words_and_bodies_are_decoded() -> None:
+    message = mail("Grüße aus Köln.\n", X_Note="nothing")
+    message.replace_header("Subject", "Köln im Frühling")
+    found = blocks(message)
+    assert found[0].text == "Köln im Frühling"
+    assert found[-1].text == "Grüße aus Köln."
+    latin = raw("Subject: =?iso-8859-1?q?K=F6ln?=\nContent-Type: text/plain; charset=iso-8859-1\n"
+                "\nK\xf6ln am Rhein.\n")  # fmt: skip
+    assert [b.text for b in blocks(latin)] == ["Köln", "Köln am Rhein."]
+
+
+@pytest.mark.parametrize(
+    ("written", "own"),
+    [
+        ("Yes.\n\nOn Mon, 2 Nov 2026 at 10:00, Bob wrote:\n> Shall we?\n> Soon?\n", ["Yes."]),
+        ("Yes.\n\nOn Mon, 2 Nov 2026 at 10:00, Bob <bob@example.org>\nwrote:\n> Soon?", ["Yes."]),
+        ("Am 02.11.26 um 10:00 schrieb Bob:\n> Bald?\n\nJa, bald.\n", ["Ja, bald."]),
+        ("> One?\nFirst.\n\n> Two?\nSecond.\n", ["First.", "Second."]),
+        ("Three things:\n> all of them\nfine.", ["Three things:\nfine."]),
+        ("Fine.\n\n-----Original Message-----\nFrom: Bob\nSent: today\n\nOld.", ["Fine."]),
+        ("Fine.\n-- \nAnn Lee, Harbour Office\n", ["Fine."]),
+    ],
+)
+def test_what_a_reply_quotes_and_its_signature_are_left_out(written: str, own: list[str]) -> None:
+    assert body(mail(written)) == own
+
+
+def test_a_message_that_only_quotes_keeps_it() -> None:
+    assert body(mail("> The quay is wet.\n")) == ["> The quay is wet."]
+
+
+def test_the_plain_one_of_two_alternatives_is_read() -> None:
+    message = mail("Plain words.")
+    message.add_alternative("<p>HTML words.</p>", subtype="html")
+    assert body(message) == ["Plain words."]
+
+
+def test_html_is_read_where_it_stands_alone_without_what_it_quotes() -> None:
+    message = mail()
+    message.set_content(
+        "<html><head><title>x</title></head><body><h1>News</h1><p>Ships <b>came</b>.</p>"
+        '<div class="gmail_quote">On Mon Bob wrote: <blockquote>Old.</blockquote></div></body>',
+        subtype="html",
+    )
+    found = blocks(message)
+    assert [(b.kind, b.level, b.text) for b in found[2:]] == [
+        ("heading", 2, "News"),
+        ("paragraph", 0, "Ships came."),
+    ]
+
+
+def test_a_forwarded_html_message_is_kept() -> None:
+    message = mail()
+    message.set_content(
+        '<div class="gmail_quote">---------- Forwarded message ---------<br>The tide.</div>',
+        subtype="html",
+    )
+    assert "The tide." in " ".join(body(message))
+
+
+def test_attachments_are_read_by_their_type_and_others_passed_over() -> None:
+    message = mail("See the notes.")
+    message.add_attachment("# Tides\n\nHigh at noon.\n", subtype="markdown", filename="tides.md")
+    message.add_attachment(
+        b"ships,berth\nArgo,3\n", maintype="application", subtype="octet-stream",
+        filename="berths.csv",
+    )  # fmt: skip
+    message.add_attachment(b"\x89PNG\0", maintype="image", subtype="png", filename="quay.png")
+    message.add_attachment(b"%PDF-broken", maintype="application", subtype="pdf", filename="b.pdf")
+    found = blocks(message)
+    headings = [(b.level, b.text) for b in found if b.kind == "heading"]
+    assert headings[:3] == [(1, "The harbour"), (2, "tides.md"), (3, "Tides")]
+    assert (2, "berths.csv") in headings
+    texts = " ".join(b.text for b in found)
+    assert "High at noon." in texts and "Argo" in texts
+    assert "quay.png" not in texts and "b.pdf" not in texts
+
+
+def test_a_message_attached_to_a_message_is_read() -> None:
+    message = mail("See below.")
+    message.add_attachment(mail("The crane is broken."))
+    assert body(message) == ["See below.", "The crane is broken."]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\r\n\r\n",
+        b"no header at all",
+        b"Subject: =?utf-8?b?!!!?=\r\nFrom: \xff\xfe\r\nDate: never\r\n\r\nText.",
+        b"Content-Type: text/plain; charset=klingon\r\n\r\nText \xff.",
+        b"Content-Type: multipart/mixed\r\n\r\nText without a boundary.",
+        b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n--x\r\n--x",
+        b"Content-Transfer-Encoding: base64\r\n\r\nnot base64 at all ===",
+        b"Subject: a\0b\r\n\r\nc\0d",
+    ],
+)
+def test_damaged_messages_are_read_as_far_as_they_go(data: bytes) -> None:
+    extract(data, MAIL)
+
+
+def test_parts_nested_without_end_are_refused() -> None:
+    nested = "".join(
+        f"Content-Type: multipart/mixed; boundary=b{n}\r\n\r\n--b{n}\r\n" for n in range(2000)
+    )
+    with pytest.raises(DocumentUnreadable, match="nested"):
+        extract(nested.encode(), MAIL)
+
+
+def test_mail_is_read_in_the_confined_process() -> None:
+    assert not is_light(MAIL)

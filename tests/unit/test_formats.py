@@ -1,0 +1,225 @@
+"""Documents of many formats: what is read, where it is said to stand, and what bad bytes do."""
+
+import io
+import os
+import random
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.folder import FolderConnector
+from connectors.media_type import media_type
+from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.extraction.process import ExtractionProcess
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.query.answer import answer_json
+from hopsyncd.query.engine import Engine
+from hopsyncd.query.head import head_of
+from hopsyncd.strategy import Search
+from hopsyncd.text.extract import extract
+from hopsyncd.text.location import DOCX, PDF, XLSX
+from tests.fakes.documents import SAMPLES, Sample, workbook
+from tests.fakes.models import FakeEncoder
+from tests.fakes.stack import Stack
+
+MUTATIONS = int(os.environ.get("HOPSYNCD_MUTATIONS", "300"))
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[ExtractionProcess]:
+    process = ExtractionProcess()
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def engine(
+    tmp_path_factory: pytest.TempPathFactory, process: ExtractionProcess
+) -> Iterator[Engine]:
+    """An engine over a folder with all samples."""
+    folder = tmp_path_factory.mktemp("formats")
+    notes = folder / "notes"
+    notes.mkdir()
+    for sample in SAMPLES:
+        (notes / sample.name).write_bytes(sample.data)
+    connector = FolderConnector(notes, ["@text", "@documents", "*.csv", "*.json"])
+    stack = Stack(folder / "s.db", connector, passage_tokens=200, extract=process.extract)
+    assert stack.sync().changed == len({sample.name for sample in SAMPLES})
+    engine = Engine(folder / "s.db", FakeEncoder(), WalkSettings())
+    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    yield engine
+    stack.close()
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}-{sample.word}")
+def test_an_answer_says_where_in_the_document_it_stands(engine: Engine, sample: Sample) -> None:
+    search = Search("bm25")
+    answer = answer_json(engine.query(f"What of the {sample.word}?", 1, search), search, ())
+    (passage,) = answer["passages"]
+    found = (passage["document"], passage["location"], tuple(passage["heading"]))
+    assert found == (sample.name, sample.location, sample.heading)
+    assert sample.word in passage["text"]
+
+
+def test_lines_are_of_text_alone(engine: Engine) -> None:
+    search = Search("bm25")
+    places = {
+        word: answer_json(engine.query(word, 1, search), search, ())["passages"][0]
+        for word in ("mudgecliff", "quizzlefish", "Snorkelby")
+    }
+    fields = ("lines", "unit", "span")
+    assert [[place[field] for field in fields] for place in places.values()] == [
+        [[3, 3], "line", [3, 3]],
+        [None, "page", [3, 3]],
+        [None, "range", ["B4", "D4"]],
+    ]
+
+
+def test_a_row_says_what_its_cells_are() -> None:
+    rows = [block.text for block in extract(workbook(), XLSX) if block.kind == "table"]
+    assert rows == ["Thing: Rope | Price: 12.5", "Name: Tove | Age: 44 | City: Snorkelby"]
+    csv = extract(b'a;b\n1;"x\ny"\n\n3;4\n', "text/csv")
+    assert [(block.text, block.first_line, block.last_line) for block in csv] == [
+        ("a: 1 | b: x y", 2, 3),
+        ("a: 3 | b: 4", 5, 5),
+    ]
+
+
+def test_json_is_read_member_by_member_and_what_is_none_as_text() -> None:
+    lines = b'{"a": 1}\n{"a": {"b": [true, "x"]}}\n'
+    assert [(one.text, one.first_line) for one in extract(lines, "application/json")] == [
+        ("a: 1", 1),
+        ("a.b: True\na.b: x", 2),
+    ]
+    assert [one.text for one in extract(b"{ not json", "application/json")] == ["{ not json"]
+    deep = b"[" * 100_000
+    assert extract(deep, "application/json")[0].text == deep.decode()
+
+
+def test_a_pdf_without_text_is_reported() -> None:
+    from reportlab.pdfgen.canvas import Canvas
+
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer)
+    canvas.rect(10, 10, 50, 50)
+    canvas.showPage()
+    canvas.save()
+    with pytest.raises(DocumentUnreadable, match="no text"):
+        extract(buffer.getvalue(), PDF)
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.xlsx", "a.pptx", "a.epub", "a.odt"])
+def test_a_zip_bomb_is_refused(process: ExtractionProcess, name: str) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(5):
+            archive.writestr(f"word/{number}.xml", bytes(1 << 26))
+    began_s = time.monotonic()
+    with pytest.raises(DocumentUnreadable, match="unpacks to 320 MiB"):
+        process.extract(buffer.getvalue(), media_type(name))
+    assert time.monotonic() - began_s < 5
+
+
+def test_a_bomb_of_entities_is_refused(process: ExtractionProcess) -> None:
+    laughs = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
+    xml = f'<!DOCTYPE x [<!ENTITY e0 "ha">{laughs}]><container>&e11;</container>'
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("META-INF/container.xml", xml)
+    with pytest.raises(DocumentUnreadable):
+        process.extract(buffer.getvalue(), "application/epub+zip")
+
+
+def test_a_document_that_is_none_is_named_and_keeps_its_last_good_version(
+    tmp_path: Path, process: ExtractionProcess
+) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    file = notes / "a.pdf"
+    file.write_bytes(next(sample.data for sample in SAMPLES if sample.name == "a.pdf"))
+    stack = Stack(tmp_path / "s.db", FolderConnector(notes), extract=process.extract)
+    stack.sync()
+    before = stack.head.passages
+    file.write_bytes(b"%PDF-1.7 no more")
+    stack.sync()
+    assert stack.head.passages == before
+    why = stack.connection.execute("SELECT why FROM seen WHERE path = 'a.pdf'").fetchone()[0]
+    assert "damaged" in why
+    stack.close()
+
+
+def test_an_empty_document_has_no_blocks(process: ExtractionProcess) -> None:
+    for name in {sample.name for sample in SAMPLES}:
+        assert process.extract(b"", media_type(name)) == (), name
+
+
+def test_no_mutated_document_stalls_or_ends_anything(process: ExtractionProcess) -> None:
+    """Each mutant is read or refused, in under five seconds. $HOPSYNCD_MUTATIONS: how many."""
+    chance = random.Random(8)
+    slowest = (0.0, "")
+    for number in range(MUTATIONS):
+        sample = SAMPLES[number % len(SAMPLES)]
+        data = mutated(sample.data, chance)
+        began_s = time.monotonic()
+        try:
+            process.extract(data, media_type(sample.name))
+        except DocumentUnreadable as problem:
+            assert problem.why and problem.hint
+        slowest = max(slowest, (time.monotonic() - began_s, f"{number}: {sample.name}"))
+    assert slowest[0] < 5, slowest
+    assert process.extract(SAMPLES[0].data, PDF)
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    """Bytes changed, cut out, repeated or cut off; of an archive, mostly inside its members."""
+    if data[:2] == b"PK" and chance.random() < 0.8:
+        return _with_mutated_member(data, chance)
+    changed = bytearray(data)
+    for _ in range(chance.choice((1, 3, 20))):
+        place = chance.randrange(len(changed))
+        match chance.randrange(4):
+            case 0:
+                changed[place] = chance.randrange(256)
+            case 1:
+                del changed[place : place + chance.randrange(1, 30)]
+            case 2:
+                changed[place:place] = changed[place : place + 30] * chance.randrange(1, 50)
+            case _ if len(changed) > 100:
+                del changed[max(place, 100) :]
+        changed = changed or bytearray(b"\0")
+    return bytes(changed)
+
+
+def _with_mutated_member(data: bytes, chance: random.Random) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:
+        members = {name: old.read(name) for name in old.namelist()}
+        victim = chance.choice([name for name, content in members.items() if content])
+        for name, content in members.items():
+            new.writestr(name, mutated(content, chance) if name == victim else content)
+    return buffer.getvalue()
+
+
+def test_a_long_row_is_cited_by_its_cells() -> None:
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    book.active.append(["Name", "Life"])
+    book.active.append(["Tove", "She sailed. " * 200])
+    buffer = io.BytesIO()
+    book.save(buffer)
+    rows = [block for block in extract(buffer.getvalue(), XLSX) if block.kind == "table"]
+    assert [(row.first_line == row.last_line, row.text[:10]) for row in rows] == [
+        (True, "Name: Tove"),
+        (True, "Life: She "),
+    ]
+
+
+def test_running_heads_of_a_text_document_are_left_out() -> None:
+    data = next(sample.data for sample in SAMPLES if sample.name == "b.docx")
+    texts = [block.text for block in extract(data, DOCX)]
+    assert "Strictly a running head" not in texts
+    assert "Tove | 44" in texts

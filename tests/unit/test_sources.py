@@ -1,0 +1,87 @@
+"""From configured sources to connectors, those of installed packages among them."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors.folder import FolderConnector
+from connectors.sqlite import SqliteConnector
+from hopsyncd.config import Config, load_config
+from hopsyncd.config_sources import PluginSource, known_kinds
+from hopsyncd.errors import ConfigError
+from hopsyncd.sources import connector_of, settings_of
+
+MODULE = """
+class Shelf:
+    def __init__(self, table):
+        self.books = table["books"]
+
+def broken(table):
+    raise KeyError("books")
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed package that brings two kinds."""
+    site = tmp_path / "site"
+    info = site / "shelf-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "shelf_connector.py").write_text(MODULE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shelf\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[hopsyncd.connectors]\nshelf = shelf_connector:Shelf\nbroken = shelf_connector:broken\n"
+    )
+    monkeypatch.syspath_prepend(str(site))
+    yield
+    sys.modules.pop("shelf_connector", None)
+
+
+def load(tmp_path: Path, text: str) -> Config:
+    (tmp_path / "c.toml").write_text(text)
+    return load_config(tmp_path / "c.toml")
+
+
+def test_each_kind_has_its_connector(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        '[[source]]\nname = "a"\npath = "."\n'
+        '[[source]]\nname = "b"\nkind = "sqlite"\npath = "x.db"\nkey = "id"\n'
+        'text = ["body"]\nquery = "SELECT 1"\n',
+    )
+    made = [type(connector_of(source, config)) for source in config.sources]
+    assert made == [FolderConnector, SqliteConnector]
+    assert [source.location for source in config.sources] == [
+        str(tmp_path),
+        str(tmp_path / "x.db"),
+    ]
+
+
+@pytest.mark.usefixtures("package")
+def test_a_package_brings_a_kind_with_keys_of_its_own(tmp_path: Path) -> None:
+    config = load(
+        tmp_path, '[[source]]\nname = "s"\nkind = "shelf"\nbooks = ["Ada"]\nscan_every_s = 60\n'
+    )
+    (source,) = config.sources
+    assert isinstance(source, PluginSource)
+    assert source.settings == {"name": "s", "kind": "shelf", "books": ["Ada"]}
+    assert source.scan_every_s == 60
+    assert connector_of(source, config).books == ["Ada"]  # type: ignore[attr-defined]
+    assert {"shelf", "broken"} <= set(known_kinds())
+
+
+@pytest.mark.usefixtures("package")
+def test_a_package_that_fails_is_told_by_name(tmp_path: Path) -> None:
+    config = load(tmp_path, '[[source]]\nname = "s"\nkind = "broken"\n')
+    with pytest.raises(ConfigError, match=r'source "s".*shelf_connector:broken failed: KeyError'):
+        connector_of(config.sources[0], config)
+
+
+def test_what_selects_items_is_in_the_digest_and_times_are_not(tmp_path: Path) -> None:
+    text = '[[source]]\nname = "a"\npath = "."\n'
+    (plain,) = load(tmp_path, text).sources
+    (timed,) = load(tmp_path, text + "scan_every_s = 9\n").sources
+    (other,) = load(tmp_path, text + 'ignore = ["x"]\n').sources
+    assert settings_of(plain) == settings_of(timed) != settings_of(other)
