@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from connectors.protocol import Connector, Fetched, Found, Item
 from hopsyncd.text.questions import BuiltinMaker
@@ -18,7 +16,7 @@ from hopsyncd.upkeep import rebuilt
 from tests.crash.sweep import Left, Sweep, sweep
 from tests.fakes.kill import Step, Work, copy_database, torn_writes
 from tests.fakes.memory import MemoryConnector
-from tests.fakes.models import FakeEncoder, FakeLanguage
+from tests.fakes.models import FakeEncoder, FakeLanguage, WatchedEncoder
 from tests.fakes.stack import Stack
 
 NEW_PASSAGES = 3
@@ -70,29 +68,10 @@ class SteppingConnector:
         self.connector.close()
 
 
-@dataclass(frozen=True, slots=True)
-class SteppingEncoder:
-    """An encoder for which the texts of each passage are a step."""
-
-    encoder: FakeEncoder
-    step: Step
-
-    @property
-    def name(self) -> str:
-        return self.encoder.name
-
-    @property
-    def dimensions(self) -> int:
-        return self.encoder.dimensions
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        vectors = self.encoder.encode(texts)
-        self.step("made")
-        return vectors
-
-
 def maker_of(step: Step, dimensions: int = 16) -> BuiltinMaker:
-    return BuiltinMaker(FakeLanguage(), SteppingEncoder(FakeEncoder(dimensions), step))
+    """A maker for which the texts of each passage are a step."""
+    encoder = WatchedEncoder(FakeEncoder(dimensions), after=lambda _: step("made"))
+    return BuiltinMaker(FakeLanguage(), encoder)
 
 
 def synced(path: Path, step: Step, files: Connector, batch_documents: int = 100) -> None:

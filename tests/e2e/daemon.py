@@ -1,5 +1,6 @@
 """A real hopsyncd: its commands, and its daemon in a process of its own, under a short folder."""
 
+import json
 import os
 import subprocess
 import sys
@@ -62,6 +63,14 @@ class Place:
             timeout=timeout_s,
             check=False,
         )
+
+    def printed(self, *arguments: str) -> dict[str, Any]:
+        """The one object that a command prints with --json."""
+        ran = self.run(*arguments, "--json")
+        assert ran.returncode == 0, ran.stderr
+        value = json.loads(ran.stdout)
+        assert isinstance(value, dict)
+        return value
 
     def start(self) -> None:
         """Start the daemon and wait until it answers."""

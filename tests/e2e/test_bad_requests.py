@@ -32,7 +32,11 @@ def asking(**body: object) -> bytes:
         ("/v1/query", asking(question="x", k=-1), "k"),
         ("/v1/query", asking(question="x", k="5"), "k"),
         ("/v1/query", asking(question="x", k=10**30), "k"),
-        ("/v1/query", asking(question="x", strategy="best"), "'hop', 'bm25', 'dense' or 'hybrid'"),
+        (
+            "/v1/query",
+            asking(question="x", strategy="best"),
+            "'hop', 'bm25', 'dense', 'hybrid', 'decompose' or 'rerank'",
+        ),
         ("/v1/query", asking(question="x", at=""), "at"),
         ("/v1/query", asking(question="x", colour="red"), "colour"),
         ("/v1/sync", asking(sources=["nowhere"]), "nowhere"),

@@ -2,7 +2,6 @@
 
 import json
 import tomllib
-from typing import Any
 
 import pytest
 
@@ -13,15 +12,6 @@ SCORES = {
     *(f"{name}@{k}" for name in ("recall", "precision", "f1") for k in (2, 5, 10, 20)),
     *("recall@5_interval", "all@5", "ms_p50", "ms_p95", "llm_calls", "llm_tokens"),
 }
-
-
-def printed(place: Place, *arguments: str) -> dict[str, Any]:
-    """What `--json` prints: one object."""
-    ran = place.run(*arguments, "--json")
-    assert ran.returncode == 0, ran.stderr
-    value = json.loads(ran.stdout)
-    assert isinstance(value, dict)
-    return value
 
 
 def test_init_writes_what_is_used_then(place: Place) -> None:
@@ -93,7 +83,7 @@ def test_config_is_a_global_option(place: Place) -> None:
 
 @pytest.mark.models
 def test_query_as_json(daemon: Place) -> None:
-    answer = printed(daemon, "query", "Who repairs clocks in Bergen?", "-k", "2")
+    answer = daemon.printed("query", "Who repairs clocks in Bergen?", "-k", "2")
     assert answer.keys() >= {"version", "strategy", "degraded", "passages"}
     assert (answer["strategy"], len(answer["passages"])) == ("hop", 2)
     first = answer["passages"][0]
@@ -104,13 +94,13 @@ def test_query_as_json(daemon: Place) -> None:
 
 @pytest.mark.models
 def test_status_and_sources_as_json(daemon: Place) -> None:
-    status = printed(daemon, "status")
+    status = daemon.printed("status")
     assert status.keys() >= {"version", "sources", "counters", "degraded", "problems"}
     assert status["version"] >= 1
     assert status["counters"].keys() >= COUNTERS
     assert all(isinstance(count, int) for count in status["counters"].values())
     assert status["models"]["llm_endpoint"] is None
-    sources = printed(daemon, "sources")
+    sources = daemon.printed("sources")
     assert sources["sources"] == status["sources"]
     assert {one["name"] for one in sources["sources"]} == {"notes", "away"}
     assert all(one["watching"] for one in sources["sources"])
@@ -119,10 +109,10 @@ def test_status_and_sources_as_json(daemon: Place) -> None:
 @pytest.mark.models
 def test_sync_as_json(daemon: Place) -> None:
     daemon.sync()
-    synced = printed(daemon, "sync", "--wait", "notes")
+    synced = daemon.printed("sync", "--wait", "notes")
     assert synced["version"] == daemon.status()["version"]
     assert synced["sources"] == [{"name": "notes", "changed": 0, "removed": 0, "problem": None}]
-    assert printed(daemon, "sync") == {"accepted": True}
+    assert daemon.printed("sync") == {"accepted": True}
 
 
 @pytest.mark.models
@@ -145,7 +135,7 @@ def test_eval_prints_every_measure_of_every_strategy(place: Place) -> None:
     question = {"id": "q", "question": "Where does Ada live?", "answers": ["x"], "gold": ["a", "b"]}
     questions.write_text(json.dumps(question) + "\n")
     files = ("--corpus", str(corpus), "--questions", str(questions))
-    result = printed(place, "eval", *files, "--strategy", "hop", "--strategy", "bm25")
+    result = place.printed("eval", *files, "--strategy", "hop", "--strategy", "bm25")
     assert result["strategies"].keys() == {"hop", "bm25"}
     assert all(scores.keys() == SCORES for scores in result["strategies"].values())
     assert result["strategies"]["hop"]["recall@2"] == 100.0
@@ -161,7 +151,7 @@ def test_eval_of_ones_own_index_while_the_daemon_runs(daemon: Place) -> None:
     report, ranks = daemon.base / "report", daemon.base / "ranks.jsonl"
     before = daemon.status()["version"]
     files = ("--report", str(report), "--per-question", str(ranks))
-    result = printed(daemon, "eval", "--self", "--questions", "3", "--answers", *files)
+    result = daemon.printed("eval", "--self", "--questions", "3", "--answers", *files)
     assert 1 <= result["questions"] <= 3
     assert result["strategies"].keys() == {"hop", "bm25", "dense", "hybrid"}
     assert all("answer_f1" in scores for scores in result["strategies"].values())

@@ -1,6 +1,5 @@
 """Questions by an LLM, end to end: the daemon, and an endpoint that comes and goes."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,14 +39,6 @@ def cities(endpoint: Endpoint) -> Iterator[Place]:
         yield made
 
 
-def command(place: Place, *arguments: str) -> dict[str, Any]:
-    """What a command prints with --json."""
-    done = place.run(*arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
 def sent(endpoint: Endpoint) -> list[str]:
     return [one["text"] for request in endpoint.requests for one in passages_in(user_text(request))]
 
@@ -71,7 +62,7 @@ def test_it_serves_while_the_endpoint_fails_and_upgrades_when_it_answers(
     logged = cities.run("log").stdout
     assert "5 passages got their LLM questions" in logged
     assert "with 2 LLM calls and 240 tokens" in logged
-    assert command(cities, "check", "--deep")["findings"] == []
+    assert cities.printed("check", "--deep")["findings"] == []
     spent = {(one["version"], one["calls"]) for one in cities.status()["llm"]["today"]}
     assert (2, 2) in spent
 
@@ -85,20 +76,20 @@ def test_a_dry_run_says_what_would_be_asked_and_asks_nothing(
     cities: Place, endpoint: Endpoint
 ) -> None:
     endpoint.play = answers
-    alone = command(cities, "sync", "--dry-run")
+    alone = cities.printed("sync", "--dry-run")
     assert not (cities.home / "data").exists(), "nothing was written"
     (before,) = alone["sources"]
     assert before["counts"] == {"new": 5, "changed": 0, "gone": 0, "unreadable": 0}
     assert (before["passages"], alone["llm_calls"]) == (5, 2)
     cities.start()
     cities.sync()
-    assert command(cities, "sync", "--dry-run")["sources"][0]["passages"] == 0
+    assert cities.printed("sync", "--dry-run")["sources"][0]["passages"] == 0
     asked = len(endpoint.requests)
     cities.write("Rome.md", "# Rome\n\nRome sells wine to Lima.\n")
     cities.write("Copy.md", "# Oslo\n\nOslo trades with Quito by sea.\n")
     cities.write("none.md", "\0\1\2")
     (cities.notes / "Oslo.md").unlink()
-    (found,) = command(cities, "sync", "notes", "--dry-run")["sources"]
+    (found,) = cities.printed("sync", "notes", "--dry-run")["sources"]
     assert (found["new"], found["changed"], found["gone"]) == (
         ["Copy.md"],
         ["Rome.md"],
@@ -116,8 +107,8 @@ def test_what_was_estimated_is_about_what_it_takes(cities: Place, endpoint: Endp
     endpoint.play = answers
     for n in range(40):
         cities.write(f"{n}.md", f"# City {n}\n\nCity{n} met Nero in the year {1000 + n}.\n")
-    estimated = command(cities, "sync", "--dry-run")
+    estimated = cities.printed("sync", "--dry-run")
     cities.start()
     cities.sync()
-    (version,) = command(cities, "log")["versions"]
+    (version,) = cities.printed("log")["versions"]
     assert version["counters"]["llm_calls"] == estimated["llm_calls"]

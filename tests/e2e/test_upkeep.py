@@ -1,8 +1,6 @@
 """Versions and upkeep, end to end: every command against a real daemon."""
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -26,27 +24,19 @@ def kept() -> Iterator[Place]:
         made.write("ferry.md", FERRY)
         made.start()
         made.sync()
-        assert command(made, "tag", "first")["version"] == 1
+        assert made.printed("tag", "first")["version"] == 1
         made.write("ferry.md", LATER)
         made.write("cipher.md", CANARY)
         made.sync()
         yield made
 
 
-def command(place: Place, *arguments: str) -> dict[str, Any]:
-    """What a command prints with --json."""
-    done = place.run(*arguments, "--json")
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
 def test_a_past_version_is_asked_by_tag_and_by_number(kept: Place) -> None:
     for at in ("first", "1"):
-        found = command(kept, "query", CAPTAIN, "-k", "1", "--at", at)
+        found = kept.printed("query", CAPTAIN, "-k", "1", "--at", at)
         assert found["version"] == 1
         assert "Orla" in found["passages"][0]["text"]
-    assert "Piet" in command(kept, "query", CAPTAIN, "-k", "1")["passages"][0]["text"]
+    assert "Piet" in kept.printed("query", CAPTAIN, "-k", "1")["passages"][0]["text"]
 
 
 def test_an_unknown_version_is_an_error_that_helps(kept: Place) -> None:
@@ -57,30 +47,30 @@ def test_an_unknown_version_is_an_error_that_helps(kept: Place) -> None:
 
 
 def test_log_diff_and_why_tell_what_happened(kept: Place) -> None:
-    newest, *_, oldest = command(kept, "log")["versions"]
+    newest, *_, oldest = kept.printed("log")["versions"]
     assert (oldest["version"], oldest["tags"]) == (1, ["first"])
-    changed = command(kept, "diff", "first", str(newest["version"]))
+    changed = kept.printed("diff", "first", str(newest["version"]))
     assert {"source": "notes", "document": "ferry.md"} in changed["documents"]["changed"]
     assert "ferry.md" in kept.run("diff", "first").stdout
-    rows = command(kept, "why", CAPTAIN, "first")["passages"]
+    rows = kept.printed("why", CAPTAIN, "first")["passages"]
     assert {row["rank_from"] for row in rows} >= {None, 1}
 
 
 def test_restore_holds_until_it_is_released(kept: Place) -> None:
     before = kept.generated()
-    assert command(kept, "restore", "first")["changed"]
+    assert kept.printed("restore", "first")["changed"]
     kept.sync()
     assert "Orla" in kept.query(CAPTAIN, k=1)[0]["text"]
     assert kept.status()["sources"][0]["pinned"] == 2
     assert kept.generated() == before
-    command(kept, "release")
+    kept.printed("release")
     assert "Piet" in kept.query(CAPTAIN, k=1)[0]["text"]
     assert kept.status()["sources"][0]["pinned"] == 0
 
 
 def test_a_backup_serves_elsewhere(kept: Place) -> None:
     file = kept.base / "copy.db"
-    assert command(kept, "backup", str(file))["bytes"] > 0
+    assert kept.printed("backup", str(file))["bytes"] > 0
     again = kept.run("backup", str(file))
     assert again.returncode == 1
     assert "Cannot write the backup" in again.stderr
@@ -97,31 +87,31 @@ def test_a_backup_serves_elsewhere(kept: Place) -> None:
 
 def test_check_rebuild_and_gc_leave_a_whole_head(kept: Place) -> None:
     graph = {key: kept.status()[key] for key in ("documents", "passages", "edges")}
-    command(kept, "rebuild")
+    kept.printed("rebuild")
     assert {key: kept.status()[key] for key in graph} == graph
-    planned = command(kept, "gc", "--dry-run")
-    done = command(kept, "gc")
+    planned = kept.printed("gc", "--dry-run")
+    done = kept.printed("gc")
     assert done["versions"] == planned["versions"] != []
     assert 1 not in done["versions"], "a tagged version is kept"
     expired = kept.run("query", CAPTAIN, "--at", str(done["versions"][-1]))
     assert expired.returncode == 1
     assert "collected" in expired.stderr
-    assert command(kept, "check", "--deep")["findings"] == []
+    assert kept.printed("check", "--deep")["findings"] == []
     assert (
-        "Orla" in command(kept, "query", CAPTAIN, "-k", "1", "--at", "first")["passages"][0]["text"]
+        "Orla" in kept.printed("query", CAPTAIN, "-k", "1", "--at", "first")["passages"][0]["text"]
     )
 
 
 def test_a_purged_document_is_in_no_file(kept: Place) -> None:
     assert "cipher.md" in kept.documents("What opens the vault of Cork?", k=1)
     assert kept.run("purge", "cipher.md").returncode != 0, "it asks first"
-    assert command(kept, "purge", str(kept.notes / "cipher.md"), "--yes")["erased"]
+    assert kept.printed("purge", str(kept.notes / "cipher.md"), "--yes")["erased"]
     kept.sync()
     assert "cipher.md" not in kept.documents("What opens the vault of Cork?", k=5)
     files = [*kept.home.rglob("*"), kept.log]
     assert not [file for file in files if file.is_file() and b"XANTHIPPE93" in file.read_bytes()]
     assert not [file for file in files if file.is_file() and b"xanthippe93" in file.read_bytes()]
-    assert command(kept, "check", "--deep")["findings"] == []
-    assert command(kept, "purge", "cipher.md", "--again")["included"]
+    assert kept.printed("check", "--deep")["findings"] == []
+    assert kept.printed("purge", "cipher.md", "--again")["included"]
     kept.sync()
     assert "cipher.md" in kept.documents("What opens the vault of Cork?", k=1)

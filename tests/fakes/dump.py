@@ -53,6 +53,25 @@ def graph_at(connection: Connection, number: int) -> Rows:
     return {**rows, "counts": [counts]}
 
 
+def without(rows: Rows, path: str) -> Rows:
+    """A version as a purge of the document leaves it; its counts are not corrected."""
+    documents = [row for row in rows["documents"] if row[1] != path]
+    placements = [row for row in rows["placements"] if row[0] != path]
+    held = {row[2] for row in placements}
+    questions = [row for row in rows["questions"] if row[1] in held]
+    left = {row[0] for row in questions}
+    of_passage = ("passages", "passage_vectors", "full_text")
+    between = ("matches", "edges")
+    return {
+        "documents": documents,
+        "placements": placements,
+        "questions": questions,
+        **{name: [row for row in rows[name] if row[0] in held] for name in of_passage},
+        **{name: [row for row in rows[name] if {row[0], row[1]} <= left] for name in between},
+        "counts": rows["counts"],
+    }
+
+
 def served_by(view: GraphView) -> dict[str, object]:
     """A view without what says only where its vectors lie in memory."""
     return {

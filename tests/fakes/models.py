@@ -1,7 +1,8 @@
 """Small, deterministic stand-ins for the encoder, the language model and the question maker."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import cast
 
@@ -40,6 +41,29 @@ class FakeEncoder:
                 digest = blake2b(word.encode(), digest_size=4).digest()
                 sign = 1 if digest[3] & 1 else -1
                 vectors[row, int.from_bytes(digest[:3], "big") % self.dimensions] += sign
+        return vectors
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedEncoder:
+    """An encoder that tells of each call: the texts before it, their number after it."""
+
+    encoder: FakeEncoder
+    before: Callable[[Sequence[str]], None] = lambda texts: None
+    after: Callable[[int], None] = lambda count: None
+
+    @property
+    def name(self) -> str:
+        return self.encoder.name
+
+    @property
+    def dimensions(self) -> int:
+        return self.encoder.dimensions
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.before(texts)
+        vectors = self.encoder.encode(texts)
+        self.after(len(texts))
         return vectors
 
 

@@ -16,6 +16,9 @@ OURS = ("hopsyncd", "store", "connectors")
 FORBIDDEN = {
     "store": ("hopsyncd", "connectors"),
     "connectors": ("hopsyncd", "store"),
+    "hopsyncd/llm": ("hopsyncd.graph", "hopsyncd.text", "hopsyncd.sync", "hopsyncd.query",
+                     "hopsyncd.answering", "hopsyncd.serve", "hopsyncd.cli", "hopsyncd.daemon",
+                     "connectors"),
     "hopsyncd/text": ("hopsyncd.graph", "hopsyncd.sync", "hopsyncd.query", "hopsyncd.serve",
                       "hopsyncd.cli", "hopsyncd.daemon", "connectors"),
     "hopsyncd/extraction": ("hopsyncd.graph", "hopsyncd.sync", "hopsyncd.query", "hopsyncd.serve",
