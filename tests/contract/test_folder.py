@@ -62,7 +62,9 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Counterpart:
 
 def items(source: Counterpart, under: list[str] | None = None) -> dict[str, Item]:
     return {
-        found.id: found for found in source.connector().discover(None, under) if isinstance(found, Item)
+        found.id: found
+        for found in source.connector().discover(None, under)
+        if isinstance(found, Item)
     }
 
 
