@@ -1,7 +1,6 @@
 """The schedule of a real daemon: what was due is done by itself, and told of."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -57,25 +56,6 @@ def test_gc_that_was_missed_while_the_daemon_was_off_is_done_at_the_start(small:
     small.start()
     small.until(lambda: kept(small) == versions[:1])
     assert small.documents("captains of the ferry Halcyon", strategy="bm25") == ["ferry.md"]
-
-
-def test_gc_runs_while_queries_are_answered(small: Place) -> None:
-    small.configure(KEEP_ONE + source("notes", small.notes))
-    small.start()
-    for number in range(12):
-        for note in range(10):
-            small.write(f"{note}.md", f"The ferry Halcyon {note} has {number} captains.\n")
-        small.sync()
-    versions = kept(small)
-    small.stop()
-    put_back(small, "gc", 2 * DAY_MS)
-    small.start()
-    slowest_s = 0.0
-    while kept(small) != versions[:1]:
-        began_s = time.monotonic()
-        assert small.documents("ferry Halcyon captains", strategy="bm25")
-        slowest_s = max(slowest_s, time.monotonic() - began_s)
-    assert slowest_s < 1.0
 
 
 def test_the_schedule_says_what_runs_when_and_when_it_last_ran(small: Place) -> None:
