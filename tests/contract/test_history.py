@@ -155,6 +155,38 @@ class TestRestoring:
         paths = {row[1] for row in graph_of(stack, stack.head.id)["documents"]}
         assert paths == {"paris.md"}
 
+    def test_a_file_edited_to_the_restored_text_and_back_is_taken_in(self, stack: Stack) -> None:
+        restored(stack)
+        now = files_of(stack).files["rome.md"]
+        files_of(stack).put("rome.md", ROME)
+        stack.sync()
+        assert "rome.md" not in pins_of(stack.connection, stack.source.id)
+        files_of(stack).put("rome.md", now)
+        stack.sync()
+        assert graph_of(stack, stack.head.id)["documents"] != graph_of(stack, 1)["documents"]
+
+    def test_a_file_restored_away_that_was_deleted_and_comes_back_is_taken_in(
+        self, stack: Stack
+    ) -> None:
+        restored(stack)
+        files_of(stack).remove("oslo.md")
+        stack.sync()
+        files_of(stack).put("oslo.md", OSLO)
+        stack.sync()
+        paths = [row[1] for row in graph_of(stack, stack.head.id)["documents"]]
+        assert "oslo.md" in paths
+
+    def test_a_restored_file_that_came_back_and_was_deleted_again_is_gone(
+        self, stack: Stack
+    ) -> None:
+        restored(stack)
+        files_of(stack).put("paris.md", PARIS)
+        stack.sync()
+        files_of(stack).remove("paris.md")
+        stack.sync()
+        paths = [row[1] for row in graph_of(stack, stack.head.id)["documents"]]
+        assert "paris.md" not in paths
+
     def test_releasing_brings_back_what_is_on_disk(self, stack: Stack) -> None:
         restored(stack)
         assert release_pins(stack.connection, stack.source.id) == 3
