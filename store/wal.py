@@ -42,13 +42,23 @@ def _lost(path: Path, why: str) -> NotADatabase:
 
 
 def _frames(log: Path, index: Path) -> tuple[int, int]:
-    """How many frames the index counts, and how many the log has; (0, 0) if they are strangers."""
-    with index.open("rb") as file:
-        counted = file.read(_INDEX_HEADER)
-    with log.open("rb") as file:
-        header = file.read(_WAL_HEADER)
+    """How many frames the index counts, and how many the log has; (0, 0) if they are strangers.
+
+    A writer may empty the log meanwhile. It says so in the index first, so what was read belongs
+    together if the index is still the same afterwards.
+    """
+    while True:
+        counted = _start_of(index, _INDEX_HEADER)
+        header, size_bytes = _start_of(log, _WAL_HEADER), log.stat().st_size
+        if _start_of(index, _INDEX_HEADER) == counted:
+            break
     if len(counted) < _INDEX_HEADER or len(header) < _WAL_HEADER or counted[32:40] != header[16:24]:
         return 0, 0
     committed = struct.unpack_from(f"{_BYTE_ORDER}I", counted, 16)[0]
     page_size = struct.unpack_from(">I", header, 8)[0]
-    return committed, (log.stat().st_size - _WAL_HEADER) // (_FRAME_HEADER + page_size)
+    return committed, (size_bytes - _WAL_HEADER) // (_FRAME_HEADER + page_size)
+
+
+def _start_of(file: Path, count_bytes: int) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(count_bytes)

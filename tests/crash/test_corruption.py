@@ -10,7 +10,9 @@ that SQLite holds to be sound and that contradict each other.
 import random
 import shutil
 import struct
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from hopsyncd.sync.verify import verify_matches
 from store.check import check, opening_check
 from store.database import Connection, SqliteError, open_file, open_reader, open_writer
 from store.errors import NotADatabase
+from store.wal import refuse_lost_wal
 from tests.fakes.lived import lived
 
 Corruption = Callable[[Path, random.Random], None]
@@ -283,3 +286,23 @@ def test_an_emptied_log_is_no_lost_log(sound: Path, tmp_path: Path) -> None:
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         with closing(open_writer(tmp_path / "s.db")) as other:
             opening_check(other)
+
+
+def test_a_log_that_a_writer_empties_meanwhile_is_no_lost_log(tmp_path: Path) -> None:
+    """Readers that open while checkpoints cut the log: none is told that it is lost."""
+    path = tmp_path / "s.db"
+    with closing(open_writer(path)) as writer, ThreadPoolExecutor(2) as pool:
+        writer.execute("PRAGMA synchronous = OFF")
+        end_s = time.monotonic() + 1.5
+
+        def look() -> None:
+            while time.monotonic() < end_s:
+                refuse_lost_wal(path)
+
+        looking = [pool.submit(look) for _ in range(2)]
+        while time.monotonic() < end_s:
+            writer.executemany("INSERT INTO counter VALUES (?, ?)", [("x", 1)])
+            writer.execute("DELETE FROM counter")
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        for one in looking:
+            one.result()
