@@ -136,6 +136,10 @@ class Place:
     def status(self) -> dict[str, Any]:
         return self.get("/v1/status")
 
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """The schedule, by job."""
+        return {job["job"]: job for job in self.get("/v1/schedule")["jobs"]}
+
     def generated(self) -> int:
         """For how many passages questions were ever made."""
         return int(self.status()["counters"]["passages_generated"])

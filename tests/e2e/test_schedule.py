@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import pytest
 
@@ -18,10 +17,6 @@ KEEP_ONE = "[retention]\nkeep_versions = 1\nkeep_days = 0\n"
 def small() -> Iterator[Place]:
     with new_place(SMALL) as made:
         yield made
-
-
-def jobs(place: Place) -> dict[str, dict[str, Any]]:
-    return {job["job"]: job for job in place.get("/v1/schedule")["jobs"]}
 
 
 def put_back(place: Place, job: str, by_ms: int) -> None:
@@ -42,7 +37,7 @@ def kept(place: Place) -> list[int]:
 def test_gc_that_was_missed_while_the_daemon_was_off_is_done_at_the_start(small: Place) -> None:
     small.configure(KEEP_ONE + source("notes", small.notes))
     small.start()
-    small.until(lambda: "gc" in jobs(small) and jobs(small)["gc"]["last_success"] is not None)
+    small.until(lambda: "gc" in small.jobs() and small.jobs()["gc"]["last_success"] is not None)
     for number in range(3):
         small.write("ferry.md", f"The ferry Halcyon has {number} captains.\n")
         small.sync()
@@ -65,11 +60,11 @@ def test_the_schedule_says_what_runs_when_and_when_it_last_ran(small: Place) -> 
         + source("gone", small.base / "gone", 'scan_at = "0 6 * * mon Asia/Tokyo"')
     )
     small.start()
-    small.until(lambda: {"scan notes", "scan gone", "gc"} <= jobs(small).keys())
-    small.until(lambda: jobs(small)["scan gone"]["last_error"] is not None)
-    first = jobs(small)["scan notes"]["last_success"]
-    small.until(lambda: jobs(small)["scan notes"]["last_success"] > first)
-    now = jobs(small)
+    small.until(lambda: {"scan notes", "scan gone", "gc"} <= small.jobs().keys())
+    small.until(lambda: small.jobs()["scan gone"]["last_error"] is not None)
+    first = small.jobs()["scan notes"]["last_success"]
+    small.until(lambda: small.jobs()["scan notes"]["last_success"] > first)
+    now = small.jobs()
     assert now["scan notes"]["times"] == "every 1 s"
     assert now["scan gone"]["times"] == "at 0 6 * * mon (Asia/Tokyo)"
     assert now["gc"]["times"] == "at 30 3 * * * (Europe/Berlin)"
