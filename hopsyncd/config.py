@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo
 
+from hopsyncd.config_access import AccessConfig, LimitsConfig
 from hopsyncd.config_mistakes import (
     SOURCE_SECTION,
     Mistake,
@@ -65,7 +66,9 @@ def default_socket() -> Path:
     """In /tmp when the system gives the user no runtime folder; the server checks its owner."""
     base = home()
     if base is None:
-        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+        # Programs that start others with few variables, as MCP clients do, drop this one.
+        usual = f"/run/user/{os.getuid()}"
+        runtime = os.environ.get("XDG_RUNTIME_DIR") or (usual if Path(usual).is_dir() else "")
         shared = Path(f"/tmp/hopsyncd-{os.getuid()}")
         folder = Path(runtime) / "hopsyncd" if runtime.startswith("/") else shared
     else:
@@ -199,6 +202,8 @@ class Config(Section):
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     retention: RetentionConfig = Field(default_factory=RetentionConfig)
     llm: LlmConfig = Field(default_factory=LlmConfig)
+    access: AccessConfig = Field(default_factory=AccessConfig)
+    limits: LimitsConfig = Field(default_factory=LimitsConfig)
     sources: tuple[SourceConfig, ...] = Field(default=(), alias="source", strict=False)
 
 
@@ -211,6 +216,8 @@ _MODELS: dict[str, type[Section]] = {
     "schedule": ScheduleConfig,
     "retention": RetentionConfig,
     "llm": LlmConfig,
+    "access": AccessConfig,
+    "limits": LimitsConfig,
     **{SOURCE_SECTION + kind: model for kind, model in SOURCE_MODELS.items()},
 }
 

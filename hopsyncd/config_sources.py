@@ -25,6 +25,7 @@ from connectors.mail.settings import Tls
 from connectors.remote_driver import checked_url
 from connectors.web.address import address
 from connectors.web.settings import DEFAULT_MAX_BYTES as WEB_MAX_BYTES
+from hopsyncd.config_access import WHO_HINT, WhoList
 from hopsyncd.config_values import (
     CRON_HINT,
     ConfigPath,
@@ -54,6 +55,7 @@ class SourceBase(Section):
         default=None, description="Leave the line out for that of [watch]."
     )
     scan_at: CronText = Field(default="", description=CRON_HINT)
+    visible_to: WhoList = Field(default=(), description=WHO_HINT)
 
     @property
     def location(self) -> str:
@@ -292,7 +294,8 @@ class PluginSource(SourceBase):
     @property
     def settings(self) -> dict[str, Any]:
         """The source's table as it was written, after `${NAME}` was replaced."""
-        return self.model_dump(exclude={"scan_every_s", "scan_at"}, exclude_unset=True)
+        common = {"scan_every_s", "scan_at", "visible_to"}
+        return self.model_dump(exclude=common, exclude_unset=True)
 
 
 def plugin_kinds() -> frozenset[str]:

@@ -4,349 +4,208 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import Any
 
 import structlog
 
 from connectors.folder import widened
-from connectors.protocol import Connector
-from hopsyncd.answering.asker import Asker
-from hopsyncd.answering.reply import reply_json
-from hopsyncd.config import DATABASE_NAME, Config
+from hopsyncd.config import DATABASE_NAME, Config, config_path, load_config
+from hopsyncd.config_access import group_id
+from hopsyncd.config_secrets import secrets_of
 from hopsyncd.config_sources import FolderSource, SourceConfig
-from hopsyncd.errors import BadRequest
+from hopsyncd.errors import REPORTABLE
 from hopsyncd.extraction.process import ExtractionProcess
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.jobs import GC, full_scan_times, gc_times, scan_times, schedule_json
+from hopsyncd.jobs import GC, full_scan_times, gc_times, scan_times
 from hopsyncd.llm.meter import Meter
 from hopsyncd.logs import configure_logs
 from hopsyncd.models import Models, load_models
-from hopsyncd.preview import preview_json
-from hopsyncd.query.answer import answer_json
 from hopsyncd.query.engine import Engine
 from hopsyncd.query.head import head_of, load_head
+from hopsyncd.reload import Change, Reloaded, change
+from hopsyncd.serve.access import Access
 from hopsyncd.serve.app import make_app
-from hopsyncd.serve.history import diff_json, entry_json
-from hopsyncd.serve.requests import (
-    AskRequest,
-    BackupRequest,
-    CheckRequest,
-    GcRequest,
-    PauseRequest,
-    PreviewRequest,
-    PurgeRequest,
-    QueryRequest,
-    RebuildRequest,
-    ReleaseRequest,
-    RestoreRequest,
-    SyncRequest,
-    TagRequest,
-)
+from hopsyncd.serve.audit import AUDIT_NAME, Audit
+from hopsyncd.serve.guard import Guard
+from hopsyncd.serve.lanes import lanes_of
 from hopsyncd.serve.server import serve
 from hopsyncd.serve.socket import bound_socket
-from hopsyncd.serve.status import Served, status_json
+from hopsyncd.serve.tcp import TOKEN_NAME, bound_address, token_in
+from hopsyncd.service import DaemonService, collect, now_ms
 from hopsyncd.sources import connector_of, folder_of, settings_of
-from hopsyncd.strategy import Search
+from hopsyncd.supervise import Supervisor, answer_hang_ups, inherited_socket, is_terminal
 from hopsyncd.sync.apply import Writer
 from hopsyncd.sync.read import rules_of
-from hopsyncd.sync.sync import Outcome, Source, SourceSync
+from hopsyncd.sync.sync import Source, SourceSync
 from hopsyncd.sync.watch import FolderWatcher
-from hopsyncd.sync.worker import UPGRADE, Chore, SyncWorker, Task
-from hopsyncd.upkeep import (
-    backed_up,
-    checked,
-    collected,
-    included_again,
-    paused,
-    purged,
-    rebuilt,
-    released,
-    restored,
-    resumed,
-    tagged,
-    untagged,
-)
+from hopsyncd.sync.worker import Chore, SyncWorker, Task
 from store.check import opening_check
 from store.content import recipe_of
-from store.database import Connection, open_reader, open_writer, snapshot, writer_place
+from store.database import Connection, open_writer, writer_place
 from store.errors import StoreError
-from store.gc import Retention
-from store.history import log as history_log
-from store.history import resolve
 from store.records import Version
-from store.sources import listing_state, register_source
+from store.sources import listing_state, register_source, source_names
 from store.versions import head
 from store.waiting import end_waits
 
 log = structlog.get_logger(__name__)
 
-First = TypeVar("First")
-
 _STOP_WORKER_S = 6.0
+_RELOAD_PATIENCE_S = 5.0
 _LLM_PATIENCE_S = 60.0  # for which a batch waits for questions that an LLM is asked for
 
 
-def now_ms() -> int:
-    """Unix time in milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
 class Daemon:
-    """Serves queries and keeps the graph in step with the sources. Implements serve.app.Service."""
+    """Keeps the graph in step with the sources; `service` answers from it."""
 
-    def __init__(self, config: Config, connection: Connection, models: Models) -> None:
+    def __init__(
+        self,
+        config: Config,
+        connection: Connection,
+        models: Models,
+        read_config: Callable[[], Config],
+    ) -> None:
         self._config = config
+        self._read_config = read_config
         self._connection = connection
         self._maker = models.maker
         self._endpoint = models.endpoint
-        self._database = config.daemon.data_dir / DATABASE_NAME
         self._engine = Engine(
-            self._database,
+            config.daemon.data_dir / DATABASE_NAME,
             models.encoder,
             WalkSettings(hops=config.query.hops),
             models.llm,
             models.reranker,
             config.llm.max_calls_per_query or None,
+            config.index.edge_budget_factor,
         )
-        self._asker = Asker(self._engine, self._reader, models.encoder, models.language, models.llm)
-        gc_when = gc_times(config)
-        chores = (Chore(GC, gc_when, self._collect),) if gc_when else ()
-        self._worker = SyncWorker(self._open_path, chores)
+        self._worker = SyncWorker(self._open_path, self._chores(config))
         self._watchers: dict[str, FolderWatcher] = {}
-        self._path: SourceSync | None = None
+        self.service = DaemonService(
+            config, models, self._engine, self._worker, self._watchers, self.reload
+        )
+        self._looked = threading.Event()
+        self._worker.on_synced = self.service.measured.note_sync
         self._extraction: ExtractionProcess | None = None
-        self._connectors: list[Connector] = []
-        self._started_ms = now_ms()
-        self._queries = 0
-        self._local = threading.local()
+        self._tasks: dict[str, Task] = {}
+        self.known_sources = set(source_names(connection).values())
 
     def start(self) -> None:
         """Watch, then scan: a change between the two is seen by either."""
-        for configured in self._config.sources:
-            if self._config.watch.enabled and isinstance(configured, FolderSource):
-                connector = folder_of(configured, self._config)
-                watcher = FolderWatcher(
-                    self._config.watch.debounce_ms / 1000, skip=connector.is_noise
-                )
-                watcher.watch(configured.path, partial(self._hint, configured.name))
-                self._watchers[configured.name] = watcher
+        for source in self._config.sources:
+            self._watch(source)
         self._worker.start()
+
+    def wait_for_stored(self) -> None:
+        """Until what is stored is served, or cannot be: no query finds nothing before."""
+        self._looked.wait()
 
     def stop(self) -> None:
         """Abandon the batch in hand, keep what it prepared, and end every thread."""
-        for watcher in self._watchers.values():
+        for watcher in list(self._watchers.values()):
             watcher.stop()
         if self._endpoint:
             self._endpoint.close()
         if not self._worker.stop(_STOP_WORKER_S):
             log.warning("the sync did not stop in time; the last whole version is kept")
         else:
-            self._close_connectors()
+            self._close(self._tasks.values())
         if self._extraction:
             self._extraction.close()
 
-    def query(self, request: QueryRequest) -> dict[str, Any]:
-        search = Search(
-            request.strategy or self._config.query.strategy,
-            request.profile,
-            request.reasoner,
-            request.top_k,
-            request.n_hop,
-        )
-        answer = self._engine.query(
-            request.question, request.k or self._config.query.k, search, request.at
-        )
-        self._queries += 1
-        return answer_json(answer, search, self._degraded())
+    def reload(self) -> dict[str, Any]:
+        """Take up what changed in the configuration, from any thread but the worker's.
 
-    def ask(self, request: AskRequest) -> dict[str, Any]:
-        search = Search(self._config.query.strategy)
-        found, reply = self._asker.ask(
-            request.question, request.k, search, request.at, by_llm=request.llm
-        )
-        self._queries += 1
-        return reply_json(found, reply, self._degraded())
-
-    def sync(self, request: SyncRequest) -> "Future[dict[str, Any]]":
-        self._wanted(request.sources)
-        return _then(self._worker.request(request.sources, request.accept_empty), self._synced)
-
-    def preview(self, request: PreviewRequest) -> dict[str, Any]:
-        wanted = self._wanted(request.sources)
-        return preview_json(self._reader(), self._config, wanted, request.limit)
-
-    def _wanted(self, named: Sequence[str]) -> Sequence[str]:
-        """The named sources, or all if none is. Raises BadRequest for one that is not there."""
-        names = [source.name for source in self._config.sources]
-        for name in named:
-            if name not in names:
-                raise BadRequest(
-                    "The request was refused",
-                    f"there is no source named {name!r}",
-                    f"The sources are: {', '.join(names) or 'none'}",
-                )
-        return named or names
-
-    def restore(self, request: RestoreRequest) -> "Future[dict[str, Any]]":
-        wanted = self._wanted(request.sources)
-        return self._worker.submit(lambda path: restored(path, request.version, wanted))
-
-    def release(self, request: ReleaseRequest) -> "Future[dict[str, Any]]":
-        wanted = self._wanted(request.sources)
-        freed = self._worker.submit(lambda path: released(path, wanted))
-        synced = self.sync(SyncRequest(sources=request.sources))
-
-        def unless_failed(done: dict[str, Any]) -> dict[str, Any]:
-            freed.result()  # done by now: jobs come before syncs
-            return done
-
-        return _then(synced, unless_failed)
-
-    def pause(self, request: PauseRequest) -> "Future[dict[str, Any]]":
-        (name,) = self._wanted([request.name])
-        return self._worker.submit(lambda path: paused(path, name, now_ms()))
-
-    def resume(self, request: PauseRequest) -> "Future[dict[str, Any]]":
-        (name,) = self._wanted([request.name])
-        done = self._worker.submit(lambda path: resumed(path, name))
-        self._worker.hint(name, None)
-        return done
-
-    def tag(self, request: TagRequest) -> "Future[dict[str, Any]]":
-        return self._worker.submit(
-            lambda path: tagged(path, request.name, request.version, now_ms())
-        )
-
-    def untag(self, name: str) -> "Future[dict[str, Any]]":
-        return self._worker.submit(lambda path: untagged(path, name))
-
-    def check(self, request: CheckRequest) -> dict[str, Any]:
-        return checked(self._reader(), request.deep)
-
-    def backup(self, request: BackupRequest) -> dict[str, Any]:
-        return backed_up(self._reader(), Path(request.file))
-
-    def rebuild(self, _: RebuildRequest) -> "Future[dict[str, Any]]":
-        return self._worker.submit(rebuilt)
-
-    def gc(self, request: GcRequest) -> "Future[dict[str, Any]]":
-        collect = partial(self._collect, dry_run=request.dry_run)
-        return self._worker.submit(collect, None if request.dry_run else GC)
-
-    def _collect(self, path: SourceSync, *, dry_run: bool = False) -> dict[str, Any]:
-        configured = self._config.retention
-        retention = Retention(
-            configured.keep_versions, configured.keep_days, self._engine.being_read
-        )
+        A sync in hand ends first: if that takes long, the answer says `pending`. Raises
+        ConfigError, or what a changed source fails with: then all stays as it was.
+        """
         try:
-            done = collected(path, retention, now_ms(), dry_run)
-        finally:
-            self._engine.forget_pasts()
-        if not dry_run:
-            log.info("gc", versions=len(done["versions"]), freed_bytes=done["freed_bytes"])
-        return done
+            wanted = self._read_config()
+            taking = self._worker.submit(lambda _: self._take(wanted))
+            return {**taking.result(_RELOAD_PATIENCE_S).json(), "pending": False}
+        except TimeoutError:
+            taking.add_done_callback(self._note_late)
+            return {**change(self._config, wanted).json(), "pending": True}
+        except REPORTABLE as error:
+            self._refuse(error)
+            raise
 
-    def purge(self, request: PurgeRequest) -> "Future[dict[str, Any]]":
-        def job(path: SourceSync) -> dict[str, Any]:
-            if request.again:
-                return included_again(path, request.document, request.source)
-            try:
-                return purged(path, request.document, request.source, now_ms())
-            finally:
-                self._engine.forget_pasts()
-
-        return self._worker.submit(job)
-
-    def log(self, limit: int, before: int | None) -> dict[str, Any]:
-        with snapshot(connection := self._reader()):
-            return {"versions": [entry_json(one) for one in history_log(connection, limit, before)]}
-
-    def diff(self, old: str, new: str, limit: int | None) -> dict[str, Any]:
-        with snapshot(connection := self._reader()):
-            ends = resolve(connection, old), resolve(connection, new)
-            return diff_json(connection, *ends, limit)
-
-    def _synced(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-        return {
-            "version": self._engine.head.version.id if self._engine.head else 0,
-            "sources": [
-                {
-                    "name": outcome.source,
-                    "changed": outcome.changed,
-                    "removed": outcome.removed,
-                    "problem": outcome.problem,
-                }
-                for outcome in outcomes
-            ],
-            "degraded": self._degraded(),
+    def _take(self, wanted: Config) -> Change:
+        """On the worker's thread. What can fail comes first, and changes nothing."""
+        taken = change(self._config, wanted)
+        config, before = taken.config, self._tasks
+        renewed = {*taken.added, *taken.changed}
+        tasks = {
+            source.name: self._task(
+                source, config, None if source.name in renewed else before[source.name]
+            )
+            for source in config.sources
         }
-
-    def schedule(self) -> dict[str, Any]:
-        asks = self._endpoint and self._config.llm.questions != "off"
-        planned = [one for one in self._worker.planned() if asks or one.job != UPGRADE]
-        return schedule_json(self._reader(), planned)
-
-    def status(self) -> dict[str, Any]:
-        return status_json(self._reader(), self._served())
-
-    def health(self) -> dict[str, Any]:
-        served = self._engine.head
-        return {"status": "ok", "version": served.version.id if served else 0}
-
-    def _served(self) -> Served:
-        return Served(
-            database=self._database,
-            socket=self._config.daemon.socket,
-            started_ms=self._started_ms,
-            version=self._engine.head.version if self._engine.head else None,
-            recipe=self._maker.recipe.name,
-            configured=tuple(source.name for source in self._config.sources),
-            watching={name: watcher.status() for name, watcher in self._watchers.items()},
-            progress=self._path.progress if self._path else None,
-            busy=self._worker.busy,
-            pending=self._worker.pending,
-            error=self._worker.error,
-            degraded=self._degraded(),
-            queries=self._queries,
-            llm=self._endpoint.status() if self._endpoint else None,
+        chores = self._chores(config)
+        ended = [before[name] for name in (*taken.removed, *taken.changed)]
+        rewatched = (
+            {*renewed, *taken.removed} if config.watch == self._config.watch else {*before, *tasks}
         )
+        self.known_sources |= tasks.keys()
+        self._config = self.service.config = config
+        self._tasks = tasks
+        self._worker.plan(list(tasks.values()), chores)
+        self._close(ended)
+        self._engine.walk_by(WalkSettings(hops=config.query.hops))
+        configure_logs(config.daemon.log_level, config.daemon.log_format, secrets_of(config))
+        for name in rewatched:
+            self._unwatch(name)
+        for source in config.sources:
+            if source.name in rewatched:
+                self._watch(source)
+            # What changed before the watch began is found by a scan.
+            if source.name in renewed | (rewatched & self._watchers.keys()):
+                self._worker.hint(source.name, None)
+        self.service.reloaded = Reloaded(restart_needed=taken.waiting)
+        log.info("configuration taken up", **taken.json())
+        return taken
 
-    def _degraded(self) -> list[str]:
-        """Why the answer may be behind the documents: empty when nothing is known against it."""
-        reasons = []
-        if not self._config.sources:
-            reasons.append("no source is configured: add one to the configuration")
-        elif self._engine.head is None:
-            reasons.append("nothing is indexed yet: the first sync is not finished")
-        if self._worker.error:
-            reasons.append(f"the last sync failed: {self._worker.error}")
-        elif self._worker.pending and self._engine.head is not None:
-            reasons.append("changes are being indexed")
-        if self._path:
-            reasons += [
-                f"source {name} is paused: {why}" for name, why in dict(self._path.paused).items()
-            ]
-        return reasons
+    def _note_late(self, taking: "Future[Change]") -> None:
+        if error := taking.exception():
+            self._refuse(error)
+
+    def _refuse(self, error: BaseException) -> None:
+        log.error("configuration refused; the old one is kept", why=str(error))
+        self.service.reloaded = replace(self.service.reloaded, refused=str(error))
+
+    def _chores(self, config: Config) -> Sequence[Chore]:
+        when = gc_times(config)
+        job = partial(collect, config=config, engine=self._engine)
+        return (Chore(GC, when, job),) if when else ()
+
+    def _watch(self, source: SourceConfig) -> None:
+        """Have changes of a folder hinted at, from now on."""
+        watch = self._config.watch
+        if watch.enabled and isinstance(source, FolderSource):
+            is_noise = folder_of(source, self._config).is_noise
+            watcher = FolderWatcher(watch.debounce_ms / 1000, skip=is_noise)
+            watcher.watch(source.path, partial(self._hint, source.name))
+            self._watchers[source.name] = watcher
+
+    def _unwatch(self, name: str) -> None:
+        if watcher := self._watchers.pop(name, None):
+            watcher.stop()
 
     def _hint(self, source: str, paths: Sequence[str] | None) -> None:
         self._worker.hint(source, None if paths is None else widened(paths))
 
-    def _reader(self) -> Connection:
-        connection: Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = open_reader(self._database)
-        return connection
-
     def _open_path(
         self, between: Callable[[], None], check_stop: Callable[[], None]
     ) -> tuple[SourceSync, Sequence[Task], bool]:
-        """Put the write path together, on the worker's thread."""
+        """Put the write path together, on the worker's thread; what is stored is served first."""
+        newest = self._publish_stored()
         index = self._config.index
         rules = rules_of(index.passage_tokens)
         writer = Writer(
@@ -358,7 +217,7 @@ class Daemon:
             patience_s=_LLM_PATIENCE_S,
         )
         end_waits(self._connection)
-        self._close_connectors()
+        self._close(self._tasks.values())
         self._extraction = self._extraction or ExtractionProcess(check_stop)
         path = SourceSync(
             connection=self._connection,
@@ -372,20 +231,28 @@ class Daemon:
             new_meter=lambda: Meter(max_tokens=self._config.llm.max_tokens_per_sync or None),
             extract=self._extraction.extract,
         )
-        self._path = path
-        newest = head(self._connection)
-        encoder = self._maker.recipe.encoder
-        if newest and recipe_of(self._connection, newest.recipe).encoder == encoder:
-            self._engine.publish(load_head(self._connection, newest, self._maker.recipe.dimensions))
+        self.service.path = path
         renewed = writer.renew()
         if renewed:
             self._publish(writer, renewed)
-        tasks = [self._task(source) for source in self._config.sources]
-        return path, tasks, newest is not None and newest.rules != rules
+        self._tasks = {
+            source.name: self._task(source, self._config) for source in self._config.sources
+        }
+        return path, list(self._tasks.values()), newest is not None and newest.rules != rules
 
-    def _close_connectors(self) -> None:
-        while self._connectors:
-            connector = self._connectors.pop()
+    def _publish_stored(self) -> Version | None:
+        """Serve the newest version, if its vectors are of the present encoder; which it is."""
+        try:
+            newest = head(self._connection)
+            recipe = self._maker.recipe
+            if newest and recipe_of(self._connection, newest.recipe).encoder == recipe.encoder:
+                self._engine.publish(load_head(self._connection, newest, recipe.dimensions))
+            return newest
+        finally:
+            self._looked.set()
+
+    def _close(self, tasks: Iterable[Task]) -> None:
+        for connector in [task.source.connector for task in tasks]:
             try:
                 connector.close()
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are closed too
@@ -401,36 +268,23 @@ class Daemon:
             except StoreError as error:
                 log.warning("the ledger of LLM calls does not name the version", why=str(error))
 
-    def _task(self, source: SourceConfig) -> Task:
-        row_id = register_source(
-            self._connection, source.name, source.kind, source.location, settings_of(source)
-        )
-        connector = connector_of(source, self._config)
-        self._connectors.append(connector)
+    def _task(self, source: SourceConfig, config: Config, same: Task | None = None) -> Task:
+        """What keeps a source in sync; `same` is that of the source as it is configured already."""
+        if same:
+            ready = same.source
+        else:
+            connector = connector_of(source, config)
+            row_id = register_source(
+                self._connection, source.name, source.kind, source.location, settings_of(source)
+            )
+            ready = Source(row_id, source.name, connector)
         return Task(
-            Source(row_id, source.name, connector),
-            scan_times(source, self._config),
-            full_scan_times(source, self._config),
+            ready,
+            scan_times(source, config),
+            full_scan_times(source, config),
             at_start=isinstance(source, FolderSource)
-            or listing_state(self._connection, row_id).listed_ms is None,
+            or listing_state(self._connection, ready.id).listed_ms is None,
         )
-
-
-def _then(
-    first: "Future[First]", convert: Callable[[First], dict[str, Any]]
-) -> "Future[dict[str, Any]]":
-    """A future of the converted result, or of the error that either ends in."""
-    result: Future[dict[str, Any]] = Future()
-    result.set_running_or_notify_cancel()
-
-    def pass_on(done: "Future[First]") -> None:
-        try:
-            result.set_result(convert(done.result()))
-        except Exception as error:  # noqa: BLE001 - handed on to who waits for it
-            result.set_exception(error)
-
-    first.add_done_callback(pass_on)
-    return result
 
 
 def own_folder(folder: Path) -> None:
@@ -438,25 +292,56 @@ def own_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def run(config: Config, load: Callable[[Config], Models] = load_models) -> None:
-    """Serve until SIGTERM or SIGINT. Raises what keeps it from starting."""
-    configure_logs(config.daemon.log_level, config.daemon.log_format)
+def run(
+    config: Config,
+    load: Callable[[Config], Models] = load_models,
+    config_file: Path | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT. Raises what keeps it from starting.
+
+    SIGHUP has the configuration read again from `config_path(config_file)`.
+    """
+    configure_logs(config.daemon.log_level, config.daemon.log_format, secrets_of(config))
+    supervisor = Supervisor()
     # Until there is work to finish, SIGTERM unwinds what is below: socket and locks go.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    hang_ups: SimpleQueue[None] = SimpleQueue()
+    at_terminal = is_terminal()
+    signal.signal(signal.SIGHUP, lambda *_: hang_ups.put(None))
     own_folder(config.daemon.data_dir)
     database = config.daemon.data_dir / DATABASE_NAME
     with ExitStack() as stack:
-        listener = stack.enter_context(bound_socket(config.daemon.socket))
+        listener = inherited_socket(config.daemon.socket)
+        if listener is None:
+            group = group_id(config.access.group) if config.access.group else None
+            listener = stack.enter_context(bound_socket(config.daemon.socket, group))
+        listeners, token = [listener], None
+        if config.access.tcp:
+            token = token_in(config.access.token_file or config.daemon.data_dir / TOKEN_NAME)
+            listeners.append(stack.enter_context(bound_address(config.access.tcp)))
         stack.enter_context(writer_place(database))
         connection = open_writer(database)
         stack.callback(connection.close)
         opening_check(connection)
         log.info("loading models")
-        daemon = Daemon(config, connection, load(config))
+        # A file that is gone by then is a mistake, not a wish for all defaults.
+        read_again = partial(load_config, config_path(config_file))
+        daemon = Daemon(config, connection, load(config), read_again)
+        supervisor.status = daemon.service.summary
         daemon.start()
         stack.callback(daemon.stop)
+        daemon.wait_for_stored()
+        answer = partial(
+            answer_hang_ups, hang_ups, daemon.reload, supervisor, at_terminal=at_terminal
+        )
+        threading.Thread(target=answer, name="reload", daemon=True).start()
         log.info("serving", socket=str(config.daemon.socket), pid=os.getpid())
         if not config.sources:
             log.warning("no source is configured; `hopsyncd init --folder DIR` writes one")
-        serve(make_app(daemon), listener, daemon.stop)
+        service = daemon.service
+        app = make_app(service, lanes_of(config.limits, service.load))
+        access = Access(lambda: service.config, daemon.known_sources)
+        audit = Audit(config.daemon.data_dir / AUDIT_NAME)
+        guard = Guard(app, access, audit, token)
+        serve(guard, listeners, config.limits, service.load, daemon.stop, supervisor)
     log.info("stopped")

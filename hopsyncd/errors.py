@@ -3,6 +3,8 @@
 HopsyncdError
 ├── ConfigError          the configuration cannot be used: file, line, key, suggestion
 ├── BadRequest           a request that can never be answered as it stands (HTTP 400)
+├── Forbidden            the caller has not the right to ask this (HTTP 403)
+├── NotFound             there is nothing of that name at this version (HTTP 404)
 ├── DocumentUnreadable   bytes that no extractor can turn into text
 ├── ExtractionUnavailable the process that reads documents cannot be started
 ├── ModelUnavailable     a model is missing, damaged or not the one named
@@ -41,6 +43,22 @@ class ConfigError(HopsyncdError):
 
 class BadRequest(HopsyncdError):
     """The request is malformed."""
+
+
+class Forbidden(HopsyncdError):
+    """The caller may not do that."""
+
+
+class NotFound(HopsyncdError):
+    """What was asked for is not there."""
+
+
+class Busy(HopsyncdError):
+    """Too much is asked at once; it can be asked again."""
+
+
+class TimedOut(HopsyncdError):
+    """The answer took too long."""
 
 
 class DocumentUnreadable(HopsyncdError):

@@ -1,17 +1,46 @@
-"""Structured logs: for people at a terminal, JSON lines elsewhere."""
+"""Structured logs: for people at a terminal, JSON lines elsewhere. Secrets are blotted out."""
 
+import json
 import logging
+import os
+import re
 import sys
+import threading
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
+from urllib.parse import quote
 
 import structlog
 
+log = structlog.get_logger(__name__)
+
+_BLOT = "[secret]"
+_MIN_SECRET_CHARACTERS = 4  # a shorter one would blot out half of the words
+# What is known by its form: a password in an address, a header, a parameter of a request.
+_SECRET_FORMS = re.compile(
+    r"(?i)(?P<address>://[^\s/@:]*:)[^\s/@]+(?=@)"
+    r"|(?P<header>authorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token)\s+)?)[^\s\"',;]+"
+    r"|(?P<bearer>\bbearer\s+)[\w.~+/=-]{8,}"
+    r"|(?P<parameter>[?&](?:[\w-]*(?:token|key|secret|password|signature)|sig)=)[^\s&#\"']+"
+)
+_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # of syslog
+
 
 class _StandardError:
-    """Standard error for logs: what it cannot take (its disk is full) is lost, and no work is."""
+    """Standard error for logs: what it cannot take (its disk is full) is lost, and no work is.
+
+    Every line passes here, whoever formatted it, so none brings a secret past.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        forms = {form for secret in secrets for form in _forms(secret)}
+        longest_first = sorted(forms, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def write(self, text: str) -> None:
+        text = self._known.sub(_BLOT, text)
+        text = _SECRET_FORMS.sub(lambda found: f"{found[found.lastgroup or 0]}{_BLOT}", text)
         with suppress(OSError):
             sys.stderr.write(text)
 
@@ -20,23 +49,84 @@ class _StandardError:
             sys.stderr.flush()
 
 
-def configure_logs(level: str, form: str) -> None:
-    """Log to standard error from now on; `form` is auto, console or json."""
+def _forms(secret: str) -> Iterable[str]:
+    """How a secret may stand in a line: as it is, in JSON, in a repr, in an address."""
+    if len(secret) < _MIN_SECRET_CHARACTERS:
+        return ()
+    return secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret), quote(secret, "")
+
+
+def configure_logs(level: str, form: str, secrets: Iterable[str] = ()) -> None:
+    """Log to standard error from now on; `form` is auto, console or json. No line has a secret.
+
+    What libraries log from "warning" on is logged in the same form. Can be called again.
+    """
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
-    numeric = logging.getLevelNamesMapping()[level.upper()]
-    processors: list[structlog.typing.Processor] = [
+    stream = cast(TextIO, _StandardError(secrets))
+    before, render = _processors(console=console, journal=_is_journal())
+    structlog.configure(
+        processors=[*before, *render],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+        cache_logger_on_first_use=False,  # the level can change
+    )
+    handler = logging.StreamHandler(stream)
+    without_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=before, processors=[without_meta, *render]
+        )
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    threading.excepthook = _log_thread
+
+
+Processors = list[structlog.typing.Processor]
+
+
+def _processors(*, console: bool, journal: bool) -> tuple[Processors, Processors]:
+    """What is added to an event, and what makes it a line."""
+    before: Processors = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if console:
-        processors.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
+        # structlog's own way to show an error prints local variables: texts of documents.
+        plain, colors = structlog.dev.plain_traceback, sys.stderr.isatty()
+        render: Processors = [
+            structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)
+        ]
     else:
-        processors += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    structlog.configure(
-        processors=processors,
-        wrapper_class=structlog.make_filtering_bound_logger(numeric),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())),
-        cache_logger_on_first_use=True,
-    )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+        render = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    if journal:
+        render[-1] = _with_priority(render[-1])
+    else:
+        before.append(structlog.processors.TimeStamper(fmt="iso", utc=True))
+    return before, render
+
+
+def _is_journal() -> bool:
+    """Whether standard error goes to systemd's journal, which notes the time of each line."""
+    device, _, inode = os.environ.get("JOURNAL_STREAM", "").partition(":")
+    try:
+        stream = os.fstat(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+    return (device, inode) == (str(stream.st_dev), str(stream.st_ino))
+
+
+def _with_priority(render: structlog.typing.Processor) -> structlog.typing.Processor:
+    """The line with its priority before it, as the journal takes it."""
+
+    def rendered(logger: Any, method: str, event: structlog.typing.EventDict) -> str:
+        priority = _PRIORITIES[event["level"]]  # rendering may take it out
+        return f"<{priority}>{render(logger, method, event)!s}"
+
+    return rendered
+
+
+def _log_thread(ended: threading.ExceptHookArgs) -> None:
+    name = ended.thread.name if ended.thread else "unknown"
+    log.error("a thread ended in an error", thread=name, exc_info=ended.exc_value)

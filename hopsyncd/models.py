@@ -1,8 +1,11 @@
 """The models that a configuration names, loaded."""
 
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
+
+import structlog
 
 from hopsyncd.config import Config, LlmConfig
 from hopsyncd.errors import ConfigError
@@ -18,6 +21,9 @@ from hopsyncd.text.reranker import CrossReranker, Reranker
 from store.ledger import Ledger
 
 LEDGER_NAME = "llm.db"
+_FIRST_TEXT = "Nothing in particular."
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +43,27 @@ class Models:
 
 
 def load_models(config: Config) -> Models:
-    """Load them. Raises ModelUnavailable or ConfigError."""
+    """Find and check them. Raises ModelUnavailable or ConfigError.
+
+    They are loaded on a thread of their own, the encoder first, as every query needs it; who wants
+    one before it is there waits.
+    """
     endpoint = open_endpoint(config.llm, config.daemon.data_dir) if config.llm.base_url else None
     models = config.models
     encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
     language = SpacyLanguage(models.language_model)
     reranker = CrossReranker(models.reranker, models.threads) if models.reranker else None
     maker = maker_of(config.llm, language, encoder, endpoint)
+    threading.Thread(target=_warm, args=(encoder, language), name="load models").start()
     return Models(encoder, language, maker, endpoint, endpoint, reranker)
+
+
+def _warm(encoder: Encoder, language: Language) -> None:
+    try:
+        encoder.encode([_FIRST_TEXT])
+        language.mentions(_FIRST_TEXT)
+    except Exception as error:  # noqa: BLE001 - who wants the model is told again
+        log.error("a model does not load", why=str(error))
 
 
 def maker_of(

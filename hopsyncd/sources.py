@@ -5,19 +5,9 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from connectors.folder import FolderConnector
-from connectors.git import GitConnector, GitSettings
 from connectors.git_mirror import Mirror
 from connectors.git_program import Repository
-from connectors.mail.imap import ImapConnector
-from connectors.mail.maildir import MaildirConnector
-from connectors.mail.mbox import MboxConnector
-from connectors.mail.settings import ImapSettings
 from connectors.protocol import Connector
-from connectors.remote import RemoteConnector, RemoteSettings
-from connectors.remote_driver import Driver
-from connectors.sqlite import SqliteConnector, SqliteSettings
-from connectors.web.connector import WebConnector
-from connectors.web.settings import WebSettings
 from hopsyncd.config import Config
 from hopsyncd.config_sources import (
     PLUGIN_GROUP,
@@ -40,25 +30,45 @@ _COMMON = set(SourceBase.model_fields)
 
 
 def connector_of(source: SourceConfig, config: Config) -> Connector:
-    """What lists and fetches a configured source. Raises ConfigError for a bad third-party kind."""
+    """What lists and fetches a configured source. Raises ConfigError for a bad third-party kind.
+
+    Each kind is imported where it is configured: some bring libraries that a start would wait for.
+    """
     match source:
         case FolderSource():
             return folder_of(source, config)
         case GitSource():
+            from connectors.git import GitConnector, GitSettings
+
             settings = GitSettings(branch=source.branch, **_files_of(source))
             return GitConnector(_repository_of(source, config), settings)
         case RemoteSource():
+            from connectors.remote import RemoteConnector, RemoteSettings
+            from connectors.remote_driver import Driver
+
             driver = Driver(source.url, source.options, source.timeout_s)
             return RemoteConnector(driver, RemoteSettings(**_files_of(source)))
         case SqliteSource():
+            from connectors.sqlite import SqliteConnector, SqliteSettings
+
             return SqliteConnector(SqliteSettings(**source.model_dump(exclude=_COMMON)))
         case MaildirSource():
+            from connectors.mail.maildir import MaildirConnector
+
             return MaildirConnector(source.path, source.folders, source.max_bytes)
         case MboxSource():
+            from connectors.mail.mbox import MboxConnector
+
             return MboxConnector(source.path, source.max_bytes)
         case ImapSource():
+            from connectors.mail.imap import ImapConnector
+            from connectors.mail.settings import ImapSettings
+
             return ImapConnector(ImapSettings(**source.model_dump(exclude=_COMMON)))
         case WebSource():
+            from connectors.web.connector import WebConnector
+            from connectors.web.settings import WebSettings
+
             return WebConnector(WebSettings(**source.model_dump(exclude=_COMMON)))
         case PluginSource():
             return _of_package(source)

@@ -106,6 +106,11 @@ def fresh_database() -> Connection:
     return connection
 
 
+def schema_of(connection: Connection) -> int:
+    """The number of the schema that the file has."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
 def objects_of(connection: Connection) -> dict[str, str]:
     """The SQL of every table, index and view that the database has, by name."""
     return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))

@@ -1,14 +1,15 @@
 """Reading what is in force at a version: documents, passages' places, matches."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from store.database import Connection
-from store.records import ALIVE, Document, Match, PassageId, Placement, QuestionId
+from store.records import ALIVE, Direction, Document, Match, PassageId, Placement, QuestionId
+from store.visible import names_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,16 @@ class Place:
     media_type: str
     first_line: int
     last_line: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentEntry:
+    """A document of a list; its title is the outermost heading of its first passage."""
+
+    source: str
+    path: str
+    title: str | None
+    passages: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,16 +80,23 @@ def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], N
 
 
 def places_at(
-    connection: Connection, version: int, passages: Iterable[PassageId]
+    connection: Connection,
+    version: int,
+    passages: Iterable[PassageId],
+    hidden: Collection[str] = (),
 ) -> dict[PassageId, list[Place]]:
-    """Every place of each passage at a version, ordered by source, path and line."""
+    """Every place of each passage at a version, ordered by source, path and line.
+
+    Those in sources of the `hidden` names are left out.
+    """
     rows = connection.execute(
         "SELECT p.passage, s.name, d.path, d.media_type, p.first_line, p.last_line"
         " FROM placement AS p"
         " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
         " WHERE p.passage IN (SELECT value FROM json_each(?2))"
+        " AND s.name NOT IN (SELECT value FROM json_each(?3))"
         " AND d.born <= ?1 AND ?1 < d.died ORDER BY s.name, d.path, p.first_line",
-        [version, json.dumps(list(passages))],
+        [version, json.dumps(list(passages)), names_json(hidden)],
     )
     places: dict[PassageId, list[Place]] = {}
     for passage, *place in rows:
@@ -161,3 +179,61 @@ def _placements(connection: Connection, document: int) -> tuple[Placement, ...]:
         [document],
     )
     return tuple(Placement(PassageId(row[0]), row[1], row[2]) for row in rows)
+
+
+def documents_after(
+    connection: Connection,
+    version: int,
+    after: tuple[str, str],
+    limit: int,
+    *,
+    source: str | None = None,
+    under: str | None = None,
+    hidden: Collection[str] = (),
+) -> list[DocumentEntry]:
+    """Documents at a version by source name and path, from the first that comes after that key.
+
+    Of one source, where it is named; in the folder `under`. Those of `hidden` sources are left out.
+    """
+    rows = connection.execute(
+        "SELECT s.name, d.path,"
+        " (SELECT count(DISTINCT passage) FROM placement WHERE document = d.id),"
+        " (SELECT p.heading FROM placement AS o JOIN passage AS p ON p.id = o.passage"
+        "  WHERE o.document = d.id ORDER BY o.ordinal LIMIT 1)"
+        " FROM source AS s CROSS JOIN document AS d ON d.source = s.id"
+        " WHERE d.born <= ?1 AND ?1 < d.died AND (s.name, d.path) > (?2, ?3)"
+        " AND s.name NOT IN (SELECT value FROM json_each(?4))"
+        " AND (?5 IS NULL OR s.name = ?5)"
+        " AND (?6 IS NULL OR d.path = ?6 OR substr(d.path, 1, length(?6) + 1) = ?6 || '/')"
+        " ORDER BY s.name, d.path LIMIT ?7",
+        [version, *after, names_json(hidden), source, under, limit],
+    ).fetchall()
+    return [
+        DocumentEntry(name, path, next(iter(json.loads(heading or "[]")), None), passages)
+        for name, path, passages, heading in rows
+    ]
+
+
+def document_at(
+    connection: Connection, version: int, source: str, path: str
+) -> tuple[str, tuple[Placement, ...]] | None:
+    """The media type and the placements of a document at a version; None when it has none."""
+    row = connection.execute(
+        "SELECT d.id, d.media_type FROM document AS d JOIN source AS s ON s.id = d.source"
+        " WHERE s.name = ?2 AND d.path = ?3 AND d.born <= ?1 AND ?1 < d.died",
+        [version, source, path],
+    ).fetchone()
+    return (row[1], _placements(connection, row[0])) if row else None
+
+
+def questions_at(
+    connection: Connection, version: int, passage: PassageId
+) -> list[tuple[Direction, str]]:
+    """The questions of a passage in force at a version, incoming ones first, as they were asked."""
+    rows = connection.execute(
+        "SELECT q.direction, q.text FROM life AS l JOIN question AS q"
+        " ON q.question_set = l.question_set"
+        " WHERE l.passage = ?2 AND l.born <= ?1 AND ?1 < l.died ORDER BY q.direction, q.ordinal",
+        [version, passage],
+    )
+    return [(Direction(row[0]), row[1]) for row in rows]

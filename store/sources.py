@@ -1,9 +1,11 @@
 """Sources, and what their last scans saw: operational records beside the versioned ones."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from store.database import Connection, transaction
 from store.records import ALIVE, Seen
+from store.visible import names_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +167,17 @@ def release_pins(connection: Connection, source: int) -> int:
         return int(connection.execute("DELETE FROM pin WHERE source = ?", [source]).rowcount)
 
 
-def item_problems(connection: Connection, limit: int) -> list[tuple[str, str, str, str]]:
-    """Items that cannot be used now, as (source name, path, why, hint), at most `limit`."""
+def item_problems(
+    connection: Connection, limit: int, hidden: Collection[str] = ()
+) -> list[tuple[str, str, str, str]]:
+    """Items that cannot be used now, as (source name, path, why, hint), at most `limit`.
+
+    Those of sources of the `hidden` names are left out.
+    """
     rows = connection.execute(
         "SELECT s.name, i.path, i.why, coalesce(i.hint, '') FROM seen AS i"
         " JOIN source AS s ON s.id = i.source WHERE i.why IS NOT NULL"
-        " ORDER BY s.name, i.path LIMIT ?",
-        [limit],
+        " AND s.name NOT IN (SELECT value FROM json_each(?2)) ORDER BY s.name, i.path LIMIT ?1",
+        [limit, names_json(hidden)],
     )
     return [tuple(row) for row in rows]

@@ -23,42 +23,50 @@ from hopsyncd.strategy import Search
 from hopsyncd.text.encoder import Encoder
 from hopsyncd.text.language import Language
 from store.content import best_sets, sets_by_id
-from store.database import Connection, snapshot
+from store.database import Connection
 from store.errors import NoSuchVersion
 from store.records import PassageId, QuestionSet, to_grid
 from store.search import postings
 from store.versions import version
 
-_MAX_LLM_CALLS = 3  # one, and room for repairs
+MAX_LLM_CALLS = 3  # one, and room for repairs
 
 
 class Asker:
     """Answers from what an engine finds; from any thread.
 
-    `reader` gives the calling thread its connection. `llm` is asked only where a question wants it.
+    `llm` is asked only where a question wants it.
     """
 
     def __init__(
         self,
         engine: Engine,
-        reader: Callable[[], Connection],
         encoder: Encoder,
         language: Language,
         llm: Llm | None = None,
     ) -> None:
         self._engine = engine
-        self._reader = reader
         self._encoder = encoder
         self._language = language
         self._llm = llm
 
     def ask(
-        self, question: str, k: int, search: Search, at: str = "head", *, by_llm: bool = False
+        self,
+        question: str,
+        k: int,
+        search: Search,
+        at: str = "head",
+        *,
+        by_llm: bool = False,
+        hidden: frozenset[str] = frozenset(),
+        meter: Meter | None = None,
+        on_found: Callable[[Answer], None] | None = None,
     ) -> tuple[Answer | None, Reply]:
         """What was found in the first k passages, and the answer from it.
 
-        None, and not found, while there is no version. Raises NoSuchVersion, and BadRequest if an
-        LLM is wanted and none is configured.
+        What only the `hidden` sources hold has no part in either. None, and not found, while there
+        is no version. Raises NoSuchVersion, and BadRequest if an LLM is wanted and none is
+        configured.
         """
         if by_llm and self._llm is None:
             raise BadRequest(
@@ -66,18 +74,28 @@ class Asker:
                 "no LLM is configured, and this asks for its answer",
                 "Ask without --llm, or write a section [llm]",
             )
-        found = self._engine.query(question, k, search, at)
+        found = self._engine.query(question, k, search, at, hidden=hidden)
         if found is None:
             return None, Reply("", None, "extractive", ())
-        return found, self.reply(question, found, by_llm=by_llm)
+        if on_found:
+            on_found(found)
+        return found, self.reply(question, found, by_llm=by_llm, hidden=hidden, meter=meter)
 
-    def reply(self, question: str, found: Answer, *, by_llm: bool = False) -> Reply:
+    def reply(
+        self,
+        question: str,
+        found: Answer,
+        *,
+        by_llm: bool = False,
+        hidden: frozenset[str] = frozenset(),
+        meter: Meter | None = None,
+    ) -> Reply:
         """The answer from passages that were found already."""
-        sentences, weights = self._held_against(question, found)
+        sentences, weights = self._held_against(question, found, hidden)
         names: dict[PassageId, frozenset[str]] = {}
         for one in sentences:
             names[one.passage] = names.get(one.passage, frozenset()) | one.names
-        meter = Meter(max_calls=_MAX_LLM_CALLS)
+        meter = meter or Meter(MAX_LLM_CALLS)
         degraded: tuple[str, ...] = ()
         if by_llm and self._llm is not None and found.ranked:
             offered = [one.passage for one in found.ranked]
@@ -116,14 +134,12 @@ class Asker:
         )
 
     def _held_against(
-        self, question: str, found: Answer
+        self, question: str, found: Answer, hidden: frozenset[str]
     ) -> tuple[list[Sentence], Mapping[str, float]]:
         """The sentences of the passages, and the idf of the question's terms at the head."""
-        connection = self._reader()
         vector = to_grid(self._encoder.encode([question]))[0]
-        with snapshot(connection):
+        with self._engine.reading(hidden=hidden) as (connection, head):
             sets = _sets(connection, found)
-            head = self._engine.head
             weights = (
                 head.words.weights(question, lambda term: postings(connection, term))
                 if head

@@ -48,6 +48,14 @@ class Reply:
         return self.short or (self.evidence[0].text if self.evidence else self.text)
 
 
+def parts_of(reply: Reply) -> list[str]:
+    """The text in the parts that it is told in: one for each sentence, together all of it."""
+    if not reply.evidence:
+        return [reply.text] if reply.text else []
+    first, *others = (one.text for one in reply.evidence)
+    return [first, *(f" {text}" for text in others)]
+
+
 def reply_json(found: Answer | None, reply: Reply, degraded: Sequence[str]) -> dict[str, Any]:
     """The answer with its citations, numbered from 1: documented in docs/api.md.
 

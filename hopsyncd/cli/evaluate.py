@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 
-from hopsyncd.cli.shared import json_option, print_json
+from hopsyncd.cli.shared import echo_drawn, json_option, print_json
 from hopsyncd.config import DATABASE_NAME, Config, load_config
 from hopsyncd.strategy import ALL_STRATEGIES, PROFILES, REASONERS, STRATEGIES, Search, Strategy
 
@@ -100,6 +97,8 @@ def evaluate(
 
     --strategy, --profile, --reasoner, --top-k and --n-hop can each be given several times: every
     combination that is a search of its own is measured.
+
+    Example: hopsyncd eval --self --answers
     """
     config = load_config(context.obj)
     if report:
@@ -225,12 +224,16 @@ def _settings(config: Config) -> "Settings":
 @contextmanager
 def _bars(passages: int, questions: int) -> Iterator[tuple[Any, Any]]:
     """Two progress bars on a terminal, as what to call when a passage or a question is done."""
-    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
-        indexed = bars.add_task("passages", total=passages or None, visible=bool(passages))
-        asked = bars.add_task("questions", total=questions or None)
+    from hopsyncd.cli.progress import bars
+
+    with bars(disable=not sys.stderr.isatty()) as shown:
+        first = shown.add_task(
+            "indexing", total=passages or None, visible=bool(passages), unit="passages"
+        )
+        then = shown.add_task("asking", total=questions or None, unit="questions")
         yield (
-            lambda done, total: bars.update(indexed, completed=done, total=total),
-            lambda: bars.advance(asked),
+            lambda done, total: shown.update(first, completed=done, total=total),
+            lambda: shown.advance(then),
         )
 
 
@@ -253,10 +256,12 @@ def _print_table(measured: "Measured") -> None:
 
 
 def _print_rows(rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> None:
+    from rich.table import Table
+
     table = Table()
     table.add_column("search", no_wrap=True)
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right")
     for name, row in rows.items():
         table.add_row(name, *(f"{row[column]:.1f}" for column in columns))
-    Console(width=120).print(table)
+    echo_drawn(table)

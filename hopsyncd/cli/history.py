@@ -1,11 +1,12 @@
 """`hopsyncd log`, `diff`, `why`, `tag`, `restore` and `release`."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import click
 
-from hopsyncd.cli.shared import client_of, json_option, print_json, printable, warn
+from hopsyncd.cli.completion import complete_source, complete_version
+from hopsyncd.cli.shared import client_of, json_option, post_long, print_json, printable, warn
 
 _SHOWN = 10  # of each list, unless --all
 _FOLDERS = 12
@@ -17,9 +18,12 @@ _SIGNS = {"added": "+", "changed": "~", "removed": "-"}
 @json_option
 @click.pass_context
 def log(context: click.Context, limit: int, as_json: bool) -> None:
-    """List versions, newest first: when, why, what changed, what it cost."""
+    """List versions, newest first: when, why, what changed, what it cost.
+
+    Example: hopsyncd log -n 5
+    """
     with client_of(context) as client:
-        found = client.get(f"/v1/log?{urlencode({'limit': limit})}")
+        found = client.log(limit)
     if as_json:
         print_json(found)
         return
@@ -43,15 +47,15 @@ def _llm_cost(spent: dict[str, int]) -> str:
     return f", with {spent['llm_calls']:,} LLM calls and {spent.get('llm_tokens', 0):,} tokens"
 
 
-def _signed(counts: dict[str, Any], prefix: str = "") -> str:
+def _signed(counts: Mapping[str, Any], prefix: str = "") -> str:
     """What came, changed and went, such as `+3 ~1`; `as before` when nothing did."""
     parts = [f"{sign}{counts.get(prefix + kind, 0):,}" for kind, sign in _SIGNS.items()]
     return " ".join(part for part in parts if part[1:] != "0") or "as before"
 
 
 @click.command()
-@click.argument("old")
-@click.argument("new", default="head")
+@click.argument("old", shell_complete=complete_version)
+@click.argument("new", default="head", shell_complete=complete_version)
 @click.option("--all", "whole", is_flag=True, help="Show every line, however many.")
 @json_option
 @click.pass_context
@@ -59,12 +63,11 @@ def diff(context: click.Context, old: str, new: str, whole: bool, as_json: bool)
     """Say what differs between two versions: documents, passages, edges.
 
     A version is a number, a tag, a time such as 2026-11-01T09:00, or "head".
+
+    Example: hopsyncd diff 40 head --all
     """
-    asked: dict[str, Any] = {"from": old, "to": new}
-    if not whole and not as_json:
-        asked["limit"] = _SHOWN
     with client_of(context) as client:
-        found = client.get(f"/v1/diff?{urlencode(asked)}")
+        found: Mapping[str, Any] = client.diff(old, new, None if whole or as_json else _SHOWN)
     if as_json:
         print_json(found)
         return
@@ -79,7 +82,7 @@ def diff(context: click.Context, old: str, new: str, whole: bool, as_json: bool)
             _print_list(f"{what} {kind}", sign, lines, counts[what].get(kind, 0))
 
 
-def _print_folders(folders: list[dict[str, Any]], whole: bool) -> None:
+def _print_folders(folders: Sequence[Mapping[str, Any]], whole: bool) -> None:
     click.echo("\ndocuments by folder:")
     shown = folders if whole else folders[:_FOLDERS]
     names = [f"{one['source']}: {printable(one['folder']) or '.'}/" for one in shown]
@@ -101,16 +104,16 @@ def _print_list(title: str, sign: str, lines: list[str], count: int) -> None:
         click.echo(f"  and {count - len(lines):,} more (--all shows them)")
 
 
-def _document_line(one: dict[str, Any]) -> str:
+def _document_line(one: Mapping[str, Any]) -> str:
     return f"{one['source']}: {one['document']}"
 
 
-def _passage_line(one: dict[str, Any]) -> str:
+def _passage_line(one: Mapping[str, Any]) -> str:
     heading = " > ".join(one["heading"])
     return f"{heading}: {one['start']}" if heading else str(one["start"])
 
 
-def _edge_line(one: dict[str, Any]) -> str:
+def _edge_line(one: Mapping[str, Any]) -> str:
     ends = (" > ".join(one[end]["heading"]) or one[end]["start"] for end in ("from", "to"))
     return f"{' -> '.join(ends)}   {one['question']}"
 
@@ -120,17 +123,18 @@ _LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge
 
 @click.command()
 @click.argument("question")
-@click.argument("old")
-@click.argument("new", default="head")
+@click.argument("old", shell_complete=complete_version)
+@click.argument("new", default="head", shell_complete=complete_version)
 @click.option("-k", type=int, default=10, show_default=True, help="How many passages.")
 @json_option
 @click.pass_context
 def why(context: click.Context, question: str, old: str, new: str, k: int, as_json: bool) -> None:
-    """Ask the same question at two versions, and compare the passages and hops."""
+    """Ask the same question at two versions, and compare the passages and hops.
+
+    Example: hopsyncd why "Who runs the mill?" 40
+    """
     with client_of(context) as client:
-        first, second = (
-            client.post("/v1/query", {"question": question, "k": k, "at": at}) for at in (old, new)
-        )
+        first, second = (client.query(question, k=k, at=at) for at in (old, new))
     ranks = [
         {passage["id"]: (rank, passage) for rank, passage in enumerate(found["passages"], 1)}
         for found in (first, second)
@@ -170,26 +174,36 @@ def _compared(old: tuple[int, Any] | None, new: tuple[int, Any] | None) -> dict[
 
 @click.command()
 @click.argument("name")
-@click.argument("version", default="head")
+@click.argument("version", default="head", shell_complete=complete_version)
 @click.option("--delete", is_flag=True, help="Remove the tag instead.")
 @json_option
 @click.pass_context
 def tag(context: click.Context, name: str, version: str, delete: bool, as_json: bool) -> None:
-    """Name a version (the newest, if none is given). A tagged version is never collected."""
+    """Name a version (the newest, if none is given). A tagged version is never collected.
+
+    Example: hopsyncd tag before-the-move
+    """
     with client_of(context) as client:
         if delete:
-            done = client.delete(f"/v1/tags/{quote(name, safe='')}")
+            done, said = client.untag(name), f"Deleted {name}."
         else:
-            done = client.post("/v1/tags", {"name": name, "version": version})
+            tagged = client.tag(name, version)
+            done, said = tagged, f"Version {tagged['version']} is {name}."
     if as_json:
         print_json(done)
     else:
-        click.echo(f"Deleted {name}." if delete else f"Version {done['version']} is {name}.")
+        click.echo(said)
 
 
 @click.command()
-@click.argument("version")
-@click.option("--source", "sources", multiple=True, help="Only this source. Repeatable.")
+@click.argument("version", shell_complete=complete_version)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    shell_complete=complete_source,
+    help="Only this source. Repeatable.",
+)
 @json_option
 @click.pass_context
 def restore(context: click.Context, version: str, sources: tuple[str, ...], as_json: bool) -> None:
@@ -199,9 +213,11 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
     are now. A file that is edited, created or deleted later is taken in as always, and ends its
     document's pin. `hopsyncd release` ends all pins: every document follows its file again.
     No question is generated again.
+
+    Example: hopsyncd restore before-the-move --source notes
     """
-    with client_of(context) as client:
-        done = client.post("/v1/restore", {"version": version, "sources": list(sources)})
+    body = {"version": version, "sources": list(sources)}
+    done = post_long(context, "/v1/restore", body, "restoring")
     if as_json:
         print_json(done)
         return
@@ -218,13 +234,21 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
 
 
 @click.command()
-@click.option("--source", "sources", multiple=True, help="Only this source. Repeatable.")
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    shell_complete=complete_source,
+    help="Only this source. Repeatable.",
+)
 @json_option
 @click.pass_context
 def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> None:
-    """End what restores hold, and sync: every document follows its file again."""
-    with client_of(context) as client:
-        done = client.post("/v1/release", {"sources": list(sources)})
+    """End what restores hold, and sync: every document follows its file again.
+
+    Example: hopsyncd release
+    """
+    done = post_long(context, "/v1/release", {"sources": list(sources)})
     if as_json:
         print_json(done)
         return

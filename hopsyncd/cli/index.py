@@ -1,31 +1,20 @@
 """`hopsyncd sync`, with a progress bar while it lasts."""
 
-import sys
-import threading
+from collections.abc import Mapping
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskID,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
-from hopsyncd.cli.shared import client_of, json_option, print_json, printable, warn
-from hopsyncd.client import Client
+from hopsyncd.cli.completion import complete_source
+from hopsyncd.cli.shared import client_of, json_option, post_long, print_json, printable, warn
 from hopsyncd.config import load_config
 from hopsyncd.errors import BadRequest, DaemonUnavailable
 
-_POLL_S = 0.3
 _SHOWN = 10  # documents of each kind in a dry run
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[SOURCE]...")
+@click.argument("names", nargs=-1, metavar="[SOURCE]...", shell_complete=complete_source)
 @click.option("--wait", is_flag=True, help="Return when all on disk now is in the served version.")
 @click.option(
     "--accept-empty",
@@ -47,15 +36,21 @@ def sync(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Scan sources now (all, or those named) and bring the graph up to date."""
+    """Scan sources now (all, or those named) and bring the graph up to date.
+
+    Example: hopsyncd sync --wait notes
+    """
     if dry_run:
         _dry_run(context, names, as_json)
         return
-    body = {"sources": list(names), "wait": wait, "accept_empty": accept_empty}
-    with client_of(context) as client, client_of(context) as watcher:
-        result = (
-            _post_with_progress(client, watcher, body) if wait else client.post("/v1/sync", body)
+    result: Mapping[str, Any]
+    if wait:
+        result = post_long(
+            context, "/v1/sync", {"sources": list(names), "accept_empty": accept_empty}
         )
+    else:
+        with client_of(context) as client:
+            result = client.start_sync(names, accept_empty)
     if as_json:
         print_json(result)
     elif wait:
@@ -66,9 +61,10 @@ def sync(
 
 def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
     limit = None if as_json else _SHOWN
+    found: Mapping[str, Any]
     try:
         with client_of(context) as client:
-            found = client.post("/v1/preview", {"sources": list(names), "limit": limit})
+            found = client.preview(names, limit)
     except DaemonUnavailable:
         found = _preview_alone(context, names, limit)
     if as_json:
@@ -97,7 +93,7 @@ def _preview_alone(
     return preview_file(config, names or known, limit)
 
 
-def _print_preview(source: dict[str, Any]) -> None:
+def _print_preview(source: Mapping[str, Any]) -> None:
     if source["problem"]:
         click.echo(f"{source['name']}: paused: {source['problem']}. {source['hint']}")
         return
@@ -117,56 +113,7 @@ def _print_preview(source: dict[str, Any]) -> None:
         )
 
 
-def _post_with_progress(client: Client, watcher: Client, body: dict[str, Any]) -> dict[str, Any]:
-    if not sys.stderr.isatty():
-        return client.post("/v1/sync", body)
-    result: dict[str, Any] = {}
-    failure: list[BaseException] = []
-
-    def post() -> None:
-        try:
-            result.update(client.post("/v1/sync", body))
-        except BaseException as error:  # noqa: BLE001 - raised again in the thread that asked
-            failure.append(error)
-
-    thread = threading.Thread(target=post, daemon=True)
-    thread.start()
-    _show_progress(watcher, thread)
-    if failure:
-        raise failure[0]
-    return result
-
-
-def _show_progress(watcher: Client, thread: threading.Thread) -> None:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(show_speed=False),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("scanning", total=None, rate="")
-        while thread.is_alive():
-            now = watcher.get("/v1/status")["progress"]
-            if now and now["documents_total"]:
-                _move(bars, bar, now)
-            thread.join(_POLL_S)
-
-
-def _move(bars: Progress, bar: TaskID, now: dict[str, Any]) -> None:
-    speed = bars.tasks[0].speed
-    total = now["documents_total"]
-    bars.update(
-        bar,
-        description=f"{now['source']}: {total} documents",
-        total=total,
-        completed=now["share"] * total,
-        rate=f"{speed:.1f} documents/s" if speed else "",
-    )
-
-
-def _print_outcomes(result: dict[str, Any]) -> None:
+def _print_outcomes(result: Mapping[str, Any]) -> None:
     for source in result["sources"]:
         if source["problem"]:
             click.echo(f"{source['name']}: paused, its data is kept: {source['problem']}")

@@ -17,7 +17,10 @@ from hopsyncd.config import config_path, write_config
 )
 @click.pass_context
 def init(context: click.Context, folders: tuple[Path, ...]) -> None:
-    """Write a commented config.toml, ready to edit."""
+    """Write a commented config.toml, ready to edit.
+
+    Example: hopsyncd init --folder ~/notes --folder ~/work/docs
+    """
     path = config_path(context.obj)
     write_config(path, folders)
     click.echo(f"Wrote {path}")

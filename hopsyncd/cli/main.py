@@ -12,15 +12,22 @@ import click
 
 from hopsyncd import __version__
 from hopsyncd.cli.ask import ask
+from hopsyncd.cli.completion import completion
+from hopsyncd.cli.doctor import doctor
 from hopsyncd.cli.evaluate import evaluate
+from hopsyncd.cli.graph import graph
 from hopsyncd.cli.history import diff, log, release, restore, tag, why
 from hopsyncd.cli.index import sync
 from hopsyncd.cli.init import init
+from hopsyncd.cli.mcp import mcp
 from hopsyncd.cli.query import query
+from hopsyncd.cli.reload import reload
 from hopsyncd.cli.schedule import schedule
 from hopsyncd.cli.serve import serve
+from hopsyncd.cli.service import service
 from hopsyncd.cli.sources import add, pause, remove, resume
 from hopsyncd.cli.status import sources, status
+from hopsyncd.cli.top import top
 from hopsyncd.cli.upkeep import backup, check, gc, purge, rebuild
 from hopsyncd.errors import REPORTABLE
 
@@ -41,11 +48,11 @@ def cli(context: click.Context, config_file: Path | None) -> None:
 
 
 _COMMANDS = (
-    *(init, serve, sync, query, ask, status, sources, schedule),
+    *(init, serve, sync, query, ask, graph, status, sources, schedule, top),
     *(add, remove, pause, resume),
     *(log, diff, why, tag, restore, release),
     *(check, rebuild, backup, gc, purge),
-    evaluate,
+    *(doctor, service, reload, completion, mcp, evaluate),
 )
 for command in _COMMANDS:
     cli.add_command(command)
@@ -54,7 +61,7 @@ for command in _COMMANDS:
 def main() -> None:
     """Run a command; an error of ours is one message on standard error and exit status 1."""
     try:
-        cli()
+        cli(prog_name="hopsyncd")
     except REPORTABLE as error:
         click.echo(f"hopsyncd: {error}", err=True)
         sys.exit(1)

@@ -1,15 +1,38 @@
 """`hopsyncd query`: passages, where they stand, and how they were reached."""
 
 import textwrap
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from hopsyncd.cli.shared import client_of, json_option, place_text, print_json, printable, warn
-from hopsyncd.strategy import ALL_STRATEGIES, DEFAULT_TOP_K, PROFILES, REASONERS
+from hopsyncd.cli.shared import (
+    at_option,
+    client_of,
+    echo_drawn,
+    heading_text,
+    json_option,
+    place_text,
+    print_json,
+    printable,
+    text_columns,
+    warn,
+)
+from hopsyncd.strategy import (
+    ALL_STRATEGIES,
+    DEFAULT_TOP_K,
+    PROFILES,
+    REASONERS,
+    Profile,
+    Reasoner,
+    Strategy,
+)
+from hopsyncd.wording import ARROWS
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
 
 _TEXT_CHARACTERS = 600
-_ARROWS = {"from": "->", "to": "<-", "both": "--"}
 
 
 @click.command()
@@ -36,41 +59,37 @@ _ARROWS = {"from": "->", "to": "<-", "both": "--"}
     help="How many seeds a reasoner other than walk begins with.",
 )
 @click.option("--n-hop", type=int, help="How many rounds. Default: query.hops; the paper's is 4.")
-@click.option(
-    "--at",
-    default="head",
-    help="A version: a number, a tag, or a time such as 2026-11-01T09:00. Default: the newest.",
-)
-@click.option("--explain", is_flag=True, help="Show the hops that led to each passage.")
+@at_option
+@click.option("--explain", is_flag=True, help="Draw the hops that led to each passage.")
 @json_option
 @click.pass_context
 def query(
     context: click.Context,
     question: str,
     k: int | None,
-    strategy: str | None,
-    profile: str,
-    reasoner: str | None,
+    strategy: Strategy | None,
+    profile: Profile,
+    reasoner: Reasoner | None,
     top_k: int,
     n_hop: int | None,
     at: str,
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Find the passages that answer a question, across documents."""
+    """Find the passages that answer a question, across documents.
+
+    Example: hopsyncd query "Who directed the film that ...?" -k 5 --explain
+    """
     with client_of(context) as client:
-        answer = client.post(
-            "/v1/query",
-            {
-                "question": question,
-                "k": k,
-                "strategy": strategy,
-                "profile": profile,
-                "reasoner": reasoner,
-                "top_k": top_k,
-                "n_hop": n_hop,
-                "at": at,
-            },
+        answer = client.query(
+            question,
+            k=k,
+            strategy=strategy,
+            profile=profile,
+            reasoner=reasoner,
+            top_k=top_k,
+            n_hop=n_hop,
+            at=at,
         )
     if as_json:
         print_json(answer)
@@ -86,28 +105,31 @@ def query(
         )
 
 
-def _print_passage(rank: int, passage: dict[str, Any], explain: bool) -> None:
-    click.secho(f"{rank}. {_name(passage)}", bold=True)
+def _print_passage(rank: int, passage: Mapping[str, Any], explain: bool) -> None:
+    click.secho(f"{rank}. {heading_text(passage)}", bold=True)
     click.echo(f"   {place_text(passage)}   score {passage['score']:.4f}   id {passage['id']}")
-    if explain:
-        _print_hops(passage["hops"])
+    if explain and passage["hops"]:
+        echo_drawn(_hop_tree(passage["hops"]), "   ")
+    elif explain:
+        click.secho("   found directly", fg="cyan")
     shown = textwrap.shorten(passage["text"], _TEXT_CHARACTERS, placeholder=" ...")
-    click.echo(textwrap.indent(textwrap.fill(printable(shown), 92), "   "))
+    click.echo(textwrap.indent(textwrap.fill(printable(shown), text_columns() - 3), "   "))
     click.echo()
 
 
-def _print_hops(hops: list[dict[str, Any]]) -> None:
-    if not hops:
-        click.secho("   found directly", fg="cyan")
-    for depth, hop in enumerate(hops):
-        start, end = (_name(hop[key]) for key in ("from", "to"))
-        arrow = _ARROWS[hop["asked_by"]]
-        click.secho(
-            f"   {'   ' * depth}{start} {arrow} {end}   {printable(hop['question'])}"
-            f" ({hop['share']:.0%} of what reached it)",
-            fg="cyan",
+def _hop_tree(hops: Sequence[Mapping[str, Any]]) -> "Tree":
+    """The way to a passage, each step below the one before."""
+    from rich.text import Text
+    from rich.tree import Tree
+
+    tree = below = Tree(Text(heading_text(hops[0]["from"])), guide_style="cyan")
+    for hop in hops:
+        below = below.add(
+            Text.assemble(
+                (f"{ARROWS[hop['asked_by']]} ", "cyan"),
+                heading_text(hop["to"]),
+                (f"   {printable(hop['question'])}", "italic"),
+                f" ({hop['share']:.0%} of what reached it)",
+            )
         )
-
-
-def _name(end: dict[str, Any]) -> str:
-    return printable(" > ".join(end["heading"]) or str(end["document"]))
+    return tree

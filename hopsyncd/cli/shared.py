@@ -1,21 +1,56 @@
 """What several commands need."""
 
 import json
+import shutil
+import sys
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from hopsyncd.cli.completion import complete_version
 from hopsyncd.client import Client
 from hopsyncd.config import load_config
+from hopsyncd.wording import title_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_PIPED_COLUMNS = 92  # of running text
+_LEAST_COLUMNS, _MOST_COLUMNS = 20, 110  # longer lines are hard to read
+_UNWRAPPED_COLUMNS = 100_000
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+at_option = click.option(
+    "--at",
+    default="head",
+    shell_complete=complete_version,
+    help="A version: a number, a tag, or a time such as 2026-11-01T09:00. Default: the newest.",
+)
 
 
 def client_of(context: click.Context) -> Client:
     """A client of the daemon that the configuration names."""
     config_file: Path | None = context.obj
     return Client(load_config(config_file).daemon.socket)
+
+
+def post_long(
+    context: click.Context, path: str, body: dict[str, Any], doing: str | None = None
+) -> dict[str, Any]:
+    """POST what takes long, with a bar at a terminal: that it is `doing` this, or, of what ends in
+    a sync, how far that is."""
+    with client_of(context) as client:
+        if not sys.stderr.isatty():
+            return client.post(path, body)
+        # Takes 0.1 s to import.
+        from hopsyncd.cli.progress import post_and_follow, post_and_wait
+
+        if doing:
+            return post_and_wait(client, path, body, doing)
+        return post_and_follow(client, path, body)
 
 
 # Documents and their names are not ours: no terminal shall obey what is in them.
@@ -33,7 +68,38 @@ def printable(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def place_text(passage: dict[str, Any]) -> str:
+def heading_text(end: Mapping[str, Any]) -> str:
+    """What to call a passage."""
+    return printable(title_of(end))
+
+
+def text_columns() -> int:
+    """How wide running text may be: as the terminal, within reason; always the same in a pipe."""
+    if not sys.stdout.isatty():
+        return _PIPED_COLUMNS
+    return min(max(shutil.get_terminal_size().columns, _LEAST_COLUMNS), _MOST_COLUMNS)
+
+
+def echo_drawn(drawing: "RenderableType", indent: str = "") -> None:
+    """Print what rich draws: with colours and as wide as the terminal, or plain and unwrapped."""
+    from rich.console import Console
+
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNWRAPPED_COLUMNS
+    console = Console(width=columns - len(indent), highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(drawing)
+    for line in captured.get().splitlines():
+        click.echo(f"{indent}{line}".rstrip())
+
+
+def local_time(time: str | None) -> str:
+    """A time of the API, in this machine's time zone, to the second."""
+    if time is None:
+        return "never"
+    return datetime.fromisoformat(time).astimezone().isoformat(" ", timespec="seconds")
+
+
+def place_text(passage: Mapping[str, Any]) -> str:
     """Where a passage stands: source, document, and the lines or pages in it."""
     name = f"{passage['source']}: {printable(passage['document'])}"
     if passage["lines"]:
@@ -42,7 +108,7 @@ def place_text(passage: dict[str, Any]) -> str:
     return f"{name}, {printable(passage['location'])}"
 
 
-def print_json(value: dict[str, Any]) -> None:
+def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on standard output."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 

@@ -1,5 +1,6 @@
 """`hopsyncd status` and `hopsyncd sources`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -11,9 +12,12 @@ from hopsyncd.cli.shared import client_of, json_option, print_json, printable, w
 @json_option
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
-    """Say what is served, how the sources are, and what was spent."""
+    """Say what is served, how the sources are, and what was spent.
+
+    Example: hopsyncd status
+    """
     with client_of(context) as client:
-        now = client.get("/v1/status")
+        now = client.status()
     if as_json:
         print_json(now)
         return
@@ -21,20 +25,23 @@ def status(context: click.Context, as_json: bool) -> None:
         f"version {now['version']}: {now['documents']} documents, {now['passages']} passages,"
         f" {now['edges']} edges (budget {now['edge_budget']})"
     )
-    counters = now["counters"]
-    click.echo(
-        f"questions made for {counters['passages_generated']} passages,"
-        f" {counters['texts_embedded']} texts embedded, {counters['queries']} queries answered"
-    )
-    click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
-    _print_llm(now["llm"])
+    # Whoever may not see every source is not told of the whole.
+    if counters := now["counters"]:
+        click.echo(
+            f"questions made for {counters['passages_generated']} passages,"
+            f" {counters['texts_embedded']} texts embedded, {counters['queries']} queries answered"
+        )
+    if now["database_bytes"] is not None:
+        click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
+        _print_llm(now["llm"])
     if now["waiting"]:
         reasons = ", ".join(f"{why} {n:,}" for why, n in now["waiting"].items())
         total = sum(now["waiting"].values())
         click.echo(f"{total:,} passages wait for questions from the LLM ({reasons})")
     if now["progress"]:
         done, total = now["progress"]["documents_done"], now["progress"]["documents_total"]
-        click.echo(f"indexing {now['progress']['source']}: {done} of {total} documents")
+        share = f"{now['progress']['share']:.0%}"
+        click.echo(f"indexing {now['progress']['source']}: {done} of {total} documents ({share})")
     for source in now["sources"]:
         _print_source(source)
     for problem in now["problems"]:
@@ -49,9 +56,12 @@ def status(context: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def sources(context: click.Context, as_json: bool) -> None:
-    """List the sources and their state."""
+    """List the sources and their state.
+
+    Example: hopsyncd sources --json
+    """
     with client_of(context) as client:
-        now = client.get("/v1/sources")
+        now = client.sources()
     if as_json:
         print_json(now)
         return
@@ -59,7 +69,7 @@ def sources(context: click.Context, as_json: bool) -> None:
         _print_source(source)
 
 
-def _print_llm(llm: dict[str, Any] | None) -> None:
+def _print_llm(llm: Mapping[str, Any] | None) -> None:
     if llm is None:
         click.echo("nothing leaves this machine: no LLM endpoint is configured")
         return
@@ -78,9 +88,10 @@ def _of(spent: int, limit: int) -> str:
     return f"{spent} of {limit}" if limit else str(spent)
 
 
-def _print_source(source: dict[str, Any]) -> None:
+def _print_source(source: Mapping[str, Any]) -> None:
+    state = click.style(source["state"], fg="green" if source["state"] == "ok" else "yellow")
     click.echo(
-        f"{source['name']} ({source['kind']} {source['location']}): {source['state']},"
+        f"{source['name']} ({source['kind']} {source['location']}): {state},"
         f" {source['documents']} documents, {source['problems']} with problems"
     )
     if source["problem"]:

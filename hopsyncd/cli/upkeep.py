@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import client_of, json_option, print_json, printable
+from hopsyncd.cli.shared import json_option, post_long, print_json, printable
 
 
 @click.command()
@@ -13,9 +13,11 @@ from hopsyncd.cli.shared import client_of, json_option, print_json, printable
 @json_option
 @click.pass_context
 def check(context: click.Context, deep: bool, as_json: bool) -> None:
-    """Verify the database. Exit status 1 if something is wrong."""
-    with client_of(context) as client:
-        found = client.post("/v1/check", {"deep": deep})
+    """Verify the database. Exit status 1 if something is wrong.
+
+    Example: hopsyncd check --deep
+    """
+    found = post_long(context, "/v1/check", {"deep": deep}, "checking")
     if as_json:
         print_json(found)
     for one in () if as_json else found["findings"]:
@@ -31,9 +33,11 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def rebuild(context: click.Context, as_json: bool) -> None:
-    """Make everything derived anew from the stored passages and questions, as one version."""
-    with client_of(context) as client:
-        done = client.post("/v1/rebuild", {})
+    """Make everything derived anew from the stored passages and questions, as one version.
+
+    Example: hopsyncd rebuild
+    """
+    done = post_long(context, "/v1/rebuild", {}, "rebuilding")
     if as_json:
         print_json(done)
     else:
@@ -45,9 +49,11 @@ def rebuild(context: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def backup(context: click.Context, file: Path, as_json: bool) -> None:
-    """Copy the database to FILE, whole and consistent, while the daemon works on."""
-    with client_of(context) as client:
-        done = client.post("/v1/backup", {"file": str(file.absolute())})
+    """Copy the database to FILE, whole and consistent, while the daemon works on.
+
+    Example: hopsyncd backup ~/backups/notes.db
+    """
+    done = post_long(context, "/v1/backup", {"file": str(file.absolute())}, "copying")
     if as_json:
         print_json(done)
     else:
@@ -65,9 +71,10 @@ def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
 
     The newest version and tagged ones are always kept. It works in small steps: queries go on, and
     a gc that was killed goes on when it is run again.
+
+    Example: hopsyncd gc --dry-run
     """
-    with client_of(context) as client:
-        done = client.post("/v1/gc", {"dry_run": dry_run})
+    done = post_long(context, "/v1/gc", {"dry_run": dry_run}, "collecting")
     if as_json:
         print_json(done)
         return
@@ -101,12 +108,13 @@ def purge(
 
     Past versions lose its passages and the edges from and to them. The file itself is not touched.
     This cannot be undone.
+
+    Example: hopsyncd purge letters/private.md --source notes
     """
     if not again and not yes:
         click.confirm(f"Remove {document} from every version, for good?", abort=True)
     body = {"document": document, "source": source, "again": again}
-    with client_of(context) as client:
-        done = client.post("/v1/purge", body)
+    done = post_long(context, "/v1/purge", body, "purging")
     if as_json:
         print_json(done)
     elif again:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from hopsyncd.strategy import Search
 from hopsyncd.sync.apply import Batch, Writer
 from hopsyncd.sync.prepare import QuestionMaker
 from hopsyncd.sync.read import ReadDocument
-from store.database import open_reader, open_writer
+from store.database import open_writer
 from store.records import Document, Passage, Placement, content_hash
 from store.sources import register_source
 from store.versions import head
@@ -112,13 +111,12 @@ def ask_all_ways(
         settings.max_llm_calls,
     )
     engine.publish(served)
-    with closing(open_reader(database)) as connection:
-        asker = Asker(engine, lambda: connection, models.encoder, models.language, models.llm)
-        reply_to = partial(asker.reply, by_llm=answers == "llm") if answers != "none" else None
-        return {
-            name: outcomes(engine, search, corpus, questions, reply_to, on_question)
-            for name, search in searches.items()
-        }
+    asker = Asker(engine, models.encoder, models.language, models.llm)
+    reply_to = partial(asker.reply, by_llm=answers == "llm") if answers != "none" else None
+    return {
+        name: outcomes(engine, search, corpus, questions, reply_to, on_question)
+        for name, search in searches.items()
+    }
 
 
 def kept_folder(

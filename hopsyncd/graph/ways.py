@@ -28,8 +28,12 @@ class Ways:
 
     def both(self, passage: int) -> Integers:
         """Those along its own edges, then those back along the edges that lead to it."""
-        back = _part(self._by_target, passage) + len(self._source)
+        back = self.edges_to(passage) + len(self._source)
         return np.concatenate([self.forwards(passage), back])
+
+    def edges_to(self, passage: int) -> Integers:
+        """The edges that lead to a passage."""
+        return _part(self._by_target, passage)
 
     def start(self, way: int) -> int:
         """The passage that a way leads from."""

@@ -72,12 +72,13 @@ class OpenAiLlm:
         threads = max(1, min(self._config.concurrency, len(calls)))
         pool = ThreadPoolExecutor(threads, thread_name_prefix="llm")
         try:
-            futures = {
-                pool.submit(self._result, call, shape, meter, stop): index
-                for index, call in enumerate(calls)
-            }
-            for future in as_completed(futures):
-                yield futures[future], future.result()
+            with meter.stopping(stop):
+                futures = {
+                    pool.submit(self._result, call, shape, meter, stop): index
+                    for index, call in enumerate(calls)
+                }
+                for future in as_completed(futures):
+                    yield futures[future], future.result()
         finally:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)

@@ -2,6 +2,8 @@
 
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from hopsyncd.errors import BudgetSpent
 
@@ -13,7 +15,7 @@ class Meter:
 
     A call is a request: a retry and a repair are calls of their own. A limit of None does not
     limit. `failures` counts by kind of LlmError; `cached` counts the calls that were answered
-    without a request.
+    without a request. Once the work is abandoned, its calls end and no other is sent.
     """
 
     def __init__(self, max_calls: int | None = None, max_tokens: int | None = None) -> None:
@@ -21,6 +23,8 @@ class Meter:
         self._max_tokens = max_tokens
         self._lock = threading.Lock()
         self._reserved_tokens = 0
+        self._stops: set[threading.Event] = set()
+        self._abandoned = False
         self.calls = 0
         self.prompt_tokens = 0
         self.completion_tokens = 0
@@ -55,6 +59,26 @@ class Meter:
             self._reserved_tokens -= reserved
             self.prompt_tokens += prompt_tokens
             self.completion_tokens += completion_tokens
+
+    def abandon(self) -> None:
+        """Nobody waits for the work any more."""
+        with self._lock:
+            self._abandoned = True
+            for stop in self._stops:
+                stop.set()
+
+    @contextmanager
+    def stopping(self, stop: threading.Event) -> Iterator[None]:
+        """Have the event set when the work is abandoned, while calls are made."""
+        with self._lock:
+            self._stops.add(stop)
+            if self._abandoned:
+                stop.set()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stops.discard(stop)
 
     def count_cached(self) -> None:
         with self._lock:

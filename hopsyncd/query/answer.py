@@ -36,16 +36,25 @@ def answer_json(answer: Answer | None, search: Search, degraded: Sequence[str]) 
 
 def passage_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
     """One passage, with its places and hops."""
-    passage = answer.passages[ranked.passage]
-    places = answer.places.get(ranked.passage, [])
     return {
-        "id": id_text(ranked.passage),
+        **placed_json(
+            ranked.passage,
+            answer.passages[ranked.passage],
+            answer.places.get(ranked.passage, ()),
+        ),
+        "score": ranked.score,
+        "hops": [hop_json(answer, step) for step in ranked.hops],
+    }
+
+
+def placed_json(id_: PassageId, passage: Passage, places: Sequence[Place]) -> dict[str, Any]:
+    """A passage and where it stands, the first of its places foremost."""
+    return {
+        "id": id_text(id_),
         "text": passage.text,
         "heading": list(passage.heading),
         **_place(places[0] if places else None, passage),
         "also_in": [_place(place, passage) for place in places[1:]],
-        "score": ranked.score,
-        "hops": [hop_json(answer, step) for step in ranked.hops],
     }
 
 

@@ -12,6 +12,7 @@ from hopsyncd.llm.call import Llm
 from hopsyncd.llm.meter import Meter
 from hopsyncd.query.head import Head, load_head
 from hopsyncd.query.ranked import Ranked
+from hopsyncd.query.restricted import restricted_head
 from hopsyncd.query.searcher import Found, Searcher
 from hopsyncd.strategy import Search
 from hopsyncd.text.encoder import Encoder
@@ -26,6 +27,7 @@ from store.versions import version
 
 MAX_LLM_CALLS = 40  # of one query, unless configured
 _KEPT_PASTS = 3  # versions other than the head that stay in memory
+_KEPT_RESTRICTED = 4  # versions without some sources that stay in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +69,19 @@ class Engine:
         llm: Llm | None = None,
         reranker: Reranker | None = None,
         max_llm_calls: int | None = MAX_LLM_CALLS,
+        budget_factor: float = 1.0,
     ) -> None:
         self._database = database
         self._encoder = encoder
         self._searcher = Searcher(encoder, settings, llm, reranker)
         self._max_llm_calls = max_llm_calls
+        self._budget_factor = budget_factor
         self._local = threading.local()
         self._head: Head | None = None
         self._pasts: dict[int, Head] = {}
         self._past_lock = threading.Lock()
+        self._restricted: dict[tuple[int, frozenset[str]], Head] = {}
+        self._restricted_lock = threading.Lock()
         self._being_read: Counter[int] = Counter()
         self._reading_lock = threading.Lock()
 
@@ -94,10 +100,59 @@ class Engine:
         """Serve another version from now on; a request that has begun keeps its own."""
         self._head = head
 
+    def walk_by(self, settings: WalkSettings) -> None:
+        """Walk by other settings from the next query on."""
+        self._searcher.settings = settings
+
     def forget_pasts(self) -> None:
         """Drop what is kept of past versions: a purge has rewritten them."""
         with self._past_lock:
             self._pasts.clear()
+        with self._restricted_lock:
+            self._restricted.clear()
+
+    @contextmanager
+    def reading(
+        self, at: str = "head", hidden: frozenset[str] = frozenset()
+    ) -> Iterator[tuple[Connection, Head | None]]:
+        """The version that `at` names, without what only the `hidden` sources hold.
+
+        With the connection in whose snapshot it can be read; None while there is no version at all.
+        Raises NoSuchVersion.
+        """
+        connection = self._connection()
+        while True:
+            with snapshot(connection):
+                wanted, head = self._named(connection, at)
+                if wanted is None:
+                    yield connection, None
+                    return
+                if self._is_kept(connection, wanted):
+                    yield connection, self._served(connection, wanted, head, hidden)
+                    return
+
+    @contextmanager
+    def holding(self, at: str, hidden: frozenset[str] = frozenset()) -> Iterator[str]:
+        """For several questions at one version: a name of what `at` names now, kept meanwhile.
+
+        Raises NoSuchVersion.
+        """
+        with self.reading(at, hidden) as (_, head):
+            pass
+        if head is None:
+            yield at
+            return
+        number = head.version.id
+        with self._past_lock:
+            # Not loaded anew if another version is served before the last question.
+            ours = not head.hidden and self._pasts.setdefault(number, head) is head
+        try:
+            with self._reading(number):
+                yield str(number)
+        finally:
+            if ours:
+                with self._past_lock:
+                    self._pasts.pop(number, None)
 
     def query(
         self,
@@ -106,21 +161,19 @@ class Engine:
         search: Search,
         at: str = "head",
         meter: Meter | None = None,
+        hidden: frozenset[str] = frozenset(),
     ) -> Answer | None:
         """Answer at the version that `at` names. None while there is no version at all.
 
-        `meter` counts and limits the calls to an LLM, where the search wants one; by default each
-        query has its own. Raises NoSuchVersion; BadRequest for a search that cannot be made here.
+        What only the `hidden` sources hold has no part in the answer. `meter` counts and limits the
+        calls to an LLM, where the search wants one; by default each query has its own.
+        Raises NoSuchVersion; BadRequest for a search that cannot be made here.
         """
         meter = meter or Meter(self._max_llm_calls)
-        connection = self._connection()
         while True:
-            with snapshot(connection):
-                served = self._served(connection, at)
+            with self.reading(at, hidden) as (connection, served):
                 if served is None:
                     return None
-                if not self._is_kept(connection, served):
-                    continue
                 if not search.wants_llm:
                     ranked = self._searcher.search(connection, served, question, k, search)
                     return self._shown(connection, served, search, Found(ranked))
@@ -128,7 +181,7 @@ class Engine:
             with self._reading(served.version.id):
                 found = self._searcher.search_by_llm(connection, served, question, k, search, meter)
                 with snapshot(connection):
-                    if self._is_kept(connection, served):
+                    if self._is_kept(connection, served.version):
                         answer = self._shown(connection, served, search, found)
                         return replace(answer, llm=LlmCost(meter.calls, meter.tokens))
 
@@ -143,15 +196,15 @@ class Engine:
                 self._being_read[version] -= 1
                 self._being_read += Counter()  # drops what nobody reads
 
-    def _is_kept(self, connection: Connection, served: Head) -> bool:
+    def _is_kept(self, connection: Connection, wanted: Version) -> bool:
         """Whether the snapshot still has the version: gc may have run since it was taken up.
 
         False when another version is served by now. Raises NoSuchVersion when there is none.
         """
         try:
-            version(connection, served.version.id)
+            version(connection, wanted.id)
         except NoSuchVersion:
-            if self._head is served:
+            if self._head is None or self._head.version.id == wanted.id:
                 raise
             return False
         return True
@@ -170,7 +223,7 @@ class Engine:
             search=search,
             ranked=tuple(ranked),
             passages=passages,
-            places=places_at(connection, served.version.id, shown),
+            places=places_at(connection, served.version.id, shown, served.hidden),
             questions=question_texts(
                 connection, [step.question for one in ranked for step in one.hops]
             ),
@@ -183,17 +236,23 @@ class Engine:
             connection = self._local.connection = open_reader(self._database)
         return connection
 
-    def _served(self, connection: Connection, at: str) -> Head | None:
+    def _named(self, connection: Connection, at: str) -> tuple[Version | None, Head | None]:
+        """The version that `at` names, and the head as it is now."""
         head = self._head
-        if at == "head":
-            return head
-        version = resolve(connection, at)
-        if head is not None and head.version.id == version.id:
-            return head
-        return self._past(connection, version)
+        if at != "head":
+            return resolve(connection, at), head
+        return (head.version if head else None), head
 
-    def _past(self, connection: Connection, version: Version) -> Head:
-        """A stored version, kept for the next question about it. Raises NoSuchVersion."""
+    def _served(
+        self, connection: Connection, wanted: Version, head: Head | None, hidden: frozenset[str]
+    ) -> Head:
+        if hidden:
+            return self._without(connection, wanted, hidden)
+        if head is not None and head.version.id == wanted.id:
+            return head
+        return self._past(connection, wanted)
+
+    def _check_encoder(self, connection: Connection, version: Version) -> None:
         encoder = recipe_of(connection, version.recipe).encoder
         if encoder != self._encoder.name:
             raise NoSuchVersion(
@@ -201,6 +260,26 @@ class Engine:
                 f"its vectors are of the encoder {encoder}, and {self._encoder.name} is loaded",
                 "Ask a newer version, or set models.encoder back",
             )
+
+    def _without(self, connection: Connection, version: Version, hidden: frozenset[str]) -> Head:
+        """The version without the hidden sources, kept for the next question about it."""
+        key = (version.id, hidden)
+        if known := self._restricted.get(key):  # without waiting for one that is being made
+            return known
+        with self._restricted_lock:
+            if key not in self._restricted:
+                self._check_encoder(connection, version)
+                head = restricted_head(
+                    connection, version, hidden, self._encoder.dimensions, self._budget_factor
+                )
+                while len(self._restricted) >= _KEPT_RESTRICTED:
+                    self._restricted.pop(next(iter(self._restricted)))
+                self._restricted[key] = head
+            return self._restricted[key]
+
+    def _past(self, connection: Connection, version: Version) -> Head:
+        """A stored version, kept for the next question about it. Raises NoSuchVersion."""
+        self._check_encoder(connection, version)
         with self._past_lock:
             if version.id not in self._pasts:
                 head = load_head(connection, version, self._encoder.dimensions)

@@ -13,11 +13,12 @@ from store.records import Version
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The served version and its graph."""
+    """The served version and its graph, without what only the `hidden` sources hold."""
 
     version: Version
     view: GraphView
     words: WordIndex
+    hidden: frozenset[str] = frozenset()
 
 
 def head_of(connection: Connection, version: Version, index: MergeIndex) -> Head:

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hopsyncd.query.head import Head
 from hopsyncd.query.ranked import Ranked
 from hopsyncd.text.reranker import Reranker
 from store.content import full_text, known_passages
 from store.database import Connection
-from store.records import PassageId, Vectors, Version
+from store.records import PassageId, Vectors
 from store.search import nearest
 
 # Reciprocal rank fusion (Cormack, Clarke & Buettcher 2009) and the depth that it fuses.
@@ -24,9 +25,10 @@ def by_words(passage: NDArray[np.int64], scores: NDArray[np.float64], k: int) ->
     return [Ranked(PassageId(int(passage[at])), float(scores[at])) for at in best if scores[at] > 0]
 
 
-def by_vector(connection: Connection, version: Version, vector: Vectors, k: int) -> list[Ranked]:
+def by_vector(connection: Connection, head: Head, vector: Vectors, k: int) -> list[Ranked]:
     """The k nearest."""
-    return [Ranked(*found) for found in nearest(connection, version, vector, k)]
+    found = nearest(connection, head.version, vector, k, head.hidden)
+    return [Ranked(*one) for one in found]
 
 
 def fusion_depth(k: int) -> int:
@@ -49,23 +51,23 @@ def fused(k: int, *rankings: Iterable[Ranked]) -> list[Ranked]:
 
 
 def by_parts(
-    connection: Connection, version: Version, vectors: Sequence[Vectors], k: int
+    connection: Connection, head: Head, vectors: Sequence[Vectors], k: int
 ) -> list[Ranked]:
     """The nearest to each of the parts of a question, fused."""
     depth = fusion_depth(k)
-    return fused(k, *(by_vector(connection, version, vector, depth) for vector in vectors))
+    return fused(k, *(by_vector(connection, head, vector, depth) for vector in vectors))
 
 
 def reranked(
     connection: Connection,
-    version: Version,
+    head: Head,
     question: str,
     vector: Vectors,
     reranker: Reranker,
     k: int,
 ) -> list[Ranked]:
     """The nearest, read again by the reranker. Raises ModelUnavailable."""
-    near = by_vector(connection, version, vector, max(k, _RERANK_DEPTH))
+    near = by_vector(connection, head, vector, max(k, _RERANK_DEPTH))
     passages = known_passages(connection, (one.passage for one in near))
     ids = [one.passage for one in near]
     scores = reranker.scores(question, [full_text(passages[id_]) for id_ in ids])

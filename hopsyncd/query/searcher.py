@@ -35,13 +35,16 @@ class Found:
 
 
 class Searcher:
-    """`llm` and `reranker` are asked only by searches that want them."""
+    """`llm` and `reranker` are asked only by searches that want them.
+
+    `settings` may be replaced.
+    """
 
     def __init__(
         self, encoder: Encoder, settings: WalkSettings, llm: Llm | None, reranker: Reranker | None
     ) -> None:
         self._encoder = encoder
-        self._settings = settings
+        self.settings = settings
         self._llm = llm
         self._reranker = reranker
 
@@ -49,7 +52,7 @@ class Searcher:
         self, connection: Connection, head: Head, question: str, k: int, search: Search
     ) -> list[Ranked]:
         """Search without an LLM. Raises BadRequest."""
-        strategy, at = search.strategy, head.version
+        strategy = search.strategy
         if strategy == "hop":
             inquiry = self._inquiry(connection, head, question)
             if search.profile == "default" and search.chosen_reasoner == "walk":
@@ -58,16 +61,16 @@ class Searcher:
         if strategy == "decompose":
             return self._by_parts(connection, head, split(question, head.view.mentioned), k)
         if strategy == "dense":
-            return by_vector(connection, at, self._vector(question), k)
+            return by_vector(connection, head, self._vector(question), k)
         if strategy == "rerank":
             reranker = self._required_reranker()
-            return reranked(connection, at, question, self._vector(question), reranker, k)
+            return reranked(connection, head, question, self._vector(question), reranker, k)
         scores = head.words.scores(question, partial(postings, connection))
         if strategy == "bm25":
             return by_words(head.view.passage, scores, k)
         depth = fusion_depth(k)
         words = by_words(head.view.passage, scores, depth)
-        return fused(k, words, by_vector(connection, at, self._vector(question), depth))
+        return fused(k, words, by_vector(connection, head, self._vector(question), depth))
 
     def search_by_llm(
         self,
@@ -108,12 +111,12 @@ class Searcher:
         return follow_paper(inquiry, k, choose, search.top_k, search.n_hop or PAPER_HOPS)
 
     def _rounds(self, search: Search) -> WalkSettings:
-        return replace(self._settings, hops=search.n_hop) if search.n_hop else self._settings
+        return replace(self.settings, hops=search.n_hop) if search.n_hop else self.settings
 
     def _by_parts(
         self, connection: Connection, head: Head, parts: Sequence[str], k: int
     ) -> list[Ranked]:
-        return by_parts(connection, head.version, [self._vector(part) for part in parts], k)
+        return by_parts(connection, head, [self._vector(part) for part in parts], k)
 
     def _inquiry(self, connection: Connection, head: Head, question: str) -> Inquiry:
         found = partial(postings, connection)

@@ -1,134 +1,160 @@
-"""The HTTP API under /v1/: what each request is, and how errors look."""
+"""The HTTP API under /v1/: the routes of serve/endpoints.py over a service."""
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from functools import partial
+from typing import Any
 
 import structlog
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from hopsyncd.errors import REPORTABLE, BadRequest
-from hopsyncd.serve.requests import (
-    MAX_QUESTION_CHARACTERS,
-    AskRequest,
-    BackupRequest,
-    CheckRequest,
-    GcRequest,
-    PauseRequest,
-    PreviewRequest,
-    PurgeRequest,
-    QueryRequest,
-    RebuildRequest,
-    ReleaseRequest,
-    RestoreRequest,
-    SyncRequest,
-    TagRequest,
-)
-from store.errors import BackupFailed, NoSuchVersion, PurgeRefused, TagRefused
+from hopsyncd.config_access import LimitsConfig
+from hopsyncd.errors import REPORTABLE, BadRequest, Forbidden
+from hopsyncd.serve.caller import Caller
+from hopsyncd.serve.endpoints import ENDPOINTS, Endpoint
+from hopsyncd.serve.failures import INTERNAL, bad_request, failed, failure_of
+from hopsyncd.serve.lanes import Lanes, lanes_of
+from hopsyncd.serve.listener import Listener
+from hopsyncd.serve.openapi import NDJSON
+from hopsyncd.serve.requests import MAX_QUESTION_CHARACTERS, SyncRequest
+from hopsyncd.serve.service import Service
+from hopsyncd.serve.stats import Load
+from hopsyncd.serve.stream import ClientGone, Json, Run, Work, heard, lines, result_of
 
 log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = 1 << 20
-_MAX_NUMBER = 1_000_000_000
+_CLIENT_GONE = 499  # as web servers log it; nobody receives it
 
 
-class Service(Protocol):
-    """What the daemon offers to its clients."""
+def make_app(service: Service, lanes: Lanes | None = None) -> Starlette:
+    """The ASGI application over a service. Who asks is in the request's state, as `caller`.
 
-    def query(self, request: QueryRequest) -> dict[str, Any]:
-        """Find the passages that answer a question."""
-        ...
-
-    def ask(self, request: AskRequest) -> dict[str, Any]:
-        """Answer a question, with citations."""
-        ...
-
-    def sync(self, request: SyncRequest) -> "Future[dict[str, Any]]":
-        """Scan and apply; the future resolves when the served version has it all."""
-        ...
-
-    def preview(self, request: PreviewRequest) -> dict[str, Any]:
-        """Say what a sync would do and cost."""
-        ...
-
-    def restore(self, request: RestoreRequest) -> "Future[dict[str, Any]]":
-        """Commit a version equal to an earlier one."""
-        ...
-
-    def release(self, request: ReleaseRequest) -> "Future[dict[str, Any]]":
-        """End what restores hold, and sync."""
-        ...
-
-    def pause(self, request: PauseRequest) -> "Future[dict[str, Any]]":
-        """Leave a source alone until it is resumed."""
-        ...
-
-    def resume(self, request: PauseRequest) -> "Future[dict[str, Any]]":
-        """End a pause."""
-        ...
-
-    def tag(self, request: TagRequest) -> "Future[dict[str, Any]]":
-        """Name a version."""
-        ...
-
-    def untag(self, name: str) -> "Future[dict[str, Any]]":
-        """Remove a name."""
-        ...
-
-    def check(self, request: CheckRequest) -> dict[str, Any]:
-        """Verify the database."""
-        ...
-
-    def backup(self, request: BackupRequest) -> dict[str, Any]:
-        """Copy the database."""
-        ...
-
-    def rebuild(self, request: RebuildRequest) -> "Future[dict[str, Any]]":
-        """Make everything derived anew."""
-        ...
-
-    def gc(self, request: GcRequest) -> "Future[dict[str, Any]]":
-        """Collect expired versions."""
-        ...
-
-    def purge(self, request: PurgeRequest) -> "Future[dict[str, Any]]":
-        """Remove a document from every version."""
-        ...
-
-    def log(self, limit: int, before: int | None) -> dict[str, Any]:
-        """Versions, newest first."""
-        ...
-
-    def diff(self, old: str, new: str, limit: int | None) -> dict[str, Any]:
-        """What differs between two versions; lists are cut to `limit` lines."""
-        ...
-
-    def schedule(self) -> dict[str, Any]:
-        """What runs when, and how it last went."""
-        ...
-
-    def status(self) -> dict[str, Any]:
-        """How the daemon and its sources are."""
-        ...
-
-    def health(self) -> dict[str, Any]:
-        """Whether it serves, cheaply."""
-        ...
+    What an admin changes is put there too, as `action` and `asked`.
+    """
+    lanes = lanes or lanes_of(LimitsConfig(), Load())
+    return Starlette(
+        routes=[_route(endpoint, service, lanes) for endpoint in ENDPOINTS],
+        exception_handlers={HTTPException: _http_error, Exception: _unexpected},
+    )
 
 
-Answer = dict[str, Any] | Future[dict[str, Any]]
-Body = TypeVar("Body", bound=BaseModel)
+def caller_of(request: Request) -> Caller:
+    """Who asks: put there by the server. Without it nothing is answered."""
+    caller: Caller = request.state.caller
+    return caller
 
 
-async def _body(request: Request, model: type[Body]) -> Body:
-    """The validated body. Raises BadRequest that names the field and the reason."""
+def _route(endpoint: Endpoint, service: Service, lanes: Lanes) -> Route:
+    async def answer(request: Request) -> Response:
+        began_s = time.perf_counter()
+
+        def note(status: int) -> None:
+            service.note(endpoint.operation, status, (time.perf_counter() - began_s) * 1000)
+
+        try:
+            response = await _answered(request, endpoint, service, lanes)
+        except (ClientGone, ClientDisconnect):
+            response = Response(status_code=_CLIENT_GONE)
+        except REPORTABLE as error:
+            status, body = failure_of(error)
+            response = JSONResponse(body, status)
+        except Exception:
+            note(500)
+            raise
+        if isinstance(response, StreamingResponse):
+            response.body_iterator = _to_its_end(response.body_iterator, note)
+        else:
+            note(response.status_code)
+        return response
+
+    # A name in a path may have slashes in it.
+    return Route(endpoint.path.replace("}", ":path}"), answer, methods=[endpoint.method])
+
+
+async def _to_its_end(parts: AsyncIterable[Any], note: Callable[[int], None]) -> AsyncIterator[Any]:
+    try:
+        async for part in parts:
+            yield part
+    finally:
+        note(200)
+
+
+async def _answered(
+    request: Request, endpoint: Endpoint, service: Service, lanes: Lanes
+) -> Response:
+    """Raises one of REPORTABLE, or ClientGone."""
+    caller = caller_of(request)
+    recorded = endpoint.right == "admin" and endpoint.method != "GET"
+    if recorded:
+        request.state.action = endpoint.operation
+    if endpoint.right == "admin" and not caller.admin:
+        raise Forbidden(
+            "The request was refused",
+            f"{caller.name} may read, and this is for admins",
+            "Ask whoever runs the daemon",
+        )
+    asked = await _asked(request, endpoint)
+    if recorded:
+        request.state.asked = asked.model_dump(mode="json", exclude_unset=True)
+    act: Callable[..., Any] = partial(getattr(service, endpoint.operation), asked, caller)
+    if isinstance(asked, SyncRequest) and not asked.wait:
+        act()
+        return JSONResponse({"accepted": True}, 202)
+
+    run = _run_by(lanes, endpoint, asked, caller)
+
+    def work(listener: Listener) -> Work:
+        return partial(act, listener) if endpoint.listens else act
+
+    if endpoint.streams and NDJSON in request.headers.get("accept", ""):
+        progress = _nothing if endpoint.listens else service.progress
+        return StreamingResponse(lines(work, progress, run), media_type=NDJSON)
+    listener = Listener()
+    result = await heard(request, listener, result_of(work(listener), run))
+    if isinstance(result, str):
+        return Response(result, media_type=endpoint.media_type)
+    return JSONResponse(result)
+
+
+def _run_by(lanes: Lanes, endpoint: Endpoint, asked: Any, caller: Caller) -> Run:
+    """What takes long, as admins may ask for, holds no turn; that it lives is told at once."""
+    if endpoint.right == "admin" or endpoint.operation == "health":
+        return run_in_threadpool
+    turns = lanes.patient if getattr(asked, "wants_llm", False) else lanes.quick
+    return partial(turns.run, caller.peer)
+
+
+def _nothing() -> Json | None:
+    return None
+
+
+async def _asked(request: Request, endpoint: Endpoint) -> Any:
+    """What is asked, validated. Raises BadRequest that names the field and the reason."""
+    model, given = endpoint.request, request.query_params
+    paths = request.path_params
+    repeated = [name for name in given if len(given.getlist(name)) > 1 or name in paths]
+    if repeated or (endpoint.method == "POST" and given):
+        name = next(iter(repeated or given))
+        why = "is given twice" if repeated else "is no field of the body"
+        raise BadRequest(
+            "The request was refused", f"{name}: the parameter {why}", "Give each field once"
+        )
+    try:
+        if endpoint.method == "POST":
+            return model.model_validate_json(await _body(request) or b"{}")
+        return model.model_validate({**given, **paths})
+    except ValidationError as error:
+        raise bad_request(error, model) from error
+
+
+async def _body(request: Request) -> bytes:
     received = bytearray()
     async for part in request.stream():
         received += part
@@ -138,137 +164,20 @@ async def _body(request: Request, model: type[Body]) -> Body:
                 f"its body is longer than {MAX_BODY_BYTES} bytes",
                 f"A question may have {MAX_QUESTION_CHARACTERS} characters",
             )
-    try:
-        return model.model_validate_json(bytes(received) or b"{}")
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise BadRequest(
-            "The request was refused",
-            f"{field}: {first['msg']}" if field else str(first["msg"]),
-            "docs/api.md describes the body",
-        ) from error
-
-
-def _failure(status: int, code: str, message: str, hint: str) -> JSONResponse:
-    return JSONResponse(
-        {"error": {"code": code, "message": message, "hint": hint}}, status_code=status
-    )
-
-
-async def _reportable(_: Request, error: Exception) -> JSONResponse:
-    """Our own errors: the caller's mistakes are 4xx, the rest says what failed here."""
-    what, why, hint = error.what, error.why, error.hint  # type: ignore[attr-defined]
-    if isinstance(error, BadRequest):
-        return _failure(400, "bad_request", f"{what}: {why}", hint)
-    if isinstance(error, TagRefused | PurgeRefused | BackupFailed):
-        return _failure(409, "refused", f"{what}: {why}", hint)
-    if isinstance(error, NoSuchVersion):
-        return _failure(404, "no_such_version", f"{what}: {why}", hint)
-    log.error("request failed", what=what, why=why)
-    return _failure(503, "unavailable", f"{what}: {why}", hint)
+    return bytes(received)
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
-    return _failure(
-        error.status_code,
+    body = failed(
         code,
         f"{request.method} {request.url.path}: {error.detail.lower()}",
         "docs/api.md lists what can be asked",
     )
+    return JSONResponse(body, error.status_code, error.headers)
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
     log.error("request failed", path=request.url.path, exc_info=error)
-    return _failure(500, "internal", "The daemon failed on this request", "Its log has the details")
-
-
-def _number(request: Request, name: str) -> int | None:
-    """A positive number among the query's parameters, None if it is not given.
-
-    Raises BadRequest.
-    """
-    given = request.query_params.get(name)
-    if given is None:
-        return None
-    if not given.isdecimal() or not 1 <= int(given) <= _MAX_NUMBER:
-        raise BadRequest(
-            "The request was refused",
-            f"{name}: {given!r} is no number from 1 to {_MAX_NUMBER}",
-            "docs/api.md describes the parameters",
-        )
-    return int(given)
-
-
-def _posted(path: str, model: type[Body], act: Callable[[Body], Answer]) -> Route:
-    """A route whose body is a `model`, answered by `act` off the event loop."""
-
-    async def endpoint(request: Request) -> JSONResponse:
-        answer = await run_in_threadpool(act, await _body(request, model))
-        return JSONResponse(
-            await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
-        )
-
-    return Route(path, endpoint, methods=["POST"])
-
-
-def _got(path: str, act: Callable[[Request], dict[str, Any]]) -> Route:
-    async def endpoint(request: Request) -> JSONResponse:
-        return JSONResponse(await run_in_threadpool(act, request))
-
-    return Route(path, endpoint)
-
-
-def make_app(service: Service) -> Starlette:
-    """The ASGI application over a service."""
-
-    async def sync(request: Request) -> JSONResponse:
-        body = await _body(request, SyncRequest)
-        done = service.sync(body)
-        if not body.wait:
-            return JSONResponse({"accepted": True}, status_code=202)
-        return JSONResponse(await asyncio.wrap_future(done))
-
-    async def untag(request: Request) -> JSONResponse:
-        return JSONResponse(await asyncio.wrap_future(service.untag(request.path_params["name"])))
-
-    def log_(request: Request) -> dict[str, Any]:
-        return service.log(_number(request, "limit") or 20, _number(request, "before"))
-
-    def diff(request: Request) -> dict[str, Any]:
-        old, new = (request.query_params.get(end, "head") for end in ("from", "to"))
-        return service.diff(old, new, _number(request, "limit"))
-
-    def sources(_: Request) -> dict[str, Any]:
-        whole = service.status()
-        return {"version": whole["version"], "sources": whole["sources"]}
-
-    handlers: dict[Any, Any] = dict.fromkeys(REPORTABLE, _reportable)
-    return Starlette(
-        routes=[
-            _posted("/v1/query", QueryRequest, service.query),
-            _posted("/v1/ask", AskRequest, service.ask),
-            Route("/v1/sync", sync, methods=["POST"]),
-            _posted("/v1/preview", PreviewRequest, service.preview),
-            _posted("/v1/restore", RestoreRequest, service.restore),
-            _posted("/v1/release", ReleaseRequest, service.release),
-            _posted("/v1/pause", PauseRequest, service.pause),
-            _posted("/v1/resume", PauseRequest, service.resume),
-            _posted("/v1/tags", TagRequest, service.tag),
-            Route("/v1/tags/{name:path}", untag, methods=["DELETE"]),
-            _got("/v1/log", log_),
-            _got("/v1/diff", diff),
-            _posted("/v1/check", CheckRequest, service.check),
-            _posted("/v1/backup", BackupRequest, service.backup),
-            _posted("/v1/rebuild", RebuildRequest, service.rebuild),
-            _posted("/v1/gc", GcRequest, service.gc),
-            _posted("/v1/purge", PurgeRequest, service.purge),
-            _got("/v1/schedule", lambda _: service.schedule()),
-            _got("/v1/status", lambda _: service.status()),
-            _got("/v1/sources", sources),
-            _got("/v1/health", lambda _: service.health()),
-        ],
-        exception_handlers={**handlers, HTTPException: _http_error, Exception: _unexpected},
-    )
+    return JSONResponse(INTERNAL, 500)

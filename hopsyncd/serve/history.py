@@ -8,7 +8,7 @@ from hopsyncd.query.answer import id_text
 from hopsyncd.serve.status import time_text
 from store.content import known_passages
 from store.database import Connection
-from store.history import Edge, LogEntry, diff, edge_ends
+from store.history import Diff, Edge, LogEntry, edge_ends
 from store.records import PassageId, Version
 
 _FOLDERS = 12  # so many at most, unless there are more at the first level
@@ -37,10 +37,9 @@ def entry_json(entry: LogEntry) -> dict[str, Any]:
 
 
 def diff_json(
-    connection: Connection, old: Version, new: Version, limit: int | None
+    connection: Connection, old: Version, new: Version, found: Diff, limit: int | None
 ) -> dict[str, Any]:
     """What differs: the counts, the folders, and lists, of which at most `limit` lines are told."""
-    found = diff(connection, old, new)
     documents = {
         "added": found.documents_added,
         "changed": found.documents_changed,
@@ -107,7 +106,11 @@ def _documents(found: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
 def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[dict[str, Any]]:
     known = known_passages(connection, ids)
     return [
-        {"id": id_text(id_), "heading": list(known[id_].heading), "start": _start(known[id_].text)}
+        {
+            "id": id_text(id_),
+            "heading": list(known[id_].heading),
+            "start": start_of(known[id_].text),
+        }
         for id_ in ids
     ]
 
@@ -126,5 +129,6 @@ def _edges(connection: Connection, edges: Sequence[Edge]) -> list[dict[str, Any]
     ]
 
 
-def _start(text: str) -> str:
+def start_of(text: str) -> str:
+    """The beginning of a text, on one line."""
     return " ".join(text[: 2 * _START_CHARACTERS].split())[:_START_CHARACTERS]

@@ -1,11 +1,16 @@
 """The bodies of requests: what is accepted, with its limits. docs/api.md describes them."""
 
+from typing import Annotated
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from hopsyncd.strategy import DEFAULT_TOP_K, Profile, Reasoner, Strategy
 
 MAX_QUESTION_CHARACTERS = 10_000
+MAX_QUERIES = 100
 _ASK_K = 8
+
+At = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class _Body(BaseModel):
@@ -18,11 +23,27 @@ class QueryRequest(_Body):
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=r"\S")
     k: int | None = Field(default=None, ge=1, le=1000)
     strategy: Strategy | None = None
-    at: str = Field(default="head", min_length=1, max_length=200)
+    at: At = "head"
     profile: Profile = "default"
     reasoner: Reasoner | None = None
     top_k: int = Field(default=DEFAULT_TOP_K, ge=1, le=1000)
     n_hop: int | None = Field(default=None, ge=1, le=20)
+
+    @property
+    def wants_llm(self) -> bool:
+        return self.reasoner in ("llm", "llm-relevance")
+
+
+class QueriesRequest(_Body):
+    """The body of POST /v1/queries: those with the same `at` are answered at one version."""
+
+    queries: Annotated[
+        tuple[QueryRequest, ...], Field(min_length=1, max_length=MAX_QUERIES, strict=False)
+    ]
+
+    @property
+    def wants_llm(self) -> bool:
+        return any(one.wants_llm for one in self.queries)
 
 
 class AskRequest(_Body):
@@ -30,8 +51,12 @@ class AskRequest(_Body):
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=r"\S")
     k: int = Field(default=_ASK_K, ge=1, le=50)
-    at: str = Field(default="head", min_length=1, max_length=200)
+    at: At = "head"
     llm: bool = False
+
+    @property
+    def wants_llm(self) -> bool:
+        return self.llm
 
 
 class SyncRequest(_Body):
@@ -52,7 +77,7 @@ class PreviewRequest(_Body):
 class RestoreRequest(_Body):
     """The body of POST /v1/restore: which version, and which sources (none: all)."""
 
-    version: str = Field(min_length=1, max_length=200)
+    version: At
     sources: tuple[str, ...] = Field(default=(), strict=False)
 
 
@@ -72,7 +97,7 @@ class TagRequest(_Body):
     """The body of POST /v1/tags."""
 
     name: str = Field(min_length=1, max_length=100)
-    version: str = Field(default="head", min_length=1, max_length=200)
+    version: At = "head"
 
 
 class CheckRequest(_Body):
@@ -102,6 +127,10 @@ class PurgeRequest(_Body):
     document: str = Field(min_length=1, max_length=4096)
     source: str | None = None
     again: bool = False
+
+
+class ReloadRequest(_Body):
+    """The body of POST /v1/reload: empty."""
 
 
 class RebuildRequest(_Body):

@@ -19,9 +19,10 @@ _PROBE_TIMEOUT_S = 1.0
 
 
 @contextmanager
-def bound_socket(path: Path) -> Iterator[socket.socket]:
+def bound_socket(path: Path, group: int | None = None) -> Iterator[socket.socket]:
     """A listening socket at `path`, 0600 in a folder of ours that is 0700; removed at the end.
 
+    With a group it is 0660 and the group's, in a folder that the group may enter.
     Raises AlreadyRunning if a living daemon serves there, SocketRefused if something else does.
     """
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:
@@ -30,13 +31,16 @@ def bound_socket(path: Path) -> Iterator[socket.socket]:
             f"the path is longer than {_MAX_PATH_BYTES} bytes",
             "Set daemon.socket to a shorter path",
         )
-    _own_folder(path.parent)
+    _own_folder(path.parent, group)
     with _lock(path):
         _clear_stale(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
             listener.bind(str(path))
+            if group is not None:
+                os.chown(path, -1, group)
+                path.chmod(0o660)
         except OSError as error:
             listener.close()
             raise SocketRefused(
@@ -53,10 +57,14 @@ def bound_socket(path: Path) -> Iterator[socket.socket]:
             _remove_ours(path, bound)
 
 
-def _own_folder(folder: Path) -> None:
-    """Make the folder, or check that nobody else owns it or may enter it."""
+def _own_folder(folder: Path, group: int | None) -> None:
+    """Make the folder, or check that nobody else owns it, or may enter it but the group."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not folder.exists():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if group is not None:
+                os.chown(folder, -1, group)
+                folder.chmod(0o710)
         found = folder.stat()
     except OSError as error:
         raise SocketRefused(
@@ -70,11 +78,20 @@ def _own_folder(folder: Path) -> None:
             f"it belongs to user {found.st_uid}",
             "Set daemon.socket to a path in a folder of yours",
         )
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    mode = stat.S_IMODE(found.st_mode)
+    if group is not None and not (found.st_gid == group and mode & 0o010):
         raise SocketRefused(
             f"Cannot use the socket's folder {folder}",
-            f"its mode is {stat.S_IMODE(found.st_mode):04o}, so others can enter it",
-            f"Run `chmod 700 {folder}`, or set daemon.socket to a path in a folder of its own",
+            "the group in access.group cannot enter it",
+            f"Run `chgrp {group} {folder} && chmod 710 {folder}`, or set daemon.socket to a path in"
+            " a folder that is not there yet",
+        )
+    if mode & (0o077 if group is None else 0o027):
+        wanted = "700" if group is None else "710"
+        raise SocketRefused(
+            f"Cannot use the socket's folder {folder}",
+            f"its mode is {mode:04o}, so others can enter it",
+            f"Run `chmod {wanted} {folder}`, or set daemon.socket to a path in a folder of its own",
         )
 
 

@@ -1,7 +1,7 @@
 """The status object of /v1/status: documented in docs/api.md."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +47,8 @@ class Served:
     """What the daemon knows of itself.
 
     `version` is None before the first; `llm` where no endpoint is configured.
+    `config_refused` says why the configuration file is not the one in force, `restart_needed` which
+    of its keys are not yet. `hidden` names the sources that the caller may not see.
     """
 
     database: Path
@@ -63,11 +65,18 @@ class Served:
     degraded: list[str]
     queries: int
     llm: Mapping[str, Any] | None
+    config_refused: str | None
+    restart_needed: Sequence[str]
+    hidden: frozenset[str] = frozenset()
 
 
 def status_json(connection: Connection, served: Served) -> dict[str, Any]:
-    """The whole status; counts are of the served version."""
-    version = served.version
+    """The whole status; counts are of the served version.
+
+    For one who may not see all sources: that of the others, and no totals or errors of the whole.
+    """
+    version, whole = served.version, not served.hidden
+    error = served.error if whole or not served.error else "the last sync failed"
     return {
         "version": version.id if version else 0,
         "created": time_text(version.created_ms) if version else None,
@@ -79,38 +88,47 @@ def status_json(connection: Connection, served: Served) -> dict[str, Any]:
         "degraded": served.degraded,
         "syncing": served.busy,
         "pending": served.pending,
-        "progress": _progress(served),
-        "error": served.error,
-        "sources": [_source(row, served) for row in all_sources(connection)],
+        "progress": progress_json(served.progress, served.hidden) if served.busy else None,
+        "error": error,
+        "sources": [
+            _source(row, served) for row in all_sources(connection) if row.name not in served.hidden
+        ],
         "problems": [
             {"source": source, "document": path, "why": why, "hint": hint}
-            for source, path, why, hint in item_problems(connection, _MAX_PROBLEMS)
+            for source, path, why, hint in item_problems(connection, _MAX_PROBLEMS, served.hidden)
         ],
-        "counters": {**counters(connection), "queries": served.queries},
-        "waiting": waiting_by_reason(connection, version.id) if version else {},
+        "counters": {**counters(connection), "queries": served.queries} if whole else {},
+        "waiting": waiting_by_reason(connection, version.id) if version and whole else {},
         "models": {
             "recipe": served.recipe,
             "llm_endpoint": served.llm["endpoint"] if served.llm else None,
         },
-        "llm": served.llm,
+        "llm": served.llm if whole else None,
+        "configuration": {
+            "refused": served.config_refused if whole else None,
+            "restart_needed": list(served.restart_needed) if whole else [],
+        },
         "database": str(served.database),
-        "database_bytes": _bytes(served.database),
+        "database_bytes": _bytes(served.database) if whole else None,
         "socket": str(served.socket),
         "pid": os.getpid(),
         "started": time_text(served.started_ms),
     }
 
 
-def _progress(served: Served) -> dict[str, Any] | None:
-    if not served.busy or served.progress is None:
+def progress_json(
+    progress: Progressing | None, hidden: frozenset[str] = frozenset()
+) -> dict[str, Any] | None:
+    """How far a sync is; None where there is none, or none that the caller may see."""
+    if progress is None or progress.source in hidden:
         return None
     return {
-        "source": served.progress.source,
-        "documents_done": served.progress.documents_done,
-        "documents_total": served.progress.documents_total,
-        "passages_done": served.progress.passages_done,
-        "passages_total": served.progress.passages_total,
-        "share": round(served.progress.share, 4),
+        "source": progress.source,
+        "documents_done": progress.documents_done,
+        "documents_total": progress.documents_total,
+        "passages_done": progress.passages_done,
+        "passages_total": progress.passages_total,
+        "share": round(progress.share, 4),
     }
 
 

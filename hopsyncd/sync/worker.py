@@ -121,6 +121,7 @@ class SyncWorker:
         self._path: SourceSync | None = None
         self._timetable: Timetable | None = None
         self._due: dict[str, _Due] = {}
+        self.on_synced: Callable[[float], None] = lambda _: None  # takes the seconds of a sync
         self.error: str | None = None
         self.busy = False
         self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
@@ -230,17 +231,25 @@ class SyncWorker:
         except Exception as error:
             self._tell_all(error)
             raise
-        self._due = {
-            task.source.name: _Due(task.source, task.at_start or afresh, afresh) for task in tasks
-        }
-        jobs = {chore.name: chore.when for chore in self._chores}
+        self._path = path
+        self.plan(tasks, self._chores, afresh)
+
+    def plan(self, tasks: Sequence[Task], chores: Sequence[Chore], afresh: bool = False) -> None:
+        """Do these from now on; a source that is the same as before keeps what is due of it.
+
+        On the worker's own thread only.
+        """
+        before, self._due, self._chores = self._due, {}, chores
+        jobs = {chore.name: chore.when for chore in chores}
         for task in tasks:
-            due = self._due[task.source.name]
+            due = before.get(task.source.name)
+            if due is None or due.source is not task.source:
+                due = _Due(task.source, task.at_start or afresh, afresh)
+            self._due[task.source.name] = due
             jobs[due.scan] = task.when
             if task.full_when:
                 jobs[due.full_scan] = task.full_when
-        self._timetable = Timetable(path.connection, jobs, self._clocks)
-        self._path = path
+        self._timetable = Timetable(self._write_path.connection, jobs, self._clocks)
 
     def _turns(self) -> None:
         while True:
@@ -313,7 +322,7 @@ class SyncWorker:
             return self._jobs.pop(0) if self._jobs else None
 
     def _answer(self, request: _Request) -> tuple[Outcome, ...]:
-        wanted = sorted(request.sources or self._due)
+        wanted = sorted(self._due.keys() & (request.sources or self._due.keys()))
         return tuple(
             self._scan(self._due[name], accept_empty=request.accept_empty) for name in wanted
         )
@@ -349,7 +358,9 @@ class SyncWorker:
                 self._sync(due.source, Scope(tuple(sorted(paths))))
 
     def _sync(self, source: Source, scope: Scope) -> Outcome:
+        began_s = self._clocks.steady_s()
         outcome = self._write_path.sync(source, scope)
+        self.on_synced(self._clocks.steady_s() - began_s)
         if outcome.changed or outcome.removed:
             log.info("synced", source=source.name, changed=outcome.changed, removed=outcome.removed)
         return outcome

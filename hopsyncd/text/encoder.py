@@ -2,9 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from hopsyncd.text.turns import Turns
 
 # The weights of all-MiniLM-L6-v2 as published.
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+DEFAULT_DIMENSIONS = 384
 # Longer strings are cut before the tokenizer, whose memory grows with unspaced text.
 _MAX_CHARACTERS = 4000
 _MAX_TOKENS = 256
@@ -37,39 +38,39 @@ class Encoder(Protocol):
         ...
 
 
+class Model(Protocol):
+    """What an encoder holds once it is loaded."""
+
+    def vector(self, text: str) -> NDArray[np.float32]:
+        """(d,) float32; one call at a time."""
+        ...
+
+
+Loaded = TypeVar("Loaded", bound=Model)
+
+
 class SentenceEncoder:
     """A sentence-transformers model on the processor. Texts beyond 256 tokens are cut.
 
     Texts are encoded one at a time: in a batch, the padding changes a vector's last bits, and texts
     of very different lengths cost as much as the longest.
+
+    The default model is only checked at first, and loaded when a vector is wanted: whoever starts
+    has other things to do meanwhile.
     """
 
     def __init__(self, model: str, sha256: str, threads: int) -> None:
-        """Load the model: "default", a folder, or a name. Raises ModelUnavailable."""
+        """Find the model: "default", a folder, or a name. Raises ModelUnavailable."""
         path, expected = _locate(model, sha256)
         digest = _checked_digest(path, expected)
-        # Nothing is fetched at run time: a model is here or it is not.
-        os.environ["HF_HUB_OFFLINE"] = "1"
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        import torch
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils.logging import disable_progress_bar
-
-        disable_progress_bar()  # type: ignore[no-untyped-call]  # it would break the log
-        torch.set_num_threads(threads)
-        try:
-            self._model = SentenceTransformer(path, device="cpu")
-        except (OSError, ValueError) as error:
-            raise ModelUnavailable(
-                f"Cannot load the encoder {model}",
-                str(error).splitlines()[0],
-                'Set models.encoder to "default" or to the folder of a sentence-transformers model',
-            ) from error
-        self._model.max_seq_length = min(self._model.max_seq_length or _MAX_TOKENS, _MAX_TOKENS)
-        self._model.eval()
-        self._inference_mode = torch.inference_mode
-        self._dimensions = self._model.get_embedding_dimension() or 0
-        self._name = f"{Path(path).name}@{digest[:16]}"
+        self._path = Path(path)
+        self._threads = threads
+        self._name = f"{self._path.name}@{digest[:16]}"
+        self._model: Model | None = None
+        self._dimensions = DEFAULT_DIMENSIONS
+        if model != "default":
+            loaded = _loaded(_SentenceTransformer, self._path, threads)
+            self._model, self._dimensions = loaded, loaded.dimensions
         # The tokenizer keeps state during a call; queries must not wait for a whole passage.
         self._turns = Turns()
 
@@ -82,13 +83,60 @@ class SentenceEncoder:
         return self._dimensions
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As the protocol says. Raises ModelUnavailable."""
         vectors = np.empty((len(texts), self._dimensions), dtype=np.float32)
         for row, text in enumerate(texts):
-            with self._turns, self._inference_mode():
-                # As the model's own encode() for one text, without its milliseconds around it.
-                features = self._model.preprocess([text[:_MAX_CHARACTERS]])
-                vectors[row] = self._model(features)["sentence_embedding"][0].numpy()
+            with self._turns:
+                if self._model is None:
+                    self._model = _loaded(_minilm, self._path, self._threads)
+                vectors[row] = self._model.vector(text[:_MAX_CHARACTERS])
         return vectors
+
+
+class _SentenceTransformer:
+    """Any model that sentence-transformers can load."""
+
+    def __init__(self, folder: Path) -> None:
+        import torch
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()  # type: ignore[no-untyped-call]  # it would break the log
+        self._model = SentenceTransformer(str(folder), device="cpu")
+        self._model.max_seq_length = min(self._model.max_seq_length or _MAX_TOKENS, _MAX_TOKENS)
+        self._model.eval()
+        self._inference_mode = torch.inference_mode
+        self.dimensions: int = self._model.get_embedding_dimension() or 0
+
+    def vector(self, text: str) -> NDArray[np.float32]:
+        with self._inference_mode():
+            # As the model's own encode() for one text, without its milliseconds around it.
+            features = self._model.preprocess([text])
+            vector: NDArray[np.float32] = self._model(features)["sentence_embedding"][0].numpy()
+            return vector
+
+
+def _loaded(kind: Callable[[Path], Loaded], folder: Path, threads: int) -> Loaded:
+    # Nothing is fetched at run time: a model is here or it is not.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    import torch
+
+    torch.set_num_threads(threads)
+    try:
+        return kind(folder)
+    except (OSError, ValueError) as error:
+        raise ModelUnavailable(
+            f"Cannot load the encoder in {folder}",
+            str(error).splitlines()[0],
+            'Set models.encoder to "default" or to the folder of a sentence-transformers model',
+        ) from error
+
+
+def _minilm(folder: Path) -> Model:
+    from hopsyncd.text.minilm import MiniLm
+
+    return MiniLm(folder, _MAX_TOKENS)
 
 
 def _locate(model: str, sha256: str) -> tuple[str, str]:

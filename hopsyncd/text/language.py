@@ -1,10 +1,13 @@
 """The names in a text: by spaCy where its pipeline speaks the language, else by rules."""
 
+import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from hopsyncd.errors import ModelUnavailable
@@ -60,28 +63,17 @@ class Language(Protocol):
 
 
 class SpacyLanguage:
-    """Named entities and proper nouns by a spaCy pipeline."""
+    """Named entities and proper nouns by a spaCy pipeline, loaded when a text wants it."""
 
     def __init__(self, model: str) -> None:
-        """Load the pipeline: "default", an installed package, or a folder."""
-        import spacy
+        """Find the pipeline: "default", an installed package, or a folder.
 
-        wanted = DEFAULT_MODEL if model == "default" else model
-        try:
-            self._nlp: Any = (
-                import_module(wanted).load(exclude=["parser", "lemmatizer"])
-                if wanted == DEFAULT_MODEL
-                else spacy.load(wanted, exclude=["parser", "lemmatizer"])
-            )
-        except (OSError, ImportError) as error:
-            raise ModelUnavailable(
-                f"Cannot load the language model {wanted}",
-                str(error).splitlines()[0],
-                'Set models.language_model to "default", or install the pipeline',
-            ) from error
-        meta = self._nlp.meta
+        Raises ModelUnavailable.
+        """
+        self._model = DEFAULT_MODEL if model == "default" else model
+        meta = _meta(self._model)
         self._name = f"{meta['lang']}_{meta['name']}-{meta['version']}"
-        self._function_words = frozenset(self._nlp.Defaults.stop_words)
+        self._nlp: Any = None
         # The vocabulary's memory zone belongs to one text at a time.
         self._lock = threading.Lock()
 
@@ -90,10 +82,10 @@ class SpacyLanguage:
         return self._name
 
     def mentions(self, text: str) -> tuple[Mention, ...]:
-        if not self._speaks(text):
-            return mentions(text, neutral_spans(text))
-        with self._lock, self._nlp.memory_zone():
-            doc = self._nlp(text)
+        """As the protocol says. Raises ModelUnavailable."""
+        with self._read(text) as doc:
+            if doc is None:
+                return mentions(text, neutral_spans(text))
             found = mentions(text, [*_entities(doc), *_proper_nouns(doc)])
             if len({mention.keyword for mention in found}) < _FEW_NAMES:
                 spans = [(m.start, m.end) for m in found]
@@ -101,21 +93,61 @@ class SpacyLanguage:
         return found
 
     def entities(self, text: str) -> tuple[Entity, ...]:
-        if not self._speaks(text):
-            return ()
-        with self._lock, self._nlp.memory_zone():
+        """As the protocol says. Raises ModelUnavailable."""
+        with self._read(text) as doc:
             return tuple(
                 Entity(found.start_char, found.end_char, _KINDS[found.label_])
-                for found in self._nlp(text).ents
+                for found in (doc.ents if doc is not None else ())
                 if found.label_ in _KINDS
             )
 
-    def _speaks(self, text: str) -> bool:
-        words = _WORD.findall(text.lower())
-        if len(words) < _MIN_WORDS:
-            return text.isascii() or (bool(words) and _latin_share(text) > 0.5)
-        known = sum(word in self._function_words for word in words)
-        return known / len(words) >= _MIN_FUNCTION_WORDS
+    @contextmanager
+    def _read(self, text: str) -> Iterator[Any]:
+        """The text as the pipeline takes it; None where it does not speak its language."""
+        with self._lock:
+            if self._nlp is None:
+                self._nlp = _loaded(self._model)
+            if not _speaks(text, self._nlp.Defaults.stop_words):
+                yield None
+                return
+            with self._nlp.memory_zone():
+                yield self._nlp(text)
+
+
+def _meta(model: str) -> dict[str, str]:
+    """What the pipeline says of itself. Raises ModelUnavailable."""
+    try:
+        package = None if Path(model).is_dir() else find_spec(model)
+        folders = (package and package.submodule_search_locations) or [model]
+        meta: dict[str, str] = json.loads((Path(folders[0]) / "meta.json").read_bytes())
+    except (OSError, ImportError, ValueError) as error:
+        raise _unavailable(model, error) from error
+    return meta
+
+
+def _loaded(model: str) -> Any:
+    import spacy
+
+    try:
+        return spacy.load(model, exclude=["parser", "lemmatizer"])
+    except (OSError, ImportError, ValueError) as error:
+        raise _unavailable(model, error) from error
+
+
+def _unavailable(model: str, error: Exception) -> ModelUnavailable:
+    return ModelUnavailable(
+        f"Cannot load the language model {model}",
+        str(error).splitlines()[0],
+        'Set models.language_model to "default", or install the pipeline',
+    )
+
+
+def _speaks(text: str, function_words: Set[str]) -> bool:
+    words = _WORD.findall(text.lower())
+    if len(words) < _MIN_WORDS:
+        return text.isascii() or (bool(words) and _latin_share(text) > 0.5)
+    known = sum(word in function_words for word in words)
+    return known / len(words) >= _MIN_FUNCTION_WORDS
 
 
 def _latin_share(text: str) -> float:

@@ -1,15 +1,18 @@
 """Markdown: CommonMark with tables and front matter, by markdown-it-py."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, MutableMapping, Sequence
-from typing import Any
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from typing import TYPE_CHECKING, Any
 
 from hopsyncd.text.blocks import Block, with_title
 from hopsyncd.text.html import html_blocks
 from hopsyncd.text.plain import plain_blocks
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 _MAX_NESTING = 100
 # The parser costs the square of the nesting for every line; nobody writes quotes this deep.
@@ -29,6 +32,8 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
     text, title, title_line = _without_front_matter(text)
     if _DEEP_QUOTE.search(text):
         return with_title(plain_blocks(text), title, title_line)
+    from markdown_it import MarkdownIt  # a start would wait for it
+
     parser = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING})
     parser.enable("table").disable("inline")
     env: MutableMapping[str, Any] = {}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,15 @@ START_S = 120.0
 DEADLINE_S = 30.0
 
 
+# As systemd passes a socket on: as descriptor 3, to the process whose number it says.
+_PASS_ON = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
 class Place:
     """A HOPSYNCD_HOME with a folder `notes` beside it, and what a user does there.
 
@@ -37,7 +47,8 @@ class Place:
         self.notes = base / "notes"
         self.socket = self.home / "run/hopsyncd.sock"
         self.log = base / "log"
-        self.notes.mkdir()
+        self.notes.mkdir(exist_ok=True)
+        self.variables: dict[str, str] = {}  # of the environment, besides
         self.process: subprocess.Popen[bytes] | None = None
         self._client = Client(self.socket)
 
@@ -77,16 +88,16 @@ class Place:
         self.launch()
         self.until(self._answers, START_S)
 
-    def launch(self) -> None:
-        """Start the daemon and go on at once."""
+    def launch(self, listener: socket.socket | None = None) -> None:
+        """Start the daemon and go on at once. A `listener` is passed in as systemd does it."""
         assert self.process is None
+        program, fds = [sys.executable, "-m", *self._program], []
+        if listener:
+            fds = [listener.fileno()]
+            program = [sys.executable, "-c", _PASS_ON, str(fds[0]), *program]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *self._program],
-                cwd=ROOT,
-                env=self._environment(),
-                stdout=log,
-                stderr=log,
+                program, cwd=ROOT, env=self._environment(), stdout=log, stderr=log, pass_fds=fds
             )
 
     def stop(self) -> tuple[int, float]:
@@ -170,7 +181,8 @@ class Place:
         return status
 
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, "HOPSYNCD_HOME": str(self.home), "PYTHONUNBUFFERED": "1"}
+        own = {"HOPSYNCD_HOME": str(self.home), "PYTHONUNBUFFERED": "1"}
+        return {**os.environ, **own, **self.variables}
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from hopsyncd.query.answer import id_text
 from hopsyncd.query.engine import Engine
 from hopsyncd.query.head import head_of
 from hopsyncd.strategy import Search
-from store.database import open_reader
 from store.records import PassageId
 from tests.fakes.llm import FakeLlm, Play
 from tests.fakes.memory import MemoryConnector
@@ -46,8 +45,7 @@ class Asked:
         self.encoder = FakeEncoder()
         engine = Engine(folder / "s.db", self.encoder, WalkSettings(), llm)
         engine.publish(head_of(self.stack.connection, self.stack.head, self.stack.writer.index))
-        self.reader = open_reader(folder / "s.db")
-        self.asker = Asker(engine, lambda: self.reader, self.encoder, FakeLanguage(), llm)
+        self.asker = Asker(engine, self.encoder, FakeLanguage(), llm)
 
     def ask(self, question: str, *, by_llm: bool = False) -> dict[str, object]:
         found, reply = self.asker.ask(question, 8, Search(), by_llm=by_llm)
@@ -62,7 +60,6 @@ def saying(reply: object) -> Play:
 def notes(tmp_path: Path) -> Iterator[Asked]:
     asked = Asked(tmp_path, NOTES)
     yield asked
-    asked.reader.close()
     asked.stack.close()
 
 
@@ -100,9 +97,9 @@ def test_what_is_not_there_is_not_found(notes: Asked) -> None:
 
 
 def test_before_the_first_version_nothing_is_found(tmp_path: Path) -> None:
-    stack = Stack(tmp_path / "s.db", MemoryConnector())
+    Stack(tmp_path / "s.db", MemoryConnector()).close()
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
-    asker = Asker(engine, lambda: stack.connection, FakeEncoder(), FakeLanguage())
+    asker = Asker(engine, FakeEncoder(), FakeLanguage())
     found, reply = asker.ask(QUESTION, 8, Search())
     assert (found, reply.found) == (None, False)
     assert reply_json(found, reply, ["nothing yet"])["version"] == 0
@@ -239,7 +236,8 @@ def test_orders_in_a_document_do_nothing_to_an_extractive_answer(tmp_path: Path)
     told = asked.ask(QUESTION)
     citations = told["citations"]
     assert isinstance(citations, list)
-    stored = {id_text(PassageId(row[0])) for row in asked.reader.execute("SELECT id FROM passage")}
+    rows = asked.stack.connection.execute("SELECT id FROM passage")
+    stored = {id_text(PassageId(row[0])) for row in rows}
     assert {one["id"] for one in citations} <= stored
     assert told["short"] == "Ostrava"
     assert told["llm"] == {"calls": 0, "cached": 0, "tokens": 0}

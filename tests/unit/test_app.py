@@ -1,16 +1,31 @@
 """The HTTP API over a small service: what reaches it, what is refused before, how errors look."""
 
+import asyncio
+import json
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, get_type_hints
 
+import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from hopsyncd.config_access import LimitsConfig
 from hopsyncd.errors import BadRequest, HopsyncdError, SyncFailed
 from hopsyncd.serve.app import MAX_BODY_BYTES, make_app
-from hopsyncd.serve.requests import QueryRequest, SyncRequest
+from hopsyncd.serve.caller import Caller
+from hopsyncd.serve.endpoints import ENDPOINTS
+from hopsyncd.serve.lanes import lanes_of
+from hopsyncd.serve.listener import Listener
+from hopsyncd.serve.openapi import NDJSON
+from hopsyncd.serve.requests import AskRequest, QueryRequest, SyncRequest
+from hopsyncd.serve.service import Service
+from hopsyncd.serve.stats import Load
 from store.errors import NoSuchVersion
+from tests.fakes.owner import as_owner
+
+WRITES = {"release", "restore", "tag", "untag", "rebuild", "gc", "purge", "pause", "resume"}
 
 
 class FakeService:
@@ -19,44 +34,42 @@ class FakeService:
     def __init__(self) -> None:
         self.queries: list[QueryRequest] = []
         self.syncs: list[SyncRequest] = []
+        self.noted: list[tuple[str, int]] = []
         self.done: Future[dict[str, Any]] = Future()
         self.error: Exception | None = None
 
-    def query(self, request: QueryRequest) -> dict[str, Any]:
+    def query(self, request: QueryRequest, _: Caller, __: Listener) -> dict[str, Any]:
         self.queries.append(request)
         self._fail()
         return {"version": 7, "passages": []}
 
-    def sync(self, request: SyncRequest) -> "Future[dict[str, Any]]":
+    def ask(self, request: AskRequest, _: Caller, listener: Listener) -> dict[str, Any]:
+        listener.tell("progress", stage="search")
+        self._fail()
+        listener.tell("text", text="It was in London.")
+        return {"asked": "ask", "given": repr(request)}
+
+    def sync(self, request: SyncRequest, _: Caller) -> "Future[dict[str, Any]]":
         self.syncs.append(request)
         self._fail()
         return self.done
 
-    def status(self) -> dict[str, Any]:
-        self._fail()
-        return {"version": 7, "sources": [{"name": "notes"}], "counters": {}}
+    def progress(self) -> dict[str, Any] | None:
+        return {"source": "notes", "share": 0.5}
 
-    def health(self) -> dict[str, Any]:
-        return {"status": "ok", "version": 7}
+    def note(self, operation: str, status: int, _: float) -> None:
+        self.noted.append((operation, status))
 
     def __getattr__(self, name: str) -> Any:
-        """Every other request is answered with its own name and arguments."""
+        """Every other request is answered with its own name and what was asked."""
 
-        def answer(*given: Any) -> Any:
+        def answer(request: Any, _: Caller) -> Any:
             self._fail()
-            return {"asked": name, "given": [repr(one) for one in given]}
-
-        def soon(*given: Any) -> Any:
             done: Future[dict[str, Any]] = Future()
-            done.set_result(answer(*given))
-            return done
+            done.set_result({"asked": name, "given": request.model_dump()})
+            return done if name in WRITES else done.result()
 
-        return (
-            soon
-            if name
-            in ("restore", "release", "tag", "untag", "rebuild", "gc", "purge", "pause", "resume")
-            else answer
-        )
+        return answer
 
     def _fail(self) -> None:
         if self.error:
@@ -70,7 +83,7 @@ def service() -> FakeService:
 
 @pytest.fixture
 def client(service: FakeService) -> TestClient:
-    return TestClient(make_app(service), raise_server_exceptions=False)
+    return TestClient(as_owner(make_app(service)), raise_server_exceptions=False)
 
 
 def refused(response: Any, status: int, code: str) -> str:
@@ -104,12 +117,6 @@ def test_a_query_reaches_the_service_with_what_was_asked(
         ),
         QueryRequest(question="who?"),
     ]
-
-
-def test_status_sources_and_health(client: TestClient, service: FakeService) -> None:
-    assert client.get("/v1/status").json() == service.status()
-    assert client.get("/v1/sources").json() == {"version": 7, "sources": [{"name": "notes"}]}
-    assert client.get("/v1/health").json() == {"status": "ok", "version": 7}
 
 
 def test_sync_waits_for_the_result(client: TestClient, service: FakeService) -> None:
@@ -233,6 +240,9 @@ def test_unknown_paths_and_methods(
     assert answer.request.url.path in refused(answer, status, code)
 
 
+PASSAGE = "00e1f7fe7a4d9d0c"
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "asked"),
     [
@@ -243,6 +253,15 @@ def test_unknown_paths_and_methods(
         ("DELETE", "/v1/tags/a/b", None, "untag"),
         ("GET", "/v1/log?limit=3", None, "log"),
         ("GET", "/v1/diff?from=4", None, "diff"),
+        ("GET", f"/v1/passages/{PASSAGE}?at=3", None, "passage"),
+        ("GET", "/v1/documents?source=notes", None, "documents"),
+        ("GET", "/v1/document?source=notes&document=a/b.md", None, "document"),
+        ("GET", f"/v1/neighbours/{PASSAGE}?hops=2", None, "neighbours"),
+        ("GET", f"/v1/paths?from={PASSAGE}&to={PASSAGE}", None, "paths"),
+        ("GET", "/v1/status", None, "status"),
+        ("GET", "/v1/sources", None, "sources"),
+        ("GET", "/v1/health", None, "health"),
+        ("GET", "/v1/jobs", None, "jobs"),
         ("POST", "/v1/check", {"deep": True}, "check"),
         ("POST", "/v1/backup", {"file": "/tmp/x.db"}, "backup"),
         ("POST", "/v1/rebuild", {}, "rebuild"),
@@ -250,21 +269,124 @@ def test_unknown_paths_and_methods(
         ("POST", "/v1/purge", {"document": "a.md"}, "purge"),
     ],
 )
-def test_each_path_reaches_what_it_names(
-    client: TestClient, method: str, path: str, body: Any, asked: str
+def test_each_path_reaches_what_it_names_and_is_counted(
+    client: TestClient, service: FakeService, method: str, path: str, body: Any, asked: str
 ) -> None:
     answer = client.request(method, path, json=body)
     assert answer.status_code == 200
     assert answer.json()["asked"] == asked
+    assert service.noted == [(asked, 200)]
 
 
 def test_the_parameters_of_log_and_diff_have_defaults_and_limits(client: TestClient) -> None:
-    assert client.get("/v1/log").json()["given"] == ["20", "None"]
-    assert client.get("/v1/log?limit=3&before=9").json()["given"] == ["3", "9"]
-    assert client.get("/v1/diff?from=4").json()["given"] == ["'4'", "'head'", "None"]
-    assert client.get("/v1/diff?to=4&limit=9").json()["given"] == ["'head'", "'4'", "9"]
-    for limit in ("0", "-1", "x", "9" * 12):
+    def given(path: str) -> dict[str, Any]:
+        values: dict[str, Any] = client.get(path).json()["given"]
+        return values
+
+    assert given("/v1/log") == {"limit": 20, "before": None}
+    assert given("/v1/log?limit=3&before=9") == {"limit": 3, "before": 9}
+    assert given("/v1/diff?from=4") == {"from_": "4", "to": "head", "limit": None}
+    assert given("/v1/diff?to=4&limit=9") == {"from_": "head", "to": "4", "limit": 9}
+    for limit in ("0", "-1", "x", "9" * 12, "1_0", "%201", "٣"):
         assert "limit" in refused(client.get(f"/v1/log?limit={limit}"), 400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    ("path", "told", "hint"),
+    [
+        ("/v1/log?limt=3", "limt", '"limit"'),
+        ("/v1/diff?form=3", "form", '"from"'),
+        ("/v1/status?verbose=1", "verbose", "api.md"),
+        ("/v1/log?limit=3&limit=4", "limit: the parameter is given twice", "once"),
+        (f"/v1/passages/{PASSAGE}?id={PASSAGE}", "id: the parameter is given twice", "once"),
+        ("/v1/passages/12", "id", "api.md"),
+        (f"/v1/passages/f{PASSAGE[1:]}", "id", "api.md"),
+        (f"/v1/neighbours/{PASSAGE}?hops=9", "hops", "api.md"),
+        (f"/v1/paths?from={PASSAGE}", "to", "api.md"),
+    ],
+)
+def test_parameters_that_no_request_has_are_refused(
+    client: TestClient, path: str, told: str, hint: str
+) -> None:
+    answer = client.get(path)
+    assert told in refused(answer, 400, "bad_request")
+    assert hint in answer.json()["error"]["hint"]
+
+
+def test_a_misspelt_field_of_a_body_is_refused_with_the_right_one(client: TestClient) -> None:
+    answer = client.post("/v1/query", json={"question": "who?", "profil": "paper"})
+    assert "profil: there is no such field" in refused(answer, 400, "bad_request")
+    assert '"profile"' in answer.json()["error"]["hint"]
+    answer = client.post("/v1/query?k=3", json={"question": "who?"})
+    assert "k" in refused(answer, 400, "bad_request")
+
+
+def lines(answer: Any) -> list[dict[str, Any]]:
+    assert answer.headers["content-type"] == NDJSON
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_a_streamed_ask_tells_what_it_does_then_the_text_then_the_answer(
+    client: TestClient,
+) -> None:
+    body = {"question": "where?"}
+    answer = client.post("/v1/ask", json=body, headers={"accept": NDJSON})
+    *told, last = lines(answer)
+    assert told == [
+        {"event": "progress", "stage": "search"},
+        {"event": "text", "text": "It was in London."},
+    ]
+    assert last == {"event": "answer", "answer": client.post("/v1/ask", json=body).json()}
+
+
+def test_a_streamed_sync_tells_its_progress(client: TestClient, service: FakeService) -> None:
+    threading.Timer(0.8, service.done.set_result, [{"version": 8}]).start()
+    told = lines(client.post("/v1/sync", headers={"accept": NDJSON}))
+    assert told == [
+        {"event": "progress", "source": "notes", "share": 0.5},
+        {"event": "answer", "answer": {"version": 8}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(BadRequest("No", "no such thing", "Ask"), "bad_request"), (RuntimeError("x"), "internal")],
+)
+def test_a_stream_that_fails_ends_with_the_error(
+    client: TestClient, service: FakeService, error: Exception, code: str
+) -> None:
+    service.error = error
+    answer = client.post("/v1/ask", json={"question": "where?"}, headers={"accept": NDJSON})
+    last = lines(answer)[-1]
+    assert (last["event"], last["error"]["code"]) == ("error", code)
+
+
+def test_who_may_only_read_changes_nothing(service: FakeService) -> None:
+    async def read_only(scope: Any, receive: Any, send: Any) -> None:
+        scope.setdefault("state", {})["caller"] = Caller("guest", False, frozenset())
+        await app(scope, receive, send)
+
+    app = make_app(service)
+    client = TestClient(read_only)
+    for endpoint in ENDPOINTS:
+        if endpoint.right == "admin":
+            answer = client.request(endpoint.method, endpoint.path)
+            refused(answer, 403, "forbidden")
+    assert client.get("/v1/health").status_code == 200
+    assert service.syncs == []
+
+
+def test_without_a_caller_nothing_is_answered(service: FakeService) -> None:
+    client = TestClient(make_app(service), raise_server_exceptions=False)
+    refused(client.post("/v1/query", json={"question": "who?"}), 500, "internal")
+    assert service.queries == []
+
+
+def test_the_service_has_a_method_for_every_endpoint_that_takes_its_request() -> None:
+    for endpoint in ENDPOINTS:
+        hints = get_type_hints(getattr(Service, endpoint.operation))
+        assert hints["request"] is endpoint.request
+        assert ("listener" in hints) == endpoint.listens
 
 
 def test_a_backup_needs_an_absolute_path(client: TestClient) -> None:
@@ -287,3 +409,29 @@ def test_a_bad_ask_is_refused_by_its_field(
 ) -> None:
     message = refused(client.post("/v1/ask", json=body), 400, "bad_request")
     assert message.startswith(f"The request was refused: {field}: ")
+
+
+def test_what_waits_for_an_llm_holds_no_turn_of_the_others() -> None:
+    class Asking(FakeService):
+        waits, answered = threading.Event(), threading.Event()
+
+        def ask(self, request: AskRequest, _: Caller, listener: Listener) -> dict[str, Any]:
+            self.waits.set()
+            assert self.answered.wait(10)
+            return {"asked": request.question}
+
+    service = Asking()
+    lanes = lanes_of(LimitsConfig(parallel=1, queue=0), Load())
+    app = as_owner(make_app(service, lanes))
+
+    async def scenario() -> list[int]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://hopsyncd") as http:
+            asked = {"question": "Who?", "llm": True}
+            waiting = asyncio.create_task(http.post("/v1/ask", json=asked))
+            assert await asyncio.to_thread(service.waits.wait, 10)
+            query = await http.post("/v1/query", json={"question": "Who?"})
+            service.answered.set()
+            return [query.status_code, (await waiting).status_code]
+
+    assert asyncio.run(scenario()) == [200, 200]

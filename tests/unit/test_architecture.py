@@ -28,6 +28,14 @@ FORBIDDEN = {
                        "connectors"),
     "hopsyncd/answering": ("hopsyncd.sync", "hopsyncd.serve", "hopsyncd.cli", "hopsyncd.daemon",
                            "connectors"),
+    "hopsyncd/mcp": ("hopsyncd.graph", "hopsyncd.sync", "hopsyncd.query", "hopsyncd.answering",
+                     "hopsyncd.serve", "hopsyncd.cli", "hopsyncd.daemon", "hopsyncd.service",
+                     "store", "connectors"),
+    "hopsyncd/doctor": ("hopsyncd.sync", "hopsyncd.query", "hopsyncd.cli", "hopsyncd.daemon"),
+    # The types of answers are imported for the type checker only.
+    "hopsyncd/client": ("hopsyncd.graph", "hopsyncd.text", "hopsyncd.llm", "hopsyncd.sync",
+                        "hopsyncd.query", "hopsyncd.answering", "hopsyncd.cli", "hopsyncd.daemon",
+                        "hopsyncd.service", "store", "connectors"),
     "hopsyncd/serve": ("hopsyncd.sync", "hopsyncd.text", "hopsyncd.cli"),
 }  # fmt: skip
 

@@ -20,6 +20,7 @@ from store.database import Connection
 from store.errors import NoSuchVersion
 from store.gc import Retention, collect
 from store.purge import purge
+from store.records import Version
 from tests.fakes.llm import FakeLlm, Play
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
@@ -104,11 +105,11 @@ class Overtaken(Engine):
 
     meanwhile: list[Head]
 
-    def _served(self, connection: Connection, at: str) -> Head | None:
-        served = super()._served(connection, at)
+    def _named(self, connection: Connection, at: str) -> tuple[Version | None, Head | None]:
+        named = super()._named(connection, at)
         while self.meanwhile:
             self.publish(self.meanwhile.pop())
-        return served
+        return named
 
 
 def test_a_head_that_gc_collected_as_a_request_began_gives_way_to_the_next(

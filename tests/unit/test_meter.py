@@ -1,6 +1,7 @@
 """The cost of one piece of work: counted, and limited before a request is sent."""
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
@@ -62,3 +63,15 @@ def test_failures_are_counted_by_kind() -> None:
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 2), ("日本", 2)])
 def test_tokens_are_estimated_from_bytes(text: str, tokens: int) -> None:
     assert estimated_tokens(text) == tokens
+
+
+def test_abandoned_work_stops_the_calls_under_way_and_all_later_ones() -> None:
+    meter, before, during, after = Meter(), Event(), Event(), Event()
+    with meter.stopping(before):
+        pass
+    with meter.stopping(during):
+        meter.abandon()
+        assert during.is_set()
+    with meter.stopping(after):
+        assert after.is_set()
+    assert not before.is_set()

@@ -144,3 +144,22 @@ def test_it_is_removed_when_the_daemon_fails(path: Path) -> None:
     assert not path.exists()
     with bound_socket(path):
         connect(path)
+
+
+def test_a_group_is_let_in_and_nobody_else(path: Path) -> None:
+    group = os.getegid()
+    with bound_socket(path, group):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o710
+        assert path.stat().st_gid == path.parent.stat().st_gid == group
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o700, "chmod 710"), (0o711, "0711"), (0o730, "0730")])
+def test_a_folder_that_the_group_cannot_enter_or_others_can_is_refused(
+    path: Path, mode: int, told: str
+) -> None:
+    path.parent.mkdir()
+    path.parent.chmod(mode)
+    with pytest.raises(SocketRefused) as refused, bound_socket(path, os.getegid()):
+        pass
+    assert told in str(refused.value)

@@ -1,0 +1,63 @@
+"""`hopsyncd completion`, and what completes the names that only the daemon knows."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from hopsyncd.client import Client
+from hopsyncd.config import load_config
+from hopsyncd.errors import REPORTABLE
+
+if TYPE_CHECKING:
+    from hopsyncd.serve.answers_changes import LogEntry
+
+_DEADLINE_S = 0.5  # someone waits with a finger on the key
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print what a shell needs to complete commands, options and names of sources and tags.
+
+    Example: hopsyncd completion bash > ~/.local/share/bash-completion/completions/hopsyncd
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None, "click knows all three"
+    group = context.find_root().command
+    click.echo(kind(group, {}, "hopsyncd", "_HOPSYNCD_COMPLETE").source())
+
+
+def complete_source(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Names of the configured sources, of the file: no daemon needs to run for that."""
+    try:
+        sources = load_config(context.find_root().params.get("config_file")).sources
+    except REPORTABLE:
+        return []
+    return [
+        CompletionItem(source.name, help=source.location)
+        for source in sources
+        if source.name.startswith(begun)
+    ]
+
+
+def complete_version(
+    context: click.Context, _: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    """Tags and the newest versions, if a daemon answers at once."""
+    items = [CompletionItem("head", help="the newest version")]
+    for version in _versions(context):
+        what = f"version {version['version']}: {version['reason']}"
+        items += [CompletionItem(tag, help=what) for tag in version["tags"]]
+        items.append(CompletionItem(str(version["version"]), help=version["reason"]))
+    return [item for item in items if item.value.startswith(begun)]
+
+
+def _versions(context: click.Context) -> "Sequence[LogEntry]":
+    try:
+        config = load_config(context.find_root().params.get("config_file"))
+        return Client(config.daemon.socket, timeout_s=_DEADLINE_S).log(limit=50)["versions"]
+    except REPORTABLE:
+        return []

@@ -1,0 +1,187 @@
+"""`hopsyncd graph`: what a passage or a document is linked with, as a tree, DOT or JSON."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hopsyncd.cli.shared import (
+    at_option,
+    client_of,
+    echo_drawn,
+    heading_text,
+    json_option,
+    place_text,
+    print_json,
+    printable,
+    warn,
+)
+from hopsyncd.client import Client, RequestFailed
+from hopsyncd.wording import ARROWS, title_of
+
+if TYPE_CHECKING:
+    from rich.text import Text
+    from rich.tree import Tree
+
+_BACK = {"->": "<-", "<-": "->", "--": "--"}
+_LABEL_CHARACTERS = 60
+
+
+@click.command()
+@click.argument("passage", required=False)
+@click.option("--document", help="All passages of this document, in place of one.")
+@click.option("--source", help="The source of --document, where several have one of that name.")
+@click.option("--hops", default=2, show_default=True, type=click.IntRange(1, 4), help="How far.")
+@click.option(
+    "--limit",
+    default=50,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many passages at most around each, the nearest first.",
+)
+@at_option
+@click.option(
+    "--format",
+    "shape",
+    type=click.Choice(["tree", "dot", "json"]),
+    default="tree",
+    show_default=True,
+    help="A tree for people, DOT for Graphviz, or the daemon's JSON.",
+)
+@json_option
+@click.pass_context
+def graph(
+    context: click.Context,
+    passage: str | None,
+    document: str | None,
+    source: str | None,
+    hops: int,
+    limit: int,
+    at: str,
+    shape: str,
+    as_json: bool,
+) -> None:
+    """Draw the neighbourhood of PASSAGE: an id, as `query` and `ask` print it, or its beginning.
+
+    In the tree, `A -> B` says that A raises the question and B answers it, `A -- B` that both
+    speak of the same name. Each passage is drawn once, where it is nearest.
+
+    \b
+    Examples: hopsyncd graph 68e8242676714bee --hops 1
+              hopsyncd graph --document people/ada.md --format dot | dot -Tsvg > ada.svg
+    """
+    if (passage is None) == (document is None):
+        raise click.UsageError("give the id of a PASSAGE, or --document")
+    with client_of(context) as client:
+        ids = [passage] if passage else _passages_of(client, document or "", source, at)
+        found = [client.neighbours(one, hops=hops, limit=limit, at=at) for one in ids]
+    whole = _merged(found)
+    if as_json or shape == "json":
+        print_json(whole)
+    elif shape == "dot":
+        click.echo("\n".join(_dot_lines(whole)))
+    else:
+        warn(whole["degraded"])
+        for one in found:
+            echo_drawn(_tree(one))
+        click.secho(f"version {whole['version']}", fg="cyan")
+
+
+def _passages_of(client: Client, document: str, source: str | None, at: str) -> list[str]:
+    """The passages of a document; its source may be left out where only one has that name.
+
+    Raises RequestFailed, click.UsageError.
+    """
+    names = [source] if source else [one["name"] for one in client.sources()["sources"]]
+    having: dict[str, list[str]] = {}
+    missing: Exception = click.UsageError("no source is configured")
+    for name in names:
+        try:
+            found = client.document(name, document, at=at)
+        except RequestFailed as error:
+            if error.status != 404:
+                raise
+            missing = error
+        else:
+            having[name] = list(dict.fromkeys(one["id"] for one in found["passages"]))
+    if not having:
+        raise missing
+    if len(having) > 1:
+        raise click.UsageError(
+            f"several sources have {document}: add --source with one of {', '.join(having)}"
+        )
+    ((name, ids),) = having.items()
+    if not ids:
+        raise click.UsageError(f"{document} of {name} has no text, so no passages")
+    return ids
+
+
+def _merged(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One neighbourhood of several: each passage at its least distance, each edge once."""
+    passages: dict[str, Any] = {}
+    for one in sorted((p for part in found for p in part["passages"]), key=lambda p: p["distance"]):
+        passages.setdefault(one["id"], one)
+    edges = {json.dumps(edge, sort_keys=True): edge for part in found for edge in part["edges"]}
+    return {
+        "version": found[0]["version"],
+        "degraded": found[0]["degraded"],
+        "passages": list(passages.values()),
+        "edges": list(edges.values()),
+    }
+
+
+def _tree(found: Mapping[str, Any]) -> "Tree":
+    """Each passage below one that is a hop nearer, joined by the most similar of their edges."""
+    from rich.tree import Tree
+
+    passages = {one["id"]: one for one in found["passages"]}
+    start, *others = sorted(passages.values(), key=lambda one: one["distance"])
+    drawn = {start["id"]: Tree(_label(start, ""), guide_style="cyan")}
+    for one in others:
+        joints = [
+            (edge, other)
+            for edge in found["edges"]
+            for other in ({edge["from"], edge["to"]} - {one["id"]})
+            if one["id"] in (edge["from"], edge["to"])
+            and other in drawn
+            and passages[other]["distance"] < one["distance"]
+        ]
+        if joints:
+            edge, above = max(joints, key=lambda joint: joint[0]["similarity"] or 0.0)
+            arrow = ARROWS[edge["asked_by"]]
+            arrow = arrow if edge["from"] == above else _BACK[arrow]
+            drawn[one["id"]] = drawn[above].add(_label(one, arrow, edge))
+    return drawn[start["id"]]
+
+
+def _label(one: dict[str, Any], arrow: str, edge: dict[str, Any] | None = None) -> "Text":
+    from rich.text import Text
+
+    label = Text.assemble((f"{arrow} " if arrow else "", "cyan"), (heading_text(one), "bold"))
+    if edge:
+        label.append(f"   {printable(edge['question'])}", "italic")
+    if edge and edge["similarity"] is not None:
+        label.append(f" ({edge['similarity']:.2f})")
+    if one["location"]:
+        label.append(f"   {place_text({**one, 'lines': None})}", "dim")
+    return label.append(f"   id {one['id']}", "dim")
+
+
+def _dot_lines(found: dict[str, Any]) -> Iterator[str]:
+    yield "digraph hopsyncd {"
+    yield "  node [shape=box];"
+    for one in found["passages"]:
+        start = " ".join(one["start"].split())[:_LABEL_CHARACTERS]
+        yield f"  {_dot_text(one['id'])} [label={_dot_text(title_of(one), start)}];"
+    for edge in found["edges"]:
+        ends = f"{_dot_text(edge['from'])} -> {_dot_text(edge['to'])}"
+        more = ", dir=none, style=dashed" if edge["asked_by"] == "both" else ""
+        yield f"  {ends} [label={_dot_text(edge['question'])}{more}];"
+    yield "}"
+
+
+def _dot_text(*lines: str) -> str:
+    """A quoted string of the DOT language, of one or more lines."""
+    escaped = (printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return '"' + "\\n".join(escaped) + '"'

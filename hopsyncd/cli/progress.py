@@ -1,0 +1,63 @@
+"""Bars for long work, with its rate and the time left. Imported where a terminal shows them."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from hopsyncd.client import Client
+from hopsyncd.client.calls import Call
+
+
+class _RateColumn(ProgressColumn):
+    """What is done a second, in the task's own `unit`."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:.1f} {task.fields['unit']}/s" if speed else "")
+
+
+def bars(*, disable: bool = False) -> Progress:
+    """Bars on standard error for tasks that each have a `unit`."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        _RateColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=Console(stderr=True),
+        transient=True,
+        disable=disable,
+    )
+
+
+def post_and_wait(client: Client, path: str, body: dict[str, Any], doing: str) -> dict[str, Any]:
+    """POST what takes long, and show that it is going on, and since when."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as running:
+        running.add_task(doing, total=None)
+        return client.post(path, body)
+
+
+def post_and_follow(client: Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """POST what ends in a sync, and show how far that is."""
+    result: dict[str, Any] = {}
+    with bars() as shown:
+        bar = shown.add_task("scanning", total=None, unit="documents")
+        for event in client.events(Call("POST", path, body)):
+            if event["event"] == "answer":
+                result = event["answer"]
+            elif total := event["documents_total"]:
+                name = f"{event['source']}: {total} documents"
+                shown.update(bar, description=name, total=total, completed=event["share"] * total)
+    return result

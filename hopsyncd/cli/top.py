@@ -1,0 +1,209 @@
+"""`hopsyncd top`: what the daemon is doing now."""
+
+import select
+import sys
+import termios
+import time
+import tty
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hopsyncd.cli.shared import client_of, echo_drawn, local_time, printable
+from hopsyncd.client import Client
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+    from rich.table import Table
+
+_EVERY_S = 1.0
+_REMEMBERED = 30  # samples, over which rates are taken
+_ENDPOINTS = 8
+_ASKED_HERE = ("status", "stats", "jobs")
+_LOAD = {"connections": "connections", "queue": "requests wait", "refused": "refused"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """What the daemon said at one time of a clock that never jumps."""
+
+    at_s: float
+    status: Mapping[str, Any]
+    stats: Mapping[str, Any]
+    jobs: Mapping[str, Any]
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print one frame after a second, and end.")
+@click.pass_context
+def top(context: click.Context, once: bool) -> None:
+    """Watch what the daemon does: syncs with rate and time left, requests a second, sources.
+
+    It looks once a second; q or Ctrl-C ends it. Where no terminal shows it, it is as with --once.
+
+    Example: hopsyncd top --once
+    """
+    with client_of(context) as client:
+        samples = deque([_sample(client)], maxlen=_REMEMBERED)
+        if once or not sys.stdout.isatty():
+            time.sleep(_EVERY_S)
+            samples.append(_sample(client))
+            echo_drawn(_frame(samples))
+            return
+        from rich.live import Live
+
+        shown = Live(_frame(samples), screen=True, auto_refresh=False)
+        with suppress(KeyboardInterrupt), _key_by_key(), shown as live:
+            while not _quits(_EVERY_S):
+                samples.append(_sample(client))
+                live.update(_frame(samples), refresh=True)
+
+
+def _sample(client: Client) -> _Sample:
+    now_s = time.monotonic()
+    return _Sample(now_s, client.status(), client.stats(), client.jobs())
+
+
+@contextmanager
+def _key_by_key() -> Iterator[None]:
+    """Have the terminal give each key at once, and show none."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _quits(within_s: float) -> bool:
+    """Wait so long, or until a key is pressed; whether it is q."""
+    if not sys.stdin.isatty():
+        time.sleep(within_s)
+        return False
+    return bool(select.select([sys.stdin], [], [], within_s)[0]) and sys.stdin.read(1) == "q"
+
+
+def _frame(samples: Sequence[_Sample]) -> "Group":
+    from rich.console import Group
+    from rich.text import Text
+
+    now = samples[-1]
+    status, stats = now.status, now.stats
+    queries = _rate(samples, lambda one: one.stats["queries"])
+    load = [f"{stats[name]:,} {what}" for name, what in _LOAD.items() if name in stats]
+    lines: list[RenderableType] = [
+        Text(
+            f"version {status['version']}: {status['documents']:,} documents,"
+            f" {status['passages']:,} passages, {status['edges']:,} edges; pid {status['pid']},"
+            f" up since {local_time(status['started'])}"
+        ),
+        Text(", ".join([f"{_shown(queries)} queries/s", f"{stats['queries']:,} in all", *load])),
+        Text(_work(samples), "bold"),
+    ]
+    lines += [Text(f"note: {printable(why)}", "yellow") for why in status["degraded"]]
+    return Group(*lines, Text(), _sources(status["sources"]), Text(), _requests(samples))
+
+
+def _work(samples: Sequence[_Sample]) -> str:
+    """The sync under way with its rate and time left, or what comes next."""
+    running = samples[-1].jobs["running"]
+    if not running:
+        planned = samples[-1].jobs["jobs"]
+        if not planned:
+            return "idle"
+        return f"idle; next: {planned[0]['job']} at {local_time(planned[0]['next'])}"
+    of_this = [one for one in samples if _source(one) == running["source"]]
+    total = running["documents_total"]
+    text = (
+        f"syncing {running['source']}: {running['documents_done']:,} of {total:,} documents"
+        f" ({running['share']:.0%})"
+    )
+    rate = _rate(of_this, lambda one: one.jobs["running"]["share"] * total)
+    if not rate:
+        return text
+    left_s = (1 - running["share"]) * total / rate
+    return f"{text}, {rate:.1f} documents/s, {_duration(left_s)} left"
+
+
+def _source(sample: _Sample) -> str | None:
+    running = sample.jobs["running"]
+    return running["source"] if running else None
+
+
+def _rate(samples: Sequence[_Sample], count: Callable[[_Sample], float]) -> float | None:
+    """How much a count grew a second; None where one sample is all there is."""
+    if len(samples) < 2:
+        return None
+    first, last = samples[0], samples[-1]
+    return max(count(last) - count(first), 0.0) / (last.at_s - first.at_s)
+
+
+def _shown(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.1f}"
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(42), _duration(600), _duration(9000)
+    ('42 s', '10 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _sources(sources: Sequence[dict[str, Any]]) -> "Table":
+    table = _table("source", "kind", "state", "documents", "problems", "scanned")
+    for one in sources:
+        table.add_row(
+            printable(one["name"]),
+            one["kind"],
+            one["state"],
+            f"{one['documents']:,}",
+            f"{one['problems']:,}",
+            local_time(one["scanned"]),
+            style=None if one["state"] == "ok" else "yellow",
+        )
+    return table
+
+
+def _requests(samples: Sequence[_Sample]) -> "Table":
+    """What was asked most, beside what this view itself asks."""
+    table = _table("request", "count", "per s", "errors", "p50 ms", "p95 ms")
+    asked = samples[-1].stats["requests"]
+    names = sorted(asked.keys() - set(_ASKED_HERE))
+    for name in sorted(names, key=lambda name: -asked[name]["count"])[:_ENDPOINTS]:
+        one = asked[name]
+        rate = _rate(samples, partial(_count, name))
+        table.add_row(
+            name,
+            f"{one['count']:,}",
+            _shown(rate),
+            f"{one['errors']:,}",
+            f"{one['p50_ms']:.1f}",
+            f"{one['p95_ms']:.1f}",
+        )
+    return table
+
+
+def _count(name: str, sample: _Sample) -> float:
+    asked = sample.stats["requests"].get(name)
+    return float(asked["count"]) if asked else 0.0
+
+
+def _table(first: str, *others: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="left" if name in ("kind", "state", "scanned") else "right")
+    return table

@@ -1,0 +1,1 @@
+"""The Model Context Protocol: the daemon's answers as tools and resources for agents."""

@@ -1,0 +1,131 @@
+"""Fair turns: so many requests are worked on at a time, and clients take turns in the queue."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hopsyncd.config_access import LimitsConfig
+from hopsyncd.errors import Busy, TimedOut
+from hopsyncd.serve.peer import Peer
+from hopsyncd.serve.stats import Load
+
+_PATIENT = 4  # times as many requests may wait for an LLM at a time
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    peer: Peer
+    turn: "asyncio.Future[None]"
+
+
+class Turns:
+    """Work in threads of its own, at most `parallel` at a time while at most `queue` wait.
+
+    Whose user, and then whose process, has waited longest since its last turn is next. A thread
+    cannot be stopped: work whose client has left keeps its turn until it ends. Of one event loop.
+    """
+
+    def __init__(self, parallel: int, queue: int, limit_s: float | None, load: Load) -> None:
+        self._parallel = parallel
+        self._queue = queue
+        self._limit_s = limit_s
+        self._load = load
+        self._threads = ThreadPoolExecutor(parallel, thread_name_prefix="request")
+        self._busy = 0
+        self._waiting: list[_Waiting] = []
+        self._given = 0
+        self._last: dict[object, int] = {}
+
+    async def run(self, peer: Peer, work: Callable[[], Result]) -> Result:
+        """The result of the work. Raises Busy if the queue is full, TimedOut, or what it raises."""
+        limit = asyncio.timeout(self._limit_s)
+        try:
+            async with limit:
+                await self._turn(peer)
+                job = asyncio.get_running_loop().run_in_executor(self._threads, work)
+                job.add_done_callback(self._done)
+                return await asyncio.shield(job)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TimedOut(
+                "The request was given up",
+                f"it took longer than {self._limit_s:g} s",
+                "Ask for less, or ask again; limits.query_s sets how long is too long",
+            ) from error
+
+    async def _turn(self, peer: Peer) -> None:
+        if self._busy < self._parallel:
+            self._take(peer)
+            self._busy += 1
+            return
+        if len(self._waiting) >= self._queue:
+            self._load.refused += 1
+            raise Busy(
+                "The request was refused",
+                f"{len(self._waiting)} others wait already",
+                "Ask again in a second; limits.queue sets how many may wait",
+            )
+        one = _Waiting(peer, asyncio.get_running_loop().create_future())
+        self._waiting.append(one)
+        self._load.queue += 1
+        try:
+            await one.turn
+        except asyncio.CancelledError:
+            if one in self._waiting:
+                self._leave(one)
+            else:  # its turn had come already
+                self._pass_on()
+            raise
+
+    def _leave(self, one: _Waiting) -> None:
+        self._waiting.remove(one)
+        self._load.queue -= 1
+
+    def _done(self, job: "asyncio.Future[Result]") -> None:
+        if not job.cancelled():
+            job.exception()  # it may be that nobody waits for it any more
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            last = self._last
+            best = min(
+                self._waiting,
+                key=lambda one: (last.get(one.peer.uid, 0), last.get(_process(one.peer), 0)),
+            )
+            self._leave(best)
+            if not best.turn.done():
+                self._take(best.peer)
+                best.turn.set_result(None)
+                return
+        self._busy -= 1
+        self._last.clear()
+
+    def _take(self, peer: Peer) -> None:
+        self._given += 1
+        self._last[peer.uid] = self._last[_process(peer)] = self._given
+
+
+def _process(peer: Peer) -> tuple[int | None, int | None]:
+    return peer.uid, peer.pid
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """`quick` is for what keeps the processor busy, `patient` for what waits for an LLM."""
+
+    quick: Turns
+    patient: Turns
+
+
+def lanes_of(limits: LimitsConfig, load: Load) -> Lanes:
+    """An LLM's time is limited by what is configured for it."""
+    return Lanes(
+        Turns(limits.parallel, limits.queue, limits.query_s, load),
+        Turns(_PATIENT * limits.parallel, limits.queue, None, load),
+    )

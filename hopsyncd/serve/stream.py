@@ -1,0 +1,103 @@
+"""Answers that somebody waits for: given whole or line by line, and not worked on for nobody."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from hopsyncd.errors import REPORTABLE
+from hopsyncd.serve.failures import INTERNAL, failure_of
+from hopsyncd.serve.listener import Event, Listener
+
+log = structlog.get_logger(__name__)
+
+_TICK_S = 0.3
+
+Json = dict[str, Any]
+Work = Callable[[], Json | Future[Json]]
+Run = Callable[[Work], Awaitable[Json | Future[Json]]]
+
+
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
+async def result_of(work: Work, run: Run = run_in_threadpool) -> Json:
+    """What work gives that `run` does off the event loop, or on the writer's thread."""
+    answer = await run(work)
+    return await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
+
+
+async def heard(request: Request, listener: Listener, work: Awaitable[Json]) -> Json:
+    """The result of the work; it is cancelled when the client goes away. Raises ClientGone then."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientGone
+    finally:
+        gone.cancel()
+        if not task.done():
+            listener.leave()
+            task.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def lines(
+    work: Callable[[Listener], Work], progress: Callable[[], Json | None], run: Run
+) -> AsyncIterator[bytes]:
+    """The events of the work, one JSON object a line; the last is its answer or its error.
+
+    What `progress` gives is told whenever it has changed.
+    """
+    loop = asyncio.get_running_loop()
+    events: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    def hear(event: Event) -> None:
+        loop.call_soon_threadsafe(events.put_nowait, event)
+
+    listener = Listener(hear)
+    task = asyncio.ensure_future(result_of(work(listener), run))
+    task.add_done_callback(lambda _: events.put_nowait(None))
+    told: Json | None = None
+    try:
+        while True:
+            try:
+                event = await asyncio.wait_for(events.get(), _TICK_S)
+            except TimeoutError:
+                now = progress()
+                if now is None or now == told:
+                    continue
+                told, event = now, {"event": "progress", **now}
+            if event is None:
+                break
+            yield _line(event)
+        yield _line(_last(task))
+    finally:
+        listener.leave()
+        task.cancel()
+
+
+def _last(task: "asyncio.Task[Json]") -> Event:
+    error = task.exception()
+    if error is None:
+        return {"event": "answer", "answer": task.result()}
+    if isinstance(error, REPORTABLE):
+        return {"event": "error", **failure_of(error)[1]}
+    log.error("request failed", exc_info=error)
+    return {"event": "error", **INTERNAL}
+
+
+def _line(event: Event) -> bytes:
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

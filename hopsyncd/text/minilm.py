@@ -1,0 +1,73 @@
+"""all-MiniLM-L6-v2 by torch alone.
+
+sentence-transformers takes seconds to import and much memory, and this model needs little of it.
+The same operations in the same order on the same shapes: its vectors are those of
+sentence-transformers, bit for bit.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import functional
+
+_LAYERS = 6
+_HEADS = 12
+_EPSILON = 1e-12
+
+
+class MiniLm:
+    """A BERT encoder, the mean of its tokens, and that at length 1. Not for several threads."""
+
+    def __init__(self, folder: Path, max_tokens: int) -> None:
+        """Raises OSError or ValueError for files that are absent or damaged."""
+        self._weights = load_file(folder / "model.safetensors")
+        self._tokenizer = Tokenizer.from_buffer((folder / "tokenizer.json").read_bytes())
+        # The file asks for 128 tokens, no fewer and no more.
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(max_tokens)
+
+    @torch.inference_mode()
+    def vector(self, text: str) -> NDArray[np.float32]:
+        """(d,) float32."""
+        tokens = torch.tensor([self._tokenizer.encode(text).ids])
+        hidden = self._embedded(tokens)
+        for layer in range(_LAYERS):
+            hidden = self._layer(f"encoder.layer.{layer}", hidden)
+        mean = hidden.sum(1) / tokens.shape[1]
+        vector: NDArray[np.float32] = functional.normalize(mean, dim=-1)[0].numpy()
+        return vector
+
+    def _embedded(self, tokens: Tensor) -> Tensor:
+        words, kinds, positions = (
+            self._weights[f"embeddings.{table}_embeddings.weight"]
+            for table in ("word", "token_type", "position")
+        )
+        summed = functional.embedding(tokens, words) + kinds[0] + positions[: tokens.shape[1]]
+        return self._normed("embeddings", summed)
+
+    def _layer(self, name: str, hidden: Tensor) -> Tensor:
+        query, key, value = (
+            self._dense(f"{name}.attention.self.{part}", hidden)
+            .view(1, hidden.shape[1], _HEADS, -1)
+            .transpose(1, 2)
+            for part in ("query", "key", "value")
+        )
+        heard = functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
+        told = self._dense(f"{name}.attention.output.dense", heard.reshape(hidden.shape))
+        hidden = self._normed(f"{name}.attention.output", told + hidden)
+        wide = functional.gelu(self._dense(f"{name}.intermediate.dense", hidden))
+        return self._normed(f"{name}.output", self._dense(f"{name}.output.dense", wide) + hidden)
+
+    def _dense(self, name: str, hidden: Tensor) -> Tensor:
+        return functional.linear(
+            hidden, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
+        )
+
+    def _normed(self, name: str, hidden: Tensor) -> Tensor:
+        weight, bias = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
+        return functional.layer_norm(hidden, hidden.shape[-1:], weight, bias, _EPSILON)

@@ -1,0 +1,235 @@
+"""Who may ask a real daemon, as other users of this machine find out."""
+
+import grp
+import json
+import os
+import pwd
+import socket
+import stat
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hopsyncd.serve.endpoints import ENDPOINTS
+from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.fakes.other_user import Asked, answers, as_user
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can take on another user's rights"
+)
+
+TEAM = grp.getgrgid(1)
+STRANGER = pwd.getpwnam("nobody")
+CANARY = "zyxwort"
+OPEN = {"ada.md": "# Ada\n\nAda Byron met Charles Babbage in London.\n",
+        "rome.md": "# Rome\n\nCharles Babbage left London for Rome.\n"}  # fmt: skip
+CLOSED = {f"{CANARY}.md": f"# The {CANARY}\n\nAda Byron praised the {CANARY} in Rome.\n"}
+QUESTION = f"What did Ada Byron think of the {CANARY}?"
+
+# A request for each operation of the API; {} are the ids of two passages that may be seen.
+SAMPLES: dict[str, tuple[str, str, dict[str, object] | None]] = {
+    "query": ("POST", "/v1/query", {"question": QUESTION}),
+    "queries": ("POST", "/v1/queries", {"queries": [{"question": QUESTION, "strategy": "dense"},
+                                                    {"question": QUESTION, "strategy": "bm25"}]}),
+    "ask": ("POST", "/v1/ask", {"question": QUESTION}),
+    "passage": ("GET", "/v1/passages/{0}", None),
+    "documents": ("GET", "/v1/documents", None),
+    "document": ("GET", "/v1/document?source=open&document=ada.md", None),
+    "neighbours": ("GET", "/v1/neighbours/{0}?hops=4", None),
+    "paths": ("GET", "/v1/paths?from={0}&to={1}", None),
+    "log": ("GET", "/v1/log", None),
+    "diff": ("GET", "/v1/diff?from=1&to=head", None),
+    "status": ("GET", "/v1/status", None),
+    "sources": ("GET", "/v1/sources", None),
+    "health": ("GET", "/v1/health", None),
+    "schedule": ("GET", "/v1/schedule", None),
+    "jobs": ("GET", "/v1/jobs", None),
+    "stats": ("GET", "/v1/stats", None),
+    "openapi": ("GET", "/v1/openapi.json", None),
+    "metrics": ("GET", "/v1/metrics", None),
+    "reload": ("POST", "/v1/reload", {}),
+    "sync": ("POST", "/v1/sync", {}),
+    "preview": ("POST", "/v1/preview", {}),
+    "restore": ("POST", "/v1/restore", {"version": "1"}),
+    "release": ("POST", "/v1/release", {}),
+    "pause": ("POST", "/v1/pause", {"name": "closed"}),
+    "resume": ("POST", "/v1/resume", {"name": "closed"}),
+    "tag": ("POST", "/v1/tags", {"name": "first", "version": "1"}),
+    "untag": ("DELETE", "/v1/tags/first", None),
+    "check": ("POST", "/v1/check", {}),
+    "backup": ("POST", "/v1/backup", {"file": "/tmp/never"}),
+    "rebuild": ("POST", "/v1/rebuild", {}),
+    "gc": ("POST", "/v1/gc", {}),
+    "purge": ("POST", "/v1/purge", {"document": "ada.md"}),
+}  # fmt: skip
+READS = [one.operation for one in ENDPOINTS if one.right == "read"]
+ADMINS = [one.operation for one in ENDPOINTS if one.right == "admin"]
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with new_place(SMALL) as made:
+        for folder in (made.base, made.home):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o755)
+        for name, files in (("open", OPEN), ("closed", CLOSED)):
+            for path, text in files.items():
+                made.write(f"{name}/{path}", text)
+        yield made
+
+
+def configure(place: Place, access: str, closed_to: str = "") -> None:
+    place.configure(
+        source("open", place.notes / "open")
+        + source("closed", place.notes / "closed", f"visible_to = [{closed_to}]")
+        + f"[access]\n{access}\n"
+    )
+    place.start()
+    place.sync()
+
+
+def samples(place: Place, operations: list[str]) -> list[Asked]:
+    """The requests, with two passages of the open source."""
+    ids = [
+        place.get(f"/v1/document?source=open&document={path}")["passages"][0]["id"] for path in OPEN
+    ]
+    assert set(operations) <= SAMPLES.keys()
+    return [
+        (method, path.format(*ids), body)
+        for method, path, body in (SAMPLES[name] for name in operations)
+    ]
+
+
+def asked_by(place: Place, groups: list[int], asked: list[Asked]) -> list[tuple[int, str]]:
+    told = as_user(STRANGER.pw_uid, groups, partial(answers, place.socket, asked))
+    assert isinstance(told, list), told
+    return [(status, text) for status, text in told]
+
+
+def test_by_default_another_user_cannot_even_connect(place: Place) -> None:
+    configure(place, "")
+    asked = samples(place, ["status"])
+    assert as_user(STRANGER.pw_uid, [], partial(answers, place.socket, asked)) == "PermissionError"
+
+
+def test_a_stranger_who_reaches_the_socket_gets_no_byte_of_data(place: Place) -> None:
+    configure(place, "")
+    asked = samples(place, READS + ADMINS)
+    place.socket.parent.chmod(0o755)
+    place.socket.chmod(0o666)
+    for status, text in asked_by(place, [TEAM.gr_gid], asked):
+        assert status == 403
+        assert json.loads(text)["error"]["code"] == "forbidden"
+        assert not any(word in text for word in (CANARY, "Ada", "Rome", "open", "version"))
+    assert place.status()["version"]
+
+
+def test_a_reader_of_the_group_reads_what_is_visible_and_changes_nothing(place: Place) -> None:
+    configure(place, f'group = "{TEAM.gr_name}"', '"user:root"')
+    assert stat.S_IMODE(place.socket.stat().st_mode) == 0o660
+    assert place.socket.stat().st_gid == TEAM.gr_gid
+    before = place.status()
+    alone = partial(answers, place.socket, samples(place, ["status"]))
+    assert as_user(STRANGER.pw_uid, [], alone) == "PermissionError"
+    for name, (status, text) in zip(
+        READS, asked_by(place, [TEAM.gr_gid], samples(place, READS)), strict=True
+    ):
+        assert status == 200, (name, text)
+        assert CANARY not in text and "closed" not in text, name
+    for status, text in asked_by(place, [TEAM.gr_gid], samples(place, ADMINS)):
+        assert status == 403
+        assert "for admins" in json.loads(text)["error"]["message"]
+    seen = json.loads(asked_by(place, [TEAM.gr_gid], samples(place, ["status"]))[0][1])
+    assert (before["documents"], seen["documents"]) == (3, 2)
+    assert [one["name"] for one in seen["sources"]] == ["open"]
+    assert place.status()["version"] == before["version"]
+    recorded = [json.loads(line) for line in _audit(place).read_text().splitlines()]
+    refused = {one["action"] for one in recorded if one["status"] == 403}
+    assert refused == set(ADMINS) - {"metrics"}
+    assert {one["user"] for one in recorded if one["status"] == 403} == {"nobody"}
+    assert CANARY not in _audit(place).read_text()
+
+
+def test_what_is_hidden_is_not_there_for_who_asks_by_name(place: Place) -> None:
+    configure(place, f'group = "{TEAM.gr_name}"', '"user:root"')
+    hidden = place.get(f"/v1/document?source=closed&document={CANARY}.md")["passages"][0]["id"]
+    asked: list[Asked] = [
+        ("GET", f"/v1/document?source=closed&document={CANARY}.md", None),
+        ("GET", f"/v1/passages/{hidden}", None),
+        ("GET", f"/v1/neighbours/{hidden}", None),
+        ("GET", "/v1/documents?source=closed", None),
+    ]
+    *missing, listed = asked_by(place, [TEAM.gr_gid], asked)
+    assert [status for status, _ in missing] == [404, 404, 404]
+    assert json.loads(listed[1])["documents"] == []
+
+
+@pytest.mark.parametrize("who", ["user:nobody", f"group:{TEAM.gr_name}"])
+def test_a_source_is_visible_to_the_users_and_groups_that_it_names(place: Place, who: str) -> None:
+    configure(place, f'group = "{TEAM.gr_name}"', f'"{who}"')
+    ((status, text),) = asked_by(place, [TEAM.gr_gid], samples(place, ["query"]))
+    assert status == 200
+    assert f"Ada Byron praised the {CANARY} in Rome." in text
+
+
+def test_a_source_that_is_configured_no_longer_is_hidden_from_readers(place: Place) -> None:
+    configure(place, f'group = "{TEAM.gr_name}"', '"user:root"')
+    place.stop()
+    place.configure(source("open", place.notes / "open") + f'[access]\ngroup = "{TEAM.gr_name}"\n')
+    place.start()
+    ((status, text),) = asked_by(place, [TEAM.gr_gid], samples(place, ["query"]))
+    assert status == 200 and json.loads(text)["passages"]
+    assert "praised" not in text
+    assert CANARY in json.dumps(place.query(QUESTION))
+
+
+def test_an_admin_who_is_not_the_owner_changes_what_the_owner_may(place: Place) -> None:
+    configure(place, f'group = "{TEAM.gr_name}"\nadmins = ["user:nobody"]', '"user:root"')
+    told = asked_by(place, [TEAM.gr_gid], samples(place, ["tag", "pause", "query", "metrics"]))
+    assert [status for status, _ in told] == [200, 200, 200, 200]
+    assert CANARY in told[2][1]
+    recorded = [json.loads(line) for line in _audit(place).read_text().splitlines()]
+    assert [(one["action"], one["user"], one["asked"]) for one in recorded][-2:] == [
+        ("tag", "nobody", {"name": "first", "version": "1"}),
+        ("pause", "nobody", {"name": "closed"}),
+    ]
+    assert stat.S_IMODE(_audit(place).stat().st_mode) == 0o600
+
+
+def test_over_tcp_only_the_token_opens(place: Place) -> None:
+    configure(place, f'tcp = "127.0.0.1:{_free_port()}"')
+    address = place.home / "config.toml"
+    url = "http://" + address.read_text().partition('tcp = "')[2].partition('"')[0]
+    token_file = place.home / "data/token"
+    assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
+    token = {"authorization": f"Bearer {token_file.read_text().strip()}"}
+    with httpx.Client(base_url=url) as http:
+        for headers in ({}, {"authorization": "Bearer x"}, {"authorization": "Basic x"}):
+            refused = http.get("/v1/status", headers=headers)
+            assert refused.status_code == 401
+            assert refused.headers["www-authenticate"] == "Bearer"
+            assert refused.json()["error"]["code"] == "unauthorized"
+        assert http.get("/v1/status", headers=token).json()["documents"] == 3
+        for browser in (
+            {"origin": "http://evil.example"},
+            {"referer": "http://evil.example/"},
+            {"sec-fetch-site": "cross-site"},
+            {"host": "evil.example"},
+        ):
+            refused = http.get("/v1/status", headers={**token, **browser})
+            assert refused.status_code == 403
+            assert "version" not in refused.json()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _audit(place: Place) -> Path:
+    return place.home / "data/audit.log"

@@ -1,0 +1,217 @@
+"""The Python client, blocking and asynchronous, against a running daemon."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hopsyncd.client import AsyncClient, Client, RequestFailed, calls
+from hopsyncd.errors import DaemonUnavailable
+from hopsyncd.serve.endpoints import ENDPOINTS
+from tests.e2e.conftest import FILMS
+from tests.e2e.daemon import SMALL, Place, new_place, source
+
+ASKED = "Where did Mira Kaltenbrunn grow up?"
+SAME = ("query", "ask", "documents", "log", "sources", "health", "schedule", "openapi")
+WITH = {"query": (ASKED,), "ask": (ASKED,)}
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with new_place(SMALL) as made:
+        for path, text in FILMS.items():
+            made.write(path, text)
+        made.configure(
+            f'[access]\ntcp = "127.0.0.1:{free_port()}"\n[watch]\nenabled = false\n'
+            + source("notes", made.notes)
+        )
+        made.start()
+        made.sync()
+        yield made
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def client(place: Place) -> Client:
+    return Client(place.socket)
+
+
+def told(client: AsyncClient, method: str) -> Any:
+    return getattr(client, method)(*WITH.get(method, ()))
+
+
+def test_both_clients_have_a_method_for_every_endpoint() -> None:
+    for endpoint in ENDPOINTS:
+        if endpoint.operation == "metrics":  # is no JSON, and for Prometheus
+            continue
+        assert callable(getattr(Client, endpoint.operation))
+        assert callable(getattr(AsyncClient, endpoint.operation))
+
+
+def test_the_methods_send_what_the_endpoints_take() -> None:
+    endpoints = {endpoint.operation: endpoint for endpoint in ENDPOINTS}
+    id_ = "00e1f7fe7a4d9d0c"
+    given: dict[str, tuple[Any, ...]] = {
+        **dict.fromkeys(("query", "ask", "pause", "resume", "tag", "untag", "purge"), ("x",)),
+        **{"queries": ([{"question": "x"}],), "restore": ("1",), "backup": ("/x",), "diff": ("1",)},
+        **{"passage": (id_,), "neighbours": (id_,), "paths": (id_, id_), "document": ("s", "d")},
+    }
+    for name, endpoint in endpoints.items():
+        if name != "metrics":
+            call = getattr(calls, name)(*given.get(name, ()))
+            assert call.method == endpoint.method
+            assert call.path.split("?")[0] == endpoint.path.replace("{id}", id_).replace(
+                "{name}", "x"
+            )
+            if call.body is not None:
+                endpoint.request.model_validate(call.body)
+
+
+def test_the_asynchronous_client_is_told_the_same(place: Place, client: Client) -> None:
+    async def ask() -> dict[str, Any]:
+        async with AsyncClient(place.socket) as other:
+            answers = await asyncio.gather(*(told(other, method) for method in SAME))
+            return dict(zip(SAME, answers, strict=True))
+
+    assert asyncio.run(ask()) == {
+        method: getattr(client, method)(*WITH.get(method, ())) for method in SAME
+    }
+
+
+def test_threads_may_share_a_client(client: Client) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: client.query(ASKED, k=1), range(40)))
+    assert all(answer == answers[0] for answer in answers)
+
+
+def test_events_end_with_the_answer(place: Place, client: Client) -> None:
+    events = list(client.ask_events(ASKED))
+    assert [one["event"] for one in events[:3]] == ["progress", "progress", "text"]
+    answer = client.ask(ASKED)
+    assert events[-1] == {"event": "answer", "answer": answer}
+    assert "".join(one["text"] for one in events if one["event"] == "text") == answer["answer"]
+
+    async def listen() -> list[dict[str, Any]]:
+        async with AsyncClient(place.socket) as other:
+            return [event async for event in other.ask_events(ASKED)]
+
+    assert asyncio.run(listen()) == events
+    assert list(client.sync_events())[-1]["answer"]["sources"][0]["name"] == "notes"
+
+
+def test_an_iterator_that_is_closed_leaves_the_daemon_at_peace(client: Client) -> None:
+    with closing(client.ask_events(ASKED)) as events:
+        assert next(events)["event"] == "progress"
+    assert client.health()["status"] == "ok"
+
+
+def test_an_error_of_the_daemon_is_raised_with_its_code(place: Place, client: Client) -> None:
+    with pytest.raises(RequestFailed) as failed:
+        client.query(ASKED, at="nowhere")
+    assert (failed.value.status, failed.value.code) == (404, "no_such_version")
+    with pytest.raises(RequestFailed) as failed:
+        list(client.ask_events(ASKED, at="nowhere"))
+    assert failed.value.code == "no_such_version"
+    with pytest.raises(RequestFailed) as failed:
+        list(client.ask_events(""))
+    assert (failed.value.status, failed.value.code) == (400, "bad_request")
+
+    async def ask() -> None:
+        async with AsyncClient(place.socket) as other:
+            with pytest.raises(RequestFailed, match="nowhere"):
+                await other.query(ASKED, at="nowhere")
+            with pytest.raises(RequestFailed, match="nowhere"):
+                [event async for event in other.ask_events(ASKED, at="nowhere")]
+
+    asyncio.run(ask())
+
+
+def test_over_tcp_the_token_is_asked_for(place: Place, client: Client) -> None:
+    config = (place.home / "config.toml").read_text()
+    address = config.partition('tcp = "')[2].partition('"')[0]
+    (token,) = [file.read_text().strip() for file in place.home.rglob("token")]
+    assert Client(address, token).query(ASKED) == client.query(ASKED)
+    with pytest.raises(RequestFailed) as failed:
+        Client(address).health()
+    assert failed.value.status == 401
+
+    async def ask() -> Any:
+        async with AsyncClient(address, token) as other:
+            return await other.query(ASKED)
+
+    assert asyncio.run(ask()) == client.query(ASKED)
+
+
+def test_where_nobody_listens_the_error_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(DaemonUnavailable, match="hopsyncd serve"):
+        Client(tmp_path / "none.sock").health()
+
+    async def ask() -> None:
+        async with AsyncClient(tmp_path / "none.sock") as other:
+            with pytest.raises(DaemonUnavailable, match="hopsyncd serve"):
+                await other.health()
+            with pytest.raises(DaemonUnavailable, match="hopsyncd serve"):
+                [event async for event in other.ask_events(ASKED)]
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        b'HTTP/1.1 200 OK\r\n\r\n{"event":"progress"}\n',
+        b'HTTP/1.1 200 OK\r\n\r\n{"event":"prog',
+    ],
+)
+def test_an_answer_that_is_cut_off_is_never_taken_for_one(sent: bytes) -> None:
+    with new_place(SMALL) as made, socket.socket(socket.AF_UNIX) as listener:
+        address = made.base / "s"
+        listener.bind(str(address))
+        listener.listen()
+
+        def answer() -> None:
+            for _ in range(2 if b"event" in sent else 3):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(sent)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        with pytest.raises(DaemonUnavailable):
+            list(Client(address).ask_events(ASKED))
+
+        async def ask() -> None:
+            async with AsyncClient(address) as other:
+                with pytest.raises(DaemonUnavailable):
+                    [event async for event in other.ask_events(ASKED)]
+
+        asyncio.run(ask())
+        if b"event" not in sent:
+            with pytest.raises(DaemonUnavailable):
+                Client(address).query(ASKED)
+        thread.join()
+
+
+def test_the_blocking_client_starts_without_the_heavy_parts() -> None:
+    listed = "import sys, hopsyncd.client; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True)
+    loaded = set(ran.stdout.split())
+    assert "hopsyncd.client" in loaded
+    assert not loaded & {"numpy", "torch", "httpx", "pydantic", "starlette", "typing_extensions"}

@@ -1,0 +1,136 @@
+"""A configuration that changes while the daemon serves: SIGHUP, `hopsyncd reload`, `add`."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from hopsyncd.client import RequestFailed
+from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.fakes.endpoint import Endpoint, Response
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with new_place(SMALL) as made:
+        made.write("a.md", "Ansgar Nyborg keeps the lighthouse.\n")
+        (made.base / "more").mkdir()
+        (made.base / "more/b.md").write_text("Tove Lindqvist repairs the clock.\n")
+        made.configure(source("notes", made.notes))
+        made.start()
+        made.sync()
+        yield made
+
+
+def names(place: Place) -> dict[str, str]:
+    return {one["name"]: one["state"] for one in place.status()["sources"]}
+
+
+def hang_up(place: Place) -> None:
+    assert place.process is not None
+    place.process.send_signal(signal.SIGHUP)
+
+
+def test_a_source_that_is_added_is_indexed_and_one_that_is_removed_is_left_alone(
+    place: Place,
+) -> None:
+    generated = place.generated()
+    place.configure(source("notes", place.notes) + source("more", place.base / "more"))
+    hang_up(place)
+    place.until(lambda: "more" in names(place))
+    place.until(lambda: place.status()["documents"] == 2)
+    assert place.generated() == generated + 1
+
+    (place.base / "more/c.md").write_text("Mira Kaltenbrunn paints.\n")
+    place.until(lambda: place.status()["documents"] == 3)  # it is watched
+
+    place.configure(source("notes", place.notes))
+    assert place.post("/v1/reload", {})["sources"] == {
+        "added": [], "changed": [], "removed": ["more"],
+    }  # fmt: skip
+    assert names(place) == {"notes": "ok", "more": "unconfigured"}
+    assert place.status()["documents"] == 3, "what is indexed of it stays"
+    with pytest.raises(RequestFailed, match="no source named 'more'"):
+        place.sync("more")
+    place.write("a.md", "Ansgar Nyborg left the lighthouse.\n")
+    assert place.sync()["sources"] == [
+        {"name": "notes", "changed": 1, "removed": 0, "problem": None}
+    ]
+
+
+def test_a_source_that_moves_is_watched_at_its_new_place(place: Place) -> None:
+    place.configure(source("notes", place.base / "more"))
+    assert place.post("/v1/reload", {})["sources"]["changed"] == ["notes"]
+    place.until(lambda: place.documents("clock") == ["b.md"])
+    (place.base / "more/c.md").write_text("Mira Kaltenbrunn paints.\n")
+    place.until(lambda: place.status()["documents"] == 2)
+
+
+def test_a_bad_configuration_is_refused_and_the_old_one_kept(place: Place) -> None:
+    place.configure(source("notes", place.notes) + "[query]\nk = 0\n")
+    hang_up(place)
+    place.until(lambda: place.status()["configuration"]["refused"] is not None)
+    assert "`k` in [query]" in place.status()["configuration"]["refused"]
+    with pytest.raises(RequestFailed) as refused:
+        place.post("/v1/reload", {})
+    assert refused.value.status == 409
+    assert "configuration refused" in place.log.read_text()
+
+    place.write("d.md", "Vesper walks in Gent.\n")
+    assert place.sync()["sources"][0]["changed"] == 1
+    (place.home / "config.toml").unlink()
+    with pytest.raises(RequestFailed, match="no such file"):
+        place.post("/v1/reload", {})
+    assert names(place) == {"notes": "ok"}
+
+    place.configure(source("notes", place.notes) + "[query]\nk = 1\n")
+    assert place.post("/v1/reload", {})["changed"] == ["query.k"]
+    assert place.status()["configuration"] == {"refused": None, "restart_needed": []}
+    assert len(place.query("lighthouse Gent")) == 1
+
+
+def test_what_needs_a_restart_is_named_until_it_is_taken_back(place: Place) -> None:
+    place.configure(
+        source("notes", place.notes)
+        + '[index]\npassage_tokens = 100\n[daemon]\nlog_level = "debug"\n[query]\nhops = 2\n'
+    )
+    done = place.post("/v1/reload", {})
+    assert done["changed"] == ["daemon.log_level", "query.hops"]
+    assert done["restart_needed"] == ["index.passage_tokens"]
+    assert place.status()["configuration"]["restart_needed"] == ["index.passage_tokens"]
+    assert '"level": "debug"' in place.log.read_text(), "requests are logged from now on"
+
+    place.configure(source("notes", place.notes))
+    place.post("/v1/reload", {})
+    assert place.status()["configuration"]["restart_needed"] == []
+
+
+def test_the_commands_tell_the_daemon(place: Place) -> None:
+    added = place.run("add", str(place.base / "more"))
+    assert added.returncode == 0, added.stderr
+    place.until(lambda: place.status()["documents"] == 2)
+    assert "The daemon has taken it up" in added.stdout
+
+    told = place.run("reload")
+    assert (told.returncode, told.stdout) == (0, "Nothing has changed.\n"), told.stderr
+    place.configure("[query]\nq = 1\n")
+    refused = place.run("reload")
+    assert refused.returncode == 1
+    assert "unknown key" in refused.stderr
+
+
+def test_a_reload_that_a_long_sync_keeps_waiting_says_so_and_comes_after_it(place: Place) -> None:
+    place.stop()
+    delays_s = iter([8.0])
+    with Endpoint(lambda _: Response(status=401, delay_s=next(delays_s, 0.0))) as endpoint:
+        llm = f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "m"\n'
+        place.configure(source("notes", place.notes) + llm)
+        place.write("e.md", "Saltmarsh is a doctor in Riga.\n")
+        place.start()
+        place.until(lambda: bool(endpoint.requests))
+        place.configure(source("notes", place.notes) + llm + "[query]\nk = 1\n")
+        done = place.post("/v1/reload", {})
+        assert (done["changed"], done["pending"]) == (["query.k"], True)
+        place.until(lambda: place.status()["documents"] == 2, 60)
+        place.until(lambda: len(place.query("lighthouse Riga")) == 1)
+        assert place.post("/v1/reload", {})["changed"] == []

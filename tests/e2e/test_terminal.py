@@ -1,0 +1,132 @@
+"""`graph`, `top` and the progress bars: at a terminal, and plain in a pipe."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.fakes.terminal import at_terminal
+
+_ID, _LABEL = r'"([0-9a-f]{16})"', r'\[label="(?:[^"\\]|\\.)*"'
+_NODE = re.compile(rf"^  {_ID} {_LABEL}\];$", re.MULTILINE)
+_EDGE = re.compile(rf"^  {_ID} -> {_ID} {_LABEL}(, dir=none, style=dashed)?\];$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with new_place(SMALL) as made:
+        made.write("door.md", "# Bronze Door\n\nBronze Door is a film by Kaltenbrunn.\n")
+        made.write("mira.md", "# Kaltenbrunn\n\nKaltenbrunn was born in Ostrava.\n")
+        made.write("town.md", '# Ostrava\n\nOstrava is "black"\x1b[31m and \\ by a river.\n')
+        made.configure(source("notes", made.notes))
+        made.start()
+        made.sync()
+        yield made
+
+
+def id_of(place: Place, document: str) -> str:
+    (passage,) = place.get(f"/v1/document?source=notes&document={document}")["passages"]
+    return str(passage["id"])
+
+
+def test_the_neighbourhood_of_a_passage_is_a_tree_that_draws_each_passage_once(
+    place: Place,
+) -> None:
+    ran = place.run("graph", id_of(place, "door.md"), "--hops", "2")
+    assert ran.returncode == 0, ran.stderr
+    first, *below = ran.stdout.splitlines()
+    assert first.startswith("Bronze Door   notes: door.md")
+    assert re.match(r"└── (->|<-|--) Kaltenbrunn   What is said of \w+\?", below[0])
+    assert re.match(r"    └── (->|<-|--) Ostrava ", below[1])
+    assert [ran.stdout.count(id_of(place, f"{name}.md")) for name in ("mira", "town")] == [1, 1]
+    assert "\x1b" not in ran.stdout
+    assert len(place.run("graph", id_of(place, "door.md"), "--hops", "1").stdout.splitlines()) == 3
+
+
+def test_dot_and_json_hold_the_same_graph(place: Place) -> None:
+    asked = ("graph", id_of(place, "door.md"), "--format")
+    whole = json.loads(place.run(*asked, "json").stdout)
+    assert whole == place.printed("graph", id_of(place, "door.md"))
+    dot = place.run(*asked, "dot").stdout
+    assert set(_NODE.findall(dot)) == {one["id"] for one in whole["passages"]}
+    edges = [(edge["from"], edge["to"], edge["asked_by"] == "both") for edge in whole["edges"]]
+    assert [(a, b, bool(dashed)) for a, b, dashed in _EDGE.findall(dot)] == edges
+    assert edges
+    assert len(dot.splitlines()) == 3 + len(whole["passages"]) + len(edges)
+
+
+def test_a_document_stands_for_its_passages(place: Place) -> None:
+    of_document = place.printed("graph", "--document", "mira.md", "--hops", "1")
+    assert of_document["passages"][0]["id"] == id_of(place, "mira.md")
+    missing = place.run("graph", "--document", "none.md")
+    assert missing.returncode == 1
+    assert "none.md" in missing.stderr
+    place.write("empty.md", "")
+    place.sync()
+    empty = place.run("graph", "--document", "empty.md")
+    assert empty.returncode == 2
+    assert "empty.md of notes has no text" in empty.stderr
+
+
+def test_the_beginning_of_an_id_is_enough(place: Place) -> None:
+    mira = id_of(place, "mira.md")
+    assert place.run("graph", mira[:8]).stdout == place.run("graph", mira).stdout
+    short = place.run("graph", mira[:3])
+    assert short.returncode == 1
+    assert "id" in short.stderr
+
+
+def test_a_passage_that_is_not_there_is_an_error(place: Place) -> None:
+    ran = place.run("graph", "0123456789abcdef")
+    assert ran.returncode == 1
+    assert "0123456789abcdef" in ran.stderr
+
+
+def test_one_frame_of_top_tells_sources_work_and_requests(place: Place) -> None:
+    place.query("Ostrava")
+    ran = place.run("top", "--once")
+    assert ran.returncode == 0, ran.stderr
+    now = place.status()
+    told = f"version {now['version']}: {now['documents']} documents, {now['passages']} passages"
+    assert told in ran.stdout
+    assert re.search(r"^[\d.]+ queries/s, \d+ in all", ran.stdout, re.MULTILINE)
+    assert "idle; next: scan notes at " in ran.stdout
+    assert re.search(r"^notes +folder +ok +\d +0 ", ran.stdout, re.MULTILINE)
+    assert re.search(r"^query +\d+ +[\d.]+ +0 +[\d.]+ +[\d.]+$", ran.stdout, re.MULTILINE)
+    assert "\x1b" not in ran.stdout
+
+
+def test_top_ends_with_q_and_gives_the_terminal_back(place: Place) -> None:
+    status, shown = at_terminal(place.home, "top", key=b"q", once_seen=b"queries/s")
+    assert status == 0
+    assert shown.index("\x1b[?1049h") < shown.index("queries/s") < shown.index("\x1b[?1049l")
+
+
+def test_long_work_shows_that_it_goes_on_and_leaves_its_result_alone(place: Place) -> None:
+    for command, doing in ((("check", "--deep"), "checking"), (("sync", "--wait"), "scanning")):
+        status, shown = at_terminal(place.home, *command)
+        assert status == 0
+        assert doing in shown
+        assert "\x1b[2K" in shown.split(doing)[-1], "the bar is wiped away"
+        piped = place.run(*command)
+        assert piped.stderr == ""
+        assert doing not in piped.stdout
+        assert shown.replace("\r\n", "\n").endswith(piped.stdout)
+
+
+def test_running_text_is_as_wide_as_the_terminal(place: Place) -> None:
+    place.write("long.md", "# Long\n\n" + "The barge carries salt. " * 20 + "\n")
+    place.sync()
+    _, narrow = at_terminal(place.home, "query", "barge salt", "-k", "1", columns=50)
+    assert "\x1b[1m1. Long" in narrow
+    lines = [line for line in narrow.splitlines() if "barge" in line]
+    assert len(lines) > 5
+    assert all(len(line) <= 50 for line in lines)
+
+
+def test_a_terminal_obeys_no_document(place: Place) -> None:
+    _, shown = at_terminal(place.home, "query", "Ostrava river", "-k", "1")
+    assert "\\x1b[31m" in shown
+    assert "\x1b[31m" not in shown

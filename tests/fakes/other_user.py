@@ -1,0 +1,58 @@
+"""Requests that another user of this machine sends: a forked process gives up its rights first."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from http.client import HTTPConnection
+from pathlib import Path
+from socket import AF_UNIX, SOCK_STREAM, socket
+from typing import Any
+
+# A method, a path, and a body or none.
+Asked = tuple[str, str, dict[str, Any] | None]
+
+
+class _UnixConnection(HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("hopsyncd", timeout=30)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket(AF_UNIX, SOCK_STREAM)
+        self.sock.settimeout(30)
+        self.sock.connect(str(self._path))
+
+
+def answers(path: Path, asked: Sequence[Asked]) -> list[tuple[int, str]]:
+    """Status and text of each answer, over one socket path."""
+    got = []
+    for method, target, body in asked:
+        connection = _UnixConnection(path)
+        connection.request(method, target, json.dumps(body) if body is not None else None)
+        response = connection.getresponse()
+        got.append((response.status, response.read().decode()))
+        connection.close()
+    return got
+
+
+def as_user(uid: int, groups: Sequence[int], act: Callable[[], Any]) -> Any:
+    """What `act` gives, as JSON, in a process of that user; the name of the error if it raises."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        try:
+            os.setgroups(list(groups))
+            os.setgid(uid)
+            os.setuid(uid)
+            told = act()
+        except BaseException as error:  # noqa: BLE001 - the parent judges
+            told = type(error).__name__
+        with os.fdopen(writing, "w") as pipe:
+            json.dump(told, pipe)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        told = json.load(pipe)
+    os.waitpid(child, 0)
+    return told

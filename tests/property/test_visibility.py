@@ -1,0 +1,158 @@
+"""Who may not see a source is answered as by an index that never had it."""
+
+import json
+from contextlib import closing
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hopsyncd.graph.budget import edge_budget
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.query.answer import answer_json
+from hopsyncd.query.engine import Engine
+from hopsyncd.query.head import head_of
+from hopsyncd.query.restricted import restricted_diff
+from hopsyncd.serve.history import diff_json, entry_json
+from hopsyncd.strategy import Search
+from hopsyncd.sync.sync import Scope, Source
+from store.history import diff, log, resolve
+from store.sources import register_source
+from store.visible_log import visible_entry
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder
+from tests.fakes.stack import Stack
+
+HIDDEN = frozenset({"closed"})
+CANARY = "zyxwort"
+SEARCHES = (
+    Search("hop"),
+    Search("hop", reasoner="similarity"),
+    Search("hop", "paper", "similarity"),
+    Search("bm25"),
+    Search("dense"),
+    Search("hybrid"),
+    Search("decompose"),
+)
+BUDGET = partial(edge_budget, factor=1.0)
+
+# Few, so that the same passage often stands in both sources.
+_sentence = st.sampled_from(
+    [
+        "In that year Ada Byron met Luigi Menabrea.",
+        "In that year Luigi Menabrea left Rome for Turin.",
+        "In that year Rome praised Ada Byron.",
+        "In that year London met Turin.",
+        "In that year Ada Byron left London.",
+    ]
+)
+_SHARED = "In that year London met Turin."
+_text = st.lists(_sentence, min_size=1, max_size=2).map("\n\n".join)
+_path = st.sampled_from(["a.md", "b.md", "c.md"])
+_step = st.tuples(st.sampled_from(["open", "closed"]), _path, st.none() | _text)
+_steps = st.lists(_step, min_size=2, max_size=10)
+
+
+class Index:
+    """Sources in memory under one index, and an engine over it."""
+
+    def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
+        database = folder / f"{'-'.join(names)}.db"
+        self.stack = Stack(database, MemoryConnector())
+        self.connectors = {name: MemoryConnector() for name in names}
+        self.sources = [
+            Source(register_source(self.stack.connection, name, "memory", ""), name, connector)
+            for name, connector in self.connectors.items()
+        ]
+        self.engine = Engine(database, FakeEncoder(), WalkSettings())
+
+    def change(self, source: str, path: str, text: str | None) -> str:
+        """Take the step where the source is known; the version afterwards."""
+        connector = self.connectors.get(source)
+        if connector and text is not None:
+            connector.put(path, text.encode())
+        elif connector and path in connector.files:
+            connector.remove(path)
+        for one in self.sources:
+            self.stack.path.sync(one, Scope(None, accept_empty=True))
+        newest = self.stack.versions[-1] if self.stack.versions else None
+        if newest:
+            self.engine.publish(head_of(self.stack.connection, newest, self.stack.writer.index))
+        return str(newest.id) if newest else "0"
+
+
+def told(engine: Engine, search: Search, question: str, at: str, hidden: frozenset[str]) -> Any:
+    answer = engine.query(question, 5, search, at, hidden=hidden)
+    return _rounded({**answer_json(answer, search, ()), "version": None})
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return pytest.approx(value, abs=1e-4)
+    if isinstance(value, dict):
+        return {key: _rounded(below) for key, below in value.items()}
+    return [_rounded(below) for below in value] if isinstance(value, list) else value
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=_steps, question=_text)
+@example(steps=[("open", "b.md", _SHARED), ("closed", "a.md", _SHARED)], question=_SHARED)
+def test_every_search_at_every_version_answers_as_if_the_hidden_had_never_been(
+    steps: list[tuple[str, str, str | None]], question: str
+) -> None:
+    with TemporaryDirectory() as folder:
+        both, alone = (Index(Path(folder), names) for names in (("open", "closed"), ("open",)))
+        with closing(both.stack), closing(alone.stack):
+            versions = [("0", "0")]
+            for source, path, text in steps:
+                # Every other text is the same in both: then only its places are hidden.
+                secret = text and source == "closed" and len(text) % 2
+                marked = f"{text} {CANARY}" if secret else text
+                versions.append(
+                    (both.change(source, path, marked), alone.change(source, path, text))
+                )
+            for mixed, pure in {pair for pair in versions if "0" not in pair}:
+                for search in SEARCHES:
+                    expected = told(alone.engine, search, question, pure, frozenset())
+                    assert told(both.engine, search, question, mixed, HIDDEN) == expected
+            _check_history(both, alone, [pair for pair in versions if "0" not in pair])
+
+
+def _check_history(both: Index, alone: Index, versions: list[tuple[str, str]]) -> None:
+    for (old, old_alone), (new, new_alone) in pairwise(versions):
+        mixed, pure = both.stack.connection, alone.stack.connection
+        ends = resolve(mixed, old), resolve(mixed, new)
+        with both.engine.reading(old, HIDDEN) as (_, before):
+            pass
+        with both.engine.reading(new, HIDDEN) as (_, after):
+            pass
+        assert before and after
+        found = diff_json(mixed, *ends, restricted_diff(diff(mixed, *ends), before, after), None)
+        ends_alone = resolve(pure, old_alone), resolve(pure, new_alone)
+        expected = diff_json(pure, *ends_alone, diff(pure, *ends_alone), None)
+        assert {**found, "from": 0, "to": 0} == {**expected, "from": 0, "to": 0}
+        counts = alone.stack.versions[int(new_alone) - 1]
+        for name in ("documents", "passages", "words", "matches", "edge_budget", "cut"):
+            assert getattr(after.version, name) == getattr(counts, name), name
+    logs = [
+        [entry_json(visible_entry(both.stack.connection, one, HIDDEN, BUDGET))
+         for one in log(both.stack.connection, 100)],
+        [entry_json(one) for one in log(alone.stack.connection, 100)],
+    ]  # fmt: skip
+    mine, theirs = ([_changes(one) for one in reversed(entries)] for entries in logs)
+    assert [one for one in mine if any(one[1])] == [one for one in theirs if any(one[1])]
+    assert CANARY not in json.dumps(logs) and "closed" not in json.dumps(logs[0])
+
+
+def _changes(entry: dict[str, Any]) -> tuple[list[Any], list[int]]:
+    """What a version is, and what it changed."""
+    kinds = ("documents_added", "documents_changed", "documents_removed", "passages_added",
+             "passages_removed")  # fmt: skip
+    return [entry[key] for key in ("documents", "passages", "edges", "reason")], [
+        entry[kind] for kind in kinds
+    ]

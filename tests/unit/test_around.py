@@ -1,0 +1,122 @@
+"""What lies around a passage, and the ways between two, in graphs drawn by hand."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hopsyncd.graph.around import Link, around, paths
+from hopsyncd.graph.keywords import Keywords
+from hopsyncd.graph.mentions import mentions_of
+from hopsyncd.graph.view import GraphView
+from hopsyncd.graph.ways import Ways
+
+NOTHING = np.empty(0, dtype=np.int64)
+ROME, NERO = 100, 200
+
+
+def graph(
+    n: int,
+    edges: Sequence[tuple[int, int, float]] = (),
+    named: Sequence[tuple[int, int]] = (),
+) -> GraphView:
+    """n passages, edges (source, target, similarity), and who mentions which name."""
+    source = np.array([one[0] for one in edges], dtype=np.int64)
+    target = np.array([one[1] for one in edges], dtype=np.int64)
+    at = np.array([one[0] for one in named], dtype=np.int64)
+    name = np.array([one[1] for one in named], dtype=np.int64)
+    row = np.zeros(len(named), dtype=np.int64)
+    mentions = mentions_of(at, name, row, {ROME: "rome", NERO: "nero"}, n)
+    return GraphView(
+        passage=np.arange(n) * 10,
+        passage_row=np.arange(n),
+        rows=np.zeros((n, 2), dtype=np.float32),
+        source=source,
+        target=target,
+        similarity=np.array([one[2] for one in edges], dtype=np.float64),
+        context_row=np.zeros(len(edges), dtype=np.int64),
+        rarity=np.ones(len(edges)),
+        question=np.arange(len(edges)),
+        answer=np.arange(len(edges)),
+        answer_row=np.zeros(len(edges), dtype=np.int64),
+        mentioned={},
+        about={},
+        mentions=mentions,
+        keywords=Keywords([], [], NOTHING, NOTHING, mentions, n),
+        ways=Ways(source, target, n),
+    )
+
+
+def ends(found: Sequence[Sequence[Link]]) -> list[list[int]]:
+    """The positions that each path passes."""
+    return [[path[0].start, *(link.end for link in path)] for path in found]
+
+
+CHAIN = graph(4, [(0, 1, 0.9), (2, 1, 0.8), (2, 3, 0.7)])
+
+
+def test_edges_lead_both_ways_and_the_distance_counts_them() -> None:
+    assert around(CHAIN, 0, hops=1, limit=9).distance == {0: 0, 1: 1}
+    found = around(CHAIN, 0, hops=3, limit=9)
+    assert found.distance == {0: 0, 1: 1, 2: 2, 3: 3}
+    assert [(link.start, link.end) for link in found.links] == [(0, 1), (2, 1), (2, 3)]
+
+
+def test_the_limit_keeps_the_nearest_and_of_these_the_most_similar() -> None:
+    star = graph(5, [(0, 1, 0.2), (0, 2, 0.9), (3, 0, 0.5), (2, 4, 1.0)])
+    found = around(star, 0, hops=2, limit=2)
+    assert found.distance == {0: 0, 2: 1, 3: 1}
+    assert [(link.start, link.end) for link in found.links] == [(0, 2), (3, 0)]
+
+
+def test_a_name_joins_passages_after_the_edges_and_the_rarer_name_is_told() -> None:
+    view = graph(
+        4,
+        [(0, 3, 0.1)],
+        [(0, ROME), (1, ROME), (2, ROME), (0, NERO), (2, NERO)],
+    )
+    found = around(view, 0, hops=1, limit=9)
+    assert list(found.distance) == [0, 3, 2, 1]
+    assert found.links == [Link(0, 3, 0), Link(0, 1, -1, "rome"), Link(0, 2, -1, "nero")]
+
+
+def test_a_passage_that_nothing_leads_to_is_alone() -> None:
+    found = around(graph(2), 1, hops=4, limit=9)
+    assert (found.distance, found.links) == ({1: 0}, [])
+
+
+def test_a_path_is_walked_either_way_and_says_by_which_way() -> None:
+    (path,) = paths(CHAIN, 0, 3, max_hops=4, limit=5)
+    assert path == [Link(0, 1, 0), Link(1, 2, 3 + 1), Link(2, 3, 2)]
+    assert ends(paths(CHAIN, 3, 0, max_hops=4, limit=5)) == [[3, 2, 1, 0]]
+
+
+def test_the_shortest_path_comes_first_and_none_passes_a_passage_twice() -> None:
+    square = graph(4, [(0, 1, 0.9), (1, 3, 0.9), (0, 2, 0.5), (2, 3, 0.5), (1, 2, 0.5)])
+    found = ends(paths(square, 0, 3, max_hops=3, limit=9))
+    assert found == [[0, 1, 3], [0, 2, 3], [0, 1, 2, 3], [0, 2, 1, 3]]
+    assert ends(paths(square, 0, 3, max_hops=2, limit=9)) == found[:2]
+    assert ends(paths(square, 0, 3, max_hops=3, limit=1)) == found[:1]
+
+
+def test_a_path_by_a_name_tells_the_name() -> None:
+    view = graph(3, [(0, 1, 0.5)], [(1, NERO), (2, NERO)])
+    assert paths(view, 0, 2, max_hops=2, limit=5) == [[Link(0, 1, 0), Link(1, 2, -1, "nero")]]
+
+
+@pytest.mark.parametrize(("start", "end", "max_hops"), [(0, 3, 2), (0, 0, 4), (0, 4, 6)])
+def test_where_no_way_is_short_enough_there_is_none(start: int, end: int, max_hops: int) -> None:
+    view = replace(CHAIN, passage=np.arange(5) * 10, ways=Ways(CHAIN.source, CHAIN.target, 5))
+    assert paths(view, start, end, max_hops, limit=5) == []
+
+
+def test_many_ways_do_not_make_the_search_long() -> None:
+    n = 60
+    everything = graph(n, [(a, b, 0.5) for a in range(n - 1) for b in range(n - 1) if a != b])
+    reachable = graph(
+        n,
+        [*((a, b, 0.5) for a in range(n - 2) for b in range(n - 2) if a != b), (n - 2, n - 1, 0.5)],
+    )
+    assert len(paths(everything, 0, 1, max_hops=6, limit=50)) == 50
+    assert paths(reachable, 0, n - 1, max_hops=6, limit=50) == []

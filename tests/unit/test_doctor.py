@@ -1,0 +1,158 @@
+"""What the doctor finds in places that are right and in places that are wrong."""
+
+import socket
+import threading
+from collections.abc import Iterable
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.config import DATABASE_NAME, Config, check_config
+from hopsyncd.doctor import installed, machine, reachable, serving
+from hopsyncd.doctor.examine import examine
+from hopsyncd.doctor.finding import Finding
+from store.database import APPLICATION_ID, open_writer
+from tests.e2e.daemon import source
+
+
+def config_of(folder: Path, text: str = "") -> Config:
+    data = f'[daemon]\ndata_dir = "{folder}/data"\nsocket = "{folder}/run/s"\n'
+    return check_config(folder / "config.toml", data + text)
+
+
+def levels(found: Iterable[Finding]) -> list[tuple[str, str]]:
+    """Check and level of each; what is not well has a remedy."""
+    seen = list(found)
+    assert all(bool(one.remedy) == (one.level != "ok") for one in seen)
+    return [(one.check, one.level) for one in seen]
+
+
+def test_an_empty_home_is_well_but_for_what_is_yet_to_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOPSYNCD_HOME", str(tmp_path / "home"))
+    found = dict(levels(examine(None)))
+    assert found.pop("configuration") == "warn"
+    assert found.pop("daemon") == "warn"
+    assert set(found) >= {"python", "descriptors", "sqlite", "disk", "database", "models", "llm"}
+    assert not (tmp_path / "home").exists(), "nothing is changed"
+
+
+def test_a_bad_configuration_is_one_failure_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[query]\nq = 1\n")
+    *_, last = examine(file)
+    assert (last.check, last.level) == ("configuration", "fail")
+    assert f"{file}:2" in last.detail
+
+
+def test_secrets_that_others_can_read_are_warned_of(tmp_path: Path) -> None:
+    text = source("code", tmp_path).replace("path", "kind = 'git'\ntoken = 'abcd'\nurl", 1)
+    text = text.replace(str(tmp_path), "https://example.org/x.git")
+    config = config_of(tmp_path, text)
+    file = tmp_path / "config.toml"
+    file.touch(0o644)
+    assert levels(installed.configuration(file, config)) == [("configuration", "warn")]
+    file.chmod(0o600)
+    assert levels(installed.configuration(file, config)) == [("configuration", "ok")]
+
+
+def test_the_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    config.daemon.data_dir.mkdir(mode=0o755)
+    assert levels(installed.data_folder(config)) == [("data folder", "warn")]
+    config.daemon.data_dir.chmod(0o700)
+    assert levels(installed.data_folder(config)) == [("data folder", "ok")]
+
+
+def test_a_database_is_checked_and_one_of_the_future_or_of_another_program_is_refused(
+    tmp_path: Path,
+) -> None:
+    config = config_of(tmp_path)
+    config.daemon.data_dir.mkdir()
+    path = config.daemon.data_dir / DATABASE_NAME
+    with closing(open_writer(path)) as connection:
+        assert levels(installed.database(config)) == [("database", "ok")]
+        connection.execute("PRAGMA user_version = 1")
+        assert levels(installed.database(config)) == [("database", "warn")]
+        connection.execute("PRAGMA user_version = 999")
+        assert levels(installed.database(config)) == [("database", "fail")]
+        connection.execute("PRAGMA user_version = 7")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID + 1}")
+        assert levels(installed.database(config)) == [("database", "fail")]
+
+
+def test_a_model_that_is_not_the_one_named_fails(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    config = config_of(tmp_path, f'[models]\nencoder = "{tmp_path}/model"\n')
+    assert levels(installed.models(config)) == [("models", "fail")]
+    assert levels(installed.models(config_of(tmp_path))) == [("models", "ok")]
+
+
+def test_a_socket_is_absent_stale_or_in_the_way(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    path = config.daemon.socket
+    assert levels(serving.served(config)) == [("daemon", "warn")]
+    path.parent.mkdir(mode=0o755)
+    path.touch()
+    assert levels(serving.served(config)) == [
+        ("socket", "fail"), ("socket", "fail"), ("daemon", "warn"),
+    ]  # fmt: skip
+    path.unlink()
+    path.parent.chmod(0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+    (found,) = serving.served(config)
+    assert "ended badly" in found.detail
+
+
+def test_sources_that_cannot_be_read_fail_each_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.delenv("HOPSYNCD_IMAP_PASSWORD", raising=False)
+    config = config_of(
+        tmp_path,
+        source("here", tmp_path / "here")
+        + source("gone", tmp_path / "gone")
+        + '[[source]]\nname = "share"\nkind = "remote"\nurl = "smb://host/share"\n'
+        + '[[source]]\nname = "mail"\nkind = "imap"\nhost = "h.example.org"\nuser = "ann"\n',
+    )
+    assert levels(reachable.sources(config)) == [
+        ("source here", "ok"), ("source gone", "fail"), ("source share", "fail"),
+        ("source mail", "warn"),
+    ]  # fmt: skip
+    assert levels(machine.watches(config)) == [("watches", "ok")]
+
+
+class _Models(BaseHTTPRequestHandler):
+    """An endpoint that says which models it has to those who show the right key."""
+
+    def do_GET(self) -> None:
+        known = self.headers["authorization"] == "Bearer right"
+        self.send_response(200 if known else 401)
+        self.end_headers()
+        self.wfile.write(b'{"data": [{"id": "small"}]}' if known else b"{}")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Not among the output of tests."""
+
+
+@pytest.mark.parametrize(
+    ("key", "model", "level"),
+    [("right", "small", "ok"), ("right", "large", "warn"), ("wrong", "small", "fail")],
+)
+def test_the_endpoint_is_asked_for_its_models_alone(
+    key: str, model: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Models) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        config = config_of(tmp_path, f'[llm]\nbase_url = "{url}"\nmodel = "{model}"\n')
+        found = list(reachable.endpoint(config))
+        server.shutdown()
+    assert levels(found) == [("llm", level)]
+    assert levels(reachable.endpoint(config)) == [("llm", "warn")], "nobody answers any more"

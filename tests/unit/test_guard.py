@@ -1,0 +1,152 @@
+"""What stands before the application: strangers, browsers, tokens, and the record of changes."""
+
+import json
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from hopsyncd.config import Config
+from hopsyncd.errors import SocketRefused
+from hopsyncd.serve.access import Access
+from hopsyncd.serve.audit import Audit
+from hopsyncd.serve.guard import Guard
+from hopsyncd.serve.peer import UNKNOWN, Peer
+from hopsyncd.serve.tcp import bound_address, token_in
+
+OWNER = Peer(os.geteuid(), 1, frozenset({0}))
+NOBODY = Peer(65_534, 2, frozenset({65_534}))
+MEMBER = Peer(65_534, 3, frozenset({65_534, 1}))
+TOKEN = "t" * 40
+
+
+async def whoami(request: Request) -> JSONResponse:
+    caller = request.state.caller
+    return JSONResponse({"admin": caller.admin, "hidden": sorted(caller.hidden)})
+
+
+async def change(request: Request) -> JSONResponse:
+    request.state.action, request.state.asked = "purge", {"document": "a.md"}
+    return JSONResponse({"error": {}}, 503)
+
+
+APP = Starlette(routes=[Route("/", whoami), Route("/change", change, methods=["POST"])])
+
+
+def config(**access: Any) -> Config:
+    source = {"name": "closed", "path": "/", "visible_to": ["user:root"]}
+    return Config.model_validate({"access": access, "source": [source]})
+
+
+def client(folder: Path, peer: Peer, **access: Any) -> TestClient:
+    wanted = config(**access)
+    guard = Guard(APP, Access(lambda: wanted, ["old"]), Audit(folder / "audit.log"), TOKEN)
+    return TestClient(_from(peer, guard), base_url="http://localhost")
+
+
+def _from(peer: Peer, app: ASGIApp) -> ASGIApp:
+    async def connected(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"] = {"peer": peer}
+        await app(scope, receive, send)
+
+    return connected
+
+
+def test_the_owner_may_everything_and_nobody_else_anything(tmp_path: Path) -> None:
+    assert client(tmp_path, OWNER).get("/").json() == {"admin": True, "hidden": []}
+    refused = client(tmp_path, MEMBER).get("/")
+    assert refused.status_code == 403
+    assert "nobody" in refused.json()["error"]["message"]
+
+
+def test_members_of_the_group_read_and_admins_may_everything(tmp_path: Path) -> None:
+    member = client(tmp_path, MEMBER, group="daemon").get("/")
+    assert member.json() == {"admin": False, "hidden": ["closed", "old"]}
+    assert client(tmp_path, NOBODY, group="daemon").get("/").status_code == 403
+    for who in ("user:nobody", "group:daemon"):
+        admin = client(tmp_path, MEMBER, admins=[who]).get("/")
+        assert admin.json() == {"admin": True, "hidden": []}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "null"},
+        {"Referer": "http://localhost/"},
+        {"Sec-Fetch-Mode": "no-cors"},
+        {"Host": "evil.example"},
+        {"Host": "localhost.evil.example:80"},
+        {"Host": ""},
+    ],
+)
+def test_what_a_browser_sends_is_refused_from_the_owner_too(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
+    refused = client(tmp_path, OWNER).get("/", headers=headers)
+    assert refused.status_code == 403
+    assert refused.json()["error"]["hint"]
+
+
+@pytest.mark.parametrize("host", ["hopsyncd", "localhost", "LOCALHOST:80", "127.0.0.1:1", "[::1]"])
+def test_the_names_of_this_machine_are_accepted(tmp_path: Path, host: str) -> None:
+    assert client(tmp_path, OWNER).get("/", headers={"Host": host}).status_code == 200
+
+
+def test_over_tcp_the_token_alone_counts(tmp_path: Path) -> None:
+    tcp = client(tmp_path, UNKNOWN, group="daemon")
+    for wrong in ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": TOKEN}):
+        assert tcp.get("/", headers=wrong).status_code == 401
+    right = tcp.get("/", headers={"Authorization": f"bearer {TOKEN}"})
+    assert right.json() == {"admin": True, "hidden": []}
+
+
+def test_a_change_is_recorded_with_who_and_how_it_went(tmp_path: Path) -> None:
+    assert client(tmp_path, OWNER).post("/change").headers["retry-after"] == "1"
+    client(tmp_path, OWNER).get("/")
+    file = tmp_path / "audit.log"
+    (line,) = [json.loads(line) for line in file.read_text().splitlines()]
+    assert line["action"] == "purge" and line["asked"] == {"document": "a.md"}
+    assert (line["status"], line["uid"], line["pid"]) == (503, OWNER.uid, 1)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_the_record_is_bounded(tmp_path: Path) -> None:
+    audit = Audit(tmp_path / "audit.log", max_bytes=1000)
+    for number in range(100):
+        audit.note(OWNER, "tag", {"name": str(number)}, 200)
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == ["audit.log", "audit.log.1"]
+    assert all(file.stat().st_size < 1500 for file in files)
+    kept = [json.loads(line)["asked"]["name"] for file in files for line in file.open()]
+    assert "99" in kept and "0" not in kept
+
+
+def test_a_token_is_made_once_and_refused_where_others_may_read_it(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    made = token_in(file)
+    assert len(made) >= 32 and token_in(file) == made
+    file.chmod(0o640)
+    with pytest.raises(SocketRefused, match="others may read it"):
+        token_in(file)
+    (tmp_path / "short").write_text("x")
+    (tmp_path / "short").chmod(0o600)
+    with pytest.raises(SocketRefused, match="less than 32"):
+        token_in(tmp_path / "short")
+
+
+def test_an_address_that_is_taken_is_refused() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(SocketRefused, match=str(port)):
+            bound_address(f"127.0.0.1:{port}")

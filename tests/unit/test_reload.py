@@ -1,0 +1,45 @@
+"""What of a changed configuration holds at once."""
+
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.config import Config, check_config
+from hopsyncd.reload import change
+from tests.e2e.daemon import source
+
+HELD = check_config(Path("/x/config.toml"), source("notes", Path("/n")) + source("b", Path("/b")))
+KEYS = [
+    (section, key)
+    for section in Config.model_fields
+    if section != "sources"
+    for key in type(getattr(HELD, section)).model_fields
+]
+
+
+@pytest.mark.parametrize(("section", "key"), KEYS, ids=[".".join(key) for key in KEYS])
+def test_a_changed_key_holds_at_once_or_is_named_until_it_does(section: str, key: str) -> None:
+    other = object()
+    changed = getattr(HELD, section).model_copy(update={key: other})
+    wanted = HELD.model_copy(update={section: changed})
+    found = change(HELD, wanted)
+    holds = getattr(getattr(found.config, section), key) is other
+    assert (found.taken, found.waiting) == (
+        ((f"{section}.{key}",), ()) if holds else ((), (f"{section}.{key}",))
+    )
+    assert holds == (
+        section in ("query", "watch", "schedule", "retention")
+        or (section, key) in (("daemon", "log_level"), ("access", "admins"))
+    )
+    again = change(found.config, wanted)
+    assert (again.taken, again.waiting) == ((), found.waiting), "it is named until the next start"
+
+
+def test_sources_are_told_apart_by_name_and_their_order_is_nothing() -> None:
+    text = source("c", Path("/c")) + source("notes", Path("/n"), "ignore = ['x']")
+    found = change(HELD, check_config(Path("/x/config.toml"), text))
+    assert (found.added, found.changed, found.removed) == (("c",), ("notes",), ("b",))
+
+    turned = source("b", Path("/b")) + source("notes", Path("/n"))
+    found = change(HELD, check_config(Path("/x/config.toml"), turned))
+    assert (found.added, found.changed, found.removed, found.taken) == ((), (), (), ())
