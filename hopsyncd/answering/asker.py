@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from hopsyncd.answering.chain import chain
 from hopsyncd.answering.extractive import (
@@ -25,7 +26,7 @@ from hopsyncd.text.language import Language
 from store.content import best_sets, sets_by_id
 from store.database import Connection
 from store.errors import NoSuchVersion
-from store.records import PassageId, QuestionSet, to_grid
+from store.records import PassageId, QuestionSet
 from store.search import postings
 from store.versions import version
 
@@ -136,15 +137,11 @@ class Asker:
     def _held_against(
         self, question: str, found: Answer, hidden: frozenset[str]
     ) -> tuple[list[Sentence], Mapping[str, float]]:
-        """The sentences of the passages, and the idf of the question's terms at the head."""
-        vector = to_grid(self._encoder.encode([question]))[0]
-        with self._engine.reading(hidden=hidden) as (connection, head):
+        """The sentences of the passages, and the idf of the question's terms at their version."""
+        vector = self._engine.vector(question)
+        with self._engine.reading(hidden=hidden) as (connection, _):
             sets = _sets(connection, found)
-            weights = (
-                head.words.weights(question, lambda term: postings(connection, term))
-                if head
-                else {}
-            )
+            weights = found.words.weights(question, partial(postings, connection))
         return sentences_of(found, sets, vector, weights, self._encoder), weights
 
 

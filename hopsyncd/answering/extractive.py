@@ -19,6 +19,7 @@ out, 24 and 60 % are refused.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from hopsyncd.answering.kinds import asked_kind
@@ -37,6 +38,7 @@ _SENTENCES = 3
 _SUPPORT_DEPTH = 5
 _COSINE_SUPPORT = 3.0
 MIN_SUPPORT = 0.535
+_PLACE_BEFORE = re.compile(r"\b(?:in|at|near|into) (?:the )?$", re.IGNORECASE)
 
 
 def support(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> float:
@@ -90,7 +92,9 @@ def short_answer(question: str, chosen: Sequence[Sentence], language: Language) 
         for entity in language.entities(sentence.text):
             text = sentence.text[entity.start : entity.end]
             known = f" {normalise(text)} " in asked or words.issuperset(index_terms(text))
-            if entity.kind == kind and not known:
+            # The language model takes many a town for a person; nobody is born in one.
+            misread = kind == "person" and _PLACE_BEFORE.search(sentence.text[: entity.start])
+            if entity.kind == kind and not known and not misread:
                 return text
     return None
 

@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hopsyncd.graph.walk import WalkSettings
@@ -14,6 +14,7 @@ from hopsyncd.query.head import Head, load_head
 from hopsyncd.query.ranked import Ranked
 from hopsyncd.query.restricted import restricted_head
 from hopsyncd.query.searcher import Found, Searcher
+from hopsyncd.query.words import WordIndex
 from hopsyncd.strategy import Search
 from hopsyncd.text.encoder import Encoder
 from hopsyncd.text.reranker import Reranker
@@ -22,7 +23,7 @@ from store.database import Connection, open_reader, snapshot
 from store.errors import NoSuchVersion
 from store.history import resolve
 from store.reads import Place, places_at
-from store.records import Passage, PassageId, QuestionId, Version
+from store.records import Passage, PassageId, QuestionId, Vectors, Version
 from store.versions import version
 
 MAX_LLM_CALLS = 40  # of one query, unless configured
@@ -42,7 +43,8 @@ class LlmCost:
 class Answer:
     """Ranked passages with what is needed to show them, all of one version.
 
-    degraded: what the LLM was to do and did not. llm: its cost; None when it was not to be asked.
+    words: the statistics of its words. degraded: what the LLM was to do and did not. llm: its cost;
+    None when it was not to be asked.
     """
 
     version: int
@@ -51,6 +53,7 @@ class Answer:
     passages: dict[PassageId, Passage]
     places: dict[PassageId, list[Place]]
     questions: dict[QuestionId, str]
+    words: WordIndex = field(compare=False)
     degraded: tuple[str, ...] = ()
     llm: LlmCost | None = None
 
@@ -95,6 +98,10 @@ class Engine:
     def head(self) -> Head | None:
         """What is served; None before the first version."""
         return self._head
+
+    def vector(self, question: str) -> Vectors:
+        """(d,) the question's vector on the grid."""
+        return self._searcher.vector(question)
 
     def publish(self, head: Head) -> None:
         """Serve another version from now on; a request that has begun keeps its own."""
@@ -227,6 +234,7 @@ class Engine:
             questions=question_texts(
                 connection, [step.question for one in ranked for step in one.hops]
             ),
+            words=served.words,
             degraded=tuple(found.degraded),
         )
 

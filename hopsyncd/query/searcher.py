@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from hopsyncd.errors import BadRequest, LlmError
 from hopsyncd.graph.traverse import Choose, choose_first
@@ -25,6 +25,8 @@ from store.database import Connection, snapshot
 from store.records import Vectors, to_grid
 from store.search import postings
 
+_KEPT_VECTORS = 256  # of questions, about 1 KiB each
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -32,6 +34,12 @@ class Found:
 
     ranked: Sequence[Ranked]
     degraded: Sequence[str] = ()
+
+
+def _encoded(encoder: Encoder, text: str) -> Vectors:
+    """(d,) on the grid."""
+    vector: Vectors = to_grid(encoder.encode([text]))[0]
+    return vector
 
 
 class Searcher:
@@ -43,7 +51,8 @@ class Searcher:
     def __init__(
         self, encoder: Encoder, settings: WalkSettings, llm: Llm | None, reranker: Reranker | None
     ) -> None:
-        self._encoder = encoder
+        # The same question is often asked again: at another version, or for its answer.
+        self.vector = lru_cache(_KEPT_VECTORS)(partial(_encoded, encoder))
         self.settings = settings
         self._llm = llm
         self._reranker = reranker
@@ -61,16 +70,16 @@ class Searcher:
         if strategy == "decompose":
             return self._by_parts(connection, head, split(question, head.view.mentioned), k)
         if strategy == "dense":
-            return by_vector(connection, head, self._vector(question), k)
+            return by_vector(connection, head, self.vector(question), k)
         if strategy == "rerank":
             reranker = self._required_reranker()
-            return reranked(connection, head, question, self._vector(question), reranker, k)
+            return reranked(connection, head, question, self.vector(question), reranker, k)
         scores = head.words.scores(question, partial(postings, connection))
         if strategy == "bm25":
             return by_words(head.view.passage, scores, k)
         depth = fusion_depth(k)
         words = by_words(head.view.passage, scores, depth)
-        return fused(k, words, by_vector(connection, head, self._vector(question), depth))
+        return fused(k, words, by_vector(connection, head, self.vector(question), depth))
 
     def search_by_llm(
         self,
@@ -116,15 +125,11 @@ class Searcher:
     def _by_parts(
         self, connection: Connection, head: Head, parts: Sequence[str], k: int
     ) -> list[Ranked]:
-        return by_parts(connection, head, [self._vector(part) for part in parts], k)
+        return by_parts(connection, head, [self.vector(part) for part in parts], k)
 
     def _inquiry(self, connection: Connection, head: Head, question: str) -> Inquiry:
         found = partial(postings, connection)
-        return Inquiry.of(question, self._vector(question), head.view, head.words, found)
-
-    def _vector(self, text: str) -> Vectors:
-        vector: Vectors = to_grid(self._encoder.encode([text]))[0]
-        return vector
+        return Inquiry.of(question, self.vector(question), head.view, head.words, found)
 
     def _required_llm(self) -> Llm:
         if self._llm is None:

@@ -105,6 +105,7 @@ def _shown(
         passages=known_passages(connection, ids),
         places=places_at(connection, head.version.id, ids, head.hidden),
         questions=question_texts(connection, map(QuestionId, questions)),
+        words=head.words,
     )
 
 
