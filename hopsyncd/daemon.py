@@ -31,6 +31,7 @@ from hopsyncd.preview import preview_json
 from hopsyncd.query.answer import answer_json
 from hopsyncd.query.engine import Engine
 from hopsyncd.query.head import head_of, load_head
+from hopsyncd.removal import drop_mirror, removed
 from hopsyncd.serve.app import make_app
 from hopsyncd.serve.history import diff_json, entry_json
 from hopsyncd.serve.requests import (
@@ -44,6 +45,7 @@ from hopsyncd.serve.requests import (
     QueryRequest,
     RebuildRequest,
     ReleaseRequest,
+    RemoveRequest,
     RestoreRequest,
     SyncRequest,
     TagRequest,
@@ -51,13 +53,15 @@ from hopsyncd.serve.requests import (
 from hopsyncd.serve.server import serve
 from hopsyncd.serve.socket import bound_socket
 from hopsyncd.serve.status import Served, status_json
-from hopsyncd.sources import connector_of, folder_of, settings_of
+from hopsyncd.sources import Unusable, connector_of, folder_of, settings_of
 from hopsyncd.strategy import Search
 from hopsyncd.sync.apply import Writer
-from hopsyncd.sync.read import rules_of
+from hopsyncd.sync.aside import Aside, Caller, Here
+from hopsyncd.sync.read import READER, rules_of
+from hopsyncd.sync.rota import Task, full_scan_job, scan_job
 from hopsyncd.sync.sync import Outcome, Source, SourceSync
 from hopsyncd.sync.watch import FolderWatcher
-from hopsyncd.sync.worker import UPGRADE, Chore, SyncWorker, Task
+from hopsyncd.sync.worker import UPGRADE, Chore, SyncWorker
 from hopsyncd.upkeep import (
     backed_up,
     checked,
@@ -79,6 +83,7 @@ from store.errors import StoreError
 from store.gc import Retention
 from store.history import log as history_log
 from store.history import resolve
+from store.quarantine import end_quarantine, put_quarantined, quarantined
 from store.records import Version
 from store.sources import listing_state, register_source
 from store.versions import head
@@ -89,6 +94,7 @@ log = structlog.get_logger(__name__)
 First = TypeVar("First")
 
 _STOP_WORKER_S = 6.0
+_STOP_CALLS_S = 2.0  # for which a stop waits for sources that are being asked
 _LLM_PATIENCE_S = 60.0  # for which a batch waits for questions that an LLM is asked for
 
 
@@ -121,7 +127,8 @@ class Daemon:
         self._watchers: dict[str, FolderWatcher] = {}
         self._path: SourceSync | None = None
         self._extraction: ExtractionProcess | None = None
-        self._connectors: list[Connector] = []
+        self._connectors: list[tuple[Connector, Caller]] = []
+        self._removed: set[str] = set()  # sources to leave alone though the configuration has them
         self._started_ms = now_ms()
         self._queries = 0
         self._local = threading.local()
@@ -183,7 +190,7 @@ class Daemon:
 
     def _wanted(self, named: Sequence[str]) -> Sequence[str]:
         """The named sources, or all if none is. Raises BadRequest for one that is not there."""
-        names = [source.name for source in self._config.sources]
+        names = self._names()
         for name in named:
             if name not in names:
                 raise BadRequest(
@@ -192,6 +199,9 @@ class Daemon:
                     f"The sources are: {', '.join(names) or 'none'}",
                 )
         return named or names
+
+    def _names(self) -> list[str]:
+        return [one.name for one in self._config.sources if one.name not in self._removed]
 
     def restore(self, request: RestoreRequest) -> "Future[dict[str, Any]]":
         wanted = self._wanted(request.sources)
@@ -217,6 +227,19 @@ class Daemon:
         done = self._worker.submit(lambda path: resumed(path, name))
         self._worker.hint(name, None)
         return done
+
+    def remove(self, request: RemoveRequest) -> "Future[dict[str, Any]]":
+        def job(path: SourceSync) -> dict[str, Any]:
+            self._removed.add(request.name)
+            path.paused.pop(request.name, None)
+            try:
+                done = removed(path.connection, path.commit, request.name, request.purge)
+            finally:
+                self._engine.forget_pasts()
+            drop_mirror(self._config, request.name)
+            return done
+
+        return self._worker.submit(job)
 
     def tag(self, request: TagRequest) -> "Future[dict[str, Any]]":
         return self._worker.submit(
@@ -289,7 +312,17 @@ class Daemon:
 
     def schedule(self) -> dict[str, Any]:
         asks = self._endpoint and self._config.llm.questions != "off"
-        planned = [one for one in self._worker.planned() if asks or one.job != UPGRADE]
+        gone = {
+            job(one.name)
+            for one in self._config.sources
+            if one.name in self._removed
+            for job in (scan_job, full_scan_job)
+        }
+        planned = [
+            one
+            for one in self._worker.planned()
+            if (asks or one.job != UPGRADE) and one.job not in gone
+        ]
         return schedule_json(self._reader(), planned)
 
     def status(self) -> dict[str, Any]:
@@ -300,13 +333,16 @@ class Daemon:
         return {"status": "ok", "version": served.version.id if served else 0}
 
     def _served(self) -> Served:
+        names = self._names()
+        jobs = {one.job: one.next_ms for one in self._worker.planned()}
         return Served(
             database=self._database,
             socket=self._config.daemon.socket,
             started_ms=self._started_ms,
             version=self._engine.head.version if self._engine.head else None,
             recipe=self._maker.recipe.name,
-            configured=tuple(source.name for source in self._config.sources),
+            configured=tuple(names),
+            next_ms={name: jobs[scan_job(name)] for name in names if scan_job(name) in jobs},
             watching={name: watcher.status() for name, watcher in self._watchers.items()},
             progress=self._path.progress if self._path else None,
             busy=self._worker.busy,
@@ -343,9 +379,7 @@ class Daemon:
             connection = self._local.connection = open_reader(self._database)
         return connection
 
-    def _open_path(
-        self, between: Callable[[], None], check_stop: Callable[[], None]
-    ) -> tuple[SourceSync, Sequence[Task], bool]:
+    def _open_path(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task], bool]:
         """Put the write path together, on the worker's thread."""
         index = self._config.index
         rules = rules_of(index.passage_tokens)
@@ -359,7 +393,12 @@ class Daemon:
         )
         end_waits(self._connection)
         self._close_connectors()
-        self._extraction = self._extraction or ExtractionProcess(check_stop)
+        end_quarantine(self._connection, READER)
+        self._extraction = self._extraction or ExtractionProcess(
+            give_way,
+            quarantined=quarantined(self._connection, READER),
+            on_quarantine=self._quarantine,
+        )
         path = SourceSync(
             connection=self._connection,
             writer=writer,
@@ -367,10 +406,10 @@ class Daemon:
             batch_documents=index.batch_documents,
             now_ms=now_ms,
             on_version=partial(self._publish, writer),
-            between=between,
-            check_stop=check_stop,
+            give_way=give_way,
             new_meter=lambda: Meter(max_tokens=self._config.llm.max_tokens_per_sync or None),
             extract=self._extraction.extract,
+            removed=self._removed,
         )
         self._path = path
         newest = head(self._connection)
@@ -383,9 +422,19 @@ class Daemon:
         tasks = [self._task(source) for source in self._config.sources]
         return path, tasks, newest is not None and newest.rules != rules
 
+    def _quarantine(self, content: bytes, why: str) -> None:
+        put_quarantined(self._connection, content, READER, why, now_ms())
+
     def _close_connectors(self) -> None:
+        for _, caller in self._connectors:
+            caller.end()
+        end_s = time.monotonic() + _STOP_CALLS_S
         while self._connectors:
-            connector = self._connectors.pop()
+            connector, caller = self._connectors.pop()
+            if not caller.has_ended(end_s - time.monotonic()):
+                kind = type(connector).__name__
+                log.warning("a source is left in the middle of a call", connector=kind)
+                continue
             try:
                 connector.close()
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are closed too
@@ -406,9 +455,13 @@ class Daemon:
             self._connection, source.name, source.kind, source.location, settings_of(source)
         )
         connector = connector_of(source, self._config)
-        self._connectors.append(connector)
+        if isinstance(connector, Unusable):
+            log.error("a connector cannot be made", source=source.name, exc_info=connector.error)
+        # Hints name the parts of folders only; their calls are quick and find the small edits.
+        caller = Here() if isinstance(source, FolderSource) else Aside(source.name)
+        self._connectors.append((connector, caller))
         return Task(
-            Source(row_id, source.name, connector),
+            Source(row_id, source.name, connector, caller),
             scan_times(source, self._config),
             full_scan_times(source, self._config),
             at_start=isinstance(source, FolderSource)

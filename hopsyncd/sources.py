@@ -1,9 +1,14 @@
 """From a configured source to the connector that lists and fetches it."""
 
 import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
+from connectors.errors import SourceUnavailable
+from connectors.files import FileSettings
 from connectors.folder import FolderConnector
 from connectors.git import GitConnector, GitSettings
 from connectors.git_mirror import Mirror
@@ -12,8 +17,8 @@ from connectors.mail.imap import ImapConnector
 from connectors.mail.maildir import MaildirConnector
 from connectors.mail.mbox import MboxConnector
 from connectors.mail.settings import ImapSettings
-from connectors.protocol import Connector
-from connectors.remote import RemoteConnector, RemoteSettings
+from connectors.protocol import Connector, Fetched, Found, Item
+from connectors.remote import RemoteConnector
 from connectors.remote_driver import Driver
 from connectors.sqlite import SqliteConnector, SqliteSettings
 from connectors.web.connector import WebConnector
@@ -34,13 +39,49 @@ from hopsyncd.config_sources import (
     SqliteSource,
     WebSource,
 )
-from hopsyncd.errors import ConfigError
 
 _COMMON = set(SourceBase.model_fields)
 
 
 def connector_of(source: SourceConfig, config: Config) -> Connector:
-    """What lists and fetches a configured source. Raises ConfigError for a bad third-party kind."""
+    """What lists and fetches a configured source.
+
+    One that cannot be made pauses its source, and leaves the others alone.
+    """
+    try:
+        return _made(source, config)
+    except Exception as error:  # noqa: BLE001 - a package may raise anything; each listing tells
+        return Unusable(source.name, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Stands for a connector that could not be made: no listing of it can be completed."""
+
+    source: str
+    error: Exception
+
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
+        """Raises SourceUnavailable."""
+        raise self._unavailable() from self.error
+
+    def fetch(self, item: Item) -> Fetched:
+        """Raises SourceUnavailable."""
+        raise self._unavailable() from self.error
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _unavailable(self) -> SourceUnavailable:
+        return SourceUnavailable(
+            f'The source "{self.source}" cannot be used',
+            f"its connector cannot be made ({type(self.error).__name__}: {self.error})",
+            "Correct its table in config.toml, or install what it names, and start the daemon"
+            " again. What is indexed of it is kept.",
+        )
+
+
+def _made(source: SourceConfig, config: Config) -> Connector:
     match source:
         case FolderSource():
             return folder_of(source, config)
@@ -49,7 +90,7 @@ def connector_of(source: SourceConfig, config: Config) -> Connector:
             return GitConnector(_repository_of(source, config), settings)
         case RemoteSource():
             driver = Driver(source.url, source.options, source.timeout_s)
-            return RemoteConnector(driver, RemoteSettings(**_files_of(source)))
+            return RemoteConnector(driver, FileSettings(**_files_of(source)))
         case SqliteSource():
             return SqliteConnector(SqliteSettings(**source.model_dump(exclude=_COMMON)))
         case MaildirSource():
@@ -83,13 +124,12 @@ def _files_of(source: FilesSource) -> dict[str, Any]:
 
 
 def _repository_of(source: GitSource, config: Config) -> Mirror | Repository:
-    """The repository here, or the mirror of a remote one, in a folder named for its url."""
+    """The repository here, or the mirror of a remote one."""
     if source.path is not None:
         return Repository(source.path, source.location, source.timeout_s)
-    name = hashlib.sha256(f"{source.url} {source.branch}".encode()).hexdigest()[:16]
     return Mirror(
         source.url,
-        config.daemon.data_dir / "git" / f"{name}.git",
+        mirror_of(source, config),
         source.token,
         source.username,
         source.depth,
@@ -98,16 +138,15 @@ def _repository_of(source: GitSource, config: Config) -> Mirror | Repository:
     )
 
 
+def mirror_of(source: GitSource, config: Config) -> Path:
+    """The folder that a remote repository is fetched into: named for its url and branch."""
+    name = hashlib.sha256(f"{source.url} {source.branch}".encode()).hexdigest()[:16]
+    return config.daemon.data_dir / "git" / f"{name}.git"
+
+
 def _of_package(source: PluginSource) -> Connector:
     (entry,) = entry_points(group=PLUGIN_GROUP, name=source.kind)
-    try:
-        connector: Connector = entry.load()(source.settings)
-    except Exception as error:
-        raise ConfigError(
-            f'The source "{source.name}" cannot be used',
-            f"its connector {entry.value} failed: {type(error).__name__}: {error}",
-            "Correct its table in config.toml, or the package that brings the connector.",
-        ) from error
+    connector: Connector = entry.load()(source.settings)
     return connector
 
 

@@ -19,8 +19,8 @@ from hopsyncd.cli.init import init
 from hopsyncd.cli.query import query
 from hopsyncd.cli.schedule import schedule
 from hopsyncd.cli.serve import serve
-from hopsyncd.cli.sources import add, pause, remove, resume
-from hopsyncd.cli.status import sources, status
+from hopsyncd.cli.sources import add, pause, remove, resume, sources
+from hopsyncd.cli.status import status
 from hopsyncd.cli.upkeep import backup, check, gc, purge, rebuild
 from hopsyncd.errors import REPORTABLE
 

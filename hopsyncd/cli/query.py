@@ -9,7 +9,7 @@ from hopsyncd.cli.shared import client_of, json_option, place_text, print_json, 
 from hopsyncd.strategy import ALL_STRATEGIES, DEFAULT_TOP_K, PROFILES, REASONERS
 
 _TEXT_CHARACTERS = 600
-_ARROWS = {"from": "->", "to": "<-", "both": "--"}
+_ARROWS = {"from": "->", "to": "<-", "both": "--", "link": "=>", "backlink": "<="}
 
 
 @click.command()

@@ -27,6 +27,7 @@ from hopsyncd.serve.requests import (
     QueryRequest,
     RebuildRequest,
     ReleaseRequest,
+    RemoveRequest,
     RestoreRequest,
     SyncRequest,
     TagRequest,
@@ -72,6 +73,10 @@ class Service(Protocol):
 
     def resume(self, request: PauseRequest) -> "Future[dict[str, Any]]":
         """End a pause."""
+        ...
+
+    def remove(self, request: RemoveRequest) -> "Future[dict[str, Any]]":
+        """Take a source's documents out of the newest version, or out of all."""
         ...
 
     def tag(self, request: TagRequest) -> "Future[dict[str, Any]]":
@@ -256,6 +261,7 @@ def make_app(service: Service) -> Starlette:
             _posted("/v1/release", ReleaseRequest, service.release),
             _posted("/v1/pause", PauseRequest, service.pause),
             _posted("/v1/resume", PauseRequest, service.resume),
+            _posted("/v1/remove", RemoveRequest, service.remove),
             _posted("/v1/tags", TagRequest, service.tag),
             Route("/v1/tags/{name:path}", untag, methods=["DELETE"]),
             _got("/v1/log", log_),
