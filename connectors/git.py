@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from subprocess import PIPE
 
 from connectors.errors import CursorExpired, ItemUnreadable, ItemVanished, SourceUnavailable
+from connectors.files import FileSettings
 from connectors.git_mirror import TIP, Mirror, branch_name
 from connectors.git_program import Process, Repository
 from connectors.ignore import (
-    DEFAULT_INCLUDE,
     MAX_IGNORE_FILE_BYTES,
     OWN_IGNORE_FILE,
     Level,
@@ -30,28 +30,22 @@ from connectors.ignore import (
 )
 from connectors.media_type import media_type
 from connectors.parts import Parts, prefixes
-from connectors.protocol import Cursor, Fetched, Found, Gone, Item, Problem
+from connectors.protocol import Cursor, Fetched, Found, Gone, Item, Problem, iso_date
 from connectors.regular_file import check_text, too_large
 
-DEFAULT_MAX_BYTES = 10 * 1024 * 1024
 _DATED_COMMITS = 20_000
 _DATES_LIMIT_S = 60.0
 _OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_DATED = re.compile(rb"\x01([0-9a-f]+) (\d+)")
+_DATED = re.compile(rb"\x01([0-9a-f]+) (\d+) (.*)", re.DOTALL)
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 _FILE_MODES = ("100644", "100755", "100664")
 
 
 @dataclass(frozen=True, slots=True)
-class GitSettings:
-    """Which files are documents; the patterns are those of a folder, relative to the top."""
+class GitSettings(FileSettings):
+    """Which files of which branch are documents."""
 
     branch: str = ""
-    include: tuple[str, ...] = DEFAULT_INCLUDE
-    ignore: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    index_secrets: bool = False
-    max_bytes: int = DEFAULT_MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +59,19 @@ class _Entry:
     @property
     def is_file(self) -> bool:
         return self.mode in _FILE_MODES
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """The commit that a file is as it is by."""
+
+    commit: str
+    author: str
+    date_ms: int
+
+    @property
+    def origin(self) -> dict[str, str]:
+        return {"author": self.author, "date": iso_date(self.date_ms), "commit": self.commit}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +106,9 @@ class GitConnector:
         self._origin = origin
         self._settings = settings
         self._branch = branch_name(settings.branch)
-        self._rules = Rules(
-            settings.include, settings.ignore, settings.deny, settings.index_secrets
-        )
+        self._rules = settings.rules()
         self._listed: tuple[str, ...] = ()  # the commits that the last listing looked at
-        self._dates_ms: dict[str, int] | None = None  # of the files that those changed
+        self._changes_of: dict[str, _Change] | None = None  # by file
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """As in the protocol, in git's order of paths.
@@ -116,7 +121,7 @@ class GitConnector:
         old = None if since is None else self._commit_of(since, repository, tip)
         if under is None:
             self._listed = (tip,) if old is None else (tip, f"^{old}")
-            self._dates_ms = None
+            self._changes_of = None
         if tip != old:
             parts = Parts(under)
             found = self._changes(repository, old, tip)
@@ -137,10 +142,16 @@ class GitConnector:
                 "Add it to `ignore`.",
             )
         check_text(item.id, data)
-        if self._dates_ms is None:
-            self._dates_ms = _dates_ms(repository, self._listed) if self._listed else {}
-        modified_ms = self._dates_ms.get(item.id)
-        return Fetched(data, item.revision, media_type(item.id), modified_ms=modified_ms)
+        if self._changes_of is None:
+            self._changes_of = _last_changes(repository, self._listed) if self._listed else {}
+        change = self._changes_of.get(item.id)
+        return Fetched(
+            data,
+            item.revision,
+            media_type(item.id),
+            modified_ms=change.date_ms if change else None,
+            origin=change.origin if change else {},
+        )
 
     def close(self) -> None:
         """Nothing is held."""
@@ -285,29 +296,31 @@ def _blob(repository: Repository, blob: str, max_bytes: int, id_: str) -> bytes 
     return data
 
 
-def _dates_ms(repository: Repository, commits: Sequence[str]) -> dict[str, int]:
-    """When each path last came to be as it is on the branch, for people: some may be missing.
+def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _Change]:
+    """By which commit each path last came to be as it is on the branch: some may be missing.
 
     Where the history was cut off, the oldest commit there is says nothing about its files.
     """
-    dates: dict[str, int] = {}
+    changes: dict[str, _Change] = {}
     # Beyond a minute, or what is there of a history, no date is worth waiting for.
     with suppress(SourceUnavailable):
         limited = replace(repository, limit_s=min(repository.limit_s, _DATES_LIMIT_S))
         cut = limited.path / _text(limited.run("rev-parse", "--git-path", "shallow").strip())
         edges = frozenset(cut.read_text().split()) if cut.exists() else frozenset()
-        date_ms: int | None = None
+        change: _Change | None = None
         records = limited.records(
             "log", "--first-parent", "--diff-merges=first-parent", "--name-only", "--no-renames",
-            "--no-show-signature", "--no-ext-diff", "-z", "--format=%x01%H %ct",
+            "--no-show-signature", "--no-ext-diff", "-z", "--format=%x01%H %ct %an",
             f"--max-count={_DATED_COMMITS}", *commits, "--",
         )  # fmt: skip
         for record in records:
             if found := _DATED.fullmatch(record):
-                date_ms = None if found[1].decode() in edges else int(found[2]) * 1000
-            elif date_ms is not None:
-                dates.setdefault(_text(record.removeprefix(b"\n")), date_ms)
-    return dates
+                commit, date_ms = found[1].decode(), int(found[2]) * 1000
+                author = found[3].decode("utf-8", "replace")
+                change = None if commit in edges else _Change(commit, author, date_ms)
+            elif change is not None:
+                changes.setdefault(_text(record.removeprefix(b"\n")), change)
+    return changes
 
 
 def _ask(process: Process, object_id: str) -> bytes:

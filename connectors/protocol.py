@@ -1,7 +1,8 @@
 """The seam between a source and the rest: listings of items, and the bytes of one item."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -57,6 +58,8 @@ class Fetched:
 
     `media_type` is a MIME type such as `text/markdown`; `title` is None where the source has none.
     `links` are the ids or addresses that the item names explicitly; `modified_ms` is Unix time.
+    `origin` tells people more of this revision, by the keys author, date (ISO 8601), commit, url
+    (where it was found in the end) and message_id.
     """
 
     data: bytes
@@ -65,6 +68,19 @@ class Fetched:
     title: str | None = None
     links: tuple[str, ...] = ()
     modified_ms: int | None = None
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+
+def iso_date(unix_ms: int | None) -> str:
+    """A time as ISO 8601 in UTC, empty where there is none that has a date.
+
+    >>> iso_date(0)
+    '1970-01-01T00:00:00+00:00'
+    """
+    try:
+        return "" if unix_ms is None else datetime.fromtimestamp(unix_ms // 1000, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 Found = Item | Gone | Problem | Cursor

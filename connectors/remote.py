@@ -10,12 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from connectors.errors import ItemUnreadable, ItemVanished
+from connectors.files import FileSettings
 from connectors.ignore import (
-    DEFAULT_INCLUDE,
     IGNORE_FILES,
     MAX_IGNORE_FILE_BYTES,
     Level,
-    Rules,
     patterns_in,
 )
 from connectors.media_type import media_type
@@ -25,21 +24,9 @@ from connectors.regular_file import check_text, too_large
 from connectors.remote_driver import Driver, Facts
 from connectors.remote_facts import clock_tick_s, modified_s, revision_of, size_of
 
-DEFAULT_MAX_BYTES = 10 * 1024 * 1024
 _ATTEMPTS = 3
 _GONE = (FileNotFoundError, NotADirectoryError)
 _MAX_DEPTH = 100
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteSettings:
-    """Which files are documents; the patterns are those of a folder, relative to the url."""
-
-    include: tuple[str, ...] = DEFAULT_INCLUDE
-    ignore: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    index_secrets: bool = False
-    max_bytes: int = DEFAULT_MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +43,10 @@ class RemoteConnector:
     Raises ValueError for a pattern that is none.
     """
 
-    def __init__(self, driver: Driver, settings: RemoteSettings) -> None:
+    def __init__(self, driver: Driver, settings: FileSettings) -> None:
         self._driver = driver
         self._settings = settings
-        self._rules = Rules(
-            settings.include, settings.ignore, settings.deny, settings.index_secrets
-        )
+        self._rules = settings.rules()
 
     def discover(
         self, since: str | None, under: Sequence[str] | None = None

@@ -154,11 +154,16 @@ class Driver:
         protocol = self.url.partition("://")[0]
         if not isinstance(error, ImportError):
             hint = "The next scan tries again; look at the network, and at `url` and `options`."
-        elif protocol in EXTRAS:
-            hint = f"Install its driver: pip install 'hopsyncd[{EXTRAS[protocol]}]'."
         else:
-            hint = "Install the driver that it names, with pip."
+            hint = install_hint(protocol)
         return self.unavailable("".join(filter(str.isprintable, why))[:300].rstrip("."), hint)
+
+
+def install_hint(protocol: str) -> str:
+    """How to get the driver of a protocol that is not there."""
+    if protocol in EXTRAS:
+        return f"Install its driver: pip install 'hopsyncd[{EXTRAS[protocol]}]'."
+    return "Install the driver that it names, with pip."
 
 
 def _put_result(

@@ -5,7 +5,7 @@ A listing is one read transaction, so it sees one state of the database while ot
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,26 +58,22 @@ class SqliteConnector:
     ) -> Iterator[Item | Problem]:
         """As in the protocol; `since` is ignored, and there is no Cursor."""
         ids: set[str] = set()
-        with closing(self._open()) as connection:
-            try:
-                connection.execute("BEGIN")
-                for row in connection.execute(self._select(self._listed())):
-                    found = self._judge(row)
-                    if found.id in ids:
-                        found = Problem(found.id, "several rows have this key", _KEY_HINT)
-                    ids.add(found.id)
-                    if under is None or any(_is_under(found.id, part) for part in under):
-                        yield found
-            except sqlite.Error as error:
-                raise self._unavailable(error) from error
+        path = self._settings.path
+        with closing(open_read_only(path, self._busy_s)) as connection, refused(path):
+            connection.execute("BEGIN")
+            for row in connection.execute(self._select(self._listed())):
+                found = self._judge(row)
+                if found.id in ids:
+                    found = Problem(found.id, "several rows have this key", _KEY_HINT)
+                ids.add(found.id)
+                if under is None or any(_is_under(found.id, part) for part in under):
+                    yield found
 
     def fetch(self, item: Item) -> Fetched:
         """As in the protocol."""
-        with closing(self._open()) as connection:
-            try:
-                row = self._row(connection, item.id)
-            except sqlite.Error as error:
-                raise self._unavailable(error) from error
+        path = self._settings.path
+        with closing(open_read_only(path, self._busy_s)) as connection, refused(path):
+            row = self._row(connection, item.id)
         if row is None:
             raise ItemVanished(
                 f"Cannot read row {item.id!r}", "it is gone", "The next scan decides."
@@ -93,24 +89,6 @@ class SqliteConnector:
 
     def close(self) -> None:
         """Nothing is held."""
-
-    def _open(self) -> "sqlite.Connection":
-        path = self._settings.path
-        try:
-            if not path.is_file():
-                raise FileNotFoundError
-            connection = sqlite.connect(
-                f"{path.absolute().as_uri()}?mode=ro",
-                uri=True,
-                isolation_level=None,
-                timeout=self._busy_s,
-                check_same_thread=False,
-            )
-        except (OSError, sqlite.Error) as error:
-            raise self._unavailable(error) from error
-        # A text that is not UTF-8 must not keep the other rows from being read.
-        connection.text_factory = lambda data: data.decode("utf-8", "replace")
-        return connection
 
     def _listed(self) -> list[str]:
         given = self._settings
@@ -152,19 +130,46 @@ class SqliteConnector:
         values = repr([_text(title), *map(_text, texts)]).encode("utf-8", "backslashreplace")
         return hashlib.blake2b(values, digest_size=16).hexdigest()
 
-    def _unavailable(self, error: Exception) -> SourceUnavailable:
-        why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
-        hints = {
-            "no such file": "Mount or create it, or correct `path` of this source in config.toml.",
-            "locked": "Another program writes to it; the next scan tries again.",
-            "no such": "Correct `table`, `query` or the columns of this source in config.toml.",
-        }
-        hint = next((hint for part, hint in hints.items() if part in why), "Check the file.")
-        return SourceUnavailable(
-            f"Cannot list the database {self._settings.path}",
-            why,
-            f"{hint} What is indexed of it is kept.",
+
+def open_read_only(path: Path, busy_s: float = BUSY_S) -> "sqlite.Connection":
+    """A connection that cannot write. Raises SourceUnavailable."""
+    try:
+        if not path.is_file():
+            raise FileNotFoundError
+        connection = sqlite.connect(
+            f"{path.absolute().as_uri()}?mode=ro",
+            uri=True,
+            isolation_level=None,
+            timeout=busy_s,
+            check_same_thread=False,
         )
+    except (OSError, sqlite.Error) as error:
+        raise _unavailable(path, error) from error
+    # A text that is not UTF-8 must not keep the other rows from being read.
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    return connection
+
+
+@contextmanager
+def refused(path: Path) -> Iterator[None]:
+    """Let what SQLite says of the database come out as SourceUnavailable."""
+    try:
+        yield
+    except sqlite.Error as error:
+        raise _unavailable(path, error) from error
+
+
+def _unavailable(path: Path, error: Exception) -> SourceUnavailable:
+    why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
+    hints = {
+        "no such file": "Mount or create it, or correct `path` of this source in config.toml.",
+        "locked": "Another program writes to it; the next scan tries again.",
+        "no such": "Correct `table`, `query` or the columns of this source in config.toml.",
+    }
+    hint = next((hint for part, hint in hints.items() if part in why), "Check the file.")
+    return SourceUnavailable(
+        f"Cannot list the database {path}", why, f"{hint} What is indexed of it is kept."
+    )
 
 
 _KEY_HINT = "Name a column as `key` whose values are all there and all different."

@@ -13,75 +13,48 @@ from hopsyncd.config_mistakes import toml_value
 from hopsyncd.errors import ConfigError
 from hopsyncd.toml_lines import key_lines
 
-_SQLITE = b"SQLite format 3\0"
-_BUCKETS = ("s3", "gs", "gcs", "abfs", "az", "sftp", "ssh", "ftp", "webdav", "webdavs", "smb")
-_SECRETS = re.compile(r"://[^/@]*:[^/@]*@")
+_WEB_PAGE = re.compile(r"^https?://(?:www\.)?")
 
 
-def recognised(place: str) -> dict[str, str]:
-    """The kind of source that a path or an address is, and the key that holds it.
+def add_source(
+    file: Path, keys: Mapping[str, Any], name: str | None, *, dry_run: bool = False
+) -> tuple[str, str]:
+    """Append a `[[source]]` with these keys to the file; returns its name and the block.
 
-    Raises ConfigError for what is neither, or needs more keys than its place.
+    Without a name it gets one from its place. A dry run writes nothing. Raises ConfigError, then
+    nothing is written either.
     """
-    scheme, separator, rest = place.partition("://")
-    if _SECRETS.search(place):
-        raise _refused(place, "it holds a password", 'Write it by hand, with "${NAME}" for that')
-    if re.fullmatch(r"[\w.-]+@[\w.-]+:.+", place) or (separator and _is_repository(scheme, rest)):
-        return {"kind": "git", "url": place}
-    if scheme in _BUCKETS and separator:
-        return {"kind": "remote", "url": place}
-    if scheme in ("http", "https", "imap", "imaps") and separator:
-        kind = "web" if scheme.startswith("http") else "mail"
-        raise _refused(place, f'a source of kind "{kind}" needs more keys', _BY_HAND)
-    if separator:
-        raise _refused(place, f"no kind of source has addresses with {scheme}://", _BY_HAND)
-    return _recognised_path(Path(place).expanduser().absolute())
-
-
-_BY_HAND = "config.toml shows what to write by hand"
-
-
-def _is_repository(scheme: str, rest: str) -> bool:
-    return scheme == "git" or (scheme in ("http", "https", "ssh", "file") and rest.endswith(".git"))
-
-
-def _recognised_path(path: Path) -> dict[str, str]:
-    written = os.path.normpath(path)
-    try:
-        written.encode()
-    except UnicodeEncodeError as error:
-        raise _refused(repr(written), "its name is not UTF-8", "Rename it first") from error
-    if path.is_dir():
-        bare = all((path / name).exists() for name in ("HEAD", "objects", "refs"))
-        return {"kind": "git" if bare else "folder", "path": written}
-    if not path.exists():
-        raise _refused(str(path), "there is no such file or folder", "Check its spelling")
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(_SQLITE))
-    except OSError as error:
-        raise _refused(str(path), (error.strerror or "").lower(), "Check its rights") from error
-    why = "it is a file, and a source is a folder"
-    if start == _SQLITE:
-        why = "which table and columns of the database are wanted cannot be told"
-    raise _refused(str(path), why, _BY_HAND)
-
-
-def add_source(file: Path, keys: Mapping[str, str], name: str | None) -> str:
-    """Append a `[[source]]` to the file; returns its name. Raises ConfigError, writing nothing."""
     text = _read(file)
-    taken = {source.get("name") for source in tomllib.loads(text).get("source", [])}
-    place = keys.get("path", keys.get("url", "")).rstrip("/")
-    stem = re.split(r"[/:]", place)[-1].removesuffix(".git")
-    chosen = name or free_name(stem, {one for one in taken if one})
-    block = "".join(
-        f"{key} = {toml_value(value.replace('$', '$$'))}\n"
+    taken = {str(source.get("name", "")) for source in tomllib.loads(text).get("source", [])}
+    chosen = name or free_name(_stem(keys), taken - {""})
+    block = "[[source]]\n" + "".join(
+        f"{key} = {toml_value(_escaped(value))}\n"
         for key, value in {"name": chosen, **keys}.items()
     )
-    new = f"{text.rstrip()}\n\n[[source]]\n{block}"
+    new = f"{text.rstrip()}\n\n{block}"
     check_config(file, new)
-    _replace(file, new)
-    return chosen
+    if not dry_run:
+        _replace(file, new)
+    return chosen, block
+
+
+def _stem(keys: Mapping[str, Any]) -> str:
+    """What a source may be called: the last part of its place, the host, the user."""
+    if keys["kind"] == "imap":
+        return str(keys["user"]).replace("@", " at ")
+    if keys["kind"] == "web":
+        return _WEB_PAGE.sub("", keys["start"][0]).rstrip("/").replace("/", " ")
+    if keys["kind"] == "sqlite" and "table" in keys:
+        return str(keys["table"])
+    place = str(keys.get("path") or keys["url"])
+    return re.split(r"[/:]", place.rstrip("/"))[-1].removesuffix(".git")
+
+
+def _escaped(value: Any) -> Any:
+    """The value as it is written so that no `$` in it is taken for a variable."""
+    if isinstance(value, str):
+        return value.replace("$", "$$")
+    return [_escaped(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def remove_source(file: Path, name: str) -> None:
@@ -91,11 +64,15 @@ def remove_source(file: Path, name: str) -> None:
     names = [source.get("name") for source in sources]
     if name not in names:
         known = ", ".join(str(one) for one in names) or "none"
-        raise _refused(name, f"{file} has no source of that name", f"It has: {known}")
+        raise ConfigError(
+            f"Cannot remove {name}", f"{file} has no source of that name", f"It has: {known}"
+        )
     new = _without(text, names.index(name), sources[names.index(name)])
     if new is None:
-        raise _refused(
-            name, f"{file} is written in a way that is not understood", "Edit it by hand"
+        raise ConfigError(
+            f"Cannot remove {name}",
+            f"{file} is written in a way that is not understood",
+            "Edit it by hand",
         )
     check_config(file, new)
     _replace(file, new)
@@ -160,7 +137,3 @@ def _replace(file: Path, text: str) -> None:
         raise ConfigError(
             f"Cannot write {file}", (error.strerror or str(error)).lower(), "Check its rights."
         ) from error
-
-
-def _refused(place: str, why: str, hint: str) -> ConfigError:
-    return ConfigError(f"Cannot do that with {place}", why, hint)

@@ -16,7 +16,7 @@ from pydantic import (
     ValidationInfo,
 )
 
-from connectors.folder import DEFAULT_MAX_BYTES
+from connectors.files import DEFAULT_MAX_BYTES
 from connectors.git_mirror import branch_name, protocol_of
 from connectors.ignore import DEFAULT_INCLUDE
 from connectors.mail.settings import DEFAULT_FOLDERS as MAIL_FOLDERS

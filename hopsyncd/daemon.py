@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -39,17 +40,20 @@ from hopsyncd.serve.server import serve
 from hopsyncd.serve.socket import bound_socket
 from hopsyncd.serve.tcp import TOKEN_NAME, bound_address, token_in
 from hopsyncd.service import DaemonService, collect, now_ms
-from hopsyncd.sources import connector_of, folder_of, settings_of
+from hopsyncd.sources import Unusable, connector_of, folder_of, settings_of
 from hopsyncd.supervise import Supervisor, answer_hang_ups, inherited_socket, is_terminal
 from hopsyncd.sync.apply import Writer
-from hopsyncd.sync.read import rules_of
+from hopsyncd.sync.aside import Aside, Here
+from hopsyncd.sync.read import READER, rules_of
+from hopsyncd.sync.rota import Task
 from hopsyncd.sync.sync import Source, SourceSync
 from hopsyncd.sync.watch import FolderWatcher
-from hopsyncd.sync.worker import Chore, SyncWorker, Task
+from hopsyncd.sync.worker import Chore, SyncWorker
 from store.check import opening_check
 from store.content import recipe_of
 from store.database import Connection, open_writer, writer_place
 from store.errors import StoreError
+from store.quarantine import end_quarantine, put_quarantined, quarantined
 from store.records import Version
 from store.sources import listing_state, register_source, source_names
 from store.versions import head
@@ -59,6 +63,7 @@ log = structlog.get_logger(__name__)
 
 _STOP_WORKER_S = 6.0
 _RELOAD_PATIENCE_S = 5.0
+_STOP_CALLS_S = 2.0  # for which a stop waits for sources that are being asked
 _LLM_PATIENCE_S = 60.0  # for which a batch waits for questions that an LLM is asked for
 
 
@@ -141,7 +146,8 @@ class Daemon:
         """On the worker's thread. What can fail comes first, and changes nothing."""
         taken = change(self._config, wanted)
         config, before = taken.config, self._tasks
-        renewed = {*taken.added, *taken.changed}
+        again = self.service.removed & before.keys() & {one.name for one in config.sources}
+        renewed = {*taken.added, *taken.changed, *again}
         tasks = {
             source.name: self._task(
                 source, config, None if source.name in renewed else before[source.name]
@@ -149,13 +155,14 @@ class Daemon:
             for source in config.sources
         }
         chores = self._chores(config)
-        ended = [before[name] for name in (*taken.removed, *taken.changed)]
+        ended = [before[name] for name in {*taken.removed, *taken.changed, *again}]
         rewatched = (
             {*renewed, *taken.removed} if config.watch == self._config.watch else {*before, *tasks}
         )
         self.known_sources |= tasks.keys()
         self._config = self.service.config = config
         self._tasks = tasks
+        self.service.removed.clear()
         self._worker.plan(list(tasks.values()), chores)
         self._close(ended)
         self._engine.walk_by(WalkSettings(hops=config.query.hops))
@@ -201,9 +208,7 @@ class Daemon:
     def _hint(self, source: str, paths: Sequence[str] | None) -> None:
         self._worker.hint(source, None if paths is None else widened(paths))
 
-    def _open_path(
-        self, between: Callable[[], None], check_stop: Callable[[], None]
-    ) -> tuple[SourceSync, Sequence[Task], bool]:
+    def _open_path(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task], bool]:
         """Put the write path together, on the worker's thread; what is stored is served first."""
         newest = self._publish_stored()
         index = self._config.index
@@ -218,7 +223,12 @@ class Daemon:
         )
         end_waits(self._connection)
         self._close(self._tasks.values())
-        self._extraction = self._extraction or ExtractionProcess(check_stop)
+        end_quarantine(self._connection, READER)
+        self._extraction = self._extraction or ExtractionProcess(
+            give_way,
+            quarantined=quarantined(self._connection, READER),
+            on_quarantine=self._quarantine,
+        )
         path = SourceSync(
             connection=self._connection,
             writer=writer,
@@ -226,10 +236,10 @@ class Daemon:
             batch_documents=index.batch_documents,
             now_ms=now_ms,
             on_version=partial(self._publish, writer),
-            between=between,
-            check_stop=check_stop,
+            give_way=give_way,
             new_meter=lambda: Meter(max_tokens=self._config.llm.max_tokens_per_sync or None),
             extract=self._extraction.extract,
+            removed=self.service.removed,
         )
         self.service.path = path
         renewed = writer.renew()
@@ -239,6 +249,9 @@ class Daemon:
             source.name: self._task(source, self._config) for source in self._config.sources
         }
         return path, list(self._tasks.values()), newest is not None and newest.rules != rules
+
+    def _quarantine(self, content: bytes, why: str) -> None:
+        put_quarantined(self._connection, content, READER, why, now_ms())
 
     def _publish_stored(self) -> Version | None:
         """Serve the newest version, if its vectors are of the present encoder; which it is."""
@@ -252,12 +265,18 @@ class Daemon:
             self._looked.set()
 
     def _close(self, tasks: Iterable[Task]) -> None:
-        for connector in [task.source.connector for task in tasks]:
+        sources = [task.source for task in tasks]
+        for source in sources:
+            source.caller.end()
+        end_s = time.monotonic() + _STOP_CALLS_S
+        for source in sources:
+            if not source.caller.has_ended(end_s - time.monotonic()):
+                log.warning("a source is left in the middle of a call", source=source.name)
+                continue
             try:
-                connector.close()
+                source.connector.close()
             except Exception as error:  # noqa: BLE001 - whatever it is, the others are closed too
-                kind = type(connector).__name__
-                log.warning("a connector did not close", connector=kind, why=str(error))
+                log.warning("a connector did not close", source=source.name, why=str(error))
 
     def _publish(self, writer: Writer, version: Version) -> None:
         self._engine.publish(head_of(self._connection, version, writer.index))
@@ -270,21 +289,29 @@ class Daemon:
 
     def _task(self, source: SourceConfig, config: Config, same: Task | None = None) -> Task:
         """What keeps a source in sync; `same` is that of the source as it is configured already."""
-        if same:
-            ready = same.source
-        else:
-            connector = connector_of(source, config)
-            row_id = register_source(
-                self._connection, source.name, source.kind, source.location, settings_of(source)
-            )
-            ready = Source(row_id, source.name, connector)
+        ready = same.source if same else self._source(source, config)
         return Task(
             ready,
             scan_times(source, config),
             full_scan_times(source, config),
-            at_start=isinstance(source, FolderSource)
+            at_start=not _is_slow(source)
             or listing_state(self._connection, ready.id).listed_ms is None,
         )
+
+    def _source(self, source: SourceConfig, config: Config) -> Source:
+        row_id = register_source(
+            self._connection, source.name, source.kind, source.location, settings_of(source)
+        )
+        connector = connector_of(source, config)
+        if isinstance(connector, Unusable):
+            log.error("a connector cannot be made", source=source.name, exc_info=connector.error)
+        caller = Aside(source.name) if _is_slow(source) else Here()
+        return Source(row_id, source.name, connector, caller)
+
+
+def _is_slow(source: SourceConfig) -> bool:
+    """Hints name the parts of folders only; their calls are quick and find the small edits."""
+    return not isinstance(source, FolderSource)
 
 
 def own_folder(folder: Path) -> None:

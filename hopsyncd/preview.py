@@ -8,8 +8,10 @@ from hopsyncd.config import DATABASE_NAME, Config
 from hopsyncd.extraction.process import ExtractionProcess
 from hopsyncd.sources import connector_of
 from hopsyncd.sync.preview import Preview, preview
+from hopsyncd.sync.read import READER
 from hopsyncd.sync.sync import Scope, Source
 from store.database import Connection, fresh_database, open_reader
+from store.quarantine import quarantined
 from store.sources import source_names
 from store.versions import head
 from store.waiting import waiting_by_reason
@@ -36,7 +38,8 @@ def preview_json(
     asks = bool(config.llm.base_url) and config.llm.questions != "off"
     per_call = config.llm.passages_per_call if asks else None
     with ExitStack() as stack:
-        extraction = stack.enter_context(closing(ExtractionProcess()))
+        known = quarantined(connection, READER)
+        extraction = stack.enter_context(closing(ExtractionProcess(quarantined=known)))
         found = [
             preview(
                 connection,

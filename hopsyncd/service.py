@@ -16,6 +16,7 @@ from hopsyncd.models import Models
 from hopsyncd.preview import preview_json
 from hopsyncd.query.engine import Engine
 from hopsyncd.reload import Reloaded
+from hopsyncd.removal import drop_mirror, removed
 from hopsyncd.serve.caller import Caller
 from hopsyncd.serve.openapi import openapi_document
 from hopsyncd.serve.parameters import (
@@ -32,6 +33,7 @@ from hopsyncd.serve.requests import (
     RebuildRequest,
     ReleaseRequest,
     ReloadRequest,
+    RemoveRequest,
     RestoreRequest,
     SyncRequest,
     TagRequest,
@@ -40,6 +42,7 @@ from hopsyncd.serve.service import Json, Soon
 from hopsyncd.serve.stats import Load, Requests
 from hopsyncd.serve.status import Served, progress_json, status_json
 from hopsyncd.service_reads import GraphReads
+from hopsyncd.sync.rota import full_scan_job, scan_job
 from hopsyncd.sync.sync import Outcome, SourceSync
 from hopsyncd.sync.watch import FolderWatcher
 from hopsyncd.sync.worker import UPGRADE, SyncWorker
@@ -107,6 +110,7 @@ class DaemonService(GraphReads):
         self._watchers = watchers
         self._started_ms = now_ms()
         self._requests = Requests()
+        self.removed: set[str] = set()  # sources left alone though the configuration has them
 
     def sync(self, request: SyncRequest, _: Caller) -> Soon:
         self._wanted(request.sources)
@@ -119,7 +123,7 @@ class DaemonService(GraphReads):
 
     def _wanted(self, named: Sequence[str]) -> Sequence[str]:
         """The named sources, or all if none is. Raises BadRequest for one that is not there."""
-        names = [source.name for source in self.config.sources]
+        names = self._names()
         for name in named:
             if name not in names:
                 raise BadRequest(
@@ -128,6 +132,9 @@ class DaemonService(GraphReads):
                     f"The sources are: {', '.join(names) or 'none'}",
                 )
         return named or names
+
+    def _names(self) -> list[str]:
+        return [one.name for one in self.config.sources if one.name not in self.removed]
 
     def restore(self, request: RestoreRequest, _: Caller) -> Soon:
         wanted = self._wanted(request.sources)
@@ -153,6 +160,19 @@ class DaemonService(GraphReads):
         done = self._worker.submit(lambda path: resumed(path, name))
         self._worker.hint(name, None)
         return done
+
+    def remove(self, request: RemoveRequest, _: Caller) -> Soon:
+        def job(path: SourceSync) -> Json:
+            self.removed.add(request.name)
+            path.paused.pop(request.name, None)
+            try:
+                done = removed(path.connection, path.commit, request.name, request.purge)
+            finally:
+                self._engine.forget_pasts()
+            drop_mirror(self.config, request.name)
+            return done
+
+        return self._worker.submit(job)
 
     def tag(self, request: TagRequest, _: Caller) -> Soon:
         return self._worker.submit(
@@ -203,7 +223,9 @@ class DaemonService(GraphReads):
 
     def schedule(self, _: NoParameters, caller: Caller) -> Json:
         asks = self._endpoint and self.config.llm.questions != "off"
-        hidden = {f"{kind}{name}" for name in caller.hidden for kind in ("scan ", "full scan ")}
+        hidden = {
+            job(name) for name in caller.hidden | self.removed for job in (scan_job, full_scan_job)
+        }
         planned = [
             one
             for one in self._worker.planned()
@@ -281,13 +303,16 @@ class DaemonService(GraphReads):
         if hidden:
             with self._engine.reading(hidden=hidden) as (_, restricted):
                 head = restricted
+        names = self._names()
+        jobs = {one.job: one.next_ms for one in self._worker.planned()}
         return Served(
             database=self._database,
             socket=self.config.daemon.socket,
             started_ms=self._started_ms,
             version=head.version if head else None,
             recipe=self._recipe,
-            configured=tuple(source.name for source in self.config.sources),
+            configured=tuple(names),
+            next_ms={name: jobs[scan_job(name)] for name in names if scan_job(name) in jobs},
             watching={name: watcher.status() for name, watcher in dict(self._watchers).items()},
             progress=self.path.progress if self.path else None,
             busy=self._worker.busy,

@@ -1,13 +1,18 @@
 """From a configured source to the connector that lists and fetches it."""
 
 import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
+from connectors.errors import SourceUnavailable
+from connectors.files import FileSettings
 from connectors.folder import FolderConnector
 from connectors.git_mirror import Mirror
 from connectors.git_program import Repository
-from connectors.protocol import Connector
+from connectors.protocol import Connector, Fetched, Found, Item
 from hopsyncd.config import Config
 from hopsyncd.config_sources import (
     PLUGIN_GROUP,
@@ -24,16 +29,51 @@ from hopsyncd.config_sources import (
     SqliteSource,
     WebSource,
 )
-from hopsyncd.errors import ConfigError
 
 _COMMON = set(SourceBase.model_fields)
 
 
 def connector_of(source: SourceConfig, config: Config) -> Connector:
-    """What lists and fetches a configured source. Raises ConfigError for a bad third-party kind.
+    """What lists and fetches a configured source.
 
-    Each kind is imported where it is configured: some bring libraries that a start would wait for.
+    One that cannot be made pauses its source, and leaves the others alone.
     """
+    try:
+        return _made(source, config)
+    except Exception as error:  # noqa: BLE001 - a package may raise anything; each listing tells
+        return Unusable(source.name, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Stands for a connector that could not be made: no listing of it can be completed."""
+
+    source: str
+    error: Exception
+
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
+        """Raises SourceUnavailable."""
+        raise self._unavailable() from self.error
+
+    def fetch(self, item: Item) -> Fetched:
+        """Raises SourceUnavailable."""
+        raise self._unavailable() from self.error
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _unavailable(self) -> SourceUnavailable:
+        return SourceUnavailable(
+            f'The source "{self.source}" cannot be used',
+            f"its connector cannot be made ({type(self.error).__name__}: {self.error})",
+            "Correct its table in config.toml, or install what it names, and start the daemon"
+            " again. What is indexed of it is kept.",
+        )
+
+
+def _made(source: SourceConfig, config: Config) -> Connector:
+    """Each kind is imported where it is configured: some bring libraries that a start would wait
+    for. Raises ConfigError for a bad third-party kind."""
     match source:
         case FolderSource():
             return folder_of(source, config)
@@ -43,11 +83,11 @@ def connector_of(source: SourceConfig, config: Config) -> Connector:
             settings = GitSettings(branch=source.branch, **_files_of(source))
             return GitConnector(_repository_of(source, config), settings)
         case RemoteSource():
-            from connectors.remote import RemoteConnector, RemoteSettings
+            from connectors.remote import RemoteConnector
             from connectors.remote_driver import Driver
 
             driver = Driver(source.url, source.options, source.timeout_s)
-            return RemoteConnector(driver, RemoteSettings(**_files_of(source)))
+            return RemoteConnector(driver, FileSettings(**_files_of(source)))
         case SqliteSource():
             from connectors.sqlite import SqliteConnector, SqliteSettings
 
@@ -93,13 +133,12 @@ def _files_of(source: FilesSource) -> dict[str, Any]:
 
 
 def _repository_of(source: GitSource, config: Config) -> Mirror | Repository:
-    """The repository here, or the mirror of a remote one, in a folder named for its url."""
+    """The repository here, or the mirror of a remote one."""
     if source.path is not None:
         return Repository(source.path, source.location, source.timeout_s)
-    name = hashlib.sha256(f"{source.url} {source.branch}".encode()).hexdigest()[:16]
     return Mirror(
         source.url,
-        config.daemon.data_dir / "git" / f"{name}.git",
+        mirror_of(source, config),
         source.token,
         source.username,
         source.depth,
@@ -108,16 +147,15 @@ def _repository_of(source: GitSource, config: Config) -> Mirror | Repository:
     )
 
 
+def mirror_of(source: GitSource, config: Config) -> Path:
+    """The folder that a remote repository is fetched into: named for its url and branch."""
+    name = hashlib.sha256(f"{source.url} {source.branch}".encode()).hexdigest()[:16]
+    return config.daemon.data_dir / "git" / f"{name}.git"
+
+
 def _of_package(source: PluginSource) -> Connector:
     (entry,) = entry_points(group=PLUGIN_GROUP, name=source.kind)
-    try:
-        connector: Connector = entry.load()(source.settings)
-    except Exception as error:
-        raise ConfigError(
-            f'The source "{source.name}" cannot be used',
-            f"its connector {entry.value} failed: {type(error).__name__}: {error}",
-            "Correct its table in config.toml, or the package that brings the connector.",
-        ) from error
+    connector: Connector = entry.load()(source.settings)
     return connector
 
 

@@ -129,7 +129,7 @@ def collected(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool
     if dry_run:
         planned = asdict(plan_gc(path.connection, retention, now_ms))
         return {"dry_run": True, **planned, "versions": list(planned["versions"])}
-    done = asdict(collect(path.connection, retention, now_ms, path.between))
+    done = asdict(collect(path.connection, retention, now_ms, path.give_way))
     return {"dry_run": False, **done, "versions": list(done["versions"])}
 
 
@@ -139,9 +139,7 @@ def purged(path: SourceSync, document: str, source: str | None, now_ms: int) -> 
     if live_content(path.connection, row, item) is not None:
         gone = ((row, item),)
         # The reason names nothing: it stays in the log.
-        version = path.writer.apply(Batch("a document was purged", gone=gone, unseen=gone))
-        if version:
-            path.on_version(version)
+        path.commit(Batch("a document was purged", gone=gone, unseen=gone))
     done = asdict(purge(path.connection, row, item, now_ms))
     return {"source": name, "document": item, **done, "versions": list(done["versions"])}
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-# Which end of an edge raises its question; "both": they share a name.
-ARROWS = {"from": "->", "to": "<-", "both": "--"}
+# Which end of an edge raises its question, or has the link; "both": they share a name.
+ARROWS = {"from": "->", "to": "<-", "both": "--", "link": "=>", "backlink": "<="}
 
 
 def title_of(passage: Mapping[str, Any]) -> str:

@@ -97,13 +97,13 @@ def _questions(connection: Connection, of_set: int, rows: int) -> Iterator[Findi
 
 
 def _documents(connection: Connection) -> Iterator[Finding]:
-    for row_id, source, path, content, media_type, digest in connection.execute(
-        "SELECT id, source, path, content, media_type, digest FROM document"
+    for row_id, digest, *own in connection.execute(
+        "SELECT id, digest, source, path, content, media_type, names, origin FROM document"
     ):
-        if stored_document_digest(connection, row_id, source, path, content, media_type) != digest:
+        if stored_document_digest(connection, row_id, tuple(own)) != digest:
             yield Finding(
                 "a document and its places are as they were written",
-                f"document {row_id} ({path})",
+                f"document {row_id} ({own[1]})",
                 "their digest differs",
                 RESTORE,
             )

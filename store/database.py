@@ -16,7 +16,7 @@ from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
 from store.digests import fill_digests
-from store.errors import DiskFailure, NewerSchema, NotADatabase, WriterBusy
+from store.errors import DiskFailure, NewerSchema, NotADatabase, OlderSchema, WriterBusy
 from store.wal import refuse_lost_wal
 
 if TYPE_CHECKING:
@@ -90,7 +90,17 @@ def _jobs(db: Database) -> None:
     _run_file(db, "007_jobs.sql")
 
 
-SCHEMA_VERSION = 7
+@MIGRATIONS(name="008_links")
+def _links(db: Database) -> None:
+    _run_file(db, "008_links.sql")
+
+
+@MIGRATIONS(name="009_origin")
+def _origin(db: Database) -> None:
+    _run_file(db, "009_origin.sql")
+
+
+SCHEMA_VERSION = 9
 
 
 def memory_database() -> Connection:
@@ -162,6 +172,16 @@ def _refuse_foreign(connection: Connection, path: Path) -> None:
             f"Cannot open {path}",
             f"its schema is {schema_version} and this hopsyncd knows up to {SCHEMA_VERSION}",
             "Install the hopsyncd that wrote it, or a newer one; nothing was changed",
+        )
+
+
+def _refuse_older(connection: Connection, path: Path) -> None:
+    schema_version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if 0 < schema_version < SCHEMA_VERSION:
+        raise OlderSchema(
+            f"Cannot read {path}",
+            f"its schema is {schema_version}, that of an older hopsyncd",
+            "`hopsyncd serve` brings it up to date",
         )
 
 
@@ -260,7 +280,7 @@ def open_writer(path: Path) -> Connection:
 
 
 def open_reader(path: Path) -> Connection:
-    """Open for queries only. Raises NewerSchema, NotADatabase or DiskFailure.
+    """Open for queries only. Raises NewerSchema, OlderSchema, NotADatabase or DiskFailure.
 
     The file is opened writable because a reader keeps its place in the WAL's shared memory;
     query_only refuses every write, and the checkpoints are left to the writer.
@@ -269,6 +289,7 @@ def open_reader(path: Path) -> Connection:
     connection = _connect(path)
     try:
         _refuse_foreign(connection, path)
+        _refuse_older(connection, path)
         connection.execute("PRAGMA query_only = ON")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
     except BaseException:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from store.database import Connection
 
 QUESTION_COLUMNS = "id, direction, ordinal, text, keywords, vector_row"
-PLACE_COLUMNS = "passage, first_line, last_line"
+PLACE_COLUMNS = "passage, first_line, last_line, links"
+_FIRST_PLACE_COLUMNS = "passage, first_line, last_line"
+_NONE = "[]"  # no names, no links
+_NO_ORIGIN = "{}"
 
 Row = Sequence[object]
 
@@ -26,11 +29,21 @@ def set_digest(vectors: bytes, questions: Iterable[Row]) -> bytes:
 
 
 def document_digest(
-    source: int, path: str, content: bytes, media_type: str, places: Iterable[Row]
+    source: int,
+    path: str,
+    content: bytes,
+    media_type: str,
+    names: str,
+    origin: str,
+    places: Iterable[Row],
 ) -> bytes:
-    """Of a document's revision: its own columns, and its PLACE_COLUMNS in order."""
-    where = [list(row) for row in places]
-    return content_hash(_encoded([source, path, content.hex(), media_type, where]))
+    """Of a document's revision: its own columns, and its PLACE_COLUMNS in order.
+
+    Names, links and an origin that are not there are left out, as in digests older than them.
+    """
+    where = [[value for value in row if value != _NONE] for row in places]
+    more = [value for value in (names, origin) if value not in (_NONE, _NO_ORIGIN)]
+    return content_hash(_encoded([source, path, content.hex(), media_type, where, *more]))
 
 
 def stored_set_digest(connection: "Connection", row_id: int, vectors: bytes) -> bytes:
@@ -44,17 +57,20 @@ def stored_set_digest(connection: "Connection", row_id: int, vectors: bytes) -> 
 
 
 def stored_document_digest(
-    connection: "Connection", row_id: int, source: int, path: str, content: bytes, media_type: str
+    connection: "Connection",
+    row_id: int,
+    own: tuple[int, str, bytes, str, str, str],
+    place_columns: str = PLACE_COLUMNS,
 ) -> bytes:
-    """The digest that the stored places and these columns give."""
+    """The digest that the stored places and these columns give: source to origin."""
     places = connection.execute(
-        f"SELECT {PLACE_COLUMNS} FROM placement WHERE document = ? ORDER BY ordinal", [row_id]
+        f"SELECT {place_columns} FROM placement WHERE document = ? ORDER BY ordinal", [row_id]
     )
-    return document_digest(source, path, content, media_type, places)
+    return document_digest(*own, places)
 
 
 def fill_digests(connection: "Connection") -> None:
-    """Give a digest to every row of a schema that had none."""
+    """Give a digest to every row of the second schema, which had none."""
     for (row_id,) in connection.execute("SELECT id FROM question_set").fetchall():
         vectors = connection.execute(
             "SELECT vectors FROM question_set WHERE id = ?", [row_id]
@@ -64,11 +80,11 @@ def fill_digests(connection: "Connection") -> None:
             [stored_set_digest(connection, row_id, vectors), row_id],
         )
     documents = "SELECT id, source, path, content, media_type FROM document"
-    for row in connection.execute(documents).fetchall():
-        connection.execute(
-            "UPDATE document SET digest = ? WHERE id = ?",
-            [stored_document_digest(connection, *row), row[0]],
+    for row_id, *own in connection.execute(documents).fetchall():
+        digest = stored_document_digest(
+            connection, row_id, (*own, _NONE, _NO_ORIGIN), _FIRST_PLACE_COLUMNS
         )
+        connection.execute("UPDATE document SET digest = ? WHERE id = ?", [digest, row_id])
 
 
 def _encoded(value: object) -> bytes:

@@ -2,6 +2,7 @@
 
 StoreError
 ├── NewerSchema        written by a newer hopsyncd: refused untouched
+├── OlderSchema        written by an older hopsyncd: a writer must bring it up to date first
 ├── NotADatabase       the file is no database of ours, or is damaged
 ├── NoSuchVersion      the version was never written, or has expired
 ├── WriterBusy         another process holds the store for writing
@@ -25,6 +26,10 @@ class StoreError(Exception):
 
 class NewerSchema(StoreError):
     """The database's schema is newer than this program."""
+
+
+class OlderSchema(StoreError):
+    """The database's schema is older than this program, and a reader cannot change it."""
 
 
 class NotADatabase(StoreError):

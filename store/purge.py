@@ -13,7 +13,7 @@ two, it is finished by running it again.
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from store.database import Connection, transaction
@@ -65,16 +65,42 @@ def purge(connection: Connection, source: int, path: str, now_ms: int) -> PurgeR
     Raises PurgeRefused while the document is in the head, or when nothing is known of it.
     """
     _require_gone(connection, source, path)
+
+    def forget() -> None:
+        _forget(connection, source, path, now_ms)
+
+    return _purge(connection, _revisions(connection, source, path), forget)
+
+
+def purge_source(connection: Connection, source: int) -> PurgeResult:
+    """As purge, of all documents that a source ever had, once `forget_source` has forgotten it.
+
+    None of them is excluded from now on; what was before stays so. Raises PurgeRefused while the
+    head has one of them.
+    """
+    alive = connection.execute(
+        f"SELECT path FROM document WHERE source = ? AND died = {ALIVE} LIMIT 1", [source]
+    ).fetchone()
+    if alive:
+        raise _in_head(alive[0])
+    return _purge(connection, _revisions(connection, source))
+
+
+def _purge(
+    connection: Connection,
+    revisions: Sequence[tuple[int, Span]],
+    forget: Callable[[], None] = lambda: None,
+) -> PurgeResult:
+    """Remove these revisions, none of which is in the head; `forget` what was seen of them."""
     sweep(connection)
     with unchecked(connection):
         kept = kept_versions(connection)
         losses = _Losses()
-        revisions = _revisions(connection, source, path)
         losses.documents.update(_versions_in([span for _, span in revisions], kept))
         passages = _take_documents(connection, [row_id for row_id, _ in revisions])
         shortened = _shorten_lives(connection, passages, kept, losses)
         _cut_matches(connection, shortened, kept, losses)
-        _forget(connection, source, path, now_ms)
+        forget()
         gone = drop_sets(connection, unheld_sets(connection))
         _correct_versions(connection, losses)
         held_by = _holders(connection, passages)
@@ -121,16 +147,24 @@ def _require_gone(connection: Connection, source: int, path: str) -> None:
         f"SELECT 1 FROM document WHERE source = ? AND path = ? AND died = {ALIVE}", [source, path]
     ).fetchone()
     if alive:
-        raise PurgeRefused(
-            f"Cannot purge {path}",
-            "it is in the newest version",
-            "It must first be taken out of the graph by a version of its own",
-        )
+        raise _in_head(path)
 
 
-def _revisions(connection: Connection, source: int, path: str) -> list[tuple[int, Span]]:
+def _in_head(path: str) -> PurgeRefused:
+    return PurgeRefused(
+        f"Cannot purge {path}",
+        "it is in the newest version",
+        "It must first be taken out of the graph by a version of its own",
+    )
+
+
+def _revisions(
+    connection: Connection, source: int, path: str | None = None
+) -> list[tuple[int, Span]]:
+    """The revisions of a document of the source, or of all its documents."""
     rows = connection.execute(
-        "SELECT id, born, died FROM document WHERE source = ? AND path = ?", [source, path]
+        "SELECT id, born, died FROM document WHERE source = ?1 AND path = coalesce(?2, path)",
+        [source, path],
     )
     return [(row[0], (row[1], row[2])) for row in rows]
 

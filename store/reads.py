@@ -2,25 +2,30 @@
 
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from store.database import Connection
+from store.links import read_links, read_names
 from store.records import ALIVE, Direction, Document, Match, PassageId, Placement, QuestionId
 from store.visible import names_json
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a passage stands: source name, document path and type, and the placement's numbers."""
+    """Where a passage stands: source name, document path and type, and the placement's numbers.
+
+    `origin` is what the source says of the document's revision.
+    """
 
     source: str
     document: str
     media_type: str
     first_line: int
     last_line: int
+    origin: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ def places_at(
     Those in sources of the `hidden` names are left out.
     """
     rows = connection.execute(
-        "SELECT p.passage, s.name, d.path, d.media_type, p.first_line, p.last_line"
+        "SELECT p.passage, s.name, d.path, d.media_type, d.origin, p.first_line, p.last_line"
         " FROM placement AS p"
         " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
         " WHERE p.passage IN (SELECT value FROM json_each(?2))"
@@ -99,8 +104,9 @@ def places_at(
         [version, json.dumps(list(passages)), names_json(hidden)],
     )
     places: dict[PassageId, list[Place]] = {}
-    for passage, *place in rows:
-        places.setdefault(PassageId(passage), []).append(Place(*place))
+    for passage, source, document, media_type, origin, first, last in rows:
+        place = Place(source, document, media_type, first, last, json.loads(origin))
+        places.setdefault(PassageId(passage), []).append(place)
     return places
 
 
@@ -163,22 +169,31 @@ def live_content(connection: Connection, source: int, path: str) -> bytes | None
 def documents_at(connection: Connection, version: int, source: int) -> list[Document]:
     """The documents of a source at a version, with their places, by path."""
     rows = connection.execute(
-        "SELECT id, path, content, media_type FROM document"
+        "SELECT id, path, content, media_type, names, origin FROM document"
         " WHERE source = ?2 AND born <= ?1 AND ?1 < died ORDER BY path",
         [version, source],
     ).fetchall()
     return [
-        Document(source, path, content, media_type, _placements(connection, row_id))
-        for row_id, path, content, media_type in rows
+        Document(
+            source,
+            path,
+            content,
+            media_type,
+            _placements(connection, row_id),
+            read_names(names),
+            origin,
+        )
+        for row_id, path, content, media_type, names, origin in rows
     ]
 
 
 def _placements(connection: Connection, document: int) -> tuple[Placement, ...]:
     rows = connection.execute(
-        "SELECT passage, first_line, last_line FROM placement WHERE document = ? ORDER BY ordinal",
+        "SELECT passage, first_line, last_line, links FROM placement WHERE document = ?"
+        " ORDER BY ordinal",
         [document],
     )
-    return tuple(Placement(PassageId(row[0]), row[1], row[2]) for row in rows)
+    return tuple(Placement(PassageId(row[0]), row[1], row[2], read_links(row[3])) for row in rows)
 
 
 def documents_after(

@@ -130,23 +130,44 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """Where a document names another: by path, name or address, with `#` and a heading perhaps.
+
+    `shown` is the text that a reader sees in its place; empty where there is none.
+    """
+
+    target: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
-    """A passage's place in a document: 1-based, inclusive lines, or what its type has for them."""
+    """A passage's place in a document: 1-based, inclusive lines, or what its type has for them.
+
+    `links` are those that stand in it, in order.
+    """
 
     passage: PassageId
     first_line: int
     last_line: int
+    links: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One revision of one document; `content` is the content hash of its bytes."""
+    """One revision of one document; `content` is the content hash of its bytes.
+
+    `names` are what others may call it beside its path: title, aliases, a Message-ID. `origin` is
+    what its source says of the revision: a JSON object.
+    """
 
     source: int
     path: str
     content: bytes
     media_type: str
     placements: tuple[Placement, ...]
+    names: tuple[str, ...] = ()
+    origin: str = "{}"
 
 
 @dataclass(frozen=True, slots=True)

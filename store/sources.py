@@ -83,6 +83,18 @@ def forget_cursor(connection: Connection, source: int) -> None:
     connection.execute("UPDATE source_state SET cursor = NULL WHERE source = ?", [source])
 
 
+def forget_source(connection: Connection, source: int) -> None:
+    """Let the source be as one that was never scanned; its documents stay as they are."""
+    with transaction(connection):
+        for table in ("seen", "pin"):
+            connection.execute(f"DELETE FROM {table} WHERE source = ?", [source])
+        connection.execute(
+            "UPDATE source_state SET scanned_ms = NULL, problem = NULL, hint = NULL,"
+            " cursor = NULL, listed_ms = NULL, settings = '', held_ms = NULL WHERE source = ?",
+            [source],
+        )
+
+
 def put_source_state(
     connection: Connection,
     source: int,

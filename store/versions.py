@@ -12,6 +12,7 @@ from typing import Any
 from store.database import Connection, transaction
 from store.digests import PLACE_COLUMNS, document_digest
 from store.errors import NoSuchVersion
+from store.links import links_text
 from store.records import ALIVE, Change, Cut, Document, Match, PassageId, QuestionId, Seen, Version
 from store.vectors import put_vector
 
@@ -193,15 +194,27 @@ def _close_documents(connection: Connection, number: int, keys: Sequence[tuple[i
 
 
 def _insert_document(connection: Connection, number: int, document: Document) -> None:
-    own = (document.source, document.path, document.content, document.media_type)
-    places = [(place.passage, place.first_line, place.last_line) for place in document.placements]
+    names = json.dumps(document.names, ensure_ascii=False)
+    own = (
+        document.source,
+        document.path,
+        document.content,
+        document.media_type,
+        names,
+        document.origin,
+    )
+    places = [
+        (place.passage, place.first_line, place.last_line, links_text(place.links))
+        for place in document.placements
+    ]
     cursor = connection.execute(
-        "INSERT INTO document (source, path, content, media_type, born, died, digest)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO document"
+        " (source, path, content, media_type, names, origin, born, died, digest)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [*own, number, ALIVE, document_digest(*own, places)],
     )
     connection.executemany(
-        f"INSERT INTO placement (document, ordinal, {PLACE_COLUMNS}) VALUES (?, ?, ?, ?, ?)",
+        f"INSERT INTO placement (document, ordinal, {PLACE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
         [(cursor.lastrowid, ordinal, *place) for ordinal, place in enumerate(places)],
     )
 

@@ -5,26 +5,23 @@ revision. The cursor holds, for each folder, the UIDs that were there. Sequence 
 UIDs: where as many messages as before have old UIDs, none is gone, and only new ones are listed.
 """
 
-import hashlib
 import imaplib
-import json
-import os
 import re
-import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from connectors.errors import CursorExpired, ItemUnreadable, ItemVanished, SourceUnavailable
+from connectors.cursor import cursors, known_of, mark_of
+from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
+from connectors.mail.imap_server import Deadline, logged_in
 from connectors.mail.imap_wire import Answer, Listed, fetch_rows, listed_folders, quoted
 from connectors.mail.message import fetched, is_wanted, too_large
 from connectors.mail.settings import ImapSettings
 from connectors.mail.uids import Uids
 from connectors.parts import Parts
-from connectors.protocol import Cursor, Fetched, Found, Gone, Item, Problem
+from connectors.protocol import Fetched, Found, Gone, Item, Problem
 
 _WINDOW = 1000  # messages asked for at a time
-_MAX_CURSOR_CHARACTERS = 1_000_000
 _LEFT_OUT = frozenset(("\\trash", "\\junk", "\\drafts", "\\all"))
 _NO_FOLDER = frozenset(("\\noselect", "\\nonexistent"))
 _FAILURES = (OSError, imaplib.IMAP4.error)
@@ -36,6 +33,12 @@ class _Known:
 
     validity: int
     uids: Uids
+
+    @classmethod
+    def read(cls, row: Any) -> "_Known":
+        """From the row of a cursor."""
+        validity, uids = row
+        return cls(int(validity), Uids.parsed(uids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +56,22 @@ class ImapConnector:
 
     settings: ImapSettings
     _server: imaplib.IMAP4 | None = None
+    _deadline: Deadline | None = None
     _opened: _Open | None = None
     _raw_names: dict[str, str] = field(default_factory=dict)
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """As in the protocol."""
-        known = {} if since is None or under is not None else self._known(since)
+        known = {}
+        if since is not None and under is None:
+            known = known_of(since, self._mark(), self._where, _Known.read)
         self.close()  # a connection that idled since the last listing may be dead
-        try:
-            yield from self._listing(known, under)
-        except (*_FAILURES, ValueError) as error:
-            self._drop()
-            raise self._unavailable(error) from error
+        with Deadline(self.settings.listing_limit_s) as self._deadline:
+            try:
+                yield from self._listing(known, under)
+            except (*_FAILURES, ValueError) as error:
+                self._drop()
+                raise self._unavailable(error) from error
 
     def fetch(self, item: Item) -> Fetched:
         """As in the protocol; a connection that was cut meanwhile is made anew, once."""
@@ -108,11 +115,9 @@ class ImapConnector:
             return
         for name in known.keys() - now.keys():
             yield from (Gone(f"{name}/{uid}") for uid in known[name].uids)
-        cursor = json.dumps(
-            [self._origin(), {n: [k.validity, str(k.uids)] for n, k in now.items()}]
+        yield from cursors(
+            self._mark(), {name: [one.validity, str(one.uids)] for name, one in now.items()}
         )
-        if len(cursor) <= _MAX_CURSOR_CHARACTERS:
-            yield Cursor(cursor)
 
     def _messages(self, opened: _Open, before: _Known, uids: Uids, parts: Parts) -> Iterator[Found]:
         """What is new in a folder, and what is gone from it. Adds to `uids` what it has now."""
@@ -216,7 +221,7 @@ class ImapConnector:
     def _connected(self) -> imaplib.IMAP4:
         if self._server is None:
             self._opened = None
-            self._server = _logged_in(self.settings)
+            self._server = logged_in(self.settings, self._deadline)
         return self._server
 
     def _drop(self) -> None:
@@ -224,80 +229,24 @@ class ImapConnector:
         if server is not None:
             server.shutdown()
 
-    def _known(self, since: str) -> dict[str, _Known]:
-        try:
-            origin, folders = json.loads(since)
-            known = {n: _Known(int(v), Uids.parsed(u)) for n, (v, u) in folders.items()}
-        except (ValueError, TypeError, AttributeError) as error:
-            raise self._expired("its cursor cannot be read") from error
-        if origin != self._origin():
-            raise self._expired("its settings were changed")
-        return known
-
-    def _expired(self, why: str) -> CursorExpired:
-        return CursorExpired(f"Cannot list only what changed at {self._where}", why, "All is.")
-
-    def _origin(self) -> str:
-        """Another origin needs another cursor; no word of the account is in it."""
+    def _mark(self) -> str:
+        """Another origin needs another cursor."""
         of = self.settings
-        text = json.dumps([of.host, of.port, of.user, of.folders, of.max_bytes])
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return mark_of(of.host, of.port, of.user, of.folders, of.max_bytes)
 
     @property
     def _where(self) -> str:
         return f"{self.settings.user} at {self.settings.host}:{self.settings.port}"
 
     def _unavailable(self, error: Exception) -> SourceUnavailable:
+        late = self._deadline is not None and self._deadline.passed
+        limit_s = self.settings.listing_limit_s
         return SourceUnavailable(
             f"Cannot read the mail of {self._where}",
-            _told(error),
+            f"the listing took longer than {limit_s:g} s" if late else _told(error),
             "Check the account, its password and the server in config.toml. "
             "What is indexed of it is kept; the next scan tries again.",
         )
-
-
-class _Bounded:
-    """Refuses to take in one answer more than a message may be: the server is not trusted."""
-
-    max_literal_bytes: int
-
-    def read(self, size: int) -> bytes:
-        if size > self.max_literal_bytes:
-            raise imaplib.IMAP4.abort(f"the server sends {size:,} bytes in one piece")
-        return super().read(size)  # type: ignore[misc, no-any-return]
-
-
-class _Plain(_Bounded, imaplib.IMAP4):
-    pass
-
-
-class _Tls(_Bounded, imaplib.IMAP4_SSL):
-    pass
-
-
-def _logged_in(settings: ImapSettings) -> imaplib.IMAP4:
-    """Raises OSError and imaplib's errors, and SourceUnavailable where no password is set."""
-    password = os.environ.get(settings.password_env)
-    if not password:
-        raise SourceUnavailable(
-            f"Cannot read the mail of {settings.user} at {settings.host}",
-            f"the environment variable {settings.password_env} is not set",
-            "Set it to the account's password where the daemon is started.",
-        )
-    context = None if settings.tls == "off" else ssl.create_default_context(cafile=settings.ca_file)
-    # The class, not the object: the greeting is read before it is made.
-    base: type[Any] = _Tls if settings.tls == "tls" else _Plain
-    kind = type(base.__name__, (base,), {"max_literal_bytes": settings.max_bytes + 1})
-    of_tls = {"ssl_context": context} if settings.tls == "tls" else {}
-    server: imaplib.IMAP4 = kind(settings.host, settings.port, timeout=settings.timeout_s, **of_tls)
-    try:
-        if settings.tls == "starttls":
-            server.starttls(context)
-        server.login(settings.user, password)
-    except BaseException:
-        server.shutdown()
-        raise
-    return server
 
 
 def _check(status: str, data: Answer) -> None:

@@ -9,7 +9,7 @@ from email.parser import BytesHeaderParser
 from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
 
-from connectors.protocol import Fetched
+from connectors.protocol import Fetched, iso_date
 
 MEDIA_TYPE = "message/rfc822"
 MAX_HEAD_BYTES = 256 * 1024
@@ -26,10 +26,20 @@ def fetched(data: bytes, revision: str) -> Fetched:
         data,
         revision,
         MEDIA_TYPE,
-        title=_subject(head),
+        title=_decoded(head, "Subject"),
         links=_answered(head),
         modified_ms=_sent_ms(head),
+        origin=_origin(head),
     )
+
+
+def _origin(head: Message) -> dict[str, str]:
+    told = {
+        "author": _decoded(head, "From"),
+        "date": iso_date(_sent_ms(head)),
+        "message_id": message_id(head),
+    }
+    return {key: text for key, text in told.items() if text}
 
 
 def head_of(data: bytes) -> Message:
@@ -62,8 +72,8 @@ def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
     )
 
 
-def _subject(head: Message) -> str | None:
-    raw = str(head.get("Subject", ""))
+def _decoded(head: Message, name: str) -> str | None:
+    raw = str(head.get(name, ""))
     try:
         text = str(make_header(decode_header(raw)))
     except (HeaderParseError, LookupError, ValueError):

@@ -6,16 +6,15 @@ again. A page is gone when it answers 404 or 410; one that nothing names any mor
 feed) stays for as long as it answers.
 """
 
-import hashlib
-import json
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from connectors.errors import CursorExpired, ItemUnreadable, ItemVanished, SourceUnavailable
+from connectors.cursor import cursors, known_of, mark_of
+from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
 from connectors.parts import Parts
-from connectors.protocol import Cursor, Fetched, Found, Gone, Item, Problem
+from connectors.protocol import Fetched, Found, Gone, Item, Problem
 from connectors.web.address import address, host_of, is_of
 from connectors.web.client import Client, Unreachable, is_public
 from connectors.web.content import Content, content_of, is_readable
@@ -24,7 +23,6 @@ from connectors.web.settings import WebSettings
 from connectors.web.spool import Spool
 from connectors.web.visitor import Forbidden, Visitor
 
-_MAX_CURSOR_CHARACTERS = 1_000_000
 _MAX_VALIDATOR_CHARACTERS = 200
 _MAX_SITEMAPS = 50
 _GONE = (404, 410)
@@ -76,7 +74,9 @@ class WebConnector:
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """As in the protocol. Parts are asked for one by one, named by something or not."""
-        known = {} if since is None or under is not None else self._known(since)
+        known = {}
+        if since is not None and under is None:
+            known = known_of(since, self._mark(), self._starts[0], lambda row: _State(*row))
         self._visitor.begin()
         self._spool.clear()
         if under is not None and "" not in under:
@@ -86,9 +86,7 @@ class WebConnector:
         named = yield from self._from_starts(known, now)
         yield from self._pages(known, now, named)
         self._last = now
-        cursor = json.dumps([self._origin(), {url: _row(state) for url, state in now.items()}])
-        if len(cursor) <= _MAX_CURSOR_CHARACTERS:
-            yield Cursor(cursor)
+        yield from cursors(self._mark(), {url: _row(state) for url, state in now.items()})
 
     def fetch(self, item: Item) -> Fetched:
         """As in the protocol; what the listing has read is not asked for again."""
@@ -239,23 +237,9 @@ class WebConnector:
     def _is_ours(self, url: str) -> bool:
         return is_of(url, self._hosts)
 
-    def _known(self, since: str) -> dict[str, _State]:
-        try:
-            origin, pages = json.loads(since)
-            known = {str(url): _State(*row) for url, row in pages.items()}
-        except (ValueError, TypeError, AttributeError) as error:
-            raise self._expired("its cursor cannot be read") from error
-        if origin != self._origin():
-            raise self._expired("its settings were changed")
-        return known
-
-    def _expired(self, why: str) -> CursorExpired:
-        return CursorExpired(f"Cannot list only what changed at {self._starts[0]}", why, "All is.")
-
-    def _origin(self) -> str:
+    def _mark(self) -> str:
         of = self._settings
-        text = json.dumps([self._starts, of.depth, of.hosts, of.max_bytes])
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return mark_of(self._starts, of.depth, of.hosts, of.max_bytes)
 
 
 def _start(text: str) -> str:

@@ -74,7 +74,8 @@ def _fetched(
     links: tuple[str, ...] = (),
 ) -> Fetched:  # fmt: skip
     revision = hashlib.sha256(media_type.encode() + b"\0" + data).hexdigest()[:32]
-    return Fetched(data, revision, media_type, title, links, _modified_ms(visit))
+    origin = {"url": visit.url} if visit.is_elsewhere else {}
+    return Fetched(data, revision, media_type, title, links, _modified_ms(visit), origin)
 
 
 def _decoded(body: bytes, content_type: str) -> str:

@@ -26,10 +26,11 @@ class Forbidden(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """An answer and the address that gave it, after redirects."""
+    """An answer and the address that gave it; `is_elsewhere` after redirects."""
 
     url: str
     reply: Reply
+    is_elsewhere: bool = False
 
 
 @dataclass(slots=True)
@@ -62,12 +63,12 @@ class Visitor:
 
     def visit(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> Visit:
         """Raises Unreachable and Forbidden."""
-        for _ in range(_MAX_REDIRECTS + 1):
+        for redirects in range(_MAX_REDIRECTS + 1):
             if not self._rules(url).can_fetch(USER_AGENT, url):
                 raise Forbidden
             reply = self._get(url, headers, accepts)
             if reply.status not in _REDIRECTS:
-                return Visit(url, reply)
+                return Visit(url, reply, redirects > 0)
             url = self._target(url, reply)
             if not self.is_wanted(url):
                 raise Unreachable(f"it leads to {url}, which is at another host")

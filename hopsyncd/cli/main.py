@@ -25,8 +25,8 @@ from hopsyncd.cli.reload import reload
 from hopsyncd.cli.schedule import schedule
 from hopsyncd.cli.serve import serve
 from hopsyncd.cli.service import service
-from hopsyncd.cli.sources import add, pause, remove, resume
-from hopsyncd.cli.status import sources, status
+from hopsyncd.cli.sources import add, pause, remove, resume, sources
+from hopsyncd.cli.status import status
 from hopsyncd.cli.top import top
 from hopsyncd.cli.upkeep import backup, check, gc, purge, rebuild
 from hopsyncd.errors import REPORTABLE

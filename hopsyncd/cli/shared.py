@@ -100,12 +100,17 @@ def local_time(time: str | None) -> str:
 
 
 def place_text(passage: Mapping[str, Any]) -> str:
-    """Where a passage stands: source, document, and the lines or pages in it."""
+    """Where a passage stands: source, document, the lines or pages in it, and whose it is."""
     name = f"{passage['source']}: {printable(passage['document'])}"
     if passage["lines"]:
         first, last = passage["lines"]
-        return f"{name}:{first}-{last}"
-    return f"{name}, {printable(passage['location'])}"
+        place = f"{name}:{first}-{last}"
+    else:
+        place = f"{name}, {printable(passage['location'])}"
+    origin = passage["origin"]
+    told = [origin.get("author"), origin.get("date", "")[:10], origin.get("commit", "")[:10]]
+    shown = ", ".join(printable(text) for text in (*told, origin.get("url")) if text)
+    return f"{place} ({shown})" if shown else place
 
 
 def print_json(value: Mapping[str, Any]) -> None:

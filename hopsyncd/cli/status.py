@@ -1,4 +1,4 @@
-"""`hopsyncd status` and `hopsyncd sources`."""
+"""`hopsyncd status`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -44,29 +44,11 @@ def status(context: click.Context, as_json: bool) -> None:
         click.echo(f"indexing {now['progress']['source']}: {done} of {total} documents ({share})")
     for source in now["sources"]:
         _print_source(source)
+    if now["quarantined"]:
+        click.echo(f"{now['quarantined']} contents are in quarantine: reading them was given up")
     for problem in now["problems"]:
-        click.echo(
-            f"  {problem['source']}: {printable(problem['document'])}:"
-            f" {printable(problem['why'])}. {problem['hint']}"
-        )
+        print_problem(problem)
     warn(now["degraded"])
-
-
-@click.command()
-@json_option
-@click.pass_context
-def sources(context: click.Context, as_json: bool) -> None:
-    """List the sources and their state.
-
-    Example: hopsyncd sources --json
-    """
-    with client_of(context) as client:
-        now = client.sources()
-    if as_json:
-        print_json(now)
-        return
-    for source in now["sources"]:
-        _print_source(source)
 
 
 def _print_llm(llm: Mapping[str, Any] | None) -> None:
@@ -98,3 +80,11 @@ def _print_source(source: Mapping[str, Any]) -> None:
         click.echo(f"  paused: {source['problem']}. {source['hint']}")
     if source["watch_problem"]:
         click.echo(f"  no file events: {source['watch_problem']}")
+
+
+def print_problem(problem: Mapping[str, Any]) -> None:
+    """A document that cannot be used, why, and what to do."""
+    click.echo(
+        f"  {problem['source']}: {printable(problem['document'])}:"
+        f" {printable(problem['why'])}. {problem['hint']}"
+    )

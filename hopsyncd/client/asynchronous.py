@@ -103,6 +103,7 @@ class AsyncClient:
     release = _sent(calls.release)
     pause = _sent(calls.pause)
     resume = _sent(calls.resume)
+    remove = _sent(calls.remove)
     tag = _sent(calls.tag)
     untag = _sent(calls.untag)
     reload = _sent(calls.reload)

@@ -112,6 +112,7 @@ class Client:
     release = _sent(calls.release)
     pause = _sent(calls.pause)
     resume = _sent(calls.resume)
+    remove = _sent(calls.remove)
     tag = _sent(calls.tag)
     untag = _sent(calls.untag)
     reload = _sent(calls.reload)

@@ -190,6 +190,11 @@ def resume(name: str) -> Call[answers_changes.PauseAnswer]:
     return Call("POST", "/v1/resume", {"name": name})
 
 
+def remove(name: str, *, purge: bool = False) -> Call[answers_changes.RemoveAnswer]:
+    """Take a source's documents out of the newest version, or out of all."""
+    return Call("POST", "/v1/remove", {"name": name, "purge": purge})
+
+
 def tag(name: str, version: str = "head") -> Call[answers_changes.TagAnswer]:
     """Name a version."""
     return Call("POST", "/v1/tags", {"name": name, "version": version})

@@ -15,12 +15,13 @@ from hopsyncd.evaluation.data import GoldQuestion
 from hopsyncd.evaluation.measures import answer_f1, exact_match
 from hopsyncd.evaluation.scores import DEPTHS, Outcome, Scores, scores_of
 from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.llm.meter import Meter
 from hopsyncd.models import Models
 from hopsyncd.query.engine import MAX_LLM_CALLS, Answer, Engine
 from hopsyncd.query.head import Head, head_of
 from hopsyncd.strategy import Search
 from hopsyncd.sync.apply import Batch, Writer
-from hopsyncd.sync.prepare import QuestionMaker
+from hopsyncd.sync.prepare import Cost, QuestionMaker
 from hopsyncd.sync.read import ReadDocument
 from store.database import open_writer
 from store.records import Document, Passage, Placement, content_hash
@@ -152,7 +153,9 @@ def build(
         newest = head(connection)
         if newest is None or newest.rules != rules or not writer.serves(newest):
             source = register_source(connection, "corpus", "corpus", str(folder))
-            newest = writer.apply(_whole(source, corpus), on_progress)
+            batch, cost = _whole(source, corpus), Cost(Meter())
+            writer.prepare(batch.read, cost, on_progress)
+            newest = writer.apply(batch, cost)
         if newest is None:
             raise ValueError("the corpus is empty")
         return head_of(connection, newest, writer.index)

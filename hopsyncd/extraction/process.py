@@ -6,9 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import structlog
 
@@ -26,7 +27,6 @@ WORKER = (sys.executable, "-P", "-m", "hopsyncd.extraction.worker")
 
 _PIECE_BYTES = 1 << 16
 _POLL_S = 0.2
-_MAX_QUARANTINED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +60,29 @@ class _Died(Exception):
 class ExtractionProcess:
     """Reads documents in a process of its own, those that are small and simple in this one.
 
-    For one thread at a time. `check_stop` is called while it waits, and may raise to abandon it.
-    What killed a worker is not tried again while this object lives, under whatever name it comes.
+    For one thread at a time. `give_way` is called while it waits: it may raise to abandon the
+    document, or have another read meanwhile, for which there is a second worker.
+    What killed a worker is not tried again, under whatever name it comes: `quarantined` says why by
+    the hash of the content, and `on_quarantine` is told of what is added to it.
     """
 
     def __init__(
         self,
-        check_stop: Callable[[], None] = lambda: None,
+        give_way: Callable[[], None] = lambda: None,
         limits: Limits = Limits(),
         command: Sequence[str] = WORKER,
+        quarantined: Mapping[bytes, str] = MappingProxyType({}),
+        on_quarantine: Callable[[bytes, str], None] = lambda content, why: None,
     ) -> None:
-        self._check_stop = check_stop
+        self._give_way = give_way
         self._limits = limits
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._served = 0
-        self._quarantined: dict[bytes, DocumentUnreadable] = {}
+        self._is_asking = False
+        self._second: ExtractionProcess | None = None
+        self._quarantined = dict(quarantined)
+        self._on_quarantine = on_quarantine
 
     def extract(self, data: bytes, media_type: str) -> tuple[Block, ...]:
         """As hopsyncd.text.extract.extract, within the limits.
@@ -86,36 +93,42 @@ class ExtractionProcess:
             return extract(data, media_type)
         content = content_hash(media_type.encode() + b"\0" + data)
         if content in self._quarantined:
-            raise self._quarantined[content]
+            raise _in_quarantine(self._quarantined[content])
+        if self._is_asking:
+            return self._beside().extract(data, media_type)
+        self._is_asking = True
         try:
             return self._extract(data, media_type)
         except _Died as death:
             log.warning("extraction worker ended", why=death.why, media_type=media_type)
-            problem = DocumentUnreadable(
-                "the document",
-                f"reading it {death.why}",
-                "It is in quarantine until its content changes: repair it, save it in another"
-                " format, or leave it out by an ignore pattern",
-            )
-            self._quarantine(content, problem)
-            raise problem from death
+            self._quarantined[content] = death.why
+            self._on_quarantine(content, death.why)
+            raise _in_quarantine(death.why) from death
+        finally:
+            self._is_asking = False
 
     def close(self) -> None:
-        """End the worker, whatever it does."""
+        """End the workers, whatever they do."""
+        self._end()
+        if self._second:
+            self._second.close()
+
+    def _end(self) -> None:
         process, self._process = self._process, None
         if process:
             process.kill()
             process.communicate()
 
-    def _quarantine(self, content: bytes, problem: DocumentUnreadable) -> None:
-        while len(self._quarantined) >= _MAX_QUARANTINED:
-            del self._quarantined[next(iter(self._quarantined))]
-        self._quarantined[content] = problem
+    def _beside(self) -> "ExtractionProcess":
+        self._second = self._second or ExtractionProcess(
+            self._give_way, self._limits, self._command, self._quarantined, self._on_quarantine
+        )
+        return self._second
 
     def _extract(self, data: bytes, media_type: str) -> tuple[Block, ...]:
         """Ask the worker; once more in a fresh one if it may have died of what came before."""
         if self._served >= self._limits.documents_per_worker:
-            self.close()
+            self._end()
         is_worn = self._process is not None
         try:
             return self._ask(data, media_type)
@@ -134,15 +147,15 @@ class ExtractionProcess:
         self._served += 1
         try:
             with memoryview(request) as rest:
-                reply = _Exchange(process, self._check_stop, limits).run(rest, wall_s)
+                reply = _Exchange(process, self._give_way, limits).run(rest, wall_s)
             return result_of(reply)
         except ValueError as error:
-            self.close()
+            self._end()
             raise _Died("made the worker say nonsense") from error
         except DocumentUnreadable:
             raise
         except BaseException:
-            self.close()
+            self._end()
             raise
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -166,15 +179,24 @@ class ExtractionProcess:
             raise _unavailable(str(error)) from error
         self._process, self._served = process, 0
         try:
-            exchange = _Exchange(process, self._check_stop, self._limits)
+            exchange = _Exchange(process, self._give_way, self._limits)
             exchange.expect_ready(self._limits.wall_s)
         except _Died as death:
-            self.close()
+            self._end()
             raise _unavailable(f"a worker that began {death.why}") from death
         except BaseException:
-            self.close()
+            self._end()
             raise
         return process
+
+
+def _in_quarantine(why: str) -> DocumentUnreadable:
+    return DocumentUnreadable(
+        "the document",
+        f"reading it {why}",
+        "It is in quarantine until its content changes, or hopsyncd does: repair it, save it in"
+        " another format, or leave it out by an ignore pattern",
+    )
 
 
 def _unavailable(why: str) -> ExtractionUnavailable:
@@ -189,12 +211,12 @@ class _Exchange:
     """One request and its reply, with a deadline, over pipes that never block this side."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], check_stop: Callable[[], None], limits: Limits
+        self, process: subprocess.Popen[bytes], give_way: Callable[[], None], limits: Limits
     ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process = process
-        self._check_stop = check_stop
+        self._give_way = give_way
         self._limits = limits
         self._requests, self._replies = process.stdin.fileno(), process.stdout.fileno()
         os.set_blocking(self._requests, False)
@@ -220,7 +242,9 @@ class _Exchange:
         """Send the rest and receive until there are so many bytes."""
         end_s = time.monotonic() + wall_s
         while len(self._got) < size:
-            self._check_stop()
+            waited_s = time.monotonic()
+            self._give_way()
+            end_s += time.monotonic() - waited_s  # that was not the document's
             if time.monotonic() > end_s:
                 raise _Died(f"takes longer than {wall_s:.0f} s")
             poll = select.poll()

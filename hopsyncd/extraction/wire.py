@@ -12,6 +12,7 @@ from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.text.blocks import Block
+from hopsyncd.text.link import Link
 
 READY = b"ready\n"
 REQUEST = Struct("!IIII")  # seconds of processor time, of any time; bytes of type, of document
@@ -28,10 +29,7 @@ def reply_of(result: Sequence[Block] | DocumentUnreadable) -> bytes:
     """A reply as bytes, without its length."""
     if isinstance(result, DocumentUnreadable):
         return json.dumps({"what": result.what, "why": result.why, "hint": result.hint}).encode()
-    rows = [
-        (block.kind, block.text, block.first_line, block.last_line, block.level) for block in result
-    ]
-    return json.dumps({"blocks": rows}).encode()
+    return json.dumps({"blocks": [_row(block) for block in result]}).encode()
 
 
 def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
@@ -40,6 +38,18 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
     if "why" in said:
         raise DocumentUnreadable(str(said["what"]), str(said["why"]), str(said["hint"]))
     try:
-        return tuple(Block(*row) for row in said["blocks"])
+        return tuple(map(_block, said["blocks"]))
     except (KeyError, TypeError) as error:
         raise ValueError("a reply that is none") from error
+
+
+def _row(block: Block) -> tuple[object, ...]:
+    links = [(at, (link.target, link.shown)) for at, link in block.links]
+    own = (block.kind, block.text, block.first_line, block.last_line, block.level)
+    return (*own, links, block.names)
+
+
+def _block(row: Sequence[Any]) -> Block:
+    kind, text, first_line, last_line, level, links, names = row
+    placed = tuple((at, Link(*link)) for at, link in links)
+    return Block(kind, text, first_line, last_line, level, placed, tuple(names))

@@ -17,6 +17,7 @@ from hopsyncd.extraction.wire import LENGTH, READY, REQUEST, reply_of
 from hopsyncd.text.blocks import Block
 from hopsyncd.text.extract import Extract, extract
 
+_NICE = 10  # whoever asks, or works at this machine, comes first
 _HINT = "Save it in smaller parts, or leave it out by an ignore pattern"
 
 
@@ -27,6 +28,7 @@ def main(read: Extract = extract) -> None:
     with open(os.devnull, "wb") as nothing:  # noqa: PTH123 - its number is all that is wanted
         os.dup2(nothing.fileno(), sys.stdout.fileno())
     memory_bytes = int(sys.argv[1])
+    os.nice(_NICE)
     confine(memory_bytes)
     serve(sys.stdin.buffer, replies, read, memory_bytes)
 

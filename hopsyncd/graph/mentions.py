@@ -39,8 +39,8 @@ def mentions_of(
 ) -> Mentions:
     """Arrange mentions for the walk; `n` is the number of passages."""
     _, numbered = np.unique(name, return_inverse=True)
-    pairs = np.unique(numbered * max(n, 1) + passage)
-    spread = np.bincount(pairs // max(n, 1))
+    pairs = np.sort(numbered * max(n, 1) + passage)
+    spread = np.bincount(pairs[np.diff(pairs, prepend=-1) > 0] // max(n, 1))
     bridge = np.flatnonzero(spread[numbered] > 1)
     _, bridge_name = np.unique(name[bridge], return_inverse=True)
     rarity = np.log1p(n / spread[numbered[bridge]])

@@ -11,8 +11,8 @@ Worked example. A asks a1, B answers b1: a1 -> b1. Passage C arrives and answers
 unless c1 is more similar. C leaves again: only the questions matched with c1 look for another.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,7 +47,10 @@ class Side:
         self.row = np.empty(0, dtype=np.int64)
         self.alive = np.empty(0, dtype=np.bool_)
         self.keywords: list[frozenset[str]] = []
-        self.having: dict[str, list[int]] = {}
+        self._sizes = np.empty(0, dtype=np.int64)  # how many keywords each has
+        self._having: dict[str, array[int]] = {}
+        self._keyword = array("q")  # those of all questions in a row, numbered as they came
+        self._numbers: dict[str, int] = {}
         # Which question has which keyword, but for questions about the passage as a whole.
         self.mention_at = np.empty(0, dtype=np.int64)
         self.mention_name = np.empty(0, dtype=np.int64)
@@ -62,12 +65,16 @@ class Side:
         for position, (_, _, question) in enumerate(questions, first):
             self.keywords.append(question.keywords)
             for keyword in question.keywords:
-                self.having.setdefault(keyword, []).append(position)
+                self._having.setdefault(keyword, array("q")).append(position)
+                self._keyword.append(self._numbers.setdefault(keyword, len(self._numbers)))
                 if question.vector_row != 0:
                     at.append(position)
                     names.append(self._name_id(keyword))
         self.mention_at = _extended(self.mention_at, at)
         self.mention_name = _extended(self.mention_name, names)
+        self._sizes = _extended(
+            self._sizes, [len(question.keywords) for _, _, question in questions]
+        )
         count = len(questions)
         self.id = _extended(self.id, [question.id for _, _, question in questions])
         self.passage = _extended(self.passage, [passage for passage, _, _ in questions])
@@ -91,14 +98,25 @@ class Side:
         order = alive[np.argsort(self.id[alive])]
         return order[np.searchsorted(self.id[order], ids)]
 
+    def rarest(self, mentioned: Mapping[str, int], otherwise: int) -> Positions:
+        """How many mentions each question's rarest keyword has; `otherwise` where it has none."""
+        known = (mentioned.get(keyword, 0) for keyword in self._numbers)
+        counts = np.fromiter(known, np.int64, len(self._numbers))
+        some = self._sizes > 0
+        least = np.full(len(self._sizes), otherwise, dtype=np.int64)
+        first = (np.cumsum(self._sizes) - self._sizes)[some]
+        if len(first):
+            least[some] = np.minimum.reduceat(counts[np.array(self._keyword)], first)
+        return least
+
     def half_jaccards(self, keywords: frozenset[str]) -> tuple[Positions, NDArray[np.float64]]:
-        """Half the Jaccard of the keywords with each question here that shares one of them."""
-        shared = Counter(p for keyword in keywords for p in self.having.get(keyword, ()))
-        halves = [
-            common / (len(keywords) + len(self.keywords[position]) - common) / 2
-            for position, common in shared.items()
-        ]
-        return np.fromiter(shared, np.int64, len(shared)), np.array(halves, dtype=np.float64)
+        """Half the Jaccard of the keywords with each question here that shares one of them, by
+        rising position."""
+        having = [np.array(self._having[one]) for one in keywords if one in self._having]
+        if not having:
+            return np.empty(0, dtype=np.int64), np.empty(0)
+        at, shared = np.unique(np.concatenate(having), return_counts=True)
+        return at, shared / (len(keywords) + self._sizes[at] - shared) / 2
 
 
 def _extended(column: Positions, values: Sequence[int]) -> Positions:
@@ -188,47 +206,65 @@ class MergeIndex:
 
     def _contest(self, outs: Positions, challengers: Positions) -> None:
         """Give each of the outs to the challenger that beats its match, if one does."""
-        step = max(1, _BLOCK_CELLS // max(len(self.arena.rows), 1))
-        for start in range(0, len(challengers), step):
-            block = challengers[start : start + step]
-            dots = self.arena.rows @ self.arena.rows[self.incoming.row[block]].T
-            for column, challenger in enumerate(block.tolist()):
-                self._challenge(outs, challenger, dots[self.outgoing.row[outs], column])
+        # What the vectors alone must reach: only who does, or shares a keyword, is compared.
+        least = np.full(len(self.target), np.inf, dtype=np.float32)
+        least[outs] = np.nextafter(
+            (self.similarity[outs] / HALF_COSINE).astype(np.float32), np.float32(-np.inf)
+        )
+        for challenger, dots in self._products(challengers, self.incoming):
+            self._challenge(challenger, dots, least)
 
-    def _challenge(self, outs: Positions, challenger: int, dots: NDArray[np.float32]) -> None:
-        scores = np.full(len(self.target), -np.inf)
-        scores[outs] = dots.astype(np.float64) * HALF_COSINE
-        sharing, halves = self.outgoing.half_jaccards(self.incoming.keywords[challenger])
-        scores[sharing] += halves
-        scores[self.outgoing.passage == self.incoming.passage[challenger]] = -np.inf
-        holder = self.incoming.id[self.target[outs]]
-        rival, mine = scores[outs], self.similarity[outs]
-        won = (rival > mine) | ((rival == mine) & (self.incoming.id[challenger] < holder))
-        self.target[outs[won]] = challenger
-        self.similarity[outs[won]] = rival[won]
+    def _products(self, at: Positions, side: Side) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Each of the questions of a side, with the products of its vector and all there are."""
+        rows, row_of = np.unique(side.row[at], return_inverse=True)
+        order = np.argsort(row_of, kind="stable")
+        ends = np.searchsorted(row_of[order], np.arange(len(rows) + 1))
+        step = max(1, _BLOCK_CELLS // max(len(self.arena.rows), 1))
+        for start in range(0, len(rows), step):
+            products = self.arena.rows[rows[start : start + step]] @ self.arena.rows.T
+            for number, line in enumerate(products, start):
+                for one in at[order[ends[number] : ends[number + 1]]].tolist():
+                    yield one, line
+
+    def _challenge(
+        self, challenger: int, dots: NDArray[np.float32], least: NDArray[np.float32]
+    ) -> None:
+        side = self.outgoing
+        sharing, halves = side.half_jaccards(self.incoming.keywords[challenger])
+        at = np.union1d(sharing, np.flatnonzero(dots[side.row] >= least))
+        rival = dots[side.row[at]].astype(np.float64) * HALF_COSINE
+        rival[np.searchsorted(at, sharing)] += halves
+        mine = self.similarity[at]
+        won = (rival > mine) | (
+            (rival == mine) & (self.incoming.id[challenger] < self.incoming.id[self.target[at]])
+        )
+        won &= (least[at] < np.inf) & (side.passage[at] != self.incoming.passage[challenger])
+        self.target[at[won]] = challenger
+        self.similarity[at[won]] = rival[won]
 
     def _search(self, outs: Positions) -> None:
         """Match each of the outs with the best of all living incoming questions."""
-        if not self.incoming.alive.any():
+        alive = np.flatnonzero(self.incoming.alive)
+        if not len(alive):
             return
-        step = max(1, _BLOCK_CELLS // max(len(self.arena.rows), len(self.incoming.id)))
-        for start in range(0, len(outs), step):
-            block = outs[start : start + step]
-            dots = self.arena.rows[self.outgoing.row[block]] @ self.arena.rows.T
-            for line, out in zip(dots, block.tolist(), strict=True):
-                self._match(out, line[self.incoming.row])
+        for out, dots in self._products(outs, self.outgoing):
+            self._match(out, dots, alive)
 
-    def _match(self, out: int, dots: NDArray[np.float32]) -> None:
-        scores = dots.astype(np.float64) * HALF_COSINE
-        sharing, halves = self.incoming.half_jaccards(self.outgoing.keywords[out])
-        scores[sharing] += halves
-        scores[~self.incoming.alive] = -np.inf
-        scores[self.incoming.passage == self.outgoing.passage[out]] = -np.inf
+    def _match(self, out: int, dots: NDArray[np.float32], alive: Positions) -> None:
+        side, own = self.incoming, self.outgoing.passage[out]
+        others = dots[side.row[alive]]
+        others[side.passage[alive] == own] = -np.inf
+        near = alive[others == others.max()]
+        sharing, halves = side.half_jaccards(self.outgoing.keywords[out])
+        at = np.concatenate([near, sharing])
+        scores = dots[side.row[at]].astype(np.float64) * HALF_COSINE
+        scores[len(near) :] += halves
+        scores[~side.alive[at] | (side.passage[at] == own)] = -np.inf
         best = scores.max()
         if best == -np.inf:
             return
-        ties = np.flatnonzero(scores == best)
-        self.target[out] = ties[np.argmin(self.incoming.id[ties])]
+        ties = at[scores == best]
+        self.target[out] = ties[np.argmin(side.id[ties])]
         self.similarity[out] = best
 
 

@@ -1,11 +1,13 @@
 """The graph of one version as a reader walks it: immutable columns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.graph.keywords import Keywords
+from hopsyncd.graph.links import Linked, Links, links_of
 from hopsyncd.graph.mentions import Mentions, mentions_of
 from hopsyncd.graph.merge import MergeIndex
 from hopsyncd.graph.ways import Ways
@@ -23,7 +25,7 @@ class GraphView:
     with. answer_row: (e,) the rows of their vectors. rarity: (e,) log(1 + n / df) of the outgoing
     question's rarest name. mentioned: how many passages mention a name. about: the passages that a
     name is the topic of. mentions: where names are mentioned. keywords: those of edges and
-    passages. ways: the edges as single steps.
+    passages. ways: the edges as single steps. links: those that the documents have.
     """
 
     passage: NDArray[np.int64]
@@ -42,23 +44,24 @@ class GraphView:
     mentions: Mentions
     keywords: Keywords
     ways: Ways
+    links: Links
 
     def positions(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The positions of passages that are all in the view."""
         return np.searchsorted(self.passage, ids)
 
 
-def view_of(index: MergeIndex, budget: int) -> GraphView:
-    """Freeze the index: its best matches, as many as the budget admits, are the edges."""
+def view_of(index: MergeIndex, budget: int, linked: Sequence[Linked] = ()) -> GraphView:
+    """Freeze the index: its best matches, as many as the budget admits, are the edges.
+
+    `linked` come in the order in which they are written.
+    """
     passage = np.array(sorted(index.first_row), dtype=np.int64)
     outs = index.outgoing.find(index.ranking.question[:budget])
     ins = index.target[outs]
     mentioned, about = index.names.frozen()
     mentions = _mentions(index, passage)
-    counts = [
-        min((mentioned[name] for name in index.outgoing.keywords[out]), default=len(passage))
-        for out in outs.tolist()
-    ]
+    counts = index.outgoing.rarest(mentioned, len(passage))[outs]
     source = np.searchsorted(passage, index.outgoing.passage[outs])
     target = np.searchsorted(passage, index.incoming.passage[ins])
     return GraphView(
@@ -69,7 +72,7 @@ def view_of(index: MergeIndex, budget: int) -> GraphView:
         target=target,
         similarity=index.similarity[outs],
         context_row=index.outgoing.row[outs],
-        rarity=np.log1p(len(passage) / np.maximum(np.array(counts, dtype=np.float64), 1)),
+        rarity=np.log1p(len(passage) / np.maximum(counts, 1)),
         question=index.outgoing.id[outs],
         answer=index.incoming.id[ins],
         answer_row=index.incoming.row[ins],
@@ -80,6 +83,7 @@ def view_of(index: MergeIndex, budget: int) -> GraphView:
             index.outgoing.keywords, index.incoming.keywords, outs, ins, mentions, len(passage)
         ),
         ways=Ways(source, target, len(passage)),
+        links=links_of(linked, passage),
     )
 
 

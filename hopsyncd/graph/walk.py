@@ -3,14 +3,16 @@
 The paper asks an LLM at each visit which one out-edge to follow, and counts arrivals. Here the mass
 at a passage flows along all its ways at once, in proportion to how well each answers the query;
 what arrives at a passage in all rounds is the expected value of the paper's visit counter for a
-reasoner that picks ways with those odds. There are two kinds of ways, and each takes its part:
+reasoner that picks ways with those odds. There are three kinds of ways, and each takes its part:
 
 - edges, walked both ways: their pull, which is similarity * rarity * exp(sharpness * cos(query,
   context of the question)), times exp(gain * new), where `new` is the idf-weighted share of the
   query's words that the far passage has and the near one has not;
 - names that two or more passages mention: mass leaves a passage by its names' rarity, and arrives
   at the passages that mention the name by exp(name_sharpness * cos(query, sentence)) *
-  exp(gain * new).
+  exp(gain * new);
+- links, walked both ways, where a passage has any: by exp(link_sharpness * cos(query, far passage))
+  * exp(gain * new).
 
 Every round damps the mass. Worked example without names: mass 1 at A, edges A-B (weight 3) and A-C
 (weight 1), damping 0.5: after one hop B has 0.375 and C 0.125; after two, a quarter of A's mass has
@@ -33,9 +35,11 @@ _TINY = np.finfo(np.float64).tiny
 
 @dataclass(frozen=True, slots=True)
 class WalkSettings:
-    """How the mass flows; `hops` is the number of rounds, `by_names` the part that names take.
+    """How the mass flows; `hops` is the number of rounds.
 
-    `backwards` weighs edges that are walked against their direction: at 0 they are directed.
+    `by_links` is the part that links take of a passage that has any, `by_names` what names take of
+    the rest. `backwards` weighs edges that are walked against their direction: at 0 they are
+    directed.
     """
 
     hops: int = 4
@@ -45,6 +49,8 @@ class WalkSettings:
     name_sharpness: float = 2.0
     gain: float = 8.0
     by_names: float = 0.5
+    link_sharpness: float = 2.0
+    by_links: float = 0.2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,12 +70,14 @@ class Walked:
 
     `flow` is (2e,): what went along each edge forwards, then along each edge backwards.
     `left` and `reached` are (b,): what each bridging mention sent to its name, and got from it.
+    `by_link` is (2l,): as `flow`, along each link.
     """
 
     arrived: Floats
     flow: Floats
     left: Floats
     reached: Floats
+    by_link: Floats
 
 
 def walk(
@@ -79,25 +87,33 @@ def walk(
     count, names = len(view.passage), view.mentions
     start = np.concatenate([view.source, view.target])
     end = np.concatenate([view.target, view.source])
+    at = names.passage[names.bridge]
+    link_start, link_end = view.links.start, view.links.end
+    unlinked = np.ones(count)
+    unlinked[link_start] = 1 - settings.by_links
     by_names = settings.by_names if len(names.bridge) else 0.0
     along = (1 - by_names) * _edge_shares(view, start, cosines, coverage, settings)
-    leave = by_names * names.share
+    along *= unlinked[start]
+    leave = by_names * names.share * unlinked[at]
     reach = _name_shares(names, seeds, cosines, coverage, settings)
-    at = names.passage[names.bridge]
+    over = settings.by_links * _link_shares(view, cosines, coverage, settings)
     mass: Floats = seeds
     arrived = seeds.copy()
     flow, left, reached = np.zeros(len(start)), np.zeros(len(at)), np.zeros(len(at))
+    by_link = np.zeros(len(over))
     for _ in range(settings.hops):
         mass = settings.damping * mass
-        moved, sent = mass[start] * along, mass[at] * leave
+        moved, sent, linked = mass[start] * along, mass[at] * leave, mass[link_start] * over
         got = np.bincount(names.bridge_name, sent)[names.bridge_name] * reach
         arriving = np.bincount(end, moved, count) + np.bincount(at, got, count)
+        arriving = arriving + np.bincount(link_end, linked, count)
         mass = arriving.astype(np.float64, copy=False)
         arrived += mass
         flow += moved
         left += sent
         reached += got
-    return Walked(arrived, flow, left, reached)
+        by_link += linked
+    return Walked(arrived, flow, left, reached, by_link)
 
 
 def pull_of(view: GraphView, cosines: Floats, settings: WalkSettings) -> Floats:
@@ -121,18 +137,34 @@ def _edge_shares(
     pull = pull_of(view, cosines, settings)
     weight = np.concatenate([pull, settings.backwards * pull])
     if len(coverage.share):
-        weight = weight * np.exp(settings.gain * _new_along(view, coverage))
-    leaving = np.bincount(start, weight, len(view.passage))
+        new = _new_along(view.source, view.target, coverage)
+        weight = weight * np.exp(settings.gain * new)
+    return _shares(weight, start, len(view.passage))
+
+
+def _link_shares(
+    view: GraphView, cosines: Floats, coverage: Coverage, settings: WalkSettings
+) -> Floats:
+    """(2l,) the part of what leaves a passage by links that each directed link takes."""
+    links = view.links
+    weight = np.exp(settings.link_sharpness * cosines[view.passage_row[links.end]])
+    if len(coverage.share):
+        weight = weight * np.exp(settings.gain * _new_along(links.source, links.target, coverage))
+    return _shares(weight, links.start, len(view.passage))
+
+
+def _shares(weight: Floats, start: Integers, count: int) -> Floats:
+    """Each way's part of all that leads from the same of the `count` passages."""
+    leaving = np.bincount(start, weight, count)
     shares: Floats = weight / np.maximum(leaving[start], _TINY)
     return shares
 
 
-def _new_along(view: GraphView, coverage: Coverage) -> Floats:
-    """(2e,) the share of the query's words that the far end of each directed edge adds."""
+def _new_along(source: Integers, target: Integers, coverage: Coverage) -> Floats:
+    """(2w,) the share of the query's words that the far end of each of w ways adds, both ways."""
     total = coverage.share @ coverage.has
-    both = coverage.has[:, view.source] * coverage.has[:, view.target]
-    common = coverage.share @ both
-    return np.concatenate([total[view.target] - common, total[view.source] - common])
+    common = coverage.share @ (coverage.has[:, source] * coverage.has[:, target])
+    return np.concatenate([total[target] - common, total[source] - common])
 
 
 def _name_shares(

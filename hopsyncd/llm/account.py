@@ -8,8 +8,10 @@ from hopsyncd.llm.meter import Meter
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """`source` names whose passages they are. Once `go_on` says no, nothing more is asked."""
+    """`source` names whose passages they are. Once `go_on` says no, nothing more is asked;
+    `give_way` is called while replies are awaited."""
 
     source: str
     meter: Meter
     go_on: Callable[[], bool] = lambda: True
+    give_way: Callable[[], None] = lambda: None

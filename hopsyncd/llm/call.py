@@ -3,7 +3,7 @@
 The rest of the program knows an LLM by the `Llm` protocol alone; `llm/client.py` is the real one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
@@ -42,12 +42,17 @@ class Llm(Protocol):
         ...
 
     def ask_each(
-        self, calls: Sequence[Call], shape: type[Reply], meter: Meter
+        self,
+        calls: Sequence[Call],
+        shape: type[Reply],
+        meter: Meter,
+        give_way: Callable[[], None] = lambda: None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         """Send the calls, several at a time; give each result as it comes, with its call's index.
 
         A result is a reply of that shape, or the error that a call ended in after its retries. No
         error of a call is raised. Stopping the iteration abandons what has not been sent.
+        `give_way` is called all the time while it waits for them, and may raise.
         """
         ...
 

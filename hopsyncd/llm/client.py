@@ -5,8 +5,8 @@ Every call ends: with a reply that was checked against its shape, or with an Llm
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
@@ -28,6 +28,8 @@ from store.errors import StoreError
 from store.ledger import Ledger, Spent
 
 log = structlog.get_logger(__name__)
+
+_LOOK_S = 0.1  # how often who waits for replies gives way
 
 _CACHE_BYTES = 16 << 20
 _REAL_TIME = Timing()
@@ -65,7 +67,11 @@ class OpenAiLlm:
         return f"{self._config.model} temperature={TEMPERATURE}"
 
     def ask_each(
-        self, calls: Sequence[Call], shape: type[Reply], meter: Meter
+        self,
+        calls: Sequence[Call],
+        shape: type[Reply],
+        meter: Meter,
+        give_way: Callable[[], None] = lambda: None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         """As call.Llm says. Abandoned calls that were sent end within a quarter of a second."""
         stop = self._new_stop()
@@ -77,8 +83,12 @@ class OpenAiLlm:
                     pool.submit(self._result, call, shape, meter, stop): index
                     for index, call in enumerate(calls)
                 }
-                for future in as_completed(futures):
-                    yield futures[future], future.result()
+                waiting = {*futures}
+                while waiting:
+                    done, waiting = wait(waiting, _LOOK_S, FIRST_COMPLETED)
+                    for future in done:
+                        yield futures[future], future.result()
+                    give_way()
         finally:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)

@@ -61,7 +61,7 @@ def placed_json(id_: PassageId, passage: Passage, places: Sequence[Place]) -> di
 def _place(place: Place | None, passage: Passage) -> dict[str, Any]:
     """Where a passage stands; `lines` is of text alone, the rest of every kind of document."""
     if place is None:
-        return dict.fromkeys(("source", "document", "lines", "unit", "span", "location"))
+        return dict.fromkeys(("source", "document", "lines", "unit", "span", "location", "origin"))
     unit = unit_of(place.media_type)
     first, last = place.first_line, place.last_line
     return {
@@ -71,6 +71,7 @@ def _place(place: Place | None, passage: Passage) -> dict[str, Any]:
         "unit": unit,
         "span": [cell_name(first), cell_name(last)] if unit == "range" else [first, last],
         "location": location_text(unit, first, last, passage.heading),
+        "origin": place.origin,
     }
 
 
@@ -86,6 +87,8 @@ def hop_json(answer: Answer, step: Hop) -> dict[str, Any]:
 
 
 def _question(answer: Answer, step: Hop) -> str:
+    if step.asked_by in ("link", "backlink"):
+        return f"See {step.name}."
     if step.question is None:
         return f"What is said of {step.name}?"
     return answer.questions.get(step.question, "")

@@ -11,13 +11,14 @@ class Hop:
     """One step of the walk, from `source` to `target`.
 
     Along an edge, `question` is the outgoing question that makes it, asked by the passage that
-    `asked_by` names. By a name that both mention, `name` is that name. `share` is the part of the
-    mass that arrived at `target` this way, between 0 and 1.
+    `asked_by` names. By a name that both mention, `name` is that name. Along a link of a document,
+    or back along one, it is what the link shows. `share` is the part of the mass that arrived at
+    `target` this way, between 0 and 1.
     """
 
     source: PassageId
     target: PassageId
-    asked_by: Literal["from", "to", "both"]
+    asked_by: Literal["from", "to", "both", "link", "backlink"]
     question: QuestionId | None
     name: str | None
     share: float

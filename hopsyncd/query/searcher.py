@@ -25,7 +25,7 @@ from store.database import Connection, snapshot
 from store.records import Vectors, to_grid
 from store.search import postings
 
-_KEPT_VECTORS = 256  # of questions, about 1 KiB each
+_KEPT_VECTORS = 4  # of questions under way: who answers one searched for it before
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,14 @@ from hopsyncd.graph.walk import Walked
 from hopsyncd.query.ranked import Hop
 from store.records import PassageId, QuestionId
 
+Way = tuple[Literal["edge", "name", "link"], int]
+"""The number of an edge or link walked either way, or of a bridging mention."""
+
+Step = tuple[float, int, Way]
+"""The mass that came, the passage it came from, and how."""
+
+_NONE: Step = (0.0, -1, ("edge", -1))
+
 
 class Trail:
     """Reads the flows that one walk left; `start` is the (n,) mass that it began with."""
@@ -26,44 +34,57 @@ class Trail:
         hops: list[Hop] = []
         passed = {position}
         while len(hops) < limit:
-            step = max(self._edge_into(position), self._name_into(position), key=lambda s: s[0])
-            mass, before, edge, name = step
+            into = (self._edge_into, self._name_into, self._link_into)
+            mass, before, way = max((step(position) for step in into), key=lambda step: step[0])
             if mass <= self._start[position] or before in passed:
                 break
-            hops.append(self._hop(mass, before, position, edge, name))
+            hops.append(self._hop(mass, before, position, way))
             position = before
             passed.add(position)
         return tuple(reversed(hops))
 
-    def _edge_into(self, position: int) -> tuple[float, int, int, int]:
+    def _edge_into(self, position: int) -> Step:
         edges = np.flatnonzero(self._target == position)
         if not len(edges):
-            return (0.0, -1, -1, -1)
+            return _NONE
         best = int(edges[np.argmax(self._walked.flow[edges])])
-        return (float(self._walked.flow[best]), int(self._source[best]), best, -1)
+        return float(self._walked.flow[best]), int(self._source[best]), ("edge", best)
 
-    def _name_into(self, position: int) -> tuple[float, int, int, int]:
+    def _name_into(self, position: int) -> Step:
         mentions = self._view.mentions
         at = mentions.passage[mentions.bridge]
         here = np.flatnonzero(at == position)
         if not len(here):
-            return (0.0, -1, -1, -1)
+            return _NONE
         best = int(here[np.argmax(self._walked.reached[here])])
         same = np.flatnonzero(mentions.bridge_name == mentions.bridge_name[best])
         others = same[at[same] != position]
         if not len(others):
-            return (0.0, -1, -1, -1)
+            return _NONE
         sender = int(others[np.argmax(self._walked.left[others])])
         sent = self._walked.left[same].sum()
         mass = self._walked.reached[best] * self._walked.left[sender] / max(sent, 1e-300)
-        return (float(mass), int(at[sender]), -1, best)
+        return float(mass), int(at[sender]), ("name", best)
 
-    def _hop(self, mass: float, before: int, after: int, edge: int, name: int) -> Hop:
-        view, edges = self._view, len(self._view.source)
+    def _link_into(self, position: int) -> Step:
+        links = np.flatnonzero(self._view.links.end == position)
+        if not len(links):
+            return _NONE
+        best = int(links[np.argmax(self._walked.by_link[links])])
+        return float(self._walked.by_link[best]), int(self._view.links.start[best]), ("link", best)
+
+    def _hop(self, mass: float, before: int, after: int, way: Way) -> Hop:
+        view = self._view
         ends = (PassageId(int(view.passage[before])), PassageId(int(view.passage[after])))
         share = mass / float(self._walked.arrived[after])
-        if edge >= 0:
-            asked: Literal["from", "to"] = "from" if edge < edges else "to"
-            return Hop(*ends, asked, QuestionId(int(view.question[edge % edges])), None, share)
-        spelled = view.mentions.spelled[int(view.mentions.name[view.mentions.bridge[name]])]
+        kind, number = way
+        if kind == "edge":
+            back, edge = divmod(number, len(view.source))
+            asked: Literal["from", "to"] = "to" if back else "from"
+            return Hop(*ends, asked, QuestionId(int(view.question[edge])), None, share)
+        if kind == "link":
+            back, link = divmod(number, len(view.links.shown))
+            along: Literal["link", "backlink"] = "backlink" if back else "link"
+            return Hop(*ends, along, None, view.links.shown[link], share)
+        spelled = view.mentions.spelled[int(view.mentions.name[view.mentions.bridge[number]])]
         return Hop(*ends, "both", None, spelled, share)

@@ -28,6 +28,7 @@ class Place(TypedDict):
     unit: str | None
     span: list[int] | list[str] | None
     location: str | None
+    origin: dict[str, str] | None
 
 
 class Passage(Place):
@@ -53,7 +54,7 @@ Hop = TypedDict(
         "from": HopEnd,
         "to": HopEnd,
         "question": str,
-        "asked_by": Literal["from", "to", "both"],
+        "asked_by": Literal["from", "to", "both", "link", "backlink"],
         "share": float,
     },
 )

@@ -182,6 +182,17 @@ class PauseAnswer(TypedDict):
     paused: bool
 
 
+class RemoveAnswer(TypedDict):
+    """POST /v1/remove; `held_by` are [source, document] pairs that have some of its text too."""
+
+    name: str
+    version: int
+    documents: int
+    purged: bool
+    held_by: list[tuple[str, str]]
+    erased: bool
+
+
 class Finding(TypedDict):
     """A broken invariant."""
 

@@ -52,6 +52,7 @@ class SourceStatus(TypedDict):
     problems: int
     pinned: int
     scanned: str | None
+    next: str | None
     problem: str | None
     hint: str | None
     watching: bool
@@ -133,6 +134,7 @@ class StatusAnswer(TypedDict):
     error: str | None
     sources: list[SourceStatus]
     problems: list[ItemProblem]
+    quarantined: int
     counters: dict[str, int]
     waiting: dict[str, int]
     models: StatusModels

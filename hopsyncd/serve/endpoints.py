@@ -135,6 +135,10 @@ ENDPOINTS = (
         requests.PauseRequest, answers_changes.PauseAnswer,
     ),
     Endpoint(
+        "POST", "/v1/remove", "admin", "remove", "Take a source's documents out of the graph",
+        requests.RemoveRequest, answers_changes.RemoveAnswer,
+    ),
+    Endpoint(
         "POST", "/v1/tags", "admin", "tag", "Name a version",
         requests.TagRequest, answers_changes.TagAnswer,
     ),

@@ -93,6 +93,13 @@ class PauseRequest(_Body):
     name: str = Field(min_length=1, max_length=200)
 
 
+class RemoveRequest(_Body):
+    """The body of POST /v1/remove: which source; `purge`: from every version."""
+
+    name: str = Field(min_length=1, max_length=200)
+    purge: bool = False
+
+
 class TagRequest(_Body):
     """The body of POST /v1/tags."""
 

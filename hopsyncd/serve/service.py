@@ -29,6 +29,7 @@ from hopsyncd.serve.requests import (
     RebuildRequest,
     ReleaseRequest,
     ReloadRequest,
+    RemoveRequest,
     RestoreRequest,
     SyncRequest,
     TagRequest,
@@ -91,6 +92,8 @@ class Service(Protocol):
     def pause(self, request: PauseRequest, caller: Caller) -> Soon: ...
 
     def resume(self, request: PauseRequest, caller: Caller) -> Soon: ...
+
+    def remove(self, request: RemoveRequest, caller: Caller) -> Soon: ...
 
     def tag(self, request: TagRequest, caller: Caller) -> Soon: ...
 

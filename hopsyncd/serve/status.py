@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from store.content import counters
 from store.database import Connection
+from store.quarantine import count_quarantined
 from store.records import Version
 from store.sources import SourceRow, all_sources, item_problems
 from store.waiting import waiting_by_reason
@@ -46,7 +47,8 @@ class Progressing(Protocol):
 class Served:
     """What the daemon knows of itself.
 
-    `version` is None before the first; `llm` where no endpoint is configured.
+    `version` is None before the first; `llm` where no endpoint is configured. `next_ms` says when
+    a source is scanned next.
     `config_refused` says why the configuration file is not the one in force, `restart_needed` which
     of its keys are not yet. `hidden` names the sources that the caller may not see.
     """
@@ -57,6 +59,7 @@ class Served:
     version: Version | None
     recipe: str
     configured: tuple[str, ...]
+    next_ms: Mapping[str, int]
     watching: Mapping[str, Watching]
     progress: Progressing | None
     busy: bool
@@ -91,12 +94,15 @@ def status_json(connection: Connection, served: Served) -> dict[str, Any]:
         "progress": progress_json(served.progress, served.hidden) if served.busy else None,
         "error": error,
         "sources": [
-            _source(row, served) for row in all_sources(connection) if row.name not in served.hidden
+            _source(row, served)
+            for row in all_sources(connection)
+            if row.name not in served.hidden and (row.documents or row.name in served.configured)
         ],
         "problems": [
             {"source": source, "document": path, "why": why, "hint": hint}
             for source, path, why, hint in item_problems(connection, _MAX_PROBLEMS, served.hidden)
         ],
+        "quarantined": count_quarantined(connection) if whole else 0,
         "counters": {**counters(connection), "queries": served.queries} if whole else {},
         "waiting": waiting_by_reason(connection, version.id) if version and whole else {},
         "models": {
@@ -143,6 +149,7 @@ def _source(row: SourceRow, served: Served) -> dict[str, Any]:
         "problems": row.problems,
         "pinned": row.pinned,
         "scanned": time_text(row.scanned_ms),
+        "next": time_text(served.next_ms.get(row.name)),
         "problem": row.problem,
         "hint": row.hint,
         "watching": bool(watch and watch.watching),

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from hopsyncd.graph.budget import edge_budget
 from hopsyncd.graph.merge import MatchDelta, MergeIndex
 from hopsyncd.llm.meter import Meter
-from hopsyncd.sync.prepare import OnProgress, Preparer, QuestionMaker
+from hopsyncd.sync.aside import GiveWay
+from hopsyncd.sync.prepare import BySource, Cost, OnProgress, Preparer, QuestionMaker
 from hopsyncd.sync.read import ReadDocument
 from hopsyncd.sync.rebuild import rebuild
-from store.content import best_sets, counters, known_passages, known_sets, sets_at, sets_by_id
+from store.content import best_sets, known_passages, known_sets, sets_at, sets_by_id
 from store.database import Connection
 from store.reads import live_holders, live_passages, living, matches_at, places_at
 from store.records import (
@@ -43,6 +44,11 @@ class Batch:
     unseen: tuple[tuple[int, str], ...] = ()
     pins: tuple[Pin, ...] = ()
 
+    @property
+    def paths(self) -> frozenset[str]:
+        """All that it says something of."""
+        return frozenset(one.path for one in self.seen).union(path for _, path in self.unseen)
+
 
 @dataclass(frozen=True, slots=True)
 class Lives:
@@ -50,24 +56,6 @@ class Lives:
 
     ended: tuple[PassageId, ...]
     begun: tuple[PassageId, ...]
-
-
-class _Cost:
-    """What a version costs from now on."""
-
-    def __init__(self, connection: Connection, meter: Meter) -> None:
-        self.meter = meter
-        self._connection = connection
-        self._before = self._totals()
-
-    def _totals(self) -> dict[str, int]:
-        asked = {"llm_calls": self.meter.calls, "llm_tokens": self.meter.tokens}
-        return counters(self._connection) | asked
-
-    def counters(self) -> dict[str, int]:
-        """The difference; what an LLM took is left out where none was asked."""
-        spent = {key: now - self._before.get(key, now) for key, now in self._totals().items()}
-        return {key: n for key, n in spent.items() if n or not key.startswith("llm_")}
 
 
 class Writer:
@@ -117,21 +105,31 @@ class Writer:
         """Whether the present models can answer at that version."""
         return version.recipe == self._recipe
 
-    def apply(
+    def prepare(
         self,
-        batch: Batch,
+        read: Sequence[ReadDocument],
+        cost: Cost,
         on_progress: OnProgress = lambda done, total: None,
-        meter: Meter | None = None,
-    ) -> Version | None:
+        give_way: GiveWay = lambda: None,
+    ) -> None:
+        """Make and store the questions of the documents, the slow part of an apply()."""
+        self._preparer.prepare(self._by_source(read), cost, on_progress, give_way)
+
+    def missing(self, read: Sequence[ReadDocument]) -> int:
+        """How many passages of the documents have no questions yet."""
+        return self._preparer.missing(self._by_source(read))
+
+    def apply(self, batch: Batch, cost: Cost | None = None) -> Version | None:
         """Commit the batch as the next version; None when it changes no document.
 
-        `meter` limits what an LLM may cost; without one nothing does.
+        `cost` is what was spent on it so far; without one nothing was, and nothing limits what an
+        LLM may cost.
         """
         if not batch.read and not batch.gone:
             put_seen(self._connection, batch.seen, batch.unseen)
             return None
-        cost = _Cost(self._connection, meter or Meter())
-        self._preparer.prepare(_by_source(self._connection, batch.read), cost.meter, on_progress)
+        cost = cost or Cost(Meter())
+        self.prepare(batch.read, cost)
         return self._advance(batch, _lives(self._connection, batch), self._rules, cost)
 
     def upgrade(
@@ -145,10 +143,10 @@ class Writer:
         newest = head(self._connection)
         if newest is None or not self.serves(newest):
             return None
-        cost = _Cost(self._connection, meter)
+        cost = Cost(meter)
         wait = due_passages(self._connection, newest.id, self._recipe, self._now_ms(), limit)
         lack = set(wait) - self._whole(wait)
-        self._preparer.ask_again(_placed(self._connection, newest, lack), meter, go_on)
+        self._preparer.ask_again(_placed(self._connection, newest, lack), cost, go_on)
         done = tuple(sorted(self._whole(wait)))
         if not done:
             return None
@@ -183,10 +181,11 @@ class Writer:
         return rebuild(self._connection, self._budget_factor, self._now_ms())
 
     def _switch_recipe(self, newest: Version) -> Version:
-        cost = _Cost(self._connection, Meter())
+        cost = Cost()
         old = [questions.passage for questions in sets_at(self._connection, newest.id)]
         # An LLM has other times for so many: until then the built-in questions are the new ones.
-        self._preparer.prepare({"": [*known_passages(self._connection, old).values()]})
+        passages = [*known_passages(self._connection, old).values()]
+        self._preparer.prepare({"": passages}, cost)
         index = MergeIndex(self._maker.recipe.dimensions)
         begun = self._sets(old)
         delta = index.change((), begun)
@@ -203,7 +202,7 @@ class Writer:
         self._index = index
         return version
 
-    def _advance(self, batch: Batch, lives: Lives, rules: str, cost: "_Cost") -> Version:
+    def _advance(self, batch: Batch, lives: Lives, rules: str, cost: Cost) -> Version:
         begun = self._sets(lives.begun)
         try:
             index = self.index
@@ -213,6 +212,14 @@ class Writer:
             # The index is ahead of the store now: the next use loads it anew.
             self._index = None
             raise
+
+    def _by_source(self, read: Iterable[ReadDocument]) -> BySource:
+        """The passages of the documents, by the name of their source."""
+        names = source_names(self._connection)
+        passages: dict[str, list[Passage]] = {}
+        for one in read:
+            passages.setdefault(names.get(one.document.source, ""), []).extend(one.passages)
+        return passages
 
     def _sets(self, passages: Iterable[PassageId]) -> list[QuestionSet]:
         best = best_sets(self._connection, self._recipe, passages)
@@ -249,15 +256,6 @@ class Writer:
             counters=counted,
         )
         return commit(self._connection, change, self._now_ms())
-
-
-def _by_source(connection: Connection, read: Iterable[ReadDocument]) -> dict[str, list[Passage]]:
-    """The passages of the documents, by the name of their source."""
-    names = source_names(connection)
-    passages: dict[str, list[Passage]] = {}
-    for one in read:
-        passages.setdefault(names.get(one.document.source, ""), []).extend(one.passages)
-    return passages
 
 
 def _placed(

@@ -5,15 +5,16 @@ its provisional set. What it waits for is recorded, and asked for again later.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Protocol
 
 from hopsyncd.errors import LlmError
 from hopsyncd.llm.account import Account
 from hopsyncd.llm.meter import Meter
+from hopsyncd.sync.aside import GiveWay
 from hopsyncd.text.questions import Made
 from store.content import best_sets, put_content, recipe_row, register_recipe, sets_by_id
 from store.database import Connection
@@ -50,7 +51,7 @@ class QuestionMaker(Protocol):
         ...
 
     def make_each(
-        self, passages: Sequence[Passage], account: Account | None
+        self, passages: Iterable[Passage], account: Account | None
     ) -> Iterator[Sequence[Made]]:
         """Questions, keywords and vectors of each passage, as they come; each passage once.
 
@@ -66,6 +67,39 @@ class QuestionMaker(Protocol):
     def stand_in_recipe(self) -> Recipe:
         """Whose sets the provisional ones equal, but for their ids."""
         ...
+
+
+@dataclass(slots=True)
+class Cost:
+    """What one version takes, from now on; without a meter no LLM is asked.
+
+    The meter may be that of a whole sync, of which only the rest is counted.
+    """
+
+    meter: Meter | None = None
+    passages_generated: int = 0
+    texts_embedded: int = 0
+    _before: Counter[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._before = self._asked()
+
+    def _asked(self) -> Counter[str]:
+        if self.meter is None:
+            return Counter()
+        return Counter(llm_calls=self.meter.calls, llm_tokens=self.meter.tokens)
+
+    def add(self, made: Sequence[QuestionSet]) -> None:
+        self.passages_generated += len(made)
+        self.texts_embedded += sum(len(one.vectors) for one in made)
+
+    def counters(self) -> dict[str, int]:
+        """What an LLM took is left out where none was asked."""
+        made = {
+            "passages_generated": self.passages_generated,
+            "texts_embedded": self.texts_embedded,
+        }
+        return made | (self._asked() - self._before)
 
 
 class Preparer:
@@ -86,36 +120,47 @@ class Preparer:
         self._now_ms = now_ms
         self._patience_s = patience_s
         self._clock_s = clock_s
+        self._unstored: list[tuple[Passage, QuestionSet]] = []
         self.recipe = register_recipe(connection, maker.recipe)
 
     def prepare(
         self,
         wanted: BySource,
-        meter: Meter | None = None,
+        cost: Cost,
         on_progress: OnProgress = lambda done, total: None,
+        give_way: GiveWay = lambda: None,
     ) -> None:
         """Let every passage have a set of the present recipe, at least a provisional one.
 
-        Without a meter no LLM is asked. `on_progress` is told how many passages are done, of how
-        many.
+        `on_progress` is told how many passages are done, of how many. Another prepare() may run
+        when this one gives way; no set is made by both.
         """
+        self._store()
         missing = self._missing(wanted)
         total, done = sum(map(len, missing.values())), 0
         on_progress(done, total)
         failed: list[tuple[Passage, LlmError]] = []
-        for made in self._made(missing, meter, lambda: True):
+        lacking = {source: self._lacking(passages) for source, passages in missing.items()}
+        for made in self._made(lacking, cost, lambda: True, give_way):
             failures = [(passage, got) for passage, got in made if isinstance(got, LlmError)]
             failed += failures
             done += len(made) - len(failures)
             on_progress(done, total)
+            give_way()
         for start in range(0, len(failed), _GROUP):
             group = failed[start : start + _GROUP]
-            self._stand_in([passage for passage, _ in group], partial(on_progress, done, total))
+            self._stand_in([passage for passage, _ in group], cost, give_way)
             self._wait(group)
             done += len(group)
             on_progress(done, total)
 
-    def _stand_in(self, passages: Sequence[Passage], between: Callable[[], None]) -> None:
+    def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
+        """Those that have no set when it is their turn."""
+        for passage in passages:
+            if not best_sets(self._connection, self.recipe, [passage.id]):
+                yield passage
+
+    def _stand_in(self, passages: Sequence[Passage], cost: Cost, give_way: GiveWay) -> None:
         """Store provisional sets: copies where the questions were made before."""
         plain = recipe_row(self._connection, self._maker.stand_in_recipe.name)
         ids = [passage.id for passage in passages]
@@ -131,17 +176,21 @@ class Preparer:
             [(passage, copies[passage.id]) for passage in passages if passage.id in copies],
             copied=True,
         )
-        made: list[tuple[Passage, QuestionSet]] = []
-        for passage in passages:
-            if passage.id not in copies:
-                made.append((passage, self._maker.stand_in(passage)))
-                between()
-        put_content(self._connection, self.recipe, made)
+        for passage in self._lacking(passages):
+            made = self._maker.stand_in(passage)
+            self._unstored.append((passage, made))
+            cost.add([made])
+            give_way()
+        self._store()
 
-    def ask_again(self, wanted: BySource, meter: Meter, go_on: Callable[[], bool]) -> None:
+    def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
         """Ask for the questions of passages that have a provisional set alone."""
-        for made in self._made(wanted, meter, go_on):
+        for made in self._made(wanted, cost, go_on):
             self._wait([(passage, got) for passage, got in made if isinstance(got, LlmError)])
+
+    def missing(self, wanted: BySource) -> int:
+        """How many of the passages have no set of the present recipe."""
+        return sum(map(len, self._missing(wanted).values()))
 
     def _missing(self, wanted: BySource) -> BySource:
         """Those of the passages that have no set, each once."""
@@ -156,25 +205,34 @@ class Preparer:
         return missing
 
     def _made(
-        self, wanted: BySource, meter: Meter | None, go_on: Callable[[], bool]
+        self,
+        wanted: Mapping[str, Iterable[Passage]],
+        cost: Cost,
+        go_on: Callable[[], bool],
+        give_way: GiveWay = lambda: None,
     ) -> Iterator[Sequence[Made]]:
         """Make sets source by source, storing them as they come."""
         end_s = self._clock_s() + self._patience_s
         for source, passages in wanted.items():
             account = None
-            if meter is not None:
-                account = Account(source, meter, lambda: go_on() and self._clock_s() < end_s)
-            unstored: list[tuple[Passage, QuestionSet]] = []
+            if cost.meter is not None:
+                account = Account(
+                    source, cost.meter, lambda: go_on() and self._clock_s() < end_s, give_way
+                )
             for made in self._maker.make_each(passages, account):
-                unstored += [
-                    (passage, got) for passage, got in made if isinstance(got, QuestionSet)
-                ]
-                if len(unstored) >= self._maker.store_after:
-                    put_content(self._connection, self.recipe, unstored)
-                    unstored = []
+                sets = [(one, got) for one, got in made if isinstance(got, QuestionSet)]
+                self._unstored += sets
+                cost.add([questions for _, questions in sets])
+                if len(self._unstored) >= self._maker.store_after:
+                    self._store()
                 yield made
-            if unstored:
-                put_content(self._connection, self.recipe, unstored)
+            self._store()
+
+    def _store(self) -> None:
+        """Store what was made, also by a call that gives way to this one."""
+        unstored, self._unstored = self._unstored, []
+        if unstored:
+            put_content(self._connection, self.recipe, unstored)
 
     def _wait(self, failed: Sequence[tuple[Passage, LlmError]]) -> None:
         """Record why the passages, all of which have a provisional set, have no other."""

@@ -1,21 +1,27 @@
 """Reading: from a planned fetch to the passages of one document, or to the reason it has none."""
 
-from collections.abc import Container
+import json
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from connectors.errors import ConnectorError, ItemUnreadable, ItemVanished
 from connectors.protocol import Connector, Fetched, Item
+from hopsyncd import __version__
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.text.blocks import with_title
-from hopsyncd.text.chunk import chunk
+from hopsyncd.sync.aside import Caller, GiveWay, Here
+from hopsyncd.text.blocks import names_of, with_title
+from hopsyncd.text.chunk import Chunk, chunk
 from hopsyncd.text.extract import Extract
-from store.records import Document, Passage, Placement, Seen, content_hash
+from hopsyncd.text.link import link_to_name
+from store.records import Document, Link, Passage, Placement, Seen, content_hash
 
 log = structlog.get_logger(__name__)
 
-CHUNKER = "chunk/2"  # raised when documents would be read or cut differently
+CHUNKER = "chunk/3"  # raised when documents would be read or cut differently
+READER = f"hopsyncd {__version__}, {CHUNKER}"  # another may read what this one could not
+_MAX_ORIGIN_CHARACTERS = 1000
 RETRY = ""  # a revision that no item has: the next scan fetches again
 
 
@@ -47,6 +53,8 @@ def read(
     settled: Container[bytes | None],
     passage_tokens: int,
     extract: Extract,
+    caller: Caller = Here(),  # noqa: B008 - it holds nothing
+    give_way: GiveWay = lambda: None,
 ) -> Reading | None:
     """Fetch and chunk one item; contents whose hash is `settled` change nothing.
 
@@ -54,7 +62,7 @@ def read(
     SourceUnavailable.
     """
     try:
-        fetched = _fetched(connector, item)
+        fetched = caller.call(lambda: _fetched(connector, item), give_way)
     except ItemVanished:
         return None
     except ItemUnreadable as problem:
@@ -70,11 +78,26 @@ def read(
         return Reading(Seen(source, item.id, fetched.revision, content, problem.why, problem.hint))
     passages = tuple(Passage(piece.heading, piece.text) for piece in chunks)
     placements = tuple(
-        Placement(passage.id, piece.first_line, piece.last_line)
-        for passage, piece in zip(passages, chunks, strict=True)
+        Placement(passage.id, piece.first_line, piece.last_line, links)
+        for passage, piece, links in zip(passages, chunks, _links(chunks, fetched), strict=True)
     )
-    document = Document(source, item.id, content, fetched.media_type, placements)
+    names = names_of(blocks, fetched.title)
+    document = Document(
+        source, item.id, content, fetched.media_type, placements, names, _origin_text(fetched)
+    )
     return Reading(seen, ReadDocument(document, passages))
+
+
+def _links(chunks: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ...]]:
+    """Those of each passage, one a target; the first has also those that the source tells."""
+    told = {link.target for piece in chunks for link in piece.links}
+    placeless = [link for target in fetched.links if (link := link_to_name(target))]
+    for at, piece in enumerate(chunks):
+        more = [link for link in placeless if at == 0 and link.target not in told]
+        shown: dict[str, str] = {}
+        for link in (*piece.links, *more):
+            shown.setdefault(link.target, link.shown)
+        yield tuple(Link(target, text) for target, text in shown.items())
 
 
 def _fetched(connector: Connector, item: Item) -> Fetched:
@@ -93,8 +116,15 @@ def _fetched(connector: Connector, item: Item) -> Fetched:
         ) from error
 
 
+def _origin_text(fetched: Fetched) -> str:
+    origin = {key: text[:_MAX_ORIGIN_CHARACTERS] for key, text in fetched.origin.items() if text}
+    told = json.dumps(origin, ensure_ascii=False, sort_keys=True)
+    return told.encode("utf-8", "replace").decode()
+
+
 def _content_of(fetched: Fetched) -> bytes:
-    """The hash of what the document says; a title that its source gives belongs to that."""
-    if fetched.title is None:
+    """The hash of what the document says; title and links that its source gives belong to that."""
+    if fetched.title is None and not fetched.links:
         return content_hash(fetched.data)
-    return content_hash(fetched.title.encode("utf-8", "backslashreplace") + b"\0" + fetched.data)
+    told = "\n".join([fetched.title or "", *fetched.links])
+    return content_hash(told.encode("utf-8", "backslashreplace") + b"\0" + fetched.data)

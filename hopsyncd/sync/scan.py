@@ -1,12 +1,13 @@
 """The scan: a listing of one source, or of parts of it, to its end: what is there, what is gone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
 from connectors.errors import ConnectorError, CursorExpired, SourceUnavailable
 from connectors.protocol import Connector, Cursor, Found, Gone, Item, Problem
+from hopsyncd.sync.aside import Caller, GiveWay, Here, each
 
 log = structlog.get_logger(__name__)
 
@@ -21,10 +22,14 @@ class Listing:
 
     items: dict[str, Item]
     problems: tuple[Problem, ...]
-    under: tuple[str, ...] | None
+    under: Collection[str] | None
     gone: frozenset[str] = frozenset()
     since: str | None = None
     cursor: str | None = None
+
+    def names(self, path: str) -> bool:
+        """Whether the listing says of this item that it is there, or that it is not."""
+        return path in self.items or self.covers(path)
 
     def covers(self, path: str) -> bool:
         """Whether the listing would have named this item if it were there."""
@@ -32,7 +37,10 @@ class Listing:
             return True
         if self.since is not None:
             return False
-        return self.under is None or any(is_under(path, part) for part in self.under)
+        if self.under is None:
+            return True
+        names = path.split("/")
+        return any("/".join(names[:end]) in self.under for end in range(len(names) + 1))
 
 
 def is_under(path: str, part: str) -> bool:
@@ -40,27 +48,33 @@ def is_under(path: str, part: str) -> bool:
     return not part or path == part or path.startswith(part + "/")
 
 
-def scan(connector: Connector, under: Sequence[str] | None, since: str | None = None) -> Listing:
+def scan(
+    connector: Connector,
+    under: Sequence[str] | None,
+    since: str | None = None,
+    caller: Caller = Here(),  # noqa: B008 - it holds nothing
+    give_way: GiveWay = lambda: None,
+) -> Listing:
     """List to the end; everything, where the cursor `since` has expired.
 
     Raises SourceUnavailable when the listing cannot be completed.
     """
     try:
-        return _scan(connector, under, since)
+        return _scan(each(_listed(connector, since, under), caller, give_way), under, since)
     except CursorExpired as expired:
         log.info("everything is listed again", why=expired.why)
     try:
-        return _scan(connector, under, None)
+        return _scan(each(_listed(connector, None, under), caller, give_way), under, None)
     except CursorExpired as error:
         raise SourceUnavailable(error.what, error.why, error.hint) from error
 
 
-def _scan(connector: Connector, under: Sequence[str] | None, since: str | None) -> Listing:
+def _scan(listed: Iterator[Found], under: Sequence[str] | None, since: str | None) -> Listing:
     items: dict[str, Item] = {}
     problems: list[Problem] = []
     gone: set[str] = set()
     cursor = None
-    for found in _listed(connector, since, under):
+    for found in listed:
         if isinstance(found, Cursor):
             cursor = found.value if under is None else None
         elif not _is_storable(found.id):
@@ -73,7 +87,7 @@ def _scan(connector: Connector, under: Sequence[str] | None, since: str | None) 
         else:
             items[found.id] = found
             gone.discard(found.id)
-    parts = None if under is None else tuple(under)
+    parts = None if under is None else frozenset(under)
     return Listing(items, tuple(problems), parts, frozenset(gone), since, cursor)
 
 

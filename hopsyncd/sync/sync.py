@@ -1,6 +1,7 @@
 """One sync of one source: scan, plan, read, apply, in batches that are a version each."""
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -9,7 +10,10 @@ from connectors.errors import SourceUnavailable
 from connectors.protocol import Connector
 from hopsyncd.llm.meter import Meter
 from hopsyncd.sync.apply import Batch, Writer
+from hopsyncd.sync.aside import Caller, GiveWay, Here
+from hopsyncd.sync.intake import Intake
 from hopsyncd.sync.plan import AGAIN, Action, Step, plan
+from hopsyncd.sync.prepare import Cost
 from hopsyncd.sync.read import RETRY, Reading, read
 from hopsyncd.sync.restore import restoration
 from hopsyncd.sync.scan import Listing, scan
@@ -18,7 +22,7 @@ from hopsyncd.text.extract import Extract, extract
 from store.database import Connection
 from store.purge import excluded_paths
 from store.reads import live_content, live_documents
-from store.records import Seen, Version
+from store.records import Version
 from store.sources import (
     ListingState,
     is_held,
@@ -33,7 +37,12 @@ log = structlog.get_logger(__name__)
 
 _REMOVALS = (Action.REMOVE, Action.FORGET)
 _WHOLE_EVERY_MS = 24 * 3600 * 1000  # whatever cursors say, everything is listed that often
-_BATCH_PASSAGES = 1000  # a batch also ends when its documents hold this many passages
+_BATCH_PASSAGES = 1000  # a batch also ends when its documents hold this many passages, or fewer
+_FEWEST_PASSAGES = 32
+_LONGEST_COMMIT_S = (
+    0.5  # nobody else gets a turn meanwhile; a batch whose commit took longer halves
+)
+_SMALL_STEPS, _SMALL_PASSAGES = 100, 32  # of a small sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ class Source:
     id: int
     name: str
     connector: Connector
+    caller: Caller = field(default_factory=Here)
 
 
 @dataclass(slots=True)
@@ -68,12 +78,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a sync of one source did; `problem` says why it is paused, None when it is not."""
+    """What a sync of one source did; `problem` says why it is paused, None when it is not.
+
+    `too_large` says that it was to be small and proved not to be: it is still to be done.
+    """
 
     source: str
     changed: int = 0
     removed: int = 0
     problem: str | None = None
+    too_large: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +96,14 @@ class Scope:
 
     `accept_empty` allows the last documents to be removed; `afresh` reads every document again;
     `whole` lists everything, also where what changed since the last listing could be asked for.
+    `small` is for others to wait for: it asks no LLM yet, and gives up if there is much to do.
     """
 
     under: tuple[str, ...] | None = None
     accept_empty: bool = False
     afresh: bool = False
     whole: bool = False
+    small: bool = False
 
 
 def held(name: str) -> SourceUnavailable:
@@ -115,17 +131,22 @@ def since_of(connection: Connection, source: Source, scope: Scope, now_ms: int) 
 
 
 def planned(
-    connection: Connection, source: Source, scope: Scope, since: str | None = None
+    connection: Connection,
+    source: Source,
+    scope: Scope,
+    since: str | None = None,
+    give_way: GiveWay = lambda: None,
 ) -> Decision:
     """Decide what a sync would do, changing nothing. Raises SourceUnavailable."""
-    listing = scan(source.connector, scope.under, since)
-    seen = seen_items(connection, source.id)
+    # As it was before the listing: what a small sync adds meanwhile may be missing in that.
+    seen, live = seen_items(connection, source.id), live_documents(connection, source.id)
+    listing = scan(source.connector, scope.under, since, source.caller, give_way)
     if scope.afresh:
         seen = {path: replace(item, revision=RETRY) for path, item in seen.items()}
     steps = plan(
         listing,
         seen,
-        live_documents(connection, source.id),
+        live,
         pins=pins_of(connection, source.id),
         excluded=excluded_paths(connection, source.id),
         accept_empty=scope.accept_empty,
@@ -140,24 +161,34 @@ def read_step(
     step: Step,
     passage_tokens: int,
     extract: Extract,
+    give_way: GiveWay = lambda: None,
 ) -> Reading | None:
     """Read the item of a step, if it has one and that is still there.
 
-    Compares with the head as it is now: a hint's sync may have moved it since the plan.
+    Compares with the head as it is now: others may have moved it since the plan.
     """
-    if step.item is None:
+    if step.item is None or step.path in excluded_paths(connection, source.id):
         return None
     settled = [pins_of(connection, source.id).get(step.path)]
     if not scope.afresh:
         settled.append(live_content(connection, source.id, step.path))
-    return read(source.connector, source.id, step.item, settled, passage_tokens, extract)
+    return read(
+        source.connector,
+        source.id,
+        step.item,
+        settled,
+        passage_tokens,
+        extract,
+        source.caller,
+        give_way,
+    )
 
 
 @dataclass(slots=True)
 class SourceSync:
-    """The write path over the store; `on_version` is told of each commit, `between` runs after
-    it, `check_stop` oftener; both may raise to abandon the sync. `new_meter` limits what an LLM may
-    cost one sync. `paused` says why a source is."""
+    """The write path over the store; `on_version` is told of each commit. `give_way` is called at
+    every slow step, and may run a small sync of the hinted parts of a source, or raise to abandon
+    the work. `new_meter` limits what an LLM may cost one sync. `paused` says why a source is."""
 
     connection: Connection
     writer: Writer
@@ -165,30 +196,43 @@ class SourceSync:
     batch_documents: int
     now_ms: Callable[[], int]
     on_version: Callable[[Version], None]
-    between: Callable[[], None] = lambda: None
-    check_stop: Callable[[], None] = lambda: None
+    give_way: GiveWay = lambda: None
     new_meter: Callable[[], Meter] = Meter
     extract: Extract = extract
     paused: dict[str, str] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
     progress: Progress = field(default_factory=Progress)
     upgrades: Upgrades = field(init=False)
+    _underway: list[Intake] = field(default_factory=list)
+    _batch_passages: int = _BATCH_PASSAGES
 
     def __post_init__(self) -> None:
         self.upgrades = Upgrades(self.writer, self.new_meter, self.on_version)
 
     def sync(self, source: Source, scope: Scope) -> Outcome:
         """Bring the graph to what the source has now; a source in doubt is paused, data kept."""
+        turns = self.turns(source, scope)
+        while True:
+            try:
+                next(turns)
+            except StopIteration as ended:
+                outcome: Outcome = ended.value
+                return outcome
+
+    def turns(self, source: Source, scope: Scope) -> Generator[None, None, Outcome]:
+        """The same in turns, a batch each; between them the store is anybody's."""
         outer = self.progress
-        self.progress = Progress(source.name)
-        meter = self.new_meter()
+        meter = None if scope.small else self.new_meter()
         try:
-            if is_held(self.connection, source.id):
-                raise held(source.name)
+            self._require_unheld(source)
             began_ms = self.now_ms()
             since = since_of(self.connection, source, scope, began_ms)
-            decision = planned(self.connection, source, scope, since)
-            return self._execute(source, scope, decision, began_ms, meter)
+            self.progress = Progress(source.name)
+            decision = planned(self.connection, source, scope, since, self.give_way)
+            return (yield from self._execute(source, scope, decision, began_ms, meter))
         except SourceUnavailable as problem:
+            if source.name in self.removed:
+                return Outcome(source.name)
             if self.paused.get(source.name) != problem.why:
                 log.warning("source paused", source=source.name, why=problem.why, hint=problem.hint)
             self.paused[source.name] = problem.why
@@ -203,33 +247,76 @@ class SourceSync:
 
         None when they are that already.
         """
-        version = self.writer.apply(restoration(self.connection, number, sources))
+        return self.commit(restoration(self.connection, number, sources))
+
+    def commit(self, batch: Batch) -> Version | None:
+        """Commit a batch that needs no questions, and tell of it; None when it changes nothing."""
+        version = self.writer.apply(batch)
         if version:
             self.on_version(version)
         return version
 
     def _execute(
-        self, source: Source, scope: Scope, decision: Decision, began_ms: int, meter: Meter
-    ) -> Outcome:
+        self, source: Source, scope: Scope, decision: Decision, began_ms: int, meter: Meter | None
+    ) -> Generator[None, None, Outcome]:
         changed = removed = 0
-        progress = self.progress
-        unsettled: set[str] = set()
-        for batch in self._batches(source, scope, decision, unsettled):
-            progress.batch_documents = len(batch.read)
-            version = self.writer.apply(batch, self._count_passages, meter)
-            progress.documents_done += len(batch.seen)
-            progress.batch_documents = progress.passages_done = progress.passages_total = 0
-            changed += len(batch.read)
-            removed += len(batch.gone)
-            if version:
-                self.on_version(version)
-            self.between()
-        if scope.under is None and not unsettled:
-            self._note_listing(source, decision.listing, began_ms)
-        self.paused.pop(source.name, None)
+        progress, intake = self.progress, Intake(source.id, source.name)
+        if scope.small and len(decision.steps) > _SMALL_STEPS:
+            return Outcome(source.name, too_large=True)
+        self._underway.append(intake)
+        try:
+            for _ in self._filled(source, scope, decision, intake):
+                if scope.small and self.writer.missing(intake.documents) > _SMALL_PASSAGES:
+                    return Outcome(source.name, changed, removed, too_large=True)
+                taken = self._commit(intake, scope, meter)
+                changed += len(taken.read)
+                removed += len(taken.gone)
+                yield
+                self.progress = progress
+                self._require_unheld(source)
+        finally:
+            self._underway.remove(intake)
         whole = scope.under is None
+        if whole and not intake.unsettled:
+            self._note_listing(source, decision.listing, began_ms)
+        if not whole:
+            self._overtake(source.id, decision.listing.names)
+        self.paused.pop(source.name, None)
         put_source_state(self.connection, source.id, self.now_ms() if whole else None, None, None)
         return Outcome(source.name, changed, removed)
+
+    def _require_unheld(self, source: Source) -> None:
+        if source.name in self.removed or is_held(self.connection, source.id):
+            raise held(source.name)
+
+    def _commit(self, intake: Intake, scope: Scope, meter: Meter | None) -> Batch:
+        """Make the questions and commit what is not overtaken meanwhile."""
+        progress, cost = self.progress, Cost(meter)
+        progress.batch_documents = len(intake.documents)
+        self.writer.prepare(intake.documents, cost, self._count_passages, self.give_way)
+        batch = intake.take()
+        began_s = time.thread_time()
+        version = self.writer.apply(batch, cost)
+        progress.documents_done += len(batch.seen)
+        progress.batch_documents = progress.passages_done = progress.passages_total = 0
+        self._overtake(intake.source, batch.paths.__contains__)
+        if version:
+            self.on_version(version)
+        if not scope.small:
+            self._pace(time.thread_time() - began_s)
+        return batch
+
+    def _overtake(self, source: int, is_later: Callable[[str], bool]) -> None:
+        """Whoever gave way to a sync has older readings of the paths that it looked at."""
+        for intake in self._underway:
+            intake.overtake(source, is_later)
+
+    def _pace(self, commit_s: float) -> None:
+        """In a large graph batches are smaller, so that none keeps others waiting for long."""
+        if commit_s > _LONGEST_COMMIT_S:
+            self._batch_passages = max(self._batch_passages // 2, _FEWEST_PASSAGES)
+        elif commit_s < _LONGEST_COMMIT_S / 4:
+            self._batch_passages = min(self._batch_passages * 2, _BATCH_PASSAGES)
 
     def _note_listing(self, source: Source, listing: Listing, began_ms: int) -> None:
         """All that the listing named is indexed: the next one may begin where it ended."""
@@ -240,87 +327,63 @@ class SourceSync:
             state = ListingState(listing.cursor or listing.since, listed_ms)
         put_listing_state(self.connection, source.id, state)
 
-    def _read(self, source: Source, scope: Scope, step: Step) -> Reading | None:
-        return read_step(self.connection, source, scope, step, self.passage_tokens, self.extract)
-
     def _count_passages(self, done: int, total: int) -> None:
         self.progress.passages_done, self.progress.passages_total = done, total
-        self.check_stop()
 
-    def _batches(
-        self, source: Source, scope: Scope, decision: Decision, unsettled: set[str]
-    ) -> Iterator[Batch]:
-        """Group the steps into batches; removals go with the last, after a second look.
+    def _filled(
+        self, source: Source, scope: Scope, decision: Decision, intake: Intake
+    ) -> Iterator[None]:
+        """Fill the intake for one batch after the other; removals go with the last, after a second
+        look.
 
-        Items that are worth a second try, soon, are added to `unsettled`.
+        Items that are worth a second try, soon, are `unsettled`.
         """
-        steps = decision.steps
-        fetches = [step for step in steps if step.action is Action.FETCH]
+        fetches = [step for step in decision.steps if step.action is Action.FETCH]
         self.progress.documents_total = len(fetches)
-        limit = len(fetches) + 1 if scope.afresh else self.batch_documents
-        readings: list[Reading] = []
-        passages = 0
         for step in fetches:
-            if len(readings) >= limit or (passages >= _BATCH_PASSAGES and not scope.afresh):
-                yield _batch(source, readings, (), ())
-                readings, passages = [], 0
+            if not scope.afresh and self._is_full(intake):
+                yield
             try:
-                reading = self._read(source, scope, step)
+                self._read(source, scope, step, intake)
             except SourceUnavailable:
                 # Of a source that stops answering now and then, what it gave is not asked twice.
-                if readings and not scope.afresh:
-                    yield _batch(source, readings, (), ())
+                if intake.readings and not scope.afresh:
+                    yield
                 raise
-            self.check_stop()
-            if reading is None or (reading.seen.revision == RETRY and step.reason != AGAIN):
-                unsettled.add(step.path)
-            if reading:
-                readings.append(reading)
-                passages += len(reading.read.passages) if reading.read else 0
-        reports = [step for step in steps if step.action is Action.REPORT]
-        removals = self._confirmed(source, scope, decision)
-        if readings or reports or removals:
-            yield _batch(source, readings, reports, removals)
+        removals = {step.path: step for step in decision.steps if step.action in _REMOVALS}
+        intake.reports = {s.path: s for s in decision.steps if s.action is Action.REPORT}
+        intake.removals = dict(removals)
+        for path in removals.keys() - self._confirmed(source, decision, removals):
+            intake.removals.pop(path, None)
+        if intake.readings or intake.reports or intake.removals:
+            yield
 
-    def _confirmed(self, source: Source, scope: Scope, decision: Decision) -> list[Step]:
+    def _is_full(self, intake: Intake) -> bool:
+        return (
+            len(intake.readings) >= self.batch_documents or intake.passages >= self._batch_passages
+        )
+
+    def _read(self, source: Source, scope: Scope, step: Step, intake: Intake) -> None:
+        intake.begin(step.path)
+        reading = read_step(
+            self.connection, source, scope, step, self.passage_tokens, self.extract, self.give_way
+        )
+        if reading is None or (reading.seen.revision == RETRY and step.reason != AGAIN):
+            intake.unsettled.add(step.path)
+        if reading:
+            intake.end(reading)
+
+    def _confirmed(
+        self, source: Source, decision: Decision, removals: Collection[str]
+    ) -> Collection[str]:
         """The removals whose items are still missing: much may have happened since the scan.
 
         The scan has judged already whether they may leave the source empty; this look sees only
         what is missing, so it must not ask again. What a source said is gone since a cursor needs
         no second look: if it is back, the next listing since then names it.
         """
-        removals = [step for step in decision.steps if step.action in _REMOVALS]
         if not removals or decision.listing.since is not None:
             return removals
-        missing = tuple(step.path for step in removals)
-        again = Scope(missing, accept_empty=True)
-        still = {
-            step.path
-            for step in planned(self.connection, source, again).steps
-            if step.action in _REMOVALS
-        }
-        return [step for step in removals if step.path in still]
-
-
-def _batch(
-    source: Source,
-    readings: Sequence[Reading],
-    reports: Sequence[Step],
-    removals: Sequence[Step],
-) -> Batch:
-    changed = tuple(reading.read for reading in readings if reading.read)
-    gone = tuple((source.id, step.path) for step in removals if step.action is Action.REMOVE)
-    problems = [
-        Seen(source.id, step.path, RETRY, None, step.problem.why, step.problem.hint)
-        for step in reports
-        if step.problem
-    ]
-    parts = [f"{len(changed)} changed" if changed else "", f"{len(gone)} removed" if gone else ""]
-    reason = f"{source.name}: {', '.join(part for part in parts if part) or 'nothing changed'}"
-    return Batch(
-        reason=reason,
-        read=changed,
-        gone=gone,
-        seen=(*(reading.seen for reading in readings), *problems),
-        unseen=tuple((source.id, step.path) for step in removals),
-    )
+        again = Scope(tuple(removals), accept_empty=True)
+        look = planned(self.connection, source, again, give_way=self.give_way)
+        return {step.path for step in look.steps if step.action in _REMOVALS}

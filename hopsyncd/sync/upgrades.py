@@ -38,9 +38,12 @@ class Upgrades:
         self._failures = 0
         self.due_s = clock_s()
 
-    def after_sync(self, meter: Meter) -> None:
-        """Take notice of how the LLM fared in a sync."""
-        if meter.completion_tokens:
+    def after_sync(self, meter: Meter | None) -> None:
+        """Take notice of how the LLM fared in a sync; without a meter it was left for now."""
+        if meter is None:
+            if not self._failures:
+                self.due_s = self._clock_s()
+        elif meter.completion_tokens:
             self._failures = 0
             self.due_s = self._clock_s()
         elif meter.failures:

@@ -3,22 +3,22 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import structlog
 
 from hopsyncd.errors import REPORTABLE, SyncFailed
 from hopsyncd.schedule import When
-from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
+from hopsyncd.sync.aside import GiveWay
+from hopsyncd.sync.rota import Request, Rota, Task, full_scan_job, promise, scan_job
+from hopsyncd.sync.sync import Outcome, SourceSync
 from hopsyncd.sync.timetable import Clocks, Planned, Timetable
 from store.errors import DiskFailure
-from store.sources import listing_state
 
 log = structlog.get_logger(__name__)
 
 Result = TypeVar("Result")
-Between = Callable[[], None]
 
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not one source's own
 _LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed
@@ -30,58 +30,12 @@ class Stopping(Exception):
     """Raised inside a sync to abandon it: what is committed stays, what is prepared is kept."""
 
 
-def _promise() -> "Future[Any]":
-    """A future that those who wait for it cannot cancel: its work goes on without them."""
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()
-    return future
-
-
-@dataclass(slots=True)
-class _Request:
-    """A barrier: resolved when a scan that began after it has been applied."""
-
-    sources: frozenset[str]
-    accept_empty: bool
-    done: "Future[tuple[Outcome, ...]]" = field(default_factory=_promise)
-
-
-@dataclass(slots=True)
-class _Due:
-    """A source and what is wanted of its next scan: that it comes at once (`asked`), that
-    everything is read again (`afresh`)."""
-
-    source: Source
-    asked: bool
-    afresh: bool
-
-    @property
-    def scan(self) -> str:
-        """The name of the job."""
-        return f"scan {self.source.name}"
-
-    @property
-    def full_scan(self) -> str:
-        return f"full scan {self.source.name}"
-
-
 @dataclass(frozen=True, slots=True)
 class _Job:
     """Something else to do on the writer's thread; `run` resolves `done`."""
 
     run: Callable[[SourceSync], None]
     done: "Future[Any]"
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A source to keep in sync: when it is scanned, and when it is listed whole where its scans
-    need not. `at_start` scans it first of all, whenever its last scan was."""
-
-    source: Source
-    when: When
-    full_when: When | None = None
-    at_start: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +48,15 @@ class Chore:
 
 
 class SyncWorker:
-    """Runs syncs one after the other, on its own thread.
+    """Runs syncs on its own thread, a batch of each source in turn.
 
-    `open_path` is called on that thread. It is given what SourceSync calls between two batches and
-    what it calls to check for a stop, and says which tasks there are and whether every document
-    must be read again.
+    `open_path` is called on that thread. It is given what is to be called at every slow step, and
+    says which tasks there are and whether every document must be read again.
     """
 
     def __init__(
         self,
-        open_path: Callable[[Between, Between], tuple[SourceSync, Sequence[Task], bool]],
+        open_path: Callable[[GiveWay], tuple[SourceSync, Sequence[Task], bool]],
         chores: Sequence[Chore] = (),
         clocks: Clocks = Clocks(),  # noqa: B008 - it is frozen
     ) -> None:
@@ -112,15 +65,16 @@ class SyncWorker:
         self._clocks = clocks
         self._wake = threading.Condition()
         self._hints: dict[str, set[str] | None] = {}
-        self._requests: list[_Request] = []
+        self._requests: list[Request] = []
         self._jobs: list[_Job] = []
         self._stopping = False
         self._ended = False
         self._in_hints = False
+        self._next_hints_s = 0.0
         self._retry_s = _RETRY_S
         self._path: SourceSync | None = None
         self._timetable: Timetable | None = None
-        self._due: dict[str, _Due] = {}
+        self._rota: Rota | None = None
         self.on_synced: Callable[[float], None] = lambda _: None  # takes the seconds of a sync
         self.error: str | None = None
         self.busy = False
@@ -147,7 +101,7 @@ class SyncWorker:
 
     def request(self, sources: Sequence[str], accept_empty: bool) -> "Future[tuple[Outcome, ...]]":
         """Ask for a whole scan of these sources, applied; none named: of all."""
-        request = _Request(frozenset(sources), accept_empty)
+        request = Request(frozenset(sources), accept_empty)
         with self._wake:
             if self._ended:
                 request.done.set_exception(_reportable(Stopping()))
@@ -158,11 +112,11 @@ class SyncWorker:
     def submit(
         self, job: Callable[[SourceSync], Result], counts_as: str | None = None
     ) -> "Future[Result]":
-        """Have a job done on the writer's thread, between two syncs.
+        """Have a job done on the writer's thread, between two batches.
 
         Done, it `counts_as` a run of that job of the schedule.
         """
-        done: Future[Result] = _promise()
+        done: Future[Result] = promise()
 
         def run(path: SourceSync) -> None:
             try:
@@ -220,6 +174,8 @@ class SyncWorker:
             waiting: list[Future[Any]] = [request.done for request in self._requests]
             waiting += [job.done for job in self._jobs]
             self._requests, self._jobs = [], []
+        if self._rota:
+            waiting += [request.done for request in self._rota.abandon()]
         for done in waiting:
             done.set_exception(_reportable(error))
 
@@ -227,29 +183,29 @@ class SyncWorker:
         if self._path is not None:
             return
         try:
-            path, tasks, afresh = self._open_path(self._between, self._check_stop)
+            path, tasks, afresh = self._open_path(self._give_way)
+            self._path = path
+            self._rota = Rota(path, self._clocks.steady_s, self.on_synced)
+            self.plan(tasks, self._chores, afresh)
         except Exception as error:
+            self._path = None
             self._tell_all(error)
             raise
-        self._path = path
-        self.plan(tasks, self._chores, afresh)
 
     def plan(self, tasks: Sequence[Task], chores: Sequence[Chore], afresh: bool = False) -> None:
         """Do these from now on; a source that is the same as before keeps what is due of it.
 
         On the worker's own thread only.
         """
-        before, self._due, self._chores = self._due, {}, chores
+        self._chores = chores
         jobs = {chore.name: chore.when for chore in chores}
         for task in tasks:
-            due = before.get(task.source.name)
-            if due is None or due.source is not task.source:
-                due = _Due(task.source, task.at_start or afresh, afresh)
-            self._due[task.source.name] = due
-            jobs[due.scan] = task.when
+            jobs[scan_job(task.source.name)] = task.when
             if task.full_when:
-                jobs[due.full_scan] = task.full_when
+                jobs[full_scan_job(task.source.name)] = task.full_when
         self._timetable = Timetable(self._write_path.connection, jobs, self._clocks)
+        for request in self._syncs.plan(tasks, self._timetable, afresh):
+            request.answer()
 
     def _turns(self) -> None:
         while True:
@@ -259,12 +215,15 @@ class SyncWorker:
             self.busy = True
             try:
                 answered = self._turn()
-            finally:
+                self.busy = self._syncs.is_wanted
+            except BaseException:
                 self.busy = False
+                raise
             self.error, self._retry_s = None, _RETRY_S
-            for request, outcomes in answered:
-                request.done.set_result(outcomes)
-            self._when_nobody_waits()
+            for request in answered:
+                request.answer()
+            if not self.busy:
+                self._when_nobody_waits()
 
     def _is_asked(self) -> bool:
         return self._stopping or bool(self._requests or self._jobs)
@@ -273,28 +232,30 @@ class SyncWorker:
         return self._is_asked() or bool(self._hints)
 
     def _sleep_s(self) -> float:
-        if any(due.asked for due in self._due.values()):
+        if self._syncs.is_wanted:
             return 0.0
         upgrades_s = self._write_path.upgrades.due_s - self._clocks.steady_s()
         return max(0.0, min(self._times.soonest_s(), upgrades_s, _LONGEST_SLEEP_S))
 
-    def _turn(self) -> list[tuple[_Request, tuple[Outcome, ...]]]:
-        """Do all that is due; returns the requests answered and their outcomes."""
+    def _turn(self) -> list[Request]:
+        """Do all jobs and one batch of one source; returns the requests that are answered."""
         with self._wake:
             requests, self._requests = self._requests, []
-        try:
-            while job := self._next_job():
-                job.run(self._write_path)
-            answered = [(request, self._answer(request)) for request in requests]
-            self._serve_hints()
-            for due in self._due.values():
-                if due.asked or self._times.is_due(due.scan) or self._times.is_due(due.full_scan):
-                    self._scan(due, accept_empty=False)
-        except BaseException as error:
-            for request in requests:
-                request.done.set_exception(_reportable(error))
-            raise
-        return answered
+        for request in requests:
+            self._syncs.accept(request)
+        while job := self._next_job():
+            job.run(self._write_path)
+        self._take_hints()
+        return [one for one in requests if one.is_answered] + self._syncs.turn()
+
+    def _take_hints(self) -> None:
+        """Give the hints their turn; of a few paths they wait for a sync under way to give way."""
+        with self._wake:
+            hints, self._hints = self._hints, {}
+            if self._syncs.is_underway:
+                self._hints = {name: paths for name, paths in hints.items() if paths is not None}
+        for name in hints.keys() - self._hints.keys():
+            self._syncs.hint(name, hints[name])
 
     def _when_nobody_waits(self) -> None:
         answered = self._write_path.upgrades.run(lambda: not self._has_work())
@@ -321,70 +282,46 @@ class SyncWorker:
         with self._wake:
             return self._jobs.pop(0) if self._jobs else None
 
-    def _answer(self, request: _Request) -> tuple[Outcome, ...]:
-        wanted = sorted(self._due.keys() & (request.sources or self._due.keys()))
-        return tuple(
-            self._scan(self._due[name], accept_empty=request.accept_empty) for name in wanted
-        )
-
-    def _scan(self, due: _Due, *, accept_empty: bool) -> Outcome:
-        with self._wake:
-            self._hints.pop(due.source.name, None)
-        due.asked = False  # it may be asked for again meanwhile
-        whole = self._times.is_due(due.full_scan)
-        listed_ms = self._listed_ms(due)
-        outcome = self._sync(due.source, Scope(None, accept_empty, due.afresh, whole))
-        if outcome.problem is None:
-            due.afresh = False
-        self._times.note(due.scan, outcome.problem)
-        if due.full_scan in self._times and (whole or self._listed_ms(due) != listed_ms):
-            self._times.note(due.full_scan, outcome.problem)
-        return outcome
-
-    def _listed_ms(self, due: _Due) -> int | None:
-        return listing_state(self._write_path.connection, due.source.id).listed_ms
-
-    def _serve_hints(self) -> None:
-        """Sync what the hints name: small edits get a turn between the batches of a scan."""
-        with self._wake:
-            hints, self._hints = self._hints, {}
-        for name, paths in hints.items():
-            due = self._due.get(name)
-            if due is None:
-                continue
-            if paths is None or due.afresh:
-                due.asked = True
-            else:
-                self._sync(due.source, Scope(tuple(sorted(paths))))
-
-    def _sync(self, source: Source, scope: Scope) -> Outcome:
-        began_s = self._clocks.steady_s()
-        outcome = self._write_path.sync(source, scope)
-        self.on_synced(self._clocks.steady_s() - began_s)
-        if outcome.changed or outcome.removed:
-            log.info("synced", source=source.name, changed=outcome.changed, removed=outcome.removed)
-        return outcome
-
     @property
     def _write_path(self) -> SourceSync:
         assert self._path is not None, "_open() comes first"
         return self._path
 
     @property
+    def _syncs(self) -> Rota:
+        assert self._rota is not None, "_open() comes first"
+        return self._rota
+
+    @property
     def _times(self) -> Timetable:
         assert self._timetable is not None, "_open() comes first"
         return self._timetable
 
-    def _between(self) -> None:
-        """Runs between two batches: stop if asked to, let small edits in."""
+    def _give_way(self) -> None:
+        """Runs at every slow step of a sync: stop if asked to, let small edits in.
+
+        They get half of the time at most: a file that never rests must not hold up the rest.
+        """
         self._check_stop()
-        if self._in_hints or not self._hints:
+        began_s = self._clocks.steady_s()
+        if self._in_hints or not self._hints or began_s < self._next_hints_s:
             return
         self._in_hints = True
         try:
             self._serve_hints()
         finally:
             self._in_hints = False
+            ended_s = self._clocks.steady_s()
+            self._next_hints_s = ended_s + (ended_s - began_s)
+
+    def _serve_hints(self) -> None:
+        for name in [*self._hints]:
+            with self._wake:
+                paths = self._hints[name]
+                if paths is not None:
+                    del self._hints[name]
+            if paths is not None:
+                self._syncs.overtake(name, paths)
 
     def _check_stop(self) -> None:
         if self._stopping:
@@ -396,8 +333,8 @@ class SyncWorker:
             # The store and the head that is served may differ now: begin as after a start.
             self._path = None
         log.error("sync failed", why=self.error, exc_info=not isinstance(error, REPORTABLE))
-        for due in self._due.values():
-            due.asked = True
+        for request in self._rota.abandon() if self._rota else ():
+            request.done.set_exception(_reportable(error))
 
 
 def _reportable(error: BaseException) -> BaseException:

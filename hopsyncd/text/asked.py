@@ -4,7 +4,7 @@ The two find different things, so by default a passage gets both. The keywords o
 are the names in it, its vector is that of its text, as in HopRAG.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -69,12 +69,12 @@ class AskedMaker:
         return self._recipe
 
     def make_each(
-        self, passages: Sequence[Passage], account: Account | None
+        self, passages: Iterable[Passage], account: Account | None
     ) -> Iterator[Sequence[Made]]:
         if account is None:
             yield [(passage, _not_asked()) for passage in passages]
             return
-        for results in self._asker.ask_each(passages, account):
+        for results in self._asker.ask_each([*passages], account):
             yield [
                 (passage, got if isinstance(got, LlmError) else self._make(passage, got))
                 for passage, got in results

@@ -4,7 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from hopsyncd.text.link import Link, in_one_line
+
 Kind = Literal["heading", "paragraph", "code", "table", "list_item"]
+Links = tuple[tuple[int, Link], ...]
+"""Links of a text, each with the offset where it begins, in rising order."""
 
 # Headings are repeated in every passage below them, so a run-away one must not be a heading.
 MAX_HEADING_CHARACTERS = 300
@@ -19,6 +23,9 @@ class Block:
     the file, so that the line of any part of it can be told; of a `table` it is one row, its cells
     joined by " | ". `level` is 1..6 for a heading and 0 for others. A heading with empty text
     closes the sections of its level without opening one.
+
+    `links` are those that stand in the text. `names` are what the block says that the document is
+    called.
     """
 
     kind: Kind
@@ -26,16 +33,18 @@ class Block:
     first_line: int
     last_line: int
     level: int = 0
+    links: Links = ()
+    names: tuple[str, ...] = ()
 
 
 def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """Drop blocks without text and turn over-long headings into paragraphs."""
+    """Drop blocks without text and links, and turn over-long headings into paragraphs."""
     return tuple(
         replace(block, kind="paragraph", level=0)
         if block.kind == "heading" and len(block.text) > MAX_HEADING_CHARACTERS
         else block
         for block in blocks
-        if block.kind == "heading" or block.text.strip()
+        if block.kind == "heading" or block.text.strip() or block.links
     )
 
 
@@ -45,3 +54,11 @@ def with_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block,
     if not title or any(block.level == 1 and block.text for block in blocks):
         return blocks
     return (Block("heading", title, line, line, level=1), *blocks)
+
+
+def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:
+    """What a document is called: its source's title, its first level-1 heading, what it says."""
+    said = list(blocks)
+    first = next((block.text for block in said if block.level == 1 and block.text), "")
+    names = [title or "", first, *(name for block in said for name in block.names)]
+    return tuple(dict.fromkeys(name for name in map(in_one_line, names) if name))

@@ -40,6 +40,7 @@ from hashlib import blake2b
 from itertools import accumulate, islice, pairwise
 
 from hopsyncd.text.blocks import Block
+from hopsyncd.text.link import Link
 from hopsyncd.text.units import Unit, tokens, units_of
 
 _END = b""  # sorts before every hash
@@ -49,13 +50,15 @@ _END = b""  # sorts before every hash
 class Chunk:
     """A passage to be: the heading path, outermost first, and the text below it.
 
-    Lines are 1-based and inclusive, in the file as it is on disk.
+    Lines are 1-based and inclusive, in the file as it is on disk. `links` stand in it, in order;
+    those of a heading stand in the first passage below it.
     """
 
     heading: tuple[str, ...]
     text: str
     first_line: int
     last_line: int
+    links: tuple[Link, ...] = ()
 
 
 def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...]:
@@ -74,10 +77,31 @@ def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...
         raise ValueError(f"target_tokens is {target_tokens}, and must be at least 1")
     passages = [
         passage
-        for path, body in _sections(blocks)
+        for path, body in _sections(_with_links_in_text(blocks))
         for passage in _passages(path, body, target_tokens)
     ]
     return tuple(passages or _headings_alone(blocks, target_tokens))
+
+
+def _with_links_in_text(blocks: Sequence[Block]) -> list[Block]:
+    """Move the links of headings and of blocks without text to the next text, or the one before."""
+    moved: list[Block] = []
+    waiting: list[Link] = []
+    last = None
+    for block in blocks:
+        if block.kind == "heading" or not block.text.strip():
+            waiting += (link for _, link in block.links)
+            moved.append(block)
+            continue
+        last = len(moved)
+        links = (*((0, link) for link in waiting), *block.links)
+        moved.append(replace(block, links=links) if waiting else block)
+        waiting = []
+    if waiting and last is not None:
+        end = len(moved[last].text)
+        links = (*moved[last].links, *((end, link) for link in waiting))
+        moved[last] = replace(moved[last], links=links)
+    return moved
 
 
 def _sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[Block]]]:
@@ -85,7 +109,7 @@ def _sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[B
     body: list[Block] = []
     for block in blocks:
         if block.kind != "heading":
-            body.append(block)
+            body += [block] if block.text.strip() else []
             continue
         if body:
             yield tuple(heading.text for heading in path), body
@@ -108,7 +132,8 @@ def _passages(path: tuple[str, ...], body: list[Block], target: int) -> Iterator
     for start, end in pairwise(_cuts(units, target)):
         first, *others = units[start:end]
         text = "".join([first.text, *(unit.glue + unit.text for unit in others)])
-        yield Chunk(path, text, first.first_line, units[end - 1].last_line)
+        links = tuple(link for unit in units[start:end] for link in unit.links)
+        yield Chunk(path, text, first.first_line, units[end - 1].last_line, links)
 
 
 def _joined(body: list[Block], target: int) -> list[Unit]:

@@ -10,13 +10,18 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
+from itertools import accumulate
 from typing import Literal
 
-from hopsyncd.text.blocks import Block, Kind, with_title
+from hopsyncd.text.blocks import Block, Kind, Links, with_title
+from hopsyncd.text.link import link_to_address
 
 _TAG_NAME = re.compile(r"</?([a-zA-Z][^\s/>]*+)")
 _TAG_REST = re.compile(r"""(?:[^>"']++|"[^"]*+"|'[^']*+')*+>""")
+_HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""", re.IGNORECASE)
 _BLANKS = re.compile(r"[^\S\n]+")
+_MAX_HREF_CHARACTERS = 4000
+_MARK = "\0"  # where a link begins; no text holds it
 
 _HIDDEN_NAMES = "script style template svg iframe object textarea select"
 _HIDDEN = frozenset(_HIDDEN_NAMES.split())
@@ -33,11 +38,15 @@ _IN_CELLS = frozenset(("p", "div", "center"))
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """Text, or the opening or closing of an element; `start` is its place in the source."""
+    """Text, or the opening or closing of an element; `start` is its place in the source.
+
+    `href` is the address that an `a` opens with.
+    """
 
     what: Literal["text", "open", "close"]
     value: str
     start: int
+    href: str = ""
 
 
 def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
@@ -71,10 +80,19 @@ def _events(text: str) -> Iterator[_Event]:
         quotes_close = rest is not None
         place = rest.end() if rest else _after(text, ">", name.end())
         tag = name[1].lower()
-        yield _Event("close" if text[start + 1] == "/" else "open", tag, start)
+        if tag == "a" and text[start + 1] != "/":
+            yield _Event("open", tag, start, _href(text[name.end() : place]))
+        else:
+            yield _Event("close" if text[start + 1] == "/" else "open", tag, start)
         if tag in _HIDDEN and text[start + 1] != "/" and text[place - 2] != "/":
             place = _after_hidden(text, tag, place)
     yield _Event("text", text[place:], place)
+
+
+def _href(attributes: str) -> str:
+    found = _HREF.search(attributes)
+    address = (found[1] or found[2] or found[3] or "") if found else ""
+    return unescape(address) if len(address) <= _MAX_HREF_CHARACTERS else ""
 
 
 def _after(text: str, mark: str, start: int) -> int:
@@ -118,12 +136,16 @@ class _Builder:
         self._element = ""
         self._lists = 0
         self._in_row = False
+        self._href, self._is_shown = "", False
+        self._links: list[tuple[str, list[str]]] = []  # addresses, with the pieces shown
 
     def take(self, event: _Event) -> None:
         if event.what == "text":
             self._text(event)
         elif event.value == "br":
             self._parts.append("\n" if self._element == "pre" else " ")
+        elif event.value == "a":
+            self._href, self._is_shown = event.href, False
         elif event.value in ("td", "th"):
             self._cell(event)
         elif event.value in _BLOCKS:
@@ -131,25 +153,37 @@ class _Builder:
 
     def flush(self) -> None:
         """End the block in progress, if it has text."""
-        text = self._collected()
+        text, links = self._without_marks(self._collected())
         if text:
             first, last = self._lines.at(self._span[0]), self._lines.at(self._span[1])
             if self._element == "title":
                 self.title, self.title_line = self.title or text, first
             else:
-                self.blocks.append(self._made(text, first, last))
+                self.blocks.append(self._made(text, first, last, links))
         self._parts, self._has_text = [], False
+        self._links, self._is_shown = [], False
 
     def _text(self, event: _Event) -> None:
         if not event.value or (not self._parts and event.value.isspace()):
             return
-        self._parts.append(unescape(event.value))
+        text = unescape(event.value)
+        self._parts.append(self._linked(text) if self._href and text.strip() else text)
         if event.value.isspace():
             return
         end = event.start + len(event.value.rstrip()) - 1
         begin = event.start + len(event.value) - len(event.value.lstrip())
         self._span = (self._span[0] if self._has_text else begin, end)
         self._has_text = True
+
+    def _linked(self, text: str) -> str:
+        """Text inside a link, marked where the link begins in this block."""
+        if self._is_shown:
+            self._links[-1][1].append(text)
+            return text
+        self._is_shown = True
+        self._links.append((self._href, [text]))
+        bare = text.lstrip()
+        return text[: len(text) - len(bare)] + _MARK + bare
 
     def _cell(self, event: _Event) -> None:
         if event.what == "open" and self._in_row:
@@ -173,11 +207,21 @@ class _Builder:
         lines = (_BLANKS.sub(" ", line).strip() for line in text.split("\n"))
         return "\n".join(line for line in lines if line)
 
-    def _made(self, text: str, first: int, last: int) -> Block:
+    def _without_marks(self, text: str) -> tuple[str, Links]:
+        """The text without the marks of links, and the links with their offsets in it."""
+        pieces = text.split(_MARK)
+        offsets = accumulate(map(len, pieces))
+        found = [
+            (at, link_to_address(href, "".join(shown)))
+            for at, (href, shown) in zip(offsets, self._links, strict=False)
+        ]
+        return "".join(pieces), tuple((at, link) for at, link in found if link)
+
+    def _made(self, text: str, first: int, last: int, links: Links) -> Block:
         level = _HEADINGS.get(self._element, 0)
         if level:
-            return Block("heading", " ".join(text.split()), first, last, level)
-        return Block(self._kind(), text, first, max(first, last))
+            return Block("heading", " ".join(text.split()), first, last, level, links)
+        return Block(self._kind(), text, first, max(first, last), links=links)
 
     def _kind(self) -> Kind:
         if self._element == "pre":

@@ -1,5 +1,7 @@
 """Mail: the subject as title, who wrote to whom and when, what was written, what was attached.
 
+A message is called by its Message-ID, and links to the messages that it answers, nearest first.
+
 What a reply quotes is in the message that it answers, so it is left out; a message that has
 nothing else keeps it. Lines are counted in the text as it is read here, not in the raw message.
 """
@@ -15,6 +17,7 @@ from email.parser import BytesParser
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.text.blocks import Block
+from hopsyncd.text.link import link_to_name
 
 Extract = Callable[[bytes, str], tuple[Block, ...]]
 
@@ -23,6 +26,9 @@ MAIL = "message/rfc822"
 _SHOWN = ("From", "To", "Cc", "Date")
 _MAX_FIELD_CHARACTERS = 500
 _UNTOLD = ("application/octet-stream", "application/x-unknown")
+
+_MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
+_MAX_ANSWERED = 100
 
 _SAID = re.compile(r"@|\b\d{4}\b|\d{1,2}:\d{2}")
 _ORIGINAL = re.compile(
@@ -55,7 +61,8 @@ def mail_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     """
     try:
         message = BytesParser().parsebytes(data)
-        return _renumbered([*_head(message), *_content(message, extract)])
+        head = _with_ids(message, [*_head(message)])
+        return _renumbered([*head, *_content(message, extract)])
     except RecursionError as error:
         raise DocumentUnreadable(
             "the message", "its parts are nested too deeply", "Leave it out."
@@ -69,6 +76,20 @@ def _head(message: Message) -> Iterator[Block]:
     lines = [f"{name}: {text}" for name in _SHOWN if (text := _field(message, name))]
     if lines:
         yield _block("paragraph", "\n".join(lines))
+
+
+def _with_ids(message: Message, head: list[Block]) -> list[Block]:
+    """The head, whose first block has the message's id as its name, and those answered as links."""
+    said = [str(message.get(name, "")) for name in ("Message-ID", "In-Reply-To", "References")]
+    own, answered, older = map(_MESSAGE_ID.findall, said)
+    ids = dict.fromkeys([*answered, *reversed(older)])
+    links = [link for id_ in [*ids][:_MAX_ANSWERED] if (link := link_to_name(id_))]
+    return [
+        replace(block, names=tuple(own[:1]), links=tuple((0, link) for link in links))
+        if at == 0
+        else block
+        for at, block in enumerate(head)
+    ]
 
 
 def _content(message: Message, extract: Extract) -> Iterator[Block]:
@@ -117,7 +138,7 @@ def _attachment(part: Message, extract: Extract) -> Iterator[Block]:
     if blocks:
         yield _block("heading", name or "Attachment", level=2)
     for block in blocks:
-        yield replace(block, level=min(block.level + 2, 6)) if block.level else block
+        yield replace(block, level=min(block.level + 2, 6) if block.level else 0, names=())
 
 
 def _read(part: Message, kind: str, extract: Extract) -> tuple[Block, ...]:

@@ -1,10 +1,12 @@
 """Text to units: the smallest pieces that a passage is made of, and their size in tokens."""
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hopsyncd.text.blocks import Block
+from hopsyncd.text.link import Link
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f"
 _ENDS = r"[.!?…؟\u06d4।]"
@@ -28,7 +30,7 @@ _CJK_BREAK = re.compile(rf"(?<=[{_CJK}、。\uff0c])[ \t]*\n\s*(?=[{_CJK}])")
 class Unit:
     """A piece of text that is never cut, with what joins it to the piece before it.
 
-    `tokens` is its estimated size. Lines are 1-based and inclusive.
+    `tokens` is its estimated size. Lines are 1-based and inclusive. `links` begin in it.
     """
 
     text: str
@@ -36,6 +38,7 @@ class Unit:
     tokens: int
     first_line: int
     last_line: int
+    links: tuple[Link, ...] = ()
 
 
 def tokens(text: str) -> int:
@@ -58,18 +61,23 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
     laid_out = block.kind in ("code", "table")
     if tokens(block.text) <= whole:
         text = block.text if laid_out else _flowed(block.text)
-        yield Unit(text, "", tokens(text), block.first_line, block.last_line)
+        begun = tuple(link for _, link in block.links)
+        yield Unit(text, "", tokens(text), block.first_line, block.last_line, begun)
         return
-    line, joint = block.first_line, ""
+    line, joint, at, links = block.first_line, "", 0, deque(block.links)
+    # An image at the end may show nothing there.
+    end = len(block.text)
     for piece in _pieces(block.text, laid_out, sentence):
         text, after = _split_tail(piece, laid_out)
         lead = len(piece) - len(piece.lstrip("\n"))
         first = min(line + lead, block.last_line)
         line += piece.count("\n")
         last = min(line - after.count("\n"), block.last_line)
+        at += len(piece)
         if text:
             glue = joint[:2] if laid_out else " " if joint else ""
-            yield Unit(text, glue, tokens(glue + text), first, max(first, last))
+            begun = tuple(_taken(links, at if at < end else end + 1))
+            yield Unit(text, glue, tokens(glue + text), first, max(first, last), begun)
         joint = after if text else joint + after
 
 
@@ -98,6 +106,12 @@ def _is_inside(text: str, mark: re.Match[str]) -> bool:
         return True
     before = text[max(0, mark.start() - 12) : mark.start()]
     return mark[0][0] == "." and bool(_ABBREVIATION.search(before))
+
+
+def _taken(links: deque[tuple[int, Link]], before: int) -> Iterator[Link]:
+    """Take from the front those that begin before an offset."""
+    while links and links[0][0] < before:
+        yield links.popleft()[1]
 
 
 def _pieces(text: str, laid_out: bool, sentence: int) -> Iterator[str]:

@@ -9,11 +9,12 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from connectors.files import FileSettings
 from connectors.git import GitConnector, GitSettings
 from connectors.git_mirror import Mirror
 from connectors.git_program import Repository
 from connectors.protocol import Connector
-from connectors.remote import RemoteConnector, RemoteSettings
+from connectors.remote import RemoteConnector
 from connectors.remote_driver import Driver
 from tests.contract.harness import Trouble
 from tests.fakes.git_repository import GitRepository
@@ -129,7 +130,7 @@ class RemoteHarness:
         self._files = _SlowFiles()
 
     def connector(self) -> Connector:
-        settings = RemoteSettings(max_bytes=self.max_bytes)
+        settings = FileSettings(max_bytes=self.max_bytes)
         return RemoteConnector(Driver("slow://notes", {}, limit_s=0.5), settings)
 
     def put(self, key: str, text: str) -> str:
@@ -175,7 +176,7 @@ class S3Harness:
         self._files.mkdir("contract")
 
     def connector(self) -> Connector:
-        settings = RemoteSettings(max_bytes=self.max_bytes)
+        settings = FileSettings(max_bytes=self.max_bytes)
         return RemoteConnector(Driver("s3://contract/notes", self._options), settings)
 
     def put(self, key: str, text: str) -> str:

@@ -137,6 +137,19 @@ class TestWhatChanged:
         dates = {one.id: connector.fetch(one).modified_ms for one in found if isinstance(one, Item)}
         assert (dates["old.md"], dates["new.md"]) == (1_000_000_000_000, 1_500_000_000_000)
 
+    def test_the_origin_is_the_commit_with_its_author_and_date(
+        self, connector: GitConnector, repository: GitRepository
+    ) -> None:
+        commit = repository.put("new.md", b"new", at_s=1_500_000_000)
+        _, cursor = listed(connector)
+        (new,) = (one for one in listed(connector)[0] if one.id == "new.md")
+        assert isinstance(new, Item)
+        told = {"author": "Ada", "date": "2017-07-14T02:40:00+00:00", "commit": commit}
+        assert connector.fetch(new).origin == told
+        later = repository.put("new.md", b"newer", at_s=1_600_000_000)
+        (new,) = (one for one in connector.discover(cursor) if isinstance(one, Item))
+        assert connector.fetch(new).origin["commit"] == later
+
     def test_a_history_that_was_cut_off_gives_no_wrong_dates(
         self, repository: GitRepository
     ) -> None:

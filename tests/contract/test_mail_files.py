@@ -48,6 +48,8 @@ class TestMaildir:
         assert fetched.links == ("0@x.org", "a@x.org")
         assert fetched.media_type == "message/rfc822"
         assert fetched.modified_ms == 1793613600000
+        assert fetched.origin["date"] == "2026-11-02T10:00:00+00:00"
+        assert fetched.origin["message_id"] == "b@example.org"
 
     def test_folders_are_listed_but_for_those_left_out(self, tmp_path: Path) -> None:
         box = mailbox.Maildir(tmp_path / "mail")

@@ -12,12 +12,13 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
+from connectors.files import FileSettings
 from connectors.protocol import Found, Item, Problem
-from connectors.remote import RemoteConnector, RemoteSettings
+from connectors.remote import RemoteConnector
 from connectors.remote_driver import Driver, checked_url
 from connectors.remote_facts import clock_tick_s, modified_s, revision_of
 
-SETTINGS = RemoteSettings(max_bytes=1000)
+SETTINGS = FileSettings(max_bytes=1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Remote:
     root: str
     options: dict[str, Any]
 
-    def connector(self, settings: RemoteSettings = SETTINGS) -> RemoteConnector:
+    def connector(self, settings: FileSettings = SETTINGS) -> RemoteConnector:
         return RemoteConnector(Driver(self.url, self.options, limit_s=20), settings)
 
     def put(self, id_: str, data: bytes) -> None:
@@ -81,11 +82,11 @@ def memory() -> Iterator[Remote]:
         system.rm("/notes", recursive=True)
 
 
-def listed(remote: Remote, settings: RemoteSettings = SETTINGS) -> list[Found]:
+def listed(remote: Remote, settings: FileSettings = SETTINGS) -> list[Found]:
     return list(remote.connector(settings).discover(None))
 
 
-def items(remote: Remote, settings: RemoteSettings = SETTINGS) -> dict[str, Item]:
+def items(remote: Remote, settings: FileSettings = SETTINGS) -> dict[str, Item]:
     return {one.id: one for one in listed(remote, settings) if isinstance(one, Item)}
 
 

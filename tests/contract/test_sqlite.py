@@ -9,7 +9,7 @@ import pytest
 
 from connectors.errors import ItemVanished, SourceUnavailable
 from connectors.protocol import Item, Problem
-from connectors.sqlite import SqliteConnector, SqliteSettings, sqlite
+from connectors.sqlite import SqliteConnector, SqliteSettings, open_read_only, sqlite
 from tests.fakes.stack import Stack
 
 
@@ -143,7 +143,7 @@ def test_it_only_reads(database: Database) -> None:
         with pytest.raises(SourceUnavailable):
             list(database.connector(query=query).discover(None))
     with pytest.raises(sqlite.OperationalError, match="readonly"):
-        database.connector()._open().execute("DELETE FROM page")
+        open_read_only(database.path).execute("DELETE FROM page")
     assert text_of(database.connector(), "1") == "Rome"
 
 

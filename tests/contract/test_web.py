@@ -77,6 +77,7 @@ class TestWhatIsListed:
         assert fetched.title == "The & quay"
         assert fetched.links == (site.url("/noon"),)
         assert fetched.modified_ms == 1793613600000
+        assert fetched.origin == {}
         assert site.asked() == ["/"]
 
     def test_sitemaps_of_sitemaps_also_packed_ones(self, site: Site) -> None:
@@ -370,6 +371,13 @@ class TestWhatIsNeverAsked:
         site.answers["/"] = Answer(status=301, headers={"Location": "http://elsewhere.test/"})
         with pytest.raises(SourceUnavailable, match="another host"):
             list(web(site).discover(None))
+
+    def test_a_page_that_moved_is_told_of_with_where_it_is(self, site: Site) -> None:
+        site.answers["/"] = Answer(status=301, headers={"Location": "/there"})
+        site.answers["/there"] = Answer(b"<p>High tide at noon.</p>")
+        connector = web(site)
+        (item,) = (f for f in connector.discover(None) if isinstance(f, Item))
+        assert connector.fetch(item).origin == {"url": site.url("/there")}
 
     def test_redirects_without_end_are_given_up(self, site: Site) -> None:
         site.answers["/"] = Answer(status=302, headers={"Location": "/"})

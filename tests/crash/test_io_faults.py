@@ -18,8 +18,9 @@ import pytest
 
 from hopsyncd.errors import SyncFailed
 from hopsyncd.schedule import every
+from hopsyncd.sync.rota import Task
 from hopsyncd.sync.sync import SourceSync
-from hopsyncd.sync.worker import SyncWorker, Task
+from hopsyncd.sync.worker import SyncWorker
 from store.database import Connection
 from store.errors import DiskFailure
 from store.records import Version
@@ -212,9 +213,7 @@ class Opening:
         self.errors = list(errors)
         self.times = 0
 
-    def __call__(
-        self, between: Callable[[], None], check_stop: Callable[[], None]
-    ) -> tuple[SourceSync, Sequence[Task], bool]:
+    def __call__(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task], bool]:
         self.times += 1
         if self.errors:
             raise self.errors.pop(0)
@@ -255,10 +254,13 @@ def test_a_version_that_was_not_served_after_its_commit_makes_the_worker_begin_a
 def test_a_full_disk_leaves_the_write_path_open_and_the_next_request_is_tried(
     stack: Stack,
 ) -> None:
-    def refuse() -> None:
-        raise FULL
+    refusals = [FULL]
 
-    stack.path.between = refuse
+    def refuse() -> None:
+        if refusals:
+            raise refusals.pop()
+
+    stack.path.give_way = refuse
     opening = Opening(stack)
     with working(opening) as (worker, first):
         with pytest.raises(DiskFailure, match="full"):

@@ -6,10 +6,10 @@ from store.versions import version
 
 ROWS = {
     "documents": """
-        SELECT s.name, d.path, hex(d.content), d.media_type FROM document AS d
+        SELECT s.name, d.path, hex(d.content), d.media_type, d.names, d.origin FROM document AS d
         JOIN source AS s ON s.id = d.source WHERE d.born <= ?1 AND ?1 < d.died ORDER BY 1, 2""",
     "placements": """
-        SELECT d.path, p.ordinal, p.passage, p.first_line, p.last_line FROM placement AS p
+        SELECT d.path, p.ordinal, p.passage, p.first_line, p.last_line, p.links FROM placement AS p
         JOIN document AS d ON d.id = p.document WHERE d.born <= ?1 AND ?1 < d.died ORDER BY 1, 2""",
     "passages": """
         SELECT p.id, p.heading, p.text, p.words, l.question_set, hex(q.vectors) FROM life AS l
@@ -91,5 +91,13 @@ def served_by(view: GraphView) -> dict[str, object]:
                 strict=True,
             )
         ],
+        "links": list(
+            zip(
+                view.links.source.tolist(),
+                view.links.target.tolist(),
+                view.links.shown,
+                strict=True,
+            )
+        ),
         "about": {name: sorted(passages) for name, passages in view.about.items()},
     }

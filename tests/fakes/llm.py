@@ -71,8 +71,13 @@ class FakeLlm:
         self.calls: list[Call] = []
 
     def ask_each(
-        self, calls: Sequence[Call], shape: type[Reply], meter: Meter
+        self,
+        calls: Sequence[Call],
+        shape: type[Reply],
+        meter: Meter,
+        give_way: Callable[[], None] = lambda: None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
+        give_way()
         for index, call in reversed(list(enumerate(calls))):
             yield index, self._result(call, shape, meter)
 

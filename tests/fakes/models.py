@@ -1,7 +1,7 @@
 """Small, deterministic stand-ins for the encoder, the language model and the question maker."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import cast
@@ -100,7 +100,7 @@ class CountingMaker:
         return self._maker.store_after
 
     def make_each(
-        self, passages: Sequence[Passage], account: Account | None
+        self, passages: Iterable[Passage], account: Account | None
     ) -> Iterator[Sequence[Made]]:
         for made in self._maker.make_each(passages, account):
             self.made += [passage.id for passage, got in made if isinstance(got, QuestionSet)]

@@ -5,8 +5,9 @@ from itertools import count
 from pathlib import Path
 
 from connectors.protocol import Connector
+from hopsyncd.llm.meter import Meter
 from hopsyncd.sync.apply import Writer
-from hopsyncd.sync.prepare import Preparer, QuestionMaker
+from hopsyncd.sync.prepare import Cost, Preparer, QuestionMaker
 from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
 from hopsyncd.text.extract import Extract, extract
 from hopsyncd.text.questions import BuiltinMaker
@@ -48,6 +49,7 @@ class Stack:
             budget_factor=budget_factor,
             now_ms=lambda: next(ticks),
         )
+        self.between = between
         self.source = Source(
             register_source(self.connection, "notes", "memory", ""), "notes", connector
         )
@@ -58,17 +60,28 @@ class Stack:
             batch_documents=batch_documents,
             now_ms=lambda: next(ticks),
             on_version=self.versions.append,
-            between=between,
             extract=extract,
         )
 
     def sync(self, under: tuple[str, ...] | None = None, *, accept_empty: bool = False) -> Outcome:
-        return self.path.sync(self.source, Scope(under, accept_empty))
+        """A whole sync; `between` is called after each batch."""
+        turns = self.path.turns(self.source, Scope(under, accept_empty))
+        while True:
+            try:
+                next(turns)
+            except StopIteration as ended:
+                outcome: Outcome = ended.value
+                return outcome
+            self.between()
+
+    def overtake(self, *under: str) -> Outcome:
+        """A small sync, as a hint leads to while another is under way."""
+        return self.path.sync(self.source, Scope(under, small=True))
 
     def prepare(self, *passages: Passage) -> None:
         """Make and store questions that no version holds."""
         preparer = Preparer(self.connection, self.maker, now_ms=lambda: 0, patience_s=60)
-        preparer.prepare({"notes": passages})
+        preparer.prepare({"notes": passages}, Cost(Meter()))
 
     @property
     def head(self) -> Version:

@@ -65,10 +65,18 @@ PARAGRAPHS = [
     "Babbage met Ada. Ada met Rome.",
     "nothing of note",
     "...",
+    "See [[b]], [Ada](../x/a.md) and [[Rome|the city]].",
+    "[[Ada]] met [[#Paris]].",
 ]
 QUESTIONS = ["Who met Rome and Italy?", "Where did X1 run?"]
 SEARCHES = [Search("hop"), Search("hybrid")]  # between them all of the read path
-HEADINGS = ["", "# Rome", "# Italy\n\n## Paris", "# Ada"]
+HEADINGS = [
+    "",
+    "# Rome",
+    "# Italy\n\n## Paris",
+    "# Ada",
+    "---\ntitle: Ada\naliases: [Rome]\ntags: b\n---",
+]
 PATHS = ["a.md", "b.md", "x/a.md", "x/b.md", "x/z/c.md", "y/a.md"]
 CHANGES = ["as restored", "as before", "unreadable", "seen and gone", "deleted"]  # of a pinned file
 BINARY = b"\x00\x01"
@@ -128,6 +136,7 @@ class Incremental(RuleBasedStateMachine):
         self.dropped: Counter[tuple[int, int]] = Counter()
         self.deleted: dict[str, bytes] = {}
         self.meanwhile: tuple[str, bytes] | None = None
+        self.overtaking: tuple[int, str, bytes | None] | None = None
 
     @initialize(
         batch_documents=st.sampled_from([1, 2, 100]),
@@ -239,6 +248,44 @@ class Incremental(RuleBasedStateMachine):
             for path, was in list(self.connector.files.items()):
                 self._put(path, was)
             self._sync(None)
+
+    @rule(
+        data=st.data(),
+        files=st.dictionaries(paths, documents, min_size=1, max_size=4),
+        text=st.none() | documents,
+        steps=st.integers(0, 30),
+    )
+    def overtake(
+        self, data: st.DataObject, files: dict[str, bytes], text: bytes | None, steps: int
+    ) -> None:
+        """A hint is served at some slow step of a sync: after a listed item, a fetch, a question
+        set. Nothing is left to a later scan. text: None deletes the file."""
+        for path, new in files.items():
+            self._put(path, new)
+        there = self.connector.files.keys() - self.pins.keys()
+        new_paths = set(PATHS) - self.pins.keys() - self.indexed.keys() - self.seen.keys()
+        some = there if text is None else there | new_paths
+        some = {path for path in some if self.indexed.keys() - {path}}
+        if some:
+            self.overtaking = steps, data.draw(st.sampled_from(sorted(some))), text
+        assert self.stack.sync().problem is None
+        self.overtaking = self.meanwhile = None
+        known = self.indexed.keys() | self.seen.keys()
+        held = {path for path, disk in self.pins.items() if disk is None and path not in self.seen}
+        self._settle([*self.connector.files], [*(known - self.connector.files.keys() - held)])
+        self._check()
+
+    def _give_way(self) -> None:
+        if self.overtaking is None:
+            return
+        steps, path, text = self.overtaking
+        self.overtaking = None if steps == 0 else (steps - 1, path, text)
+        if steps == 0:
+            if text is None:
+                self.connector.remove(path)
+            else:
+                self._put(path, text)
+            assert self.stack.overtake(path).problem is None
 
     @rule()
     def sync_all(self) -> None:
@@ -388,7 +435,7 @@ class Incremental(RuleBasedStateMachine):
     def _open(self) -> Stack:
         encoder = FakeEncoder(self.dimensions)
         self.engine = Engine(self.base / "graph.db", encoder, WalkSettings())
-        return Stack(
+        stack = Stack(
             self.base / "graph.db",
             self.connector,
             self.makers[self.dimensions],
@@ -396,6 +443,8 @@ class Incremental(RuleBasedStateMachine):
             batch_documents=self.batch_documents,
             between=self._between_batches,
         )
+        stack.path.give_way = self._give_way
+        return stack
 
     def _between_batches(self) -> None:
         """A file is written, and its hint served, while a sync or a gc is on its way."""
@@ -505,7 +554,7 @@ class Incremental(RuleBasedStateMachine):
         return built_afresh(tuple(sorted(files.items())), self.factor, self.dimensions)
 
     def _files_of(self, rows: Rows) -> dict[str, bytes]:
-        return {str(path): self.texts[str(content)] for _, path, content, _ in rows["documents"]}
+        return {str(path): self.texts[str(content)] for _, path, content, *_ in rows["documents"]}
 
     def _stored(self) -> set[tuple[int, int]]:
         """The question sets there are, by dimensions and passage."""

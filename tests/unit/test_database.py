@@ -15,7 +15,7 @@ from store.database import (
     transaction,
     writer_place,
 )
-from store.errors import NewerSchema, NotADatabase, WriterBusy
+from store.errors import NewerSchema, NotADatabase, OlderSchema, WriterBusy
 
 
 @pytest.fixture
@@ -74,6 +74,16 @@ def test_a_newer_schema_is_refused_untouched(path: Path) -> None:
         with pytest.raises(NewerSchema, match="nothing was changed"):
             opened(path)
     assert path.read_bytes() == before
+
+
+def test_an_older_schema_is_for_a_writer_to_bring_up_to_date(path: Path) -> None:
+    connection = open_writer(path)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION - 1}")
+    connection.close()
+    with pytest.raises(OlderSchema, match="`hopsyncd serve` brings it up to date"):
+        open_reader(path)
+    open_writer(path).close()
+    open_reader(path).close()
 
 
 def test_the_writers_place_is_held_once(path: Path) -> None:

@@ -41,3 +41,25 @@ def test_broken_markup_keeps_its_text() -> None:
     assert blocks("a < b <p title='x > y'>c <p class=it's>d")[0].text == "a < b"
     assert [b.text for b in blocks("<p title='x > y'>c <p class=it's>d")] == ["c", "d"]
     assert blocks("<p>5 <6> 7 </ 8")[0].text == "5 <6> 7 </ 8"
+
+
+def test_links_stand_where_their_text_begins() -> None:
+    text = (
+        '<p>See <a href="b%20c.html#x"> the\n <b>other</b></a>, <a name=q>here</a> or'
+        ' <a href=mailto:a@x.y>ask</a>.</p><a href="d.md"><h2>Head</h2><p>Text</p></a>'
+    )
+    paragraph, heading, below = blocks(text)
+    assert paragraph.text == "See the\nother, here or ask."
+    assert [(at, link.target, link.shown) for at, link in paragraph.links] == [
+        (4, "b c.html#x", "the other")
+    ]
+    assert [link.shown for _, link in (*heading.links, *below.links)] == ["Head", "Text"]
+
+
+def test_links_in_rows_are_those_of_their_cells() -> None:
+    text = '<table><tr><td>x<td> <a href="a.md">one</a> <td><a href="b.md">two</a></table>'
+    (row,) = blocks(text)
+    assert [(row.text[at : at + 3], link.target) for at, link in row.links] == [
+        ("one", "a.md"),
+        ("two", "b.md"),
+    ]

@@ -164,3 +164,17 @@ def test_parts_nested_without_end_are_refused() -> None:
 
 def test_mail_is_read_in_the_confined_process() -> None:
     assert not is_light(MAIL)
+
+
+def test_a_message_has_its_id_as_name_and_links_to_those_it_answers() -> None:
+    message = mail(
+        Message_ID="<c@x>", In_Reply_To="<b@x>", References="<a@x> <b@x>", Subject2="ignored"
+    )
+    message.add_attachment(
+        b"---\ntitle: Not the message\n---\ntext", maintype="text", subtype="markdown",
+        filename="n.md",
+    )  # fmt: skip
+    first, *others = blocks(message)
+    assert first.names == ("c@x",)
+    assert [link.target for _, link in first.links] == ["b@x", "a@x"]
+    assert not any(block.names or block.links for block in others)

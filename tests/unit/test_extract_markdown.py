@@ -29,7 +29,7 @@ def test_reference_links_need_their_definition() -> None:
 def test_front_matter_title_becomes_the_heading_where_there_is_none() -> None:
     text = '---\ndate: 1\ntitle: "Foo: bar"\n---\n\ntext\n'
     assert blocks(text) == (
-        Block("heading", "Foo: bar", 3, 3, level=1),
+        Block("heading", "Foo: bar", 3, 3, level=1, names=("Foo: bar",)),
         Block("paragraph", "text", 6, 6),
     )
     assert [block.text for block in blocks(text + "\n# Own\n")] == ["text", "Own"]
@@ -71,3 +71,88 @@ def test_what_is_nested_too_deep_for_the_parser_is_not_lost() -> None:
 
 def test_a_run_away_heading_is_a_paragraph() -> None:
     assert blocks("# " + "word " * 100)[0].kind == "paragraph"
+
+
+def links(text: str) -> list[tuple[str, str]]:
+    return [(link.target, link.shown) for block in blocks(text) for _, link in block.links]
+
+
+def test_wiki_links_leave_what_they_show_and_say_where_they_lead() -> None:
+    (block,) = blocks("She met [[Charles Babbage|him]], ![[Engine#Mill]] and `[[nobody]]`.\n")
+    assert block.text == "She met him, Engine#Mill and [[nobody]]."
+    assert [(at, link.target, link.shown) for at, link in block.links] == [
+        (8, "Charles Babbage", "him"),
+        (13, "Engine#Mill", "Engine#Mill"),
+    ]
+
+
+def test_links_and_images_lead_to_documents_and_not_to_programs() -> None:
+    text = "[a](../My%20Notes.md#x) [b][1] ![c](d.pdf) [e](mailto:e@x.y) [f](http://x.y/z)\n"
+    assert links(f"{text}\n[1]: ref.md\n") == [
+        ("../My Notes.md#x", "a"),
+        ("ref.md", "b"),
+        ("d.pdf", "c"),
+        ("http://x.y/z", "f"),
+    ]
+
+
+def test_brackets_inside_a_link_are_its_text() -> None:
+    assert links("As said [[1]](notes.md), [[2]].\n") == [("notes.md", "[1]"), ("2", "2")]
+
+
+def test_tags_are_links_and_numbers_are_none() -> None:
+    assert links("On #maths and #19th/poets. Item #1, C#, a#b.\n") == [
+        ("maths", "maths"),
+        ("19th/poets", "19th/poets"),
+    ]
+
+
+def test_links_stand_where_they_are_in_a_row() -> None:
+    *_, row = blocks("| a | b |\n|---|---|\n| x |  [[One]] [z](z.md) |\n")
+    assert [row.text[at:].split()[0] for at, _ in row.links] == ["One", "z"]
+
+
+def test_front_matter_says_names_and_links_and_is_no_text() -> None:
+    text = """---
+title: Ada
+aliases: [Countess, "Lovelace, A."]
+tags:
+  - maths
+  - "#poets"
+cover:
+  title: not this
+related: "[[Babbage]]"
+---
+She wrote.
+"""
+    title, text_block = blocks(text)
+    assert (title.text, title.first_line, text_block.text) == ("Ada", 2, "She wrote.")
+    assert title.names == ("Ada", "Countess", "Lovelace, A.")
+    assert links(text) == [("maths", "maths"), ("poets", "poets"), ("Babbage", "Babbage")]
+
+
+def test_toml_front_matter_is_read_too() -> None:
+    title, _ = blocks('+++\ntitle="Ada"\ntags = ["maths"]\n+++\nShe wrote.\n')
+    assert title.names == ("Ada",)
+    assert [link.target for _, link in title.links] == ["maths"]
+
+
+def test_properties_of_logseq_say_the_same_and_its_ids_are_no_text() -> None:
+    text = """title:: Ada
+alias:: Countess, [[Lovelace]]
+tags:: maths
+
+- She wrote. ((64b0c2a1-0000-4000-8000-123456789abc))
+  id:: 64b0c2a1-0000-4000-8000-123456789abc
+- On #[[the engine]].
+"""
+    title, *items = blocks(text)
+    assert title.names == ("Ada", "Countess", "Lovelace")
+    assert [item.text.strip() for item in items] == ["She wrote.", "On #the engine."]
+    assert ("the engine", "the engine") in links(text)
+
+
+def test_a_page_of_nothing_but_links_is_read_as_one() -> None:
+    (block,) = blocks(" ".join(f"[[{n}]]" for n in range(200)))
+    assert len(block.links) == 200
+    assert block.text.startswith("0 1 2 3 ")

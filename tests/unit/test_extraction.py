@@ -142,6 +142,27 @@ def test_a_stop_abandons_the_document_at_once() -> None:
     process.close()
 
 
+def test_another_document_is_read_while_one_takes_its_time() -> None:
+    class Stop(Exception):
+        pass
+
+    read: list[tuple[Block, ...]] = []
+    inside: list[bool] = []
+
+    def give_way() -> None:
+        if read:
+            raise Stop
+        if not inside:
+            inside.append(True)
+            read.append(process.extract(b"Rome is in Italy.", "text/plain"))
+
+    process = ExtractionProcess(give_way, replace(LIMITS, wall_s=60), BAD)
+    with pytest.raises(Stop):
+        process.extract(b"hang", "text/plain")
+    process.close()
+    assert [block.text for block in read[0]] == ["Rome is in Italy."]
+
+
 def test_no_document_is_blamed_when_no_worker_can_start() -> None:
     dies = ExtractionProcess(limits=LIMITS, command=(*BAD, "silent"))
     with pytest.raises(ExtractionUnavailable, match="exit status 3"):

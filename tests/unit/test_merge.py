@@ -107,3 +107,9 @@ def test_a_loaded_index_goes_on_like_the_one_that_was_stored() -> None:
     second.load([b, a], columns.question, columns.target, columns.similarity)
     assert set(second.change((), [c]).begun) == set(first.change((), [c]).begun)
     assert second.ranking.question.tolist() == first.ranking.question.tolist()
+
+
+def test_the_rarest_keyword_of_each_question_is_counted() -> None:
+    asker = triplets(1, outgoing=[("rome italy", NORTH), ("", EAST), ("gaul", NORTH)])
+    counts = {"rome": 7, "italy": 3, "gaul": 5}
+    assert index_of(asker).outgoing.rarest(counts, 9).tolist() == [3, 9, 5]

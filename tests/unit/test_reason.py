@@ -43,7 +43,9 @@ class Replying(FakeLlm):
         reply = self._replies[int(words[1])]
         return json.dumps(reply) if isinstance(reply, dict) else reply
 
-    def ask_each(self, calls: Sequence[Call], shape: Any, meter: Meter) -> Iterator[Any]:
+    def ask_each(
+        self, calls: Sequence[Call], shape: Any, meter: Meter, give_way: Any = None
+    ) -> Iterator[Any]:
         self.rounds.append(len(calls))
         return super().ask_each(calls, shape, meter)
 
@@ -147,7 +149,9 @@ def test_replies_that_come_after_the_cap_was_met_still_count() -> None:
     """Calls are under way together: the one that is too many ends at once, before the others."""
 
     class SpentFirst(FakeLlm):
-        def ask_each(self, calls: Sequence[Call], shape: Any, meter: Meter) -> Iterator[Any]:
+        def ask_each(
+            self, calls: Sequence[Call], shape: Any, meter: Meter, give_way: Any = None
+        ) -> Iterator[Any]:
             return iter(sorted(super().ask_each(calls, shape, meter), key=lambda one: one[0]))
 
     llm = SpentFirst(lambda _: '{"follow": 3}')

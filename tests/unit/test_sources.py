@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from connectors.errors import SourceUnavailable
 from connectors.folder import FolderConnector
 from connectors.sqlite import SqliteConnector
 from hopsyncd.config import Config, load_config
 from hopsyncd.config_sources import PluginSource, known_kinds
-from hopsyncd.errors import ConfigError
 from hopsyncd.sources import connector_of, settings_of
 
 MODULE = """
@@ -73,10 +73,13 @@ def test_a_package_brings_a_kind_with_keys_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_a_package_that_fails_is_told_by_name(tmp_path: Path) -> None:
+def test_a_package_that_fails_pauses_its_source_with_what_to_do(tmp_path: Path) -> None:
     config = load(tmp_path, '[[source]]\nname = "s"\nkind = "broken"\n')
-    with pytest.raises(ConfigError, match=r'source "s".*shelf_connector:broken failed: KeyError'):
-        connector_of(config.sources[0], config)
+    connector = connector_of(config.sources[0], config)
+    with pytest.raises(SourceUnavailable, match=r'source "s".*KeyError.*install') as told:
+        list(connector.discover(None))
+    assert isinstance(told.value.__cause__, KeyError)
+    connector.close()
 
 
 def test_what_selects_items_is_in_the_digest_and_times_are_not(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_an_edit_taken_back_while_a_sync_goes_on_is_not_left_stale(tmp_path: Pat
             stack.sync(("b.md",))
             files.put("b.md", b"Ada met Babbage.")
 
-    stack.path.between = between
+    stack.between = between
     stack.sync()
     stack.sync()
     assert indexed(stack)["b.md"] == content_hash(b"Ada met Babbage.")

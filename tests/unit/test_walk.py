@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from hopsyncd.graph.keywords import Keywords
+from hopsyncd.graph.links import Links, links_of
 from hopsyncd.graph.mentions import Mentions, mentions_of
 from hopsyncd.graph.merge import MergeIndex
 from hopsyncd.graph.view import GraphView, view_of
 from hopsyncd.graph.walk import Coverage, Walked, WalkSettings, walk
 from hopsyncd.graph.ways import Ways
-from store.records import QuestionSet
+from store.records import PassageId, QuestionSet
 from tests.fakes.triplets import triplets
 
 A, B, C = 0, 1, 2
@@ -24,6 +25,12 @@ def mentions(passage: Sequence[int] = (), name: Sequence[int] = ()) -> Mentions:
     """Mentions of names, each in the sentence of row 3."""
     columns = [np.array(column, dtype=np.int64) for column in (passage, name, [3] * len(name))]
     return mentions_of(*columns, {}, 3)
+
+
+def links(*ends: tuple[int, int]) -> Links:
+    """Links between passages of the star."""
+    source, target = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+    return Links(source, target, tuple("shown" for _ in ends))
 
 
 def star(**columns: object) -> GraphView:
@@ -45,6 +52,7 @@ def star(**columns: object) -> GraphView:
         "mentions": mentions(),
         "keywords": Keywords([], [], NOTHING, NOTHING, mentions(), 3),
         "ways": Ways(NOTHING, NOTHING, 3),
+        "links": links(),
     }
     return GraphView(**{**chosen, **columns})  # type: ignore[arg-type]
 
@@ -94,6 +102,34 @@ def test_all_that_arrives_came_along_an_edge_or_by_a_name() -> None:
     into += np.bincount(at, found.reached, 3)
     assert found.reached.sum() == pytest.approx(found.left.sum()) != 0
     assert found.arrived == pytest.approx(into + np.array([1, 0, 0]))
+
+
+def test_a_link_takes_its_part_of_what_leaves_either_end_and_of_no_other() -> None:
+    part = WalkSettings().by_links
+    view = star(links=links((A, C)))
+    found = walked(view, A)
+    assert found.by_link.tolist() == [0.5 * part, 0]
+    assert found.arrived.tolist() == pytest.approx(
+        [1, 0.375 * (1 - part), 0.125 * (1 - part) + 0.5 * part]
+    )
+    assert walked(view, C).by_link.tolist() == [0, 0.5 * part]
+    assert walked(view, B).arrived.tolist() == walked(star(), B).arrived.tolist()
+    assert walked(view, A, hops=4).arrived.sum() == pytest.approx(
+        1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16
+    )
+
+
+def test_of_many_links_the_one_to_what_is_like_the_query_draws_most() -> None:
+    view = star(links=links((A, B), (A, C)))
+    even, led = walked(view, A).by_link, walked(view, A, toward=C).by_link
+    assert even[0] == even[1]
+    assert led[1] > 2 * led[0]
+
+
+def test_an_index_of_many_links_has_a_bounded_number_of_ways() -> None:
+    ids = np.arange(1, 500, dtype=np.int64)
+    written = [(PassageId(1), PassageId(id_), str(id_)) for id_ in ids.tolist()]
+    assert links_of(written, ids).shown == tuple(str(id_) for id_ in range(2, 34))
 
 
 def test_the_walk_prefers_the_edge_whose_context_is_like_the_query() -> None:

@@ -1,5 +1,6 @@
 """The worker: whoever waits for it is told how it went, whatever happens to it."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Thread
@@ -9,9 +10,10 @@ import pytest
 from connectors.protocol import Found
 from hopsyncd.errors import BadRequest, SyncFailed
 from hopsyncd.schedule import every
+from hopsyncd.sync.rota import Task
 from hopsyncd.sync.sync import SourceSync
 from hopsyncd.sync.timetable import Clocks
-from hopsyncd.sync.worker import Chore, SyncWorker, Task
+from hopsyncd.sync.worker import Chore, SyncWorker
 from store.jobs import all_jobs
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -28,10 +30,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def worker(stack: Stack) -> Iterator[SyncWorker]:
-    def open_path(
-        between: Callable[[], None], check_stop: Callable[[], None]
-    ) -> tuple[SourceSync, Sequence[Task], bool]:
-        stack.path.between, stack.path.check_stop = between, check_stop
+    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task], bool]:
+        stack.path.give_way = give_way
         return stack.path, [Task(stack.source, every(3600))], False
 
     made = SyncWorker(open_path)
@@ -79,7 +79,7 @@ def test_who_waits_at_the_stop_is_told(worker: SyncWorker) -> None:
         stopper = Thread(target=worker.stop, args=(0,))
         stopper.start()
         stopper.join(WAIT_S)
-        path.check_stop()
+        path.give_way()
 
     first = worker.submit(stop)
     second = worker.submit(lambda _: None)
@@ -136,10 +136,8 @@ def scheduled(stack: Stack, hand: HandClocks) -> Iterator[Scheduled]:
         while made:
             made.pop().stop(WAIT_S)
 
-        def open_path(
-            between: Callable[[], None], check_stop: Callable[[], None]
-        ) -> tuple[SourceSync, Sequence[Task], bool]:
-            stack.path.between, stack.path.check_stop = between, check_stop
+        def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task], bool]:
+            stack.path.give_way = give_way
             stack.path.upgrades.due_s = 1e9  # by the real clock
             task = Task(stack.source, every(300), every(86400), at_start)
             return stack.path, [task], False
@@ -158,6 +156,8 @@ def settle(worker: SyncWorker) -> None:
     """Let the worker look at its clocks and do all that is due: a job begins a turn."""
     for _ in range(3):
         worker.submit(lambda _: None).result(WAIT_S)
+        while worker.pending:
+            time.sleep(0.001)
 
 
 def ran_s(stack: Stack, hand: HandClocks) -> dict[str, tuple[float, bool]]:
@@ -270,10 +270,8 @@ def test_what_is_told_during_a_scan_leads_to_another(tmp_path: Path) -> None:
     connector = LateNews()
     stack = Stack(tmp_path / "a.db", connector)
 
-    def open_path(
-        between: Callable[[], None], check_stop: Callable[[], None]
-    ) -> tuple[SourceSync, Sequence[Task], bool]:
-        stack.path.between = between
+    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task], bool]:
+        stack.path.give_way = give_way
         return stack.path, [Task(stack.source, every(3600))], False
 
     worker = SyncWorker(open_path)

@@ -1,0 +1,109 @@
+"""How soon an edit is answerable while a big import goes on.
+
+A folder of invented files is imported. Every few seconds one more fact is written into a file of
+that folder; the clock runs from before the write until a query over the socket returns the passage
+with the fact. Nobody asks for a sync.
+
+python benchmarks/overtake.py --files 20000 --minutes 10
+"""
+
+import random
+import time
+from pathlib import Path
+
+from common import arguments, p50, p95, table
+
+from tests.e2e.daemon import HOPSYNCD, SMALL, Place, new_place, source
+
+_POLL_S = 0.1
+_DEADLINE_S = 120.0
+_DIARIES = 5
+_SYLLABLES = "ba cor del fin gar hul is jo kel lor mar nes or pel quin ros sul tar ven wil".split()
+_DEEDS = (
+    "founded a mill near",
+    "wrote letters to",
+    "sold the bridge of",
+    "painted the harbour of",
+    "mapped the river at",
+)
+
+
+def main() -> None:
+    given = arguments(
+        __doc__ or "",
+        ("--files", {"type": int, "default": 20_000}),
+        ("--minutes", {"type": float, "default": 10.0, "help": "The longest run. Default: 10"}),
+        ("--every", {"type": float, "default": 5.0, "help": "Seconds between two edits"}),
+        ("--small", {"action": "store_true", "help": "The tests' small models"}),
+    )
+    with new_place(SMALL if given.small else HOPSYNCD) as place:
+        _write(place.notes / "import", given.files)
+        diaries = [place.write(f"diary{n}.md", "# Diary\n") for n in range(_DIARIES)]
+        place.configure(source("notes", place.notes))
+        place.start()
+        began_s = time.monotonic()
+        took_s: list[float] = []
+        while time.monotonic() - began_s < 60 * given.minutes:
+            time.sleep(given.every)
+            if place.status()["documents"] >= given.files:
+                break
+            took_s.append(_edit(place, diaries[len(took_s) % _DIARIES], len(took_s)))
+        import_s = time.monotonic() - began_s
+        now, made = place.status(), place.generated()
+    print(
+        f"{given.files} files of 40 to 80 words; in {import_s:.0f} s questions made for"
+        f" {made} passages ({made / import_s:.1f} a second), {now['version']} versions\n"
+    )
+    table(
+        ["during the import", "edits", "p50", "p95", "max"],
+        [
+            [
+                "seconds from the write to the answer",
+                len(took_s),
+                *(f"{of:.2f}" for of in (p50(took_s), p95(took_s), max(took_s))),
+            ]
+        ],
+    )
+
+
+def _edit(place: Place, file: Path, number: int) -> float:
+    """Seconds until the fact is answered."""
+    fact = f"The custodian of ledger {number} is Ximena Quolbridge{number}."
+    question = f"Who is the custodian of ledger {number}, Ximena Quolbridge{number}?"
+    began_s = time.monotonic()
+    with file.open("a", encoding="utf-8") as diary:
+        diary.write(f"\n{fact}\n")
+    while not any(fact in passage["text"] for passage in place.query(question)):
+        if time.monotonic() - began_s > _DEADLINE_S:
+            raise SystemExit(f"not answered within {_DEADLINE_S} s")
+        time.sleep(_POLL_S)
+    return time.monotonic() - began_s
+
+
+def _write(folder: Path, files: int) -> None:
+    for number in range(files):
+        file = folder / f"{number // 500}/{number}.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(_text(number), encoding="utf-8")
+
+
+def _text(number: int) -> str:
+    """A page about an invented person of an invented place, the same for the same number."""
+    own, place = random.Random(number), _name(random.Random(number % 97))
+    first, last = _name(own), _name(own)
+    sentences = [f"{first} {last} was born in {place} in {1800 + number % 150}."]
+    while sum(len(one.split()) for one in sentences) < 40 + number % 35:
+        year = own.randrange(1700, 1900)
+        sentences.append(
+            f"{last} {own.choice(_DEEDS)} {own.choice([place, _name(own)])}, where"
+            f" {_name(own)} {_name(own)} had lived since {year}."
+        )
+    return f"# {first} {last}\n\n{' '.join(sentences)}\n"
+
+
+def _name(chance: random.Random) -> str:
+    return "".join(chance.choices(_SYLLABLES, k=chance.choice((2, 3)))).capitalize()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Which document a link means: a function of the link and of all documents of one version.
+
+In this order, and never by guess: what two documents could be called means neither.
+
+1. The link's own document, where the link names only a heading.
+2. The path, from the folder of the link's document or from the top of its source.
+3. The name of a file of the same source, with or without folders and suffix, as Obsidian, Logseq
+   and Notion write file names.
+4. A title, an alias or a Message-ID of the same source, then of any source; an address.
+
+Worked example. Of people/Ada Lovelace.md, notes/Ada.md and old/Ada.md, `[[Ada Lovelace]]` and
+`[[people/ada lovelace]]` mean the first; `[[Ada]]` means notes/Ada.md in the notes beside it, and
+nothing in the top folder.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from posixpath import dirname, join, normpath
+from urllib.parse import unquote, urljoin
+
+_NOTION_ID = re.compile(r" [0-9a-f]{32}$")
+_SUFFIX = re.compile(r"(?<=[^/])\.[A-Za-z]\w{0,7}$")
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A document and what it may be called; `key` is its place among the documents."""
+
+    key: int
+    source: str
+    path: str
+    names: tuple[str, ...]
+
+
+class Directory:
+    """Finds documents by what links call them."""
+
+    def __init__(self, documents: Iterable[Named]) -> None:
+        self._paths: dict[tuple[str, str], int] = {}
+        self._files: dict[tuple[str, str], int | None] = {}
+        self._names: dict[tuple[str, str], int | None] = {}
+        for document in documents:
+            self._paths[document.source, document.path] = document.key
+            for file in _file_names(document.path):
+                _enter(self._files, (document.source, file), document.key)
+            for name in map(_alike, document.names):
+                _enter(self._names, (document.source, name), document.key)
+                _enter(self._names, ("", name), document.key)
+            if "://" in document.path:
+                _enter(self._names, ("", _alike(document.path.rstrip("/"))), document.key)
+
+    def find(self, target: str, start: Named) -> tuple[int | None, str]:
+        """The key of the document that a link in `start` means, or None, and the heading named."""
+        if target.startswith("#"):
+            return start.key, target[1:]
+        # Names may have a # too.
+        for path, _, heading in ((target, "", ""), target.partition("#"), target.rpartition("#")):
+            key = self._meant(path, start) if path else None
+            if key is not None:
+                return key, heading
+        return None, ""
+
+    def _meant(self, target: str, start: Named) -> int | None:
+        for path in _paths(target, start.path):
+            if (start.source, path) in self._paths:
+                return self._paths[start.source, path]
+        alike = _alike(target.strip("/"))
+        for table, key in (
+            (self._files, (start.source, alike)),
+            (self._names, (start.source, alike)),
+            (self._names, ("", alike)),
+        ):
+            if key in table:
+                return table[key]
+        return None
+
+
+def is_heading(named: str, heading: str) -> bool:
+    """Whether a link's `#...` names a heading, as written there or as an address spells it.
+
+    >>> is_heading("early-life", "Early Life"), is_heading("Works#Early life", "Early life")
+    (True, True)
+    """
+    return _words(named.rpartition("#")[2]) == _words(heading)
+
+
+def _paths(target: str, start: str) -> Iterator[str]:
+    if "://" in start:
+        with suppress(ValueError):  # what is no address
+            yield urljoin(start, target)
+        return
+    for folder in (dirname(start), ""):
+        path = normpath(join(folder, target.lstrip("/")))
+        yield path
+        yield f"{path}.md"
+
+
+def _file_names(path: str) -> Iterator[str]:
+    """All names by which a link may call the file.
+
+    >>> list(_file_names("pages/a/Plan.md"))
+    ['pages/a/plan.md', 'pages/a/plan', 'a/plan.md', 'a/plan', 'plan.md', 'plan']
+    >>> list(_file_names("Plan%3F 0123456789abcdef0123456789abcdef.md"))[-1]
+    'plan?'
+    """
+    parts = path.split("/")
+    for at in range(len(parts)):
+        name = "/".join(parts[at:])
+        yield _alike(name)
+        stem = _SUFFIX.sub("", name)
+        if stem != name:
+            yield _alike(stem)
+    plain = unquote(_NOTION_ID.sub("", _SUFFIX.sub("", parts[-1])).replace("___", "/"))
+    if plain != _SUFFIX.sub("", parts[-1]):
+        yield _alike(plain)
+
+
+def _enter(table: dict[tuple[str, str], int | None], key: tuple[str, str], document: int) -> None:
+    """Enter what a document is called; a second one makes it mean neither."""
+    table[key] = document if table.get(key, document) == document else None
+
+
+def _alike(name: str) -> str:
+    """One spelling for names that differ in case, white space or Unicode form alone."""
+    return " ".join(unicodedata.normalize("NFC", name).casefold().split())
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(_alike(text))

@@ -1,0 +1,45 @@
+"""kill -9 while a source is removed: its documents are all in the newest version still, or none."""
+
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.removal import removed
+from hopsyncd.sync.sync import Scope, Source
+from store.sources import register_source
+from tests.crash.sweep import Sweep, sweep
+from tests.fakes.kill import Step, trace
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
+
+ROME = b"# Rome\n\nCaesar met Brutus in Rome. Nero burnt Rome.\n"
+MORE = {"brutus.md": b"# Brutus\n\nBrutus told Nero of Oslo.\n", "same.md": ROME}
+
+
+def remove(path: Path, step: Step) -> None:
+    stack = Stack(path, MemoryConnector())
+    trace(stack.connection, step)
+    removed(stack.connection, stack.writer.apply, "more", purge=False)
+    step("done")
+    stack.close()
+
+
+@pytest.fixture(scope="module")
+def removal(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    folder = tmp_path_factory.mktemp("removal")
+    stack = Stack(folder / "s.db", MemoryConnector({"rome.md": ROME}))
+    stack.sync()
+    row = register_source(stack.connection, "more", "memory", "")
+    stack.path.sync(Source(row, "more", MemoryConnector(MORE)), Scope())
+    stack.close()
+    return sweep(folder / "s.db", remove, folder)
+
+
+def test_a_kill_while_a_source_is_removed_leaves_all_its_documents_or_none(
+    removal: Sweep, folder: Path
+) -> None:
+    lefts = removal.kills(folder, range(len(removal.steps)))
+    states = [removal.before, removal.after]
+    assert [len(graphs[max(graphs)]["documents"]) for graphs in states] == [3, 1]
+    found = [states.index(left.graphs) for left in lefts]
+    assert found == sorted(found) and {*found} == {0, 1}

@@ -1,0 +1,271 @@
+"""Links between documents: which document each means, and the ways they make."""
+
+from pathlib import Path
+
+import pytest
+
+from connectors.folder import FolderConnector
+from connectors.protocol import Fetched, Item
+from hopsyncd.graph.directory import Directory, Named
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.query.answer import answer_json
+from hopsyncd.query.engine import Engine
+from hopsyncd.query.head import head_of
+from hopsyncd.query.linked import linked_passages
+from hopsyncd.strategy import Search
+from hopsyncd.sync.apply import Batch
+from hopsyncd.sync.sync import Scope
+from store.check import check
+from store.content import known_passages
+from store.purge import purge
+from store.reads import documents_at, places_at
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder
+from tests.fakes.stack import Stack
+
+OBSIDIAN = {
+    "people/Ada Lovelace.md": "---\naliases: [Countess]\ntags: [maths]\n---\n"
+    "She met [[Charles Babbage|the inventor]] and read [[Engine#The mill]].\n",
+    "people/Charles Babbage.md": "He designed the [engine](../Engine.md#the-store). [[nobody]]\n",
+    "Engine.md": "# The analytical engine\n\nIt was never built.\n\n"
+    "## The mill\n\nIt computes.\n\n## The store\n\nIt remembers.\n",
+    "maths.md": "Notes of the [[countess]], not of [[Twin]].\n",
+    "a/Twin.md": "One of two.\n",
+    "b/Twin.md": "The other, beside [[Twin|itself]].\n",
+}
+LOGSEQ = {
+    "pages/Ada.md": "title:: Ada Lovelace\nalias:: Countess\n\n"
+    "- wrote for the [[Machines/Engine]]\n",
+    "pages/Machines___Engine.md": "- described by #[[Ada Lovelace]]\n",
+    "pages/What%3F.md": "- asked by [[countess]]\n",
+    "journals/2026_11_01.md": "- Read [[What?]] again\n",
+}
+NOTION_ID = "0123456789abcdef0123456789abcdef"
+NOTION = {
+    f"Plan {NOTION_ID}.md": f"# Plan\n\n[Ada](Plan%20{NOTION_ID}/Ada%20{NOTION_ID[::-1]}.md)\n",
+    f"Plan {NOTION_ID}/Ada {NOTION_ID[::-1]}.md": "# Ada\n\nOf the [[plan]].\n",
+}
+
+
+def written(folder: Path, files: dict[str, str]) -> Path:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    return folder
+
+
+def links_of(stack: Stack) -> set[tuple[str, str, str]]:
+    """The links of the head as (document, what is shown, start of the passage it leads to)."""
+    connection, version = stack.connection, stack.head.id
+    linked = linked_passages(connection, version)
+    ends = {end for source, target, _ in linked for end in (source, target)}
+    places = places_at(connection, version, ends)
+    texts = {id_: passage.text for id_, passage in known_passages(connection, ends).items()}
+    return {
+        (place.document, shown, texts[target].split(".")[0])
+        for source, target, shown in linked
+        for place in places[source]
+    }
+
+
+def synced(folder: Path, files: dict[str, str]) -> Stack:
+    stack = Stack(folder / "s.db", FolderConnector(written(folder / "notes", files)))
+    stack.sync()
+    return stack
+
+
+def test_an_obsidian_vault(tmp_path: Path) -> None:
+    stack = synced(tmp_path, OBSIDIAN)
+    assert links_of(stack) == {
+        ("people/Ada Lovelace.md", "maths", "Notes of the countess, not of Twin"),
+        ("people/Ada Lovelace.md", "the inventor", "He designed the engine"),
+        ("people/Ada Lovelace.md", "Engine#The mill", "It computes"),
+        ("people/Charles Babbage.md", "engine", "It remembers"),
+        ("maths.md", "countess", "She met the inventor and read Engine#The mill"),
+        ("b/Twin.md", "itself", "The other, beside itself"),
+    }
+
+
+def test_a_logseq_graph(tmp_path: Path) -> None:
+    stack = synced(tmp_path, LOGSEQ)
+    assert links_of(stack) == {
+        ("pages/Ada.md", "Machines/Engine", "described by #Ada Lovelace"),
+        ("pages/Machines___Engine.md", "Ada Lovelace", "wrote for the Machines/Engine"),
+        ("pages/What%3F.md", "countess", "wrote for the Machines/Engine"),
+        ("journals/2026_11_01.md", "What?", "asked by countess"),
+    }
+
+
+def test_a_notion_export(tmp_path: Path) -> None:
+    stack = synced(tmp_path, NOTION)
+    plan, ada = NOTION
+    assert links_of(stack) == {(plan, "Ada", "Of the plan"), (ada, "plan", "Ada")}
+
+
+def test_a_link_follows_its_target_and_is_dropped_with_it(tmp_path: Path) -> None:
+    stack = synced(tmp_path, OBSIDIAN)
+    notes, connector = tmp_path / "notes", stack.connector
+    assert isinstance(connector, FolderConnector)
+
+    def shown() -> set[str]:
+        stack.sync()
+        return {shown for document, shown, _ in links_of(stack) if "Ada" in document}
+
+    (notes / "people/Charles Babbage.md").rename(notes / "Charles Babbage.md")
+    assert "the inventor" in shown()
+    (notes / "Charles Babbage.md").rename(notes / "Babbage.md")
+    assert "the inventor" not in shown()
+    (notes / "Babbage.md").write_text("---\naliases: Charles Babbage\n---\nHe.\n")
+    assert "the inventor" in shown()
+    (notes / "c").mkdir()
+    (notes / "c/Engine.md").write_text("Another of the name.\n")
+    assert "Engine#The mill" in shown()
+    (notes / "Engine.md").rename(notes / "d.md")
+    assert "Engine#The mill" in shown()
+    (notes / "c/Engine.md").unlink()
+    assert "Engine#The mill" not in shown()
+    made = len(stack.maker.made)  # type: ignore[attr-defined]
+    (notes / "d.md").rename(notes / "Engine.md")
+    assert shown() == {"the inventor", "Engine#The mill", "maths"}
+    assert len(stack.maker.made) == made  # type: ignore[attr-defined]
+
+
+def test_links_are_restored_with_their_documents(tmp_path: Path) -> None:
+    stack = synced(tmp_path, OBSIDIAN)
+    was, documents = links_of(stack), documents_at(stack.connection, 1, stack.source.id)
+    (tmp_path / "notes/people/Ada Lovelace.md").write_text("Nothing.\n")
+    (tmp_path / "notes/maths.md").unlink()
+    stack.sync()
+    assert links_of(stack) < was
+    stack.path.restore(1, {stack.source.id: "notes"})
+    assert links_of(stack) == was
+    assert documents_at(stack.connection, stack.head.id, stack.source.id) == documents
+
+
+def test_an_answer_hops_over_a_link_and_back(tmp_path: Path) -> None:
+    files = {
+        "Zorn.md": "the keeper lives with [[quill|her brother]]\n",
+        "quill.md": "he repairs clocks\n",
+        **{f"{n}.md": f"nothing of note, number {n}\n" for n in range(9)},
+    }
+    stack = synced(tmp_path, files)
+    engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings(by_links=0.9))
+    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+
+    def hop_to(document: str, question: str) -> dict[str, object]:
+        search = Search()
+        answer = answer_json(engine.query(question, 11, search), search, ())
+        return next(p for p in answer["passages"] if p["document"] == document)["hops"][-1]  # type: ignore[no-any-return]
+
+    over = hop_to("quill.md", "What does the keeper who lives with her brother do?")
+    assert (over["asked_by"], over["question"]) == ("link", "See her brother.")
+    assert over["from"]["document"] == "Zorn.md"  # type: ignore[index]
+    back = hop_to("Zorn.md", "Who repairs clocks?")
+    assert (back["asked_by"], back["question"]) == ("backlink", "See her brother.")
+
+
+def test_a_purge_takes_names_and_links_with_their_document(tmp_path: Path) -> None:
+    secret = b"---\naliases: [Qzalias]\n---\nOf [her](Wxtarget.md), #Vytag.\n"
+    files = MemoryConnector({"a.md": secret, "b.md": b"Nothing of note.\n"})
+    stack = Stack(tmp_path / "s.db", files)
+    stack.sync()
+
+    def found() -> list[str]:
+        stored = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        return [word for word in ("Qzalias", "Wxtarget", "Vytag") if word.encode() in stored]
+
+    assert len(found()) == 3
+    stack.writer.apply(Batch("purge of a.md", gone=((stack.source.id, "a.md"),)))
+    assert purge(stack.connection, stack.source.id, "a.md", 0).erased
+    assert found() == []
+
+
+class Replies(MemoryConnector):
+    """Pages of the web, whose links the source tells apart from the text."""
+
+    def fetch(self, item: Item) -> Fetched:
+        links = ("http://x.org/b/", "http://x.org/away") if item.id == "http://x.org/a" else ()
+        return Fetched(self.files[item.id], self.revisions[item.id], "text/html", "T", links)
+
+
+def test_links_that_a_source_tells_are_those_of_the_first_passage(tmp_path: Path) -> None:
+    pages = Replies({"http://x.org/a": b"<p>Rome.", "http://x.org/b": b"<p>Oslo."})
+    stack = Stack(tmp_path / "s.db", pages)
+    stack.sync()
+    assert links_of(stack) == {("http://x.org/a", "http://x.org/b/", "Oslo")}
+
+
+def test_an_index_from_before_links_has_them_once_its_documents_are_read_again(
+    tmp_path: Path,
+) -> None:
+    files = MemoryConnector({path: text.encode() for path, text in OBSIDIAN.items()})
+    stack = Stack(tmp_path / "s.db", files)
+    stack.sync()
+    was, made = links_of(stack), len(stack.maker.made)  # type: ignore[attr-defined]
+    for statement in (
+        "UPDATE document SET names = '[]'",
+        "UPDATE placement SET links = '[]'",
+        "DROP INDEX placement_with_links",
+        "ALTER TABLE placement DROP COLUMN links",
+        "ALTER TABLE document DROP COLUMN names",
+        "DELETE FROM _sqlite_migrations WHERE name = '008_links'",
+        "PRAGMA user_version = 7",
+    ):
+        stack.connection.execute(statement)
+    stack.close()
+
+    again = Stack(tmp_path / "s.db", files, stack.maker)
+    assert links_of(again) == set()
+    again.path.sync(again.source, Scope(afresh=True))
+    assert links_of(again) == was
+    assert len(again.maker.made) == made  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("column", ["document SET names", "placement SET links"])
+def test_names_and_links_that_were_changed_in_the_file_are_found(
+    tmp_path: Path, column: str
+) -> None:
+    stack = synced(tmp_path, OBSIDIAN)
+    stack.connection.execute(f"UPDATE {column} = '[]'")
+    assert {one.invariant for one in check(stack.connection, deep=True)} == {
+        "a document and its places are as they were written"
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("Note", "x/Note.md"),
+        ("note.md", "x/Note.md"),
+        ("x/note", "x/Note.md"),
+        ("../y/Other.md", "y/Other.md"),
+        ("/y/Other.md", "y/Other.md"),
+        ("C# notes", "y/C# notes.md"),
+        ("C# notes#a", "y/C# notes.md"),
+        ("other name", "y/Other.md"),
+        ("#here", "x/start.md"),
+        ("Twice", None),
+        ("x/Twice", "x/Twice.md"),
+        ("", None),
+        ("../../../etc/passwd", None),
+        ("http://[", None),
+    ],
+)
+def test_a_link_means_one_document_or_none(target: str, path: str | None) -> None:
+    paths = ["x/start.md", "x/Note.md", "y/Other.md", "y/C# notes.md", "x/Twice.md", "z/Twice.md"]
+    documents = [
+        Named(key, "notes", path, ("Other name",) if path == "y/Other.md" else ())
+        for key, path in enumerate(paths)
+    ]
+    away = Named(7, "notes", "deep/down/start.md", ())
+    start = away if target.endswith("wice") else documents[0]
+    key, _ = Directory([*documents, away]).find(target, start)
+    assert (None if key is None else paths[key]) == path
+
+
+def test_names_of_one_source_come_before_those_of_others() -> None:
+    mine, theirs = Named(0, "a", "1", ("id@x",)), Named(1, "b", "2", ("id@x", "other@x"))
+    directory = Directory([mine, theirs])
+    assert directory.find("id@x", mine) == (0, "")
+    assert directory.find("other@x", mine) == (1, "")
+    assert directory.find("id@x", Named(2, "c", "3", ())) == (None, "")
