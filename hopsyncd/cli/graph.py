@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-_BACK = {"->": "<-", "<-": "->", "--": "--"}
+_BACK = {"->": "<-", "<-": "->", "--": "--", "=>": "<=", "<=": "=>"}
 _LABEL_CHARACTERS = 60
 
 
