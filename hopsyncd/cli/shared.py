@@ -107,7 +107,7 @@ def place_text(passage: Mapping[str, Any]) -> str:
         place = f"{name}:{first}-{last}"
     else:
         place = f"{name}, {printable(passage['location'])}"
-    origin = passage["origin"] or {}
+    origin = passage.get("origin") or {}
     told = [origin.get("author"), origin.get("date", "")[:10], origin.get("commit", "")[:10]]
     shown = ", ".join(printable(text) for text in (*told, origin.get("url")) if text)
     return f"{place} ({shown})" if shown else place
