@@ -208,15 +208,14 @@ class Daemon:
     def _hint(self, source: str, paths: Sequence[str] | None) -> None:
         self._worker.hint(source, None if paths is None else widened(paths))
 
-    def _open_path(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task], bool]:
+    def _open_path(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
         """Put the write path together, on the worker's thread; what is stored is served first."""
-        newest = self._publish_stored()
+        self._publish_stored()
         index = self._config.index
-        rules = rules_of(index.passage_tokens)
         writer = Writer(
             self._connection,
             self._maker,
-            rules=rules,
+            rules=rules_of(index.passage_tokens),
             budget_factor=index.edge_budget_factor,
             now_ms=now_ms,
             patience_s=_LLM_PATIENCE_S,
@@ -248,19 +247,18 @@ class Daemon:
         self._tasks = {
             source.name: self._task(source, self._config) for source in self._config.sources
         }
-        return path, list(self._tasks.values()), newest is not None and newest.rules != rules
+        return path, list(self._tasks.values())
 
     def _quarantine(self, content: bytes, why: str) -> None:
         put_quarantined(self._connection, content, READER, why, now_ms())
 
-    def _publish_stored(self) -> Version | None:
-        """Serve the newest version, if its vectors are of the present encoder; which it is."""
+    def _publish_stored(self) -> None:
+        """Serve the newest version, if its vectors are of the present encoder."""
         try:
             newest = head(self._connection)
             recipe = self._maker.recipe
             if newest and recipe_of(self._connection, newest.recipe).encoder == recipe.encoder:
                 self._engine.publish(load_head(self._connection, newest, recipe.dimensions))
-            return newest
         finally:
             self._looked.set()
 

@@ -8,11 +8,11 @@ from hopsyncd.config import DATABASE_NAME, Config
 from hopsyncd.extraction.process import ExtractionProcess
 from hopsyncd.sources import connector_of
 from hopsyncd.sync.preview import Preview, preview
-from hopsyncd.sync.read import READER
+from hopsyncd.sync.read import READER, rules_of
 from hopsyncd.sync.sync import Scope, Source
 from store.database import Connection, fresh_database, open_reader
 from store.quarantine import quarantined
-from store.sources import source_names
+from store.sources import is_read_by, source_names
 from store.versions import head
 from store.waiting import waiting_by_reason
 
@@ -35,6 +35,7 @@ def preview_json(
     """What a sync of the named sources would do and cost; lists have at most `limit` lines."""
     newest = head(connection)
     rows = {name: row for row, name in source_names(connection).items()}
+    rules = rules_of(config.index.passage_tokens)
     asks = bool(config.llm.base_url) and config.llm.questions != "off"
     per_call = config.llm.passages_per_call if asks else None
     with ExitStack() as stack:
@@ -44,11 +45,11 @@ def preview_json(
             preview(
                 connection,
                 Source(
-                    rows.get(source.name, _NO_SOURCE),
+                    row := rows.get(source.name, _NO_SOURCE),
                     source.name,
                     stack.enter_context(closing(connector_of(source, config))),
                 ),
-                Scope(),
+                Scope(afresh=not is_read_by(connection, row, rules)),
                 config.index.passage_tokens,
                 newest.recipe if newest else None,
                 per_call,

@@ -100,7 +100,12 @@ def _origin(db: Database) -> None:
     _run_file(db, "009_origin.sql")
 
 
-SCHEMA_VERSION = 9
+@MIGRATIONS(name="010_rules")
+def _rules(db: Database) -> None:
+    _run_file(db, "010_rules.sql")
+
+
+SCHEMA_VERSION = 10
 
 
 def memory_database() -> Connection:

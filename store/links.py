@@ -1,14 +1,16 @@
 """Links and names as they are stored, and those in force at a version.
 
-Which document a link means is not the store's to say: that depends on all the others.
+Which document a link means is not the store's to say: that depends on all the others. Documents of
+`hidden` sources (names) count as if they were not there.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from store.database import Connection
 from store.records import Link, PassageId
+from store.visible import VISIBLE_DOCUMENTS, names_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +55,15 @@ def read_names(column: str) -> tuple[str, ...]:
     return tuple(json.loads(column))
 
 
-def links_at(connection: Connection, version: int) -> list[PlacedLink]:
+def links_at(
+    connection: Connection, version: int, hidden: Collection[str] = ()
+) -> list[PlacedLink]:
     """The links of all documents at a version, by source, path and their order there."""
     rows = connection.execute(
-        "SELECT d.id, p.passage, p.links FROM placement AS p INDEXED BY placement_with_links"
-        " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
-        " WHERE p.links <> '[]' AND d.born <= ?1 AND ?1 < d.died"
+        "SELECT d.id, p.passage, p.links FROM placement AS p INDEXED BY placement_with_links,"
+        f" {VISIBLE_DOCUMENTS} AND d.id = p.document AND p.links <> '[]'"
         " ORDER BY s.name, d.path, p.ordinal",
-        [version],
+        [version, names_json(hidden)],
     )
     return [
         PlacedLink(document, PassageId(passage), link)
@@ -69,13 +72,13 @@ def links_at(connection: Connection, version: int) -> list[PlacedLink]:
     ]
 
 
-def named_documents_at(connection: Connection, version: int) -> list[NamedDocument]:
+def named_documents_at(
+    connection: Connection, version: int, hidden: Collection[str] = ()
+) -> list[NamedDocument]:
     """All documents at a version, by source and path."""
     rows = connection.execute(
-        "SELECT d.id, s.name, d.path, d.names FROM document AS d"
-        " JOIN source AS s ON s.id = d.source"
-        " WHERE d.born <= ?1 AND ?1 < d.died ORDER BY s.name, d.path",
-        [version],
+        f"SELECT d.id, s.name, d.path, d.names FROM {VISIBLE_DOCUMENTS} ORDER BY s.name, d.path",
+        [version, names_json(hidden)],
     )
     return [
         NamedDocument(id_, source, path, read_names(names)) for id_, source, path, names in rows

@@ -1,7 +1,7 @@
 """Reading what is in force at a version: documents, passages' places, matches."""
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -166,12 +166,22 @@ def live_content(connection: Connection, source: int, path: str) -> bytes | None
     return row[0] if row else None
 
 
+def live_document(connection: Connection, source: int, path: str) -> Document | None:
+    """One document at the head, with its places."""
+    found = _documents(connection, f"path = ?2 AND died = {ALIVE}", [source, path])
+    return found[0] if found else None
+
+
 def documents_at(connection: Connection, version: int, source: int) -> list[Document]:
     """The documents of a source at a version, with their places, by path."""
+    return _documents(connection, "born <= ?2 AND ?2 < died", [source, version])
+
+
+def _documents(connection: Connection, which: str, of: Sequence[object]) -> list[Document]:
     rows = connection.execute(
-        "SELECT id, path, content, media_type, names, origin FROM document"
-        " WHERE source = ?2 AND born <= ?1 AND ?1 < died ORDER BY path",
-        [version, source],
+        "SELECT id, source, path, content, media_type, names, origin FROM document"
+        f" WHERE source = ?1 AND {which} ORDER BY path",
+        of,
     ).fetchall()
     return [
         Document(
@@ -183,7 +193,7 @@ def documents_at(connection: Connection, version: int, source: int) -> list[Docu
             read_names(names),
             origin,
         )
-        for row_id, path, content, media_type, names, origin in rows
+        for row_id, source, path, content, media_type, names, origin in rows
     ]
 
 

@@ -83,6 +83,38 @@ def forget_cursor(connection: Connection, source: int) -> None:
     connection.execute("UPDATE source_state SET cursor = NULL WHERE source = ?", [source])
 
 
+def is_read_by(connection: Connection, source: int, rules: str) -> bool:
+    """Whether all documents of the source were read by these rules; it may have none."""
+    row = connection.execute(
+        "SELECT 1 FROM source_state AS t WHERE source = ? AND rules <> ? AND EXISTS"
+        f" (SELECT 1 FROM document WHERE source = t.source AND died = {ALIVE})",
+        [source, rules],
+    ).fetchone()
+    return row is None
+
+
+def begin_rules(connection: Connection, sources: Collection[int], rules: str) -> None:
+    """Note by which rules sources get their first documents. Called before, in a transaction."""
+    connection.executemany(
+        "UPDATE source_state SET rules = ?2 WHERE source = ?1 AND NOT EXISTS"
+        f" (SELECT 1 FROM document WHERE source = ?1 AND died = {ALIVE})",
+        [(source, rules) for source in sources],
+    )
+
+
+def put_rules(connection: Connection, source: int, rules: str, unread: Collection[str]) -> None:
+    """Record that all documents of the source were read by these rules, but for the `unread`.
+
+    Whenever the source has those again, they are to be fetched.
+    """
+    with transaction(connection):
+        connection.execute("UPDATE source_state SET rules = ? WHERE source = ?", [rules, source])
+        connection.executemany(
+            "UPDATE seen SET revision = '' WHERE source = ? AND path = ?",
+            [(source, path) for path in unread],
+        )
+
+
 def forget_source(connection: Connection, source: int) -> None:
     """Let the source be as one that was never scanned; its documents stay as they are."""
     with transaction(connection):

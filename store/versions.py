@@ -14,6 +14,7 @@ from store.digests import PLACE_COLUMNS, document_digest
 from store.errors import NoSuchVersion
 from store.links import links_text
 from store.records import ALIVE, Change, Cut, Document, Match, PassageId, QuestionId, Seen, Version
+from store.sources import begin_rules
 from store.vectors import put_vector
 
 _COLUMNS = (
@@ -103,6 +104,7 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
     _put_seen(connection, change.seen, change.unseen)
     new_keys = [(new.source, new.path) for new in change.documents_new]
     gone = sorted(set(change.documents_gone) - set(new_keys))
+    begin_rules(connection, {new.source for new in change.documents_new}, change.rules)
     removed = _close_documents(connection, number, gone)
     changed = _close_documents(connection, number, new_keys)
     connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", [*gone, *new_keys])

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _BACK = {"->": "<-", "<-": "->", "--": "--", "=>": "<=", "<=": "=>"}
 _LABEL_CHARACTERS = 60
+_DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=dashed"}
 
 
 @click.command()
@@ -64,8 +65,9 @@ def graph(
 ) -> None:
     """Draw the neighbourhood of PASSAGE: an id, as `query` and `ask` print it, or its beginning.
 
-    In the tree, `A -> B` says that A raises the question and B answers it, `A -- B` that both
-    speak of the same name. Each passage is drawn once, where it is nearest.
+    In the tree, `A -> B` says that A raises the question and B answers it, `A => B` that A has a
+    link to B, `A -- B` that both speak of the same name. Each passage is drawn once, where it is
+    nearest.
 
     \b
     Examples: hopsyncd graph 68e8242676714bee --hops 1
@@ -132,23 +134,23 @@ def _merged(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _tree(found: Mapping[str, Any]) -> "Tree":
-    """Each passage below one that is a hop nearer, joined by the most similar of their edges."""
+    """Each passage below one that is a hop nearer, joined by the first of their edges."""
     from rich.tree import Tree
 
     passages = {one["id"]: one for one in found["passages"]}
     start, *others = sorted(passages.values(), key=lambda one: one["distance"])
     drawn = {start["id"]: Tree(_label(start, ""), guide_style="cyan")}
     for one in others:
-        joints = [
+        joints = (
             (edge, other)
             for edge in found["edges"]
             for other in ({edge["from"], edge["to"]} - {one["id"]})
             if one["id"] in (edge["from"], edge["to"])
             and other in drawn
             and passages[other]["distance"] < one["distance"]
-        ]
-        if joints:
-            edge, above = max(joints, key=lambda joint: joint[0]["similarity"] or 0.0)
+        )
+        edge, above = next(joints, (None, ""))
+        if edge:
             arrow = ARROWS[edge["asked_by"]]
             arrow = arrow if edge["from"] == above else _BACK[arrow]
             drawn[one["id"]] = drawn[above].add(_label(one, arrow, edge))
@@ -176,8 +178,7 @@ def _dot_lines(found: dict[str, Any]) -> Iterator[str]:
         yield f"  {_dot_text(one['id'])} [label={_dot_text(title_of(one), start)}];"
     for edge in found["edges"]:
         ends = f"{_dot_text(edge['from'])} -> {_dot_text(edge['to'])}"
-        more = ", dir=none, style=dashed" if edge["asked_by"] == "both" else ""
-        yield f"  {ends} [label={_dot_text(edge['question'])}{more}];"
+        yield f"  {ends} [label={_dot_text(edge['question'])}{_DOT_LINES[edge['asked_by']]}];"
     yield "}"
 
 

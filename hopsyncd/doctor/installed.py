@@ -15,8 +15,8 @@ from hopsyncd.text.encoder import SentenceEncoder
 from hopsyncd.text.language import SpacyLanguage
 from hopsyncd.text.reranker import CrossReranker
 from store.check import check
-from store.database import SCHEMA_VERSION, open_reader, schema_of
-from store.errors import StoreError
+from store.database import SCHEMA_VERSION, open_reader
+from store.errors import OlderSchema, StoreError
 from store.versions import head
 
 _CLOCK_SLACK_MS = 60_000
@@ -65,14 +65,11 @@ def database(config: Config) -> Iterator[Finding]:
         return
     try:
         with closing(open_reader(path)) as connection:
-            schema = schema_of(connection)
-            if schema < SCHEMA_VERSION:
-                why = f"its schema is {schema}, and {SCHEMA_VERSION} is wanted"
-                remedy = "The next start of the daemon changes it; `hopsyncd backup` before that"
-                yield Finding("database", "warn", why, remedy)
-                return
             found = check(connection, deep=False)
             newest = head(connection)
+    except OlderSchema as error:
+        yield Finding("database", "warn", f"{path}: {error.why}", error.hint)
+        return
     except StoreError as error:
         yield Finding("database", "fail", f"{error.what}: {error.why}", error.hint)
         return
@@ -85,7 +82,7 @@ def database(config: Config) -> Iterator[Finding]:
         yield Finding("database", "warn", f"version {newest.id} is from the future", remedy)
     if not found:
         served = f"version {newest.id}" if newest else "no version yet"
-        yield well("database", f"{path}, schema {schema}, {served}")
+        yield well("database", f"{path}, schema {SCHEMA_VERSION}, {served}")
 
 
 def models(config: Config) -> Iterator[Finding]:

@@ -1,9 +1,11 @@
-"""What lies around a passage, and the ways between two: along edges either way, and by names.
+"""What lies around a passage, and the ways between two: along edges and links, and by names.
 
-Edges come before names, the most similar first; of names, those that the fewest mention.
+Edges and links lead either way. Edges come first, the most similar foremost; then links; then
+names, of which those that the fewest mention.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,30 +20,33 @@ _MAX_TURNS = 500  # passages that it leaves, however many ways there are
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """From one position of the view to another: by an edge, or by the name that both mention.
+class Joint:
+    """What joins one position of the view to another.
 
-    way: as in graph.ways; -1 for a name.
+    asked_by: the end that asks the question of the `edge`, or "both" for the name that both
+    mention, or whether a link leads onwards or back. name: that name, or what the link shows.
     """
 
     start: int
     end: int
-    way: int
+    asked_by: Literal["from", "to", "both", "link", "backlink"]
+    edge: int | None = None
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The positions found, each with its distance, nearest first; and how they are linked."""
+    """The positions found, each with its distance, nearest first; and how they are joined."""
 
     distance: dict[int, int]
-    links: list[Link]
+    joints: list[Joint]
 
 
 def around(view: GraphView, start: int, hops: int, limit: int) -> Around:
     """The passage at `start` and at most `limit` others, at most `hops` away.
 
-    Linked by all edges among them; where none leads nearer to the start, by a name that does.
+    Joined by all edges and links among them; where none leads nearer to the start, by a name that
+    does.
     """
     distance = {start: 0}
     nearest = [start]
@@ -56,18 +61,26 @@ def around(view: GraphView, start: int, hops: int, limit: int) -> Around:
     inside[list(distance)] = True
     edges = np.flatnonzero(inside[view.source] & inside[view.target])
     edges = edges[np.lexsort((view.question[edges], -view.similarity[edges]))]
-    links = [Link(view.ways.start(edge), view.ways.end(edge), edge) for edge in edges.tolist()]
-    return Around(distance, links + _named(view, inside, distance, links))
+    joints = [
+        Joint(int(view.source[edge]), int(view.target[edge]), "from", edge)
+        for edge in edges.tolist()
+    ]
+    links = view.links
+    joints += [
+        Joint(int(links.source[link]), int(links.target[link]), "link", None, links.shown[link])
+        for link in np.flatnonzero(inside[links.source] & inside[links.target]).tolist()
+    ]
+    return Around(distance, joints + _named(view, inside, distance, joints))
 
 
 def _named(
-    view: GraphView, inside: NDArray[np.bool_], distance: dict[int, int], links: list[Link]
-) -> list[Link]:
-    """For each passage that no edge links to a nearer one, the rarest name that does."""
+    view: GraphView, inside: NDArray[np.bool_], distance: dict[int, int], joints: list[Joint]
+) -> list[Joint]:
+    """For each passage that none of these joins to a nearer one, the rarest name that does."""
     joined = {
         far
-        for link in links
-        for near, far in ((link.start, link.end), (link.end, link.start))
+        for one in joints
+        for near, far in ((one.start, one.end), (one.end, one.start))
         if distance[near] < distance[far]
     }
     names = view.mentions
@@ -89,11 +102,11 @@ def _named(
         ]
         if ways:
             _, near, name = min(ways)
-            made.append(Link(near, far, -1, _spelled(view, int(spelled[name]))))
+            made.append(Joint(near, far, "both", None, _spelled(view, int(spelled[name]))))
     return made
 
 
-def paths(view: GraphView, start: int, end: int, max_hops: int, limit: int) -> list[list[Link]]:
+def paths(view: GraphView, start: int, end: int, max_hops: int, limit: int) -> list[list[Joint]]:
     """At most `limit` ways from start to end that visit nothing twice, the shortest first.
 
     Where there are very many, longer ones may be missing: the work is bounded.
@@ -111,29 +124,29 @@ class _PathSearch:
     """Depth first, over ways that can still reach the end; `left` (n,) says how far that is."""
 
     def __init__(self, view: GraphView, left: Integers, end: int, limit: int) -> None:
-        self.found: list[list[Link]] = []
+        self.found: list[list[Joint]] = []
         self._view = view
         self._left = left
         self._end = end
         self._limit = limit
         self._turns = 0
-        self._offered: dict[tuple[int, int], list[Link]] = {}
+        self._offered: dict[tuple[int, int], list[Joint]] = {}
 
-    def extend(self, path: list[Link], at: int, hops: int) -> None:
+    def extend(self, path: list[Joint], at: int, hops: int) -> None:
         """Find what continues the path from `at` to the end in so many hops."""
-        passed = {link.start for link in path}
-        for link in self._links(at, hops):
+        passed = {joint.start for joint in path}
+        for joint in self._onwards(at, hops):
             if len(self.found) >= self._limit or self._turns >= _MAX_TURNS:
                 return
-            if link.end in passed:
+            if joint.end in passed:
                 continue
             if hops == 1:
-                self.found.append([*path, link])
-            elif link.end != self._end:
+                self.found.append([*path, joint])
+            elif joint.end != self._end:
                 self._turns += 1
-                self.extend([*path, link], link.end, hops - 1)
+                self.extend([*path, joint], joint.end, hops - 1)
 
-    def _links(self, at: int, hops: int) -> list[Link]:
+    def _onwards(self, at: int, hops: int) -> list[Joint]:
         """The best ways to passages from which the end is near enough, one for each of them."""
         if (at, hops) not in self._offered:
             near = _nearness(self._view, [at])
@@ -141,23 +154,29 @@ class _PathSearch:
             near[at] = 0
             found = np.flatnonzero(near)
             best = found[np.lexsort((found, -near[found]))][:_OFFERED]
-            self._offered[at, hops] = [_link(self._view, at, end) for end in best.tolist()]
+            self._offered[at, hops] = [_joint(self._view, at, end) for end in best.tolist()]
         return self._offered[at, hops]
 
 
-def _link(view: GraphView, start: int, end: int) -> Link:
+def _joint(view: GraphView, start: int, end: int) -> Joint:
     """The best between two passages that are joined."""
     ways = view.ways.both(start)
     ways = ways[[view.ways.end(int(way)) == end for way in ways]]
     if len(ways):
         similarity = view.similarity[ways % len(view.source)]
-        return Link(start, end, int(ways[np.lexsort((ways, -similarity))[0]]))
+        back, edge = divmod(int(ways[np.lexsort((ways, -similarity))[0]]), len(view.source))
+        return Joint(start, end, "to" if back else "from", edge)
+    links = view.links
+    linked = np.flatnonzero((links.start == start) & (links.end == end))
+    if len(linked):
+        back, link = divmod(int(linked[0]), len(links.shown))
+        return Joint(start, end, "backlink" if back else "link", None, links.shown[link])
     names = view.mentions
     at, sizes = names.passage[names.bridge], np.bincount(names.bridge_name)
     here = np.flatnonzero(at == start)
     shared = here[np.isin(names.bridge_name[here], names.bridge_name[at == end])]
     rarest = shared[np.lexsort((shared, sizes[names.bridge_name[shared]]))[0]]
-    return Link(start, end, -1, _spelled(view, int(rarest)))
+    return Joint(start, end, "both", None, _spelled(view, int(rarest)))
 
 
 def _distances(view: GraphView, end: int, max_hops: int) -> Integers:
@@ -175,7 +194,7 @@ def _distances(view: GraphView, end: int, max_hops: int) -> Integers:
 def _nearness(view: GraphView, positions: list[int]) -> Floats:
     """(n,) how near each passage is to the nearest of these by one way: 0 where there is none.
 
-    By an edge 1 and its similarity, by a name less than 1.
+    By an edge 2 and its similarity, by a link 1, by a name less.
     """
     frontier = np.zeros(len(view.passage), dtype=bool)
     frontier[positions] = True
@@ -185,7 +204,9 @@ def _nearness(view: GraphView, positions: list[int]) -> Floats:
     else:
         forwards, back = frontier[view.source].nonzero()[0], frontier[view.target].nonzero()[0]
     for end, along in ((view.target, forwards), (view.source, back)):
-        np.maximum.at(near, end[along], 1 + np.maximum(view.similarity[along], 0))
+        np.maximum.at(near, end[along], 2 + np.maximum(view.similarity[along], 0))
+    linked = view.links.end[frontier[view.links.start]]
+    near[linked] = np.maximum(near[linked], 1)
     names = view.mentions
     if len(names.bridge):
         at, sizes = names.passage[names.bridge], np.bincount(names.bridge_name)

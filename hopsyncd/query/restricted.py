@@ -1,8 +1,9 @@
 """A version for one who may not see some of its sources: as if these had never been indexed.
 
 Nothing of a hidden passage is left: it is no vertex, no end of an edge and in no statistic. What
-was matched with it looks for another match among the visible, so the graph is the one that an index
-without these sources has, and an answer can tell nothing of what is hidden.
+was matched with it looks for another match among the visible, and links mean what they mean among
+the visible documents; so the graph is the one that an index without these sources has, and an
+answer can tell nothing of what is hidden.
 """
 
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from hopsyncd.graph.budget import edge_budget
 from hopsyncd.graph.merge import MergeIndex
 from hopsyncd.graph.view import view_of
 from hopsyncd.query.head import Head
+from hopsyncd.query.linked import linked_passages
 from hopsyncd.query.words import WordIndex
 from store.content import sets_by_id
 from store.database import Connection
@@ -46,7 +48,8 @@ def restricted_head(
         cut=index.ranking.cut(budget),
         counters={},
     )
-    return Head(seen, view_of(index, budget), WordIndex(passages, words), hidden)
+    linked = linked_passages(connection, version.id, hidden)
+    return Head(seen, view_of(index, budget, linked), WordIndex(passages, words), hidden)
 
 
 def _visible_index(

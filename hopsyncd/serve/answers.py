@@ -188,7 +188,7 @@ NearEdge = TypedDict(
         "from": str,
         "to": str,
         "question": str,
-        "asked_by": Literal["from", "both"],
+        "asked_by": Literal["from", "link", "both"],
         "similarity": float | None,
         "name": NotRequired[str],
     },

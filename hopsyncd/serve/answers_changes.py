@@ -189,7 +189,7 @@ class RemoveAnswer(TypedDict):
     version: int
     documents: int
     purged: bool
-    held_by: list[tuple[str, str]]
+    held_by: list[list[str]]
     erased: bool
 
 
@@ -247,7 +247,7 @@ class PurgeAnswer(TypedDict):
     passages: NotRequired[int]
     matches: NotRequired[int]
     versions: NotRequired[list[int]]
-    held_by: NotRequired[list[tuple[str, str]]]
+    held_by: NotRequired[list[list[str]]]
     erased: NotRequired[bool]
     included: NotRequired[bool]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from hopsyncd.graph.around import Around, Link, around, paths
+from hopsyncd.graph.around import Around, Joint, around, paths
 from hopsyncd.query.answer import hop_json, placed_json
 from hopsyncd.query.engine import Answer
 from hopsyncd.query.head import Head
@@ -27,12 +27,12 @@ def neighbours_answer(
     start = position_of(head, request.id)
     assert head is not None
     found = around(head.view, start, request.hops, request.limit)
-    shown = _shown(connection, head, found.distance, found.links)
+    shown = _shown(connection, head, found.distance, found.joints)
     return {
         "version": head.version.id,
         "degraded": list(degraded),
         "passages": _passages(head, shown, found),
-        "edges": [_edge(head, shown, link) for link in found.links if _is_there(head, shown, link)],
+        "edges": [_edge(head, shown, one) for one in found.joints if _is_there(head, shown, one)],
     }
 
 
@@ -43,15 +43,16 @@ def paths_answer(
     ends = position_of(head, request.from_), position_of(head, request.to)
     assert head is not None
     found = paths(head.view, *ends, request.max_hops, request.limit)
-    links = [link for path in found for link in path]
-    shown = _shown(connection, head, {end for one in links for end in (one.start, one.end)}, links)
+    joints = [joint for path in found for joint in path]
+    passed = {end for joint in joints for end in (joint.start, joint.end)}
+    shown = _shown(connection, head, passed, joints)
     return {
         "version": head.version.id,
         "degraded": list(degraded),
         "paths": [
-            [_path_hop(head, shown, link) for link in path]
+            [_path_hop(head, shown, joint) for joint in path]
             for path in found
-            if all(_is_there(head, shown, link) for link in path)
+            if all(_is_there(head, shown, joint) for joint in path)
         ],
     }
 
@@ -67,46 +68,48 @@ def _passages(head: Head, shown: Answer, found: Around) -> list[dict[str, Any]]:
     return told
 
 
-def _is_there(head: Head, shown: Answer, link: Link) -> bool:
+def _is_there(head: Head, shown: Answer, joint: Joint) -> bool:
     """False while a purge has taken a passage that the served graph still has."""
-    return {_id(head, link.start), _id(head, link.end)} <= shown.passages.keys()
+    return {_id(head, joint.start), _id(head, joint.end)} <= shown.passages.keys()
 
 
-def _edge(head: Head, shown: Answer, link: Link) -> dict[str, Any]:
-    hop = _path_hop(head, shown, link)
+def _edge(head: Head, shown: Answer, joint: Joint) -> dict[str, Any]:
+    hop = _path_hop(head, shown, joint)
     edge = {key: hop[key] for key in ("question", "asked_by", "similarity")}
-    named = {"name": link.name} if link.name is not None else {}
+    named = {"name": joint.name} if joint.asked_by == "both" else {}
     return {"from": hop["from"]["id"], "to": hop["to"]["id"], **edge, **named}
 
 
-def _path_hop(head: Head, shown: Answer, link: Link) -> dict[str, Any]:
+def _path_hop(head: Head, shown: Answer, joint: Joint) -> dict[str, Any]:
     """A hop as in a query's answer, along which no mass flowed."""
-    view, edges = head.view, len(head.view.source)
-    ends = _id(head, link.start), _id(head, link.end)
-    if link.name is not None:
-        return {**hop_json(shown, Hop(*ends, "both", None, link.name, 0.0)), "similarity": None}
-    question = QuestionId(int(view.question[link.way % edges]))
-    hop = Hop(*ends, "from" if link.way < edges else "to", question, None, 0.0)
-    similarity = round(float(view.similarity[link.way % edges]), 4)
+    ends = _id(head, joint.start), _id(head, joint.end)
+    question, similarity = None, None
+    if joint.edge is not None:
+        question = _question(head, joint.edge)
+        similarity = round(float(head.view.similarity[joint.edge]), 4)
+    hop = Hop(*ends, joint.asked_by, question, joint.name, 0.0)
     return {**hop_json(shown, hop), "similarity": similarity}
 
 
 def _shown(
-    connection: Connection, head: Head, positions: Iterable[int], links: Iterable[Link]
+    connection: Connection, head: Head, positions: Iterable[int], joints: Iterable[Joint]
 ) -> Answer:
     """What is needed to show them, as an answer that ranks nothing."""
     ids = {_id(head, position) for position in positions}
-    edges = len(head.view.source)
-    questions = [int(head.view.question[link.way % edges]) for link in links if link.way >= 0]
+    questions = [_question(head, joint.edge) for joint in joints if joint.edge is not None]
     return Answer(
         version=head.version.id,
         search=Search("hop"),
         ranked=(),
         passages=known_passages(connection, ids),
         places=places_at(connection, head.version.id, ids, head.hidden),
-        questions=question_texts(connection, map(QuestionId, questions)),
+        questions=question_texts(connection, questions),
         words=head.words,
     )
+
+
+def _question(head: Head, edge: int) -> QuestionId:
+    return QuestionId(int(head.view.question[edge]))
 
 
 def _id(head: Head, position: int) -> PassageId:

@@ -82,6 +82,11 @@ class Writer:
         self._index: MergeIndex | None = None
 
     @property
+    def rules(self) -> str:
+        """How the documents that it is given became passages."""
+        return self._rules
+
+    @property
     def index(self) -> MergeIndex:
         """The triplets and matches of the head."""
         if self._index is None or self._index.worn:

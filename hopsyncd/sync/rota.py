@@ -85,11 +85,10 @@ class _Underway:
 @dataclass(slots=True)
 class _Due:
     """A source, its sync under way, and what is wanted of the next: that it comes at once (`asked`,
-    or for `requests`), that everything is read again (`afresh`), that some `parts` are listed."""
+    or for `requests`), that some `parts` are listed."""
 
     source: Source
     asked: bool
-    afresh: bool
     requests: list[Request] = field(default_factory=list)
     parts: set[str] = field(default_factory=set)
     underway: _Underway | None = None
@@ -132,8 +131,8 @@ class Rota:
         self._ring: deque[_Due] = deque()
         self._due: dict[str, _Due] = {}
 
-    def plan(self, tasks: Iterable[Task], times: Timetable, afresh: bool) -> list[Request]:
-        """Keep these sources in sync from now on, each reading every document again if `afresh`.
+    def plan(self, tasks: Iterable[Task], times: Timetable) -> list[Request]:
+        """Keep these sources in sync from now on.
 
         A source that is the same object as before keeps what is due of it; of one that is not
         there any more nobody waits. Returns the requests that are answered by that.
@@ -143,7 +142,7 @@ class Rota:
         for task in tasks:
             due = before.get(task.source.name)
             if due is None or due.source is not task.source:
-                due = _Due(task.source, task.at_start or afresh, afresh)
+                due = _Due(task.source, task.at_start or self._path.is_behind(task.source))
             self._due[task.source.name] = due
         self._ring = deque(self._due.values())
         answered: list[Request] = []
@@ -182,13 +181,13 @@ class Rota:
         if due is None:
             return
         due.parts.update(paths or ())
-        if paths is None or due.afresh or len(due.parts) > _MAX_PARTS:
+        if paths is None or len(due.parts) > _MAX_PARTS or self._path.is_behind(due.source):
             due.asked = True
 
     def overtake(self, name: str, paths: Collection[str]) -> None:
         """Sync these parts before all else, if they are little; when it is its turn, if not."""
         due = self._due.get(name)
-        if due is not None and not due.afresh:
+        if due is not None and not self._path.is_behind(due.source):
             began_s = self._clock_s()
             outcome = self._path.sync(due.source, Scope(tuple(sorted(paths)), small=True))
             self._on_synced(self._clock_s() - began_s)
@@ -236,15 +235,13 @@ class Rota:
         due.asked = False  # it may be asked for again meanwhile
         accept_empty = any(request.accept_empty for request in requests)
         is_full = self._planned.is_due(due.full_scan)
-        turns = self._path.turns(due.source, Scope(None, accept_empty, due.afresh, is_full))
+        turns = self._path.turns(due.source, Scope(None, accept_empty, whole=is_full))
         return _Underway(turns, requests, True, is_full, self._listed_ms(due))
 
     def _ended(self, due: _Due, scan: _Underway, outcome: Outcome) -> list[Request]:
         due.underway = None
         _log(outcome)
         if scan.is_whole:
-            if outcome.problem is None:
-                due.afresh = False
             self._planned.note(due.scan, outcome.problem)
             is_listed = scan.is_full or self._listed_ms(due) != scan.listed_ms
             if due.full_scan in self._planned and is_listed:

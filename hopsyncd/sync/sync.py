@@ -14,6 +14,7 @@ from hopsyncd.sync.aside import Caller, GiveWay, Here
 from hopsyncd.sync.intake import Intake
 from hopsyncd.sync.plan import AGAIN, Action, Step, plan
 from hopsyncd.sync.prepare import Cost
+from hopsyncd.sync.progress import Progress
 from hopsyncd.sync.read import RETRY, Reading, read
 from hopsyncd.sync.restore import restoration
 from hopsyncd.sync.scan import Listing, scan
@@ -21,14 +22,16 @@ from hopsyncd.sync.upgrades import Upgrades
 from hopsyncd.text.extract import Extract, extract
 from store.database import Connection
 from store.purge import excluded_paths
-from store.reads import live_content, live_documents
+from store.reads import live_content, live_document, live_documents
 from store.records import Version
 from store.sources import (
     ListingState,
     is_held,
+    is_read_by,
     listing_state,
     pins_of,
     put_listing_state,
+    put_rules,
     put_source_state,
     seen_items,
 )
@@ -39,9 +42,7 @@ _REMOVALS = (Action.REMOVE, Action.FORGET)
 _WHOLE_EVERY_MS = 24 * 3600 * 1000  # whatever cursors say, everything is listed that often
 _BATCH_PASSAGES = 1000  # a batch also ends when its documents hold this many passages, or fewer
 _FEWEST_PASSAGES = 32
-_LONGEST_COMMIT_S = (
-    0.5  # nobody else gets a turn meanwhile; a batch whose commit took longer halves
-)
+_LONGEST_COMMIT_S = 0.5  # beyond it batches get smaller: nobody else gets a turn meanwhile
 _SMALL_STEPS, _SMALL_PASSAGES = 100, 32  # of a small sync
 
 
@@ -53,27 +54,6 @@ class Source:
     name: str
     connector: Connector
     caller: Caller = field(default_factory=Here)
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far the sync of a source is, for other threads to read.
-
-    `documents_done` are in a version; of the batch at hand, so many documents and passages.
-    """
-
-    source: str = ""
-    documents_done: int = 0
-    documents_total: int = 0
-    batch_documents: int = 0
-    passages_done: int = 0
-    passages_total: int = 0
-
-    @property
-    def share(self) -> float:
-        """The part that is done, from 0 to 1: a batch counts by its passages with questions."""
-        batch = self.batch_documents * self.passages_done / max(self.passages_total, 1)
-        return min((self.documents_done + batch) / max(self.documents_total, 1), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,9 +150,10 @@ def read_step(
     if step.item is None or step.path in excluded_paths(connection, source.id):
         return None
     settled = [pins_of(connection, source.id).get(step.path)]
-    if not scope.afresh:
+    # What could not be read last time may be indexed as older rules would have it.
+    if not scope.afresh and step.reason != AGAIN:
         settled.append(live_content(connection, source.id, step.path))
-    return read(
+    reading = read(
         source.connector,
         source.id,
         step.item,
@@ -182,6 +163,13 @@ def read_step(
         source.caller,
         give_way,
     )
+    if (
+        reading
+        and reading.read
+        and reading.read.document == live_document(connection, source.id, step.path)
+    ):
+        return Reading(reading.seen)
+    return reading
 
 
 @dataclass(slots=True)
@@ -209,6 +197,10 @@ class SourceSync:
     def __post_init__(self) -> None:
         self.upgrades = Upgrades(self.writer, self.new_meter, self.on_version)
 
+    def is_behind(self, source: Source) -> bool:
+        """Whether a scan of all of the source is to read every document by the present rules."""
+        return not is_read_by(self.connection, source.id, self.writer.rules)
+
     def sync(self, source: Source, scope: Scope) -> Outcome:
         """Bring the graph to what the source has now; a source in doubt is paused, data kept."""
         turns = self.turns(source, scope)
@@ -225,6 +217,8 @@ class SourceSync:
         meter = None if scope.small else self.new_meter()
         try:
             self._require_unheld(source)
+            if scope.under is None and self.is_behind(source):
+                scope = replace(scope, afresh=True)
             began_ms = self.now_ms()
             since = since_of(self.connection, source, scope, began_ms)
             self.progress = Progress(source.name)
@@ -260,6 +254,7 @@ class SourceSync:
         self, source: Source, scope: Scope, decision: Decision, began_ms: int, meter: Meter | None
     ) -> Generator[None, None, Outcome]:
         changed = removed = 0
+        looked_at: set[str] = set()
         progress, intake = self.progress, Intake(source.id, source.name)
         if scope.small and len(decision.steps) > _SMALL_STEPS:
             return Outcome(source.name, too_large=True)
@@ -271,6 +266,7 @@ class SourceSync:
                 taken = self._commit(intake, scope, meter)
                 changed += len(taken.read)
                 removed += len(taken.gone)
+                looked_at.update(one.path for one in taken.seen if one.revision != RETRY)
                 yield
                 self.progress = progress
                 self._require_unheld(source)
@@ -281,6 +277,9 @@ class SourceSync:
             self._note_listing(source, decision.listing, began_ms)
         if not whole:
             self._overtake(source.id, decision.listing.names)
+        if scope.afresh:
+            unread = live_documents(self.connection, source.id).keys() - looked_at
+            put_rules(self.connection, source.id, self.writer.rules, unread)
         self.paused.pop(source.name, None)
         put_source_state(self.connection, source.id, self.now_ms() if whole else None, None, None)
         return Outcome(source.name, changed, removed)

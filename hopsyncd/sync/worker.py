@@ -51,12 +51,12 @@ class SyncWorker:
     """Runs syncs on its own thread, a batch of each source in turn.
 
     `open_path` is called on that thread. It is given what is to be called at every slow step, and
-    says which tasks there are and whether every document must be read again.
+    says which tasks there are.
     """
 
     def __init__(
         self,
-        open_path: Callable[[GiveWay], tuple[SourceSync, Sequence[Task], bool]],
+        open_path: Callable[[GiveWay], tuple[SourceSync, Sequence[Task]]],
         chores: Sequence[Chore] = (),
         clocks: Clocks = Clocks(),  # noqa: B008 - it is frozen
     ) -> None:
@@ -183,16 +183,16 @@ class SyncWorker:
         if self._path is not None:
             return
         try:
-            path, tasks, afresh = self._open_path(self._give_way)
+            path, tasks = self._open_path(self._give_way)
             self._path = path
             self._rota = Rota(path, self._clocks.steady_s, self.on_synced)
-            self.plan(tasks, self._chores, afresh)
+            self.plan(tasks, self._chores)
         except Exception as error:
             self._path = None
             self._tell_all(error)
             raise
 
-    def plan(self, tasks: Sequence[Task], chores: Sequence[Chore], afresh: bool = False) -> None:
+    def plan(self, tasks: Sequence[Task], chores: Sequence[Chore]) -> None:
         """Do these from now on; a source that is the same as before keeps what is due of it.
 
         On the worker's own thread only.
@@ -204,7 +204,7 @@ class SyncWorker:
             if task.full_when:
                 jobs[full_scan_job(task.source.name)] = task.full_when
         self._timetable = Timetable(self._write_path.connection, jobs, self._clocks)
-        for request in self._syncs.plan(tasks, self._timetable, afresh):
+        for request in self._syncs.plan(tasks, self._timetable):
             request.answer()
 
     def _turns(self) -> None:

@@ -64,6 +64,7 @@ SAMPLES: dict[str, tuple[str, str, dict[str, object] | None]] = {
     "rebuild": ("POST", "/v1/rebuild", {}),
     "gc": ("POST", "/v1/gc", {}),
     "purge": ("POST", "/v1/purge", {"document": "ada.md"}),
+    "remove": ("POST", "/v1/remove", {"name": "open"}),
 }  # fmt: skip
 READS = [one.operation for one in ENDPOINTS if one.right == "read"]
 ADMINS = [one.operation for one in ENDPOINTS if one.right == "admin"]

@@ -133,6 +133,7 @@ def requests_of_all(place: Place) -> dict[str, list[tuple[str, str, Any]]]:
             ("POST", "/v1/purge", {"document": "films/vesper.md"}),
             ("POST", "/v1/purge", {"document": "films/vesper.md", "again": True}),
         ],
+        "remove": [("POST", "/v1/remove", {"name": "nothing"})],
         "gc": [("POST", "/v1/gc", {"dry_run": True}), ("POST", "/v1/gc", {})],
         "log": [("GET", "/v1/log", None)],
         "diff": [("GET", "/v1/diff?from=1", None)],

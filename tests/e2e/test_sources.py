@@ -50,10 +50,10 @@ def test_a_folder_that_is_added_is_served_from_the_next_start(small: Place) -> N
     assert (small.home / "config.toml").read_text() == "# mine\n"
     added = small.run("add", str(small.notes), "--every", "30m", "--name", "boats")
     assert added.returncode == 0, added.stderr
-    assert "hopsyncd serve" in added.stdout
+    assert "takes effect when the daemon starts" in added.stdout
     small.start()
     again = small.run("add", str(small.notes), "--at", "30 3 * * mon-fri")
-    assert "when it is started again" in again.stdout
+    assert "The daemon has taken it up" in again.stdout
     small.sync()
     assert small.documents("ferry Halcyon", strategy="bm25") == ["ferry.md"]
 

@@ -20,6 +20,7 @@ def place() -> Iterator[Place]:
         made.write("door.md", "# Bronze Door\n\nBronze Door is a film by Kaltenbrunn.\n")
         made.write("mira.md", "# Kaltenbrunn\n\nKaltenbrunn was born in Ostrava.\n")
         made.write("town.md", '# Ostrava\n\nOstrava is "black"\x1b[31m and \\ by a river.\n')
+        made.write("lamp.md", "the lamp hangs by the [black river](town.md)\n")
         made.configure(source("notes", made.notes))
         made.start()
         made.sync()
@@ -43,6 +44,16 @@ def test_the_neighbourhood_of_a_passage_is_a_tree_that_draws_each_passage_once(
     assert [ran.stdout.count(id_of(place, f"{name}.md")) for name in ("mira", "town")] == [1, 1]
     assert "\x1b" not in ran.stdout
     assert len(place.run("graph", id_of(place, "door.md"), "--hops", "1").stdout.splitlines()) == 3
+
+
+def test_a_link_is_an_arrow_of_its_own(place: Place) -> None:
+    lamp, town = (id_of(place, f"{name}.md") for name in ("lamp", "town"))
+    _, *below = place.run("graph", lamp, "--hops", "1").stdout.splitlines()
+    assert below[0].startswith("└── => Ostrava   See black river.")
+    _, *below = place.run("graph", town, "--hops", "1").stdout.splitlines()
+    assert any("── <= lamp.md   See black river." in line for line in below)
+    dot = place.run("graph", lamp, "--hops", "1", "--format", "dot").stdout
+    assert f'"{lamp}" -> "{town}" [label="See black river.", style=dotted];' in dot
 
 
 def test_dot_and_json_hold_the_same_graph(place: Place) -> None:

@@ -8,6 +8,7 @@ from connectors.protocol import Connector
 from hopsyncd.llm.meter import Meter
 from hopsyncd.sync.apply import Writer
 from hopsyncd.sync.prepare import Cost, Preparer, QuestionMaker
+from hopsyncd.sync.read import rules_of
 from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
 from hopsyncd.text.extract import Extract, extract
 from hopsyncd.text.questions import BuiltinMaker
@@ -45,7 +46,7 @@ class Stack:
         self.writer = Writer(
             self.connection,
             self.maker,
-            rules="test",
+            rules=rules_of(passage_tokens),
             budget_factor=budget_factor,
             now_ms=lambda: next(ticks),
         )

@@ -14,20 +14,24 @@ from hypothesis import strategies as st
 
 from hopsyncd.graph.budget import edge_budget
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.answer import answer_json
+from hopsyncd.query.answer import answer_json, id_text
 from hopsyncd.query.engine import Engine
 from hopsyncd.query.head import head_of
 from hopsyncd.query.restricted import restricted_diff
+from hopsyncd.serve.graph import neighbours_answer, paths_answer
 from hopsyncd.serve.history import diff_json, entry_json
+from hopsyncd.serve.parameters import NeighboursRequest, PathsRequest
 from hopsyncd.strategy import Search
 from hopsyncd.sync.sync import Scope, Source
 from store.history import diff, log, resolve
+from store.records import PassageId
 from store.sources import register_source
 from store.visible_log import visible_entry
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
 
+VISIBLE = ("open", "public")
 HIDDEN = frozenset({"closed"})
 CANARY = "zyxwort"
 SEARCHES = (
@@ -41,7 +45,7 @@ SEARCHES = (
 )
 BUDGET = partial(edge_budget, factor=1.0)
 
-# Few, so that the same passage often stands in both sources.
+# Few, so that the same passage often stands in several sources, with different links.
 _sentence = st.sampled_from(
     [
         "In that year Ada Byron met Luigi Menabrea.",
@@ -49,12 +53,18 @@ _sentence = st.sampled_from(
         "In that year Rome praised Ada Byron.",
         "In that year London met Turin.",
         "In that year Ada Byron left London.",
+        "In that year [London](a.md) met Turin.",
+        "In that year [London](b.md) met Turin.",
+        "In that year the [[Countess]] left Rome.",
     ]
 )
 _SHARED = "In that year London met Turin."
-_text = st.lists(_sentence, min_size=1, max_size=2).map("\n\n".join)
+_LINKING = "In that year the [[Countess]] left Rome."
+_NAMED = "---\naliases: [Countess]\n---\n"
+_question = st.lists(_sentence, min_size=1, max_size=2).map("\n\n".join)
+_text = st.tuples(st.sampled_from(["", _NAMED]), _question).map("".join)
 _path = st.sampled_from(["a.md", "b.md", "c.md"])
-_step = st.tuples(st.sampled_from(["open", "closed"]), _path, st.none() | _text)
+_step = st.tuples(st.sampled_from([*VISIBLE, *HIDDEN]), _path, st.none() | _text)
 _steps = st.lists(_step, min_size=2, max_size=10)
 
 
@@ -91,6 +101,19 @@ def told(engine: Engine, search: Search, question: str, at: str, hidden: frozens
     return _rounded({**answer_json(answer, search, ()), "version": None})
 
 
+def _graph(engine: Engine, at: str, hidden: frozenset[str]) -> list[Any]:
+    """What lies around each passage, and the ways from it to the next."""
+    found = []
+    with engine.reading(at, hidden) as (connection, head):
+        ids = [id_text(PassageId(one)) for one in head.view.passage.tolist()] if head else []
+        for one, other in zip(ids, [*ids[1:], *ids[:1]], strict=True):
+            near = NeighboursRequest(id=one, hops=2)
+            found.append(neighbours_answer(connection, head, near, ()))
+            ways = PathsRequest.model_validate({"from": one, "to": other})
+            found.append(paths_answer(connection, head, ways, ()))
+    return [_rounded({**answer, "version": None}) for answer in found]
+
+
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return pytest.approx(value, abs=1e-4)
@@ -100,13 +123,33 @@ def _rounded(value: Any) -> Any:
 
 
 @settings(max_examples=25, deadline=None)
-@given(steps=_steps, question=_text)
+@given(steps=_steps, question=_question)
+@example(  # the link means a hidden document
+    steps=[("open", "a.md", _LINKING), ("closed", "b.md", _NAMED + _SHARED)], question=_SHARED
+)
+@example(  # it is ambiguous only because of a hidden one
+    steps=[
+        ("public", "a.md", _LINKING),
+        ("open", "b.md", _NAMED + _SHARED),
+        ("closed", "c.md", _NAMED + "In that year Ada Byron left London."),
+    ],
+    question=_SHARED,
+)
+@example(  # it stands only in the hidden place of a passage
+    steps=[
+        ("open", "a.md", "In that year Rome praised Ada Byron."),
+        ("open", "b.md", _SHARED),
+        ("closed", "a.md", _NAMED + "In that year Rome praised Ada Byron."),
+        ("closed", "b.md", "In that year [London](a.md) met Turin."),
+    ],
+    question=_SHARED,
+)
 @example(steps=[("open", "b.md", _SHARED), ("closed", "a.md", _SHARED)], question=_SHARED)
-def test_every_search_at_every_version_answers_as_if_the_hidden_had_never_been(
+def test_every_read_at_every_version_answers_as_if_the_hidden_had_never_been(
     steps: list[tuple[str, str, str | None]], question: str
 ) -> None:
     with TemporaryDirectory() as folder:
-        both, alone = (Index(Path(folder), names) for names in (("open", "closed"), ("open",)))
+        both, alone = (Index(Path(folder), names) for names in ((*VISIBLE, *HIDDEN), VISIBLE))
         with closing(both.stack), closing(alone.stack):
             versions = [("0", "0")]
             for source, path, text in steps:
@@ -120,6 +163,8 @@ def test_every_search_at_every_version_answers_as_if_the_hidden_had_never_been(
                 for search in SEARCHES:
                     expected = told(alone.engine, search, question, pure, frozenset())
                     assert told(both.engine, search, question, mixed, HIDDEN) == expected
+                expected = _graph(alone.engine, pure, frozenset())
+                assert _graph(both.engine, mixed, HIDDEN) == expected
             _check_history(both, alone, [pair for pair in versions if "0" not in pair])
 
 

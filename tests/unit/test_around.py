@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hopsyncd.graph.around import Link, around, paths
+from hopsyncd.graph.around import Joint, around, paths
 from hopsyncd.graph.keywords import Keywords
+from hopsyncd.graph.links import Links
 from hopsyncd.graph.mentions import mentions_of
 from hopsyncd.graph.view import GraphView
 from hopsyncd.graph.ways import Ways
@@ -20,13 +21,16 @@ def graph(
     n: int,
     edges: Sequence[tuple[int, int, float]] = (),
     named: Sequence[tuple[int, int]] = (),
+    linked: Sequence[tuple[int, int]] = (),
 ) -> GraphView:
-    """n passages, edges (source, target, similarity), and who mentions which name."""
+    """n passages, edges (source, target, similarity), who mentions which name, and who links to
+    whom: the text of a link is "to TARGET"."""
     source = np.array([one[0] for one in edges], dtype=np.int64)
     target = np.array([one[1] for one in edges], dtype=np.int64)
     at = np.array([one[0] for one in named], dtype=np.int64)
     name = np.array([one[1] for one in named], dtype=np.int64)
     row = np.zeros(len(named), dtype=np.int64)
+    links = np.array(linked, dtype=np.int64).reshape(-1, 2)
     mentions = mentions_of(at, name, row, {ROME: "rome", NERO: "nero"}, n)
     return GraphView(
         passage=np.arange(n) * 10,
@@ -45,12 +49,22 @@ def graph(
         mentions=mentions,
         keywords=Keywords([], [], NOTHING, NOTHING, mentions, n),
         ways=Ways(source, target, n),
+        links=Links(links[:, 0], links[:, 1], tuple(f"to {end}" for _, end in linked)),
     )
 
 
-def ends(found: Sequence[Sequence[Link]]) -> list[list[int]]:
+def edge(start: int, end: int, number: int) -> Joint:
+    """Along an edge, from who asks to who answers."""
+    return Joint(start, end, "from", number)
+
+
+def name(start: int, end: int, spelled: str) -> Joint:
+    return Joint(start, end, "both", None, spelled)
+
+
+def ends(found: Sequence[Sequence[Joint]]) -> list[list[int]]:
     """The positions that each path passes."""
-    return [[path[0].start, *(link.end for link in path)] for path in found]
+    return [[path[0].start, *(joint.end for joint in path)] for path in found]
 
 
 CHAIN = graph(4, [(0, 1, 0.9), (2, 1, 0.8), (2, 3, 0.7)])
@@ -60,14 +74,14 @@ def test_edges_lead_both_ways_and_the_distance_counts_them() -> None:
     assert around(CHAIN, 0, hops=1, limit=9).distance == {0: 0, 1: 1}
     found = around(CHAIN, 0, hops=3, limit=9)
     assert found.distance == {0: 0, 1: 1, 2: 2, 3: 3}
-    assert [(link.start, link.end) for link in found.links] == [(0, 1), (2, 1), (2, 3)]
+    assert [(one.start, one.end) for one in found.joints] == [(0, 1), (2, 1), (2, 3)]
 
 
 def test_the_limit_keeps_the_nearest_and_of_these_the_most_similar() -> None:
     star = graph(5, [(0, 1, 0.2), (0, 2, 0.9), (3, 0, 0.5), (2, 4, 1.0)])
     found = around(star, 0, hops=2, limit=2)
     assert found.distance == {0: 0, 2: 1, 3: 1}
-    assert [(link.start, link.end) for link in found.links] == [(0, 2), (3, 0)]
+    assert [(one.start, one.end) for one in found.joints] == [(0, 2), (3, 0)]
 
 
 def test_a_name_joins_passages_after_the_edges_and_the_rarer_name_is_told() -> None:
@@ -78,17 +92,35 @@ def test_a_name_joins_passages_after_the_edges_and_the_rarer_name_is_told() -> N
     )
     found = around(view, 0, hops=1, limit=9)
     assert list(found.distance) == [0, 3, 2, 1]
-    assert found.links == [Link(0, 3, 0), Link(0, 1, -1, "rome"), Link(0, 2, -1, "nero")]
+    assert found.joints == [edge(0, 3, 0), name(0, 1, "rome"), name(0, 2, "nero")]
+
+
+def test_links_lead_both_ways_after_the_edges_and_before_the_names() -> None:
+    view = graph(
+        5,
+        [(0, 4, 0.0)],
+        [(0, ROME), (1, ROME), (2, ROME)],
+        linked=[(0, 2), (2, 4), (3, 0)],
+    )
+    found = around(view, 0, hops=1, limit=9)
+    assert list(found.distance) == [0, 4, 2, 3, 1]
+    assert found.joints == [
+        edge(0, 4, 0),
+        Joint(0, 2, "link", None, "to 2"),
+        Joint(2, 4, "link", None, "to 4"),
+        Joint(3, 0, "link", None, "to 0"),
+        name(0, 1, "rome"),
+    ]
 
 
 def test_a_passage_that_nothing_leads_to_is_alone() -> None:
     found = around(graph(2), 1, hops=4, limit=9)
-    assert (found.distance, found.links) == ({1: 0}, [])
+    assert (found.distance, found.joints) == ({1: 0}, [])
 
 
 def test_a_path_is_walked_either_way_and_says_by_which_way() -> None:
     (path,) = paths(CHAIN, 0, 3, max_hops=4, limit=5)
-    assert path == [Link(0, 1, 0), Link(1, 2, 3 + 1), Link(2, 3, 2)]
+    assert path == [edge(0, 1, 0), Joint(1, 2, "to", 1), edge(2, 3, 2)]
     assert ends(paths(CHAIN, 3, 0, max_hops=4, limit=5)) == [[3, 2, 1, 0]]
 
 
@@ -102,7 +134,17 @@ def test_the_shortest_path_comes_first_and_none_passes_a_passage_twice() -> None
 
 def test_a_path_by_a_name_tells_the_name() -> None:
     view = graph(3, [(0, 1, 0.5)], [(1, NERO), (2, NERO)])
-    assert paths(view, 0, 2, max_hops=2, limit=5) == [[Link(0, 1, 0), Link(1, 2, -1, "nero")]]
+    assert paths(view, 0, 2, max_hops=2, limit=5) == [[edge(0, 1, 0), name(1, 2, "nero")]]
+
+
+def test_a_path_takes_links_either_way_where_there_is_no_edge() -> None:
+    view = graph(4, [(0, 1, 0.5)], [(1, NERO), (2, NERO)], linked=[(0, 1), (1, 2), (3, 2)])
+    (path,) = paths(view, 0, 3, max_hops=4, limit=5)
+    assert path == [
+        edge(0, 1, 0),
+        Joint(1, 2, "link", None, "to 2"),
+        Joint(2, 3, "backlink", None, "to 2"),
+    ]
 
 
 @pytest.mark.parametrize(("start", "end", "max_hops"), [(0, 3, 2), (0, 0, 4), (0, 4, 6)])

@@ -8,10 +8,12 @@ from connectors.folder import FolderConnector
 from connectors.protocol import Fetched, Item
 from hopsyncd.graph.directory import Directory, Named
 from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.answer import answer_json
+from hopsyncd.query.answer import answer_json, id_text
 from hopsyncd.query.engine import Engine
 from hopsyncd.query.head import head_of
 from hopsyncd.query.linked import linked_passages
+from hopsyncd.serve.graph import neighbours_answer, paths_answer
+from hopsyncd.serve.parameters import NeighboursRequest, PathsRequest
 from hopsyncd.strategy import Search
 from hopsyncd.sync.apply import Batch
 from hopsyncd.sync.sync import Scope
@@ -162,6 +164,24 @@ def test_an_answer_hops_over_a_link_and_back(tmp_path: Path) -> None:
     assert over["from"]["document"] == "Zorn.md"  # type: ignore[index]
     back = hop_to("Zorn.md", "Who repairs clocks?")
     assert (back["asked_by"], back["question"]) == ("backlink", "See her brother.")
+
+
+def test_the_graph_around_a_passage_knows_links(tmp_path: Path) -> None:
+    files = {"Zorn.md": "the keeper lives with [[quill|her brother]]\n", "quill.md": "clocks\n"}
+    stack = synced(tmp_path, files)
+    head = head_of(stack.connection, stack.head, stack.writer.index)
+    ((source, target, _),) = linked_passages(stack.connection, stack.head.id)
+    zorn, quill = id_text(source), id_text(target)
+    near = neighbours_answer(stack.connection, head, NeighboursRequest(id=quill), ())
+    assert [(one["id"], one["distance"]) for one in near["passages"]] == [(quill, 0), (zorn, 1)]
+    link = {"asked_by": "link", "question": "See her brother.", "similarity": None}
+    assert near["edges"] == [{"from": zorn, "to": quill, **link}]
+
+    for start, end, asked_by in ((zorn, quill, "link"), (quill, zorn, "backlink")):
+        asked = PathsRequest.model_validate({"from": start, "to": end})
+        (hop,) = paths_answer(stack.connection, head, asked, ())["paths"][0]
+        assert (hop["from"]["id"], hop["to"]["id"]) == (start, end)
+        assert {key: hop[key] for key in link} == link | {"asked_by": asked_by}
 
 
 def test_a_purge_takes_names_and_links_with_their_document(tmp_path: Path) -> None:

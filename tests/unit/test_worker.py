@@ -30,9 +30,9 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def worker(stack: Stack) -> Iterator[SyncWorker]:
-    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task], bool]:
+    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
         stack.path.give_way = give_way
-        return stack.path, [Task(stack.source, every(3600))], False
+        return stack.path, [Task(stack.source, every(3600))]
 
     made = SyncWorker(open_path)
     yield made
@@ -136,11 +136,11 @@ def scheduled(stack: Stack, hand: HandClocks) -> Iterator[Scheduled]:
         while made:
             made.pop().stop(WAIT_S)
 
-        def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task], bool]:
+        def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
             stack.path.give_way = give_way
             stack.path.upgrades.due_s = 1e9  # by the real clock
             task = Task(stack.source, every(300), every(86400), at_start)
-            return stack.path, [task], False
+            return stack.path, [task]
 
         made.append(SyncWorker(open_path, chores, hand.clocks()))
         made[0].start()
@@ -270,9 +270,9 @@ def test_what_is_told_during_a_scan_leads_to_another(tmp_path: Path) -> None:
     connector = LateNews()
     stack = Stack(tmp_path / "a.db", connector)
 
-    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task], bool]:
+    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
         stack.path.give_way = give_way
-        return stack.path, [Task(stack.source, every(3600))], False
+        return stack.path, [Task(stack.source, every(3600))]
 
     worker = SyncWorker(open_path)
     connector.tell = lambda: worker.hint("notes", None)
