@@ -6,7 +6,7 @@ One process holds the writer's place (an flock beside the file); readers come an
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
@@ -119,11 +119,6 @@ def fresh_database() -> Connection:
     _load_extension(connection)
     _migrate(connection)
     return connection
-
-
-def schema_of(connection: Connection) -> int:
-    """The number of the schema that the file has."""
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def objects_of(connection: Connection) -> dict[str, str]:
@@ -259,12 +254,35 @@ def snapshot(connection: Connection) -> Iterator[None]:
                 connection.execute("COMMIT")
 
 
+def _judge_wal(path: Path) -> None:
+    """Raise NotADatabase if the log is not all there, unless this process has it open already.
+
+    Closing any descriptor of the log's index ends all locks that SQLite has on it in this process.
+    The next process would take the index for nobody's and truncate it, under those who use it.
+    """
+    if not _has_open(path.with_name(path.name + "-shm")):
+        refuse_lost_wal(path)
+
+
+def _has_open(path: Path) -> bool:
+    """Whether this process has the file open."""
+    try:
+        wanted = path.stat()
+    except FileNotFoundError:
+        return False
+    for descriptor in Path("/dev/fd").iterdir():
+        with suppress(OSError):  # the descriptor of the listing itself
+            if os.path.samestat(os.fstat(int(descriptor.name)), wanted):
+                return True
+    return False
+
+
 def open_writer(path: Path) -> Connection:
     """Open, creating or migrating as needed. Raises NewerSchema, NotADatabase or DiskFailure.
 
     Commits are synced to disk: what a caller was told is stored survives a power cut.
     """
-    refuse_lost_wal(path)
+    _judge_wal(path)
     if not path.exists():
         path.touch(0o600)
     connection = _connect(path)
@@ -290,7 +308,7 @@ def open_reader(path: Path) -> Connection:
     The file is opened writable because a reader keeps its place in the WAL's shared memory;
     query_only refuses every write, and the checkpoints are left to the writer.
     """
-    refuse_lost_wal(path)
+    _judge_wal(path)
     connection = _connect(path)
     try:
         _refuse_foreign(connection, path)

@@ -113,6 +113,8 @@ def put_rules(connection: Connection, source: int, rules: str, unread: Collectio
             "UPDATE seen SET revision = '' WHERE source = ? AND path = ?",
             [(source, path) for path in unread],
         )
+        if unread:
+            forget_cursor(connection, source)
 
 
 def forget_source(connection: Connection, source: int) -> None:

@@ -243,10 +243,12 @@ class SyncWorker:
             requests, self._requests = self._requests, []
         for request in requests:
             self._syncs.accept(request)
+            if request.is_answered:  # none of its sources is there any more
+                request.answer()
         while job := self._next_job():
             job.run(self._write_path)
         self._take_hints()
-        return [one for one in requests if one.is_answered] + self._syncs.turn()
+        return self._syncs.turn()
 
     def _take_hints(self) -> None:
         """Give the hints their turn; of a few paths they wait for a sync under way to give way."""

@@ -9,6 +9,8 @@ from hopsyncd.client import RequestFailed
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.endpoint import Endpoint, Response
 
+FILES = 1500  # that an import takes some seconds for
+
 
 @pytest.fixture
 def place() -> Iterator[Place]:
@@ -117,6 +119,25 @@ def test_the_commands_tell_the_daemon(place: Place) -> None:
     refused = place.run("reload")
     assert refused.returncode == 1
     assert "unknown key" in refused.stderr
+
+
+def test_a_reload_amid_the_import_of_another_source_is_prompt(place: Place) -> None:
+    place.stop()
+    many = place.base / "many"
+    many.mkdir()
+    for number in range(FILES):
+        (many / f"{number}.md").write_text(f"Mill {number} of Wick grinds grain {number}.\n")
+    before = "[index]\nbatch_documents = 5\n" + source("many", many) + source("notes", place.notes)
+    place.configure(before)
+    place.start()
+    place.until(lambda: place.status()["documents"] > 5)
+    place.configure(before + source("more", place.base / "more"))
+    done = place.post("/v1/reload", {})
+    assert (done["sources"]["added"], done["pending"]) == (["more"], False)
+    place.until(lambda: "b.md" in place.documents("Tove Lindqvist clock", strategy="bm25"))
+    documents = place.status()["documents"]
+    assert documents < FILES, "it came in between"
+    place.until(lambda: place.status()["documents"] > documents)
 
 
 def test_a_reload_that_a_long_sync_keeps_waiting_says_so_and_comes_after_it(place: Place) -> None:

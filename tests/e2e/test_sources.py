@@ -15,6 +15,8 @@ from store.records import content_hash
 from tests.e2e.daemon import ROOT, SMALL, Place, new_place, source
 from tests.fakes.git_repository import GitRepository, needs_git
 
+MANY = 1500  # documents, whose import takes many times as long as a command
+
 
 @pytest.fixture
 def small() -> Iterator[Place]:
@@ -90,14 +92,14 @@ def test_a_removed_source_leaves_the_newest_version_and_not_the_older_ones(
 
 def test_a_source_that_is_removed_while_it_is_imported_stays_away(small: Place) -> None:
     (small.base / "more").mkdir()
-    for number in range(300):
+    for number in range(MANY):
         text = f"Mill {number} of Upper Wick grinds grain number {number}.\n"
         (small.base / f"more/{number}.md").write_text(text)
     small.configure("[index]\nbatch_documents = 5\n" + source("more", small.base / "more"))
     small.start()
     small.until(lambda: small.status()["documents"] >= 5)
     done = small.printed("remove", "more", "--yes")
-    assert 5 <= done["documents"] < 300
+    assert 5 <= done["documents"] < MANY
     (small.base / "more/later.md").write_text("The Kestrel mill.\n")
     small.sync()
     assert small.status()["documents"] == 0

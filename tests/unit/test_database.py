@@ -1,6 +1,8 @@
 """Opening the database: what is refused, who may write, and who may read the file."""
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,18 @@ def test_a_reader_cannot_write(path: Path) -> None:
     open_writer(path)
     with pytest.raises(OperationalError, match="readonly"):
         open_reader(path).execute("INSERT INTO counter VALUES ('a', 1)")
+
+
+def test_a_reader_that_opens_leaves_the_locks_of_its_process_on_the_log(path: Path) -> None:
+    writer = open_writer(path)
+    open_reader(path).close()
+    locking = (
+        "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+b'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    )
+    program = [sys.executable, "-c", locking, f"{path}-shm"]
+    another = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert "BlockingIOError" in another.stderr, "else it could truncate the index of the log"
+    writer.close()
 
 
 def test_a_reader_sees_one_state_and_never_waits_for_the_writer(path: Path) -> None:

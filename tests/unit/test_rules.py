@@ -21,7 +21,7 @@ Start = Callable[[int], Stack]
 
 @pytest.fixture
 def files() -> MemoryConnector:
-    return MemoryConnector({"a.md": TEXT, "in/b.md": OTHER})
+    return MemoryConnector({"a.md": TEXT, "in/b.md": OTHER}, cursors=True)
 
 
 @pytest.fixture

@@ -98,6 +98,16 @@ def test_who_comes_after_the_stop_is_told(worker: SyncWorker) -> None:
             future.result(WAIT_S)
 
 
+def test_who_waits_for_a_source_that_a_job_takes_away_is_answered_once(worker: SyncWorker) -> None:
+    planned = worker.submit(lambda _: worker.plan([], ()))
+    request = worker.request((), accept_empty=False)
+    worker.start()
+    planned.result(WAIT_S)
+    assert request.result(WAIT_S) == ()
+    assert worker.submit(lambda _: "next").result(WAIT_S) == "next"
+    assert worker.error is None
+
+
 def test_who_waits_cannot_cancel_the_work(worker: SyncWorker) -> None:
     request = worker.request((), accept_empty=False)
     assert not request.cancel()
