@@ -2,7 +2,8 @@
 
 Each passage of the shared samples is a note named by its title, and every mention of another note's
 title in a text is a [[wiki-link]]. Texts and questions are the same in all rows. In the second
-table no note has a heading: its title is its file's name, as in many note programs.
+table no note has a heading: its title is its file's name, as in many note programs. In the third
+its file's name is a number.
 
 python benchmarks/links.py --keep /tmp/hopsyncd-indexes
 """
@@ -11,7 +12,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -62,10 +63,9 @@ def linked(corpus: Mapping[str, Passage]) -> list[Linked]:
         title for title, count in shared.items() if count == 1 and not set("[]|#/") & {*title}
     }
     notes = [
-        Named(key, "vault", f"{passage.heading[0]}.md" if shared[passage.heading[0]] == 1
-              else f"{passage.heading[0]} ({line}).md", passage.heading)
-        for key, (line, passage) in enumerate(corpus.items())
-    ]  # fmt: skip
+        Named(key, "vault", file, passage.heading)
+        for key, (file, passage) in enumerate(zip(files(corpus), corpus.values(), strict=True))
+    ]
     directory = Directory(notes)
     passages = list(corpus.values())
     found: list[Linked] = []
@@ -96,16 +96,33 @@ def _with_links(text: str, titles: set[str]) -> Iterator[str]:
     yield text[start:]
 
 
-def bare(corpus: Mapping[str, Passage]) -> dict[str, Passage]:
-    """The notes without headings."""
-    return {line: Passage((), passage.text) for line, passage in corpus.items()}
+def files(corpus: Mapping[str, Passage]) -> list[str]:
+    """The name of each note's file: its title, with its line where others have the title too."""
+    shared = Counter(passage.heading[0] for passage in corpus.values())
+    titles = [
+        passage.heading[0] if shared[passage.heading[0]] == 1 else f"{passage.heading[0]} ({line})"
+        for line, passage in corpus.items()
+    ]
+    return [f"{title.replace('/', '___')}.md" for title in titles]
+
+
+def bare(
+    corpus: Mapping[str, Passage], questions: Sequence[GoldQuestion], names: Sequence[str]
+) -> tuple[dict[str, Passage], list[GoldQuestion]]:
+    """The notes without headings, in files of these names, and the questions about them."""
+    file_of = dict(zip(corpus, names, strict=True))
+    notes = {file_of[line]: Passage((), passage.text) for line, passage in corpus.items()}
+    return notes, [
+        replace(question, gold=frozenset(file_of[line] for line in question.gold))
+        for question in questions
+    ]
 
 
 def rows(
     store: Path,
     corpus: Mapping[str, Passage],
     links: list[Linked],
-    questions: list[GoldQuestion],
+    questions: Sequence[GoldQuestion],
     models: Models,
 ) -> Iterator[tuple[str, list[str]]]:
     """The name of each variant with its recalls."""
@@ -139,12 +156,19 @@ def main() -> None:
         titled = read_corpus(folder / "corpus.jsonl")
         questions = read_questions(folder / "questions.jsonl", titled)
         links = linked(titled)
-        for kind, corpus in (("title as heading", titled), ("title as file name", bare(titled))):
-            ids = {titled[line].id: passage.id for line, passage in corpus.items()}
+        for kind, (corpus, asked) in (
+            ("title as heading", (titled, questions)),
+            ("title as file name", bare(titled, questions, files(titled))),
+            ("no title", bare(titled, questions, list(titled))),
+        ):
+            ids = {
+                was.id: passage.id
+                for was, passage in zip(titled.values(), corpus.values(), strict=True)
+            }
             renamed = [(ids[source], ids[target], shown) for source, target, shown in links]
             with tempfile.TemporaryDirectory() as temporary:
                 store = kept_folder(given.keep or Path(temporary), corpus, models.maker, 1.0)
-                for name, shares in rows(store, corpus, renamed, questions, models):
+                for name, shares in rows(store, corpus, renamed, asked, models):
                     tables.setdefault(kind, {}).setdefault(name, [name]).extend(shares)
     columns = ["r@2", "r@5", "r@10", "all@5"]
     heads = [f"{data} {column}" for data in ("HotpotQA", "MuSiQue") for column in columns]

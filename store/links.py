@@ -85,6 +85,18 @@ def named_documents_at(
     ]
 
 
+def opening_passages_at(
+    connection: Connection, version: int, count: int, hidden: Collection[str] = ()
+) -> list[tuple[str, str, PassageId]]:
+    """The first `count` passages of all documents at a version: path, column `names`, passage."""
+    rows = connection.execute(
+        f"SELECT d.path, d.names, p.passage FROM placement AS p, {VISIBLE_DOCUMENTS}"
+        " AND p.document = d.id AND p.ordinal < ?3",
+        [version, names_json(hidden), count],
+    )
+    return [(path, names, PassageId(passage)) for path, names, passage in rows]
+
+
 def passages_of(connection: Connection, documents: Iterable[int]) -> dict[int, list[HeadedPassage]]:
     """The passages of these documents (rows), in their order there."""
     rows = connection.execute(

@@ -79,6 +79,18 @@ class Directory:
         return None
 
 
+def file_title(path: str) -> str:
+    """The name of a file as note programs show it.
+
+    >>> file_title("notes/Ada Lovelace 0123456789abcdef0123456789abcdef.md")
+    'Ada Lovelace'
+    >>> file_title("pages/Machines___What%3F.md")
+    'Machines/What?'
+    """
+    stem = _SUFFIX.sub("", path.rpartition("/")[2])
+    return unquote(_NOTION_ID.sub("", stem).replace("___", "/"))
+
+
 def is_heading(named: str, heading: str) -> bool:
     """Whether a link's `#...` names a heading, as written there or as an address spells it.
 
@@ -114,9 +126,9 @@ def _file_names(path: str) -> Iterator[str]:
         stem = _SUFFIX.sub("", name)
         if stem != name:
             yield _alike(stem)
-    plain = unquote(_NOTION_ID.sub("", _SUFFIX.sub("", parts[-1])).replace("___", "/"))
-    if plain != _SUFFIX.sub("", parts[-1]):
-        yield _alike(plain)
+    title = file_title(path)
+    if title != _SUFFIX.sub("", parts[-1]):
+        yield _alike(title)
 
 
 def _enter(table: dict[tuple[str, str], int | None], key: tuple[str, str], document: int) -> None:

@@ -73,7 +73,8 @@ class Keywords:
     def of_passages(self) -> KeywordSets:
         """Those of the questions that the passage answers, apart from the ones on it as a whole."""
         names: list[set[str]] = [set() for _ in range(self._passages)]
-        mentions = self._mentions
-        for passage, name in zip(mentions.passage.tolist(), mentions.name.tolist(), strict=True):
+        mentions, said = self._mentions, slice(self._mentions.said)
+        at, having = mentions.passage[said].tolist(), mentions.name[said].tolist()
+        for passage, name in zip(at, having, strict=True):
             names[passage].add(mentions.spelled[name])
         return KeywordSets(names)

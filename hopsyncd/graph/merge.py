@@ -69,7 +69,7 @@ class Side:
                 self._keyword.append(self._numbers.setdefault(keyword, len(self._numbers)))
                 if question.vector_row != 0:
                     at.append(position)
-                    names.append(self._name_id(keyword))
+                    names.append(self.name_id(keyword))
         self.mention_at = _extended(self.mention_at, at)
         self.mention_name = _extended(self.mention_name, names)
         self._sizes = _extended(
@@ -82,7 +82,8 @@ class Side:
         self.alive = np.concatenate([self.alive, np.ones(count, dtype=np.bool_)])
         return np.arange(first, first + count)
 
-    def _name_id(self, name: str) -> int:
+    def name_id(self, name: str) -> int:
+        """The content id of a name, which `spelled` has from now on."""
         known = self._name_ids.get(name)
         if known is None:
             known = self._name_ids[name] = content_id(name)

@@ -5,8 +5,12 @@ change with every document. It is kept here and applied when reading.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 
 from store.records import Direction, PassageId, QuestionSet
+
+Called = tuple[PassageId, str]
+"""A passage, and a name that its document has."""
 
 
 class NameIndex:
@@ -47,6 +51,23 @@ class NameIndex:
             else:
                 del self._about[name]
 
-    def frozen(self) -> tuple[dict[str, int], dict[str, tuple[PassageId, ...]]]:
-        """Copies for a reader: how many passages mention each name, and which are about it."""
-        return dict(self._mentioned), dict(self._about)
+    def __contains__(self, name: str) -> bool:
+        """Whether a passage mentions it."""
+        return name in self._mentioned
+
+    def new(self, called: Iterable[Called]) -> list[Called]:
+        """Those of the called whose name is no topic of their passage."""
+        return [(passage, name) for passage, name in called if name not in self._of[passage][1]]
+
+    def frozen(
+        self, new: Iterable[Called] = ()
+    ) -> tuple[dict[str, int], dict[str, tuple[PassageId, ...]]]:
+        """Copies for a reader: how many passages mention each name, and which are about it.
+
+        The `new` count as topics of their passages.
+        """
+        mentioned, about = dict(self._mentioned), dict(self._about)
+        for passage, name in new:
+            mentioned[name] = mentioned.get(name, 0) + (name not in self._of[passage][0])
+            about[name] = (*about.get(name, ()), passage)
+        return mentioned, about

@@ -10,8 +10,13 @@ from hopsyncd.graph.keywords import Keywords
 from hopsyncd.graph.links import Linked, Links, links_of
 from hopsyncd.graph.mentions import Mentions, mentions_of
 from hopsyncd.graph.merge import MergeIndex
+from hopsyncd.graph.names import Called
 from hopsyncd.graph.ways import Ways
 from store.records import PassageId
+
+Integers = NDArray[np.int64]
+
+_WEIGHT = 6  # of a name of the passage's document: that of so many sentences with a name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,22 +56,31 @@ class GraphView:
         return np.searchsorted(self.passage, ids)
 
 
-def view_of(index: MergeIndex, budget: int, linked: Sequence[Linked] = ()) -> GraphView:
+def view_of(
+    index: MergeIndex,
+    budget: int,
+    linked: Sequence[Linked] = (),
+    called: Sequence[Called] = (),
+) -> GraphView:
     """Freeze the index: its best matches, as many as the budget admits, are the edges.
 
-    `linked` come in the order in which they are written.
+    `linked` come in the order in which they are written. What passages are `called` they are about,
+    as if it were their heading; they mention it if some passage does, for else it joins none.
     """
     passage = np.array(sorted(index.first_row), dtype=np.int64)
+    passage_row = np.array([index.first_row[PassageId(p)] for p in passage.tolist()], np.int64)
     outs = index.outgoing.find(index.ranking.question[:budget])
     ins = index.target[outs]
-    mentioned, about = index.names.frozen()
-    mentions = _mentions(index, passage)
+    new = index.names.new(called)
+    mentioned, about = index.names.frozen(new)
+    said = [one for one in new if one[1] in index.names]
+    mentions = _mentions(index, passage, passage_row, said)
     counts = index.outgoing.rarest(mentioned, len(passage))[outs]
     source = np.searchsorted(passage, index.outgoing.passage[outs])
     target = np.searchsorted(passage, index.incoming.passage[ins])
     return GraphView(
         passage=passage,
-        passage_row=np.array([index.first_row[PassageId(p)] for p in passage.tolist()], np.int64),
+        passage_row=passage_row,
         rows=index.arena.rows,
         source=source,
         target=target,
@@ -87,13 +101,24 @@ def view_of(index: MergeIndex, budget: int, linked: Sequence[Linked] = ()) -> Gr
     )
 
 
-def _mentions(index: MergeIndex, passage: NDArray[np.int64]) -> Mentions:
+def _mentions(
+    index: MergeIndex, passage: Integers, passage_row: Integers, called: Sequence[Called]
+) -> Mentions:
     """In an order that depends on content alone, for sums of floats depend on order."""
     side = index.incoming
     alive = side.alive[side.mention_at]
     at, name = side.mention_at[alive], side.mention_name[alive]
     order = np.lexsort((name, side.id[at]))
     at, name = at[order], name[order]
+    of = np.array([one for one, _ in called], dtype=np.int64)
+    own = np.array([side.name_id(name) for _, name in called], dtype=np.int64)
+    order = np.repeat(np.lexsort((own, of)), _WEIGHT)
+    of = np.searchsorted(passage, of[order])
     return mentions_of(
-        np.searchsorted(passage, side.passage[at]), name, side.row[at], side.spelled, len(passage)
+        np.concatenate([np.searchsorted(passage, side.passage[at]), of]),
+        np.concatenate([name, own[order]]),
+        np.concatenate([side.row[at], passage_row[of]]),
+        side.spelled,
+        len(passage),
+        len(order),
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from hopsyncd.graph.merge import MergeIndex
 from hopsyncd.graph.view import GraphView, view_of
+from hopsyncd.query.called import called_passages
 from hopsyncd.query.linked import linked_passages
 from hopsyncd.query.words import WordIndex
 from store.content import sets_at
@@ -26,7 +27,12 @@ def head_of(connection: Connection, version: Version, index: MergeIndex) -> Head
     """The version as a reader needs it, from the index that the writer keeps of it."""
     return Head(
         version,
-        view_of(index, version.edge_budget, linked_passages(connection, version.id)),
+        view_of(
+            index,
+            version.edge_budget,
+            linked_passages(connection, version.id),
+            called_passages(connection, version.id),
+        ),
         WordIndex(*words_at(connection, version.id)),
     )
 

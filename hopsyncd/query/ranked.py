@@ -11,9 +11,9 @@ class Hop:
     """One step of the walk, from `source` to `target`.
 
     Along an edge, `question` is the outgoing question that makes it, asked by the passage that
-    `asked_by` names. By a name that both mention, `name` is that name. Along a link of a document,
-    or back along one, it is what the link shows. `share` is the part of the mass that arrived at
-    `target` this way, between 0 and 1.
+    `asked_by` names. By a name that each mentions or has from its document, `name` is that name.
+    Along a link of a document, or back along one, it is what the link shows. `share` is the part of
+    the mass that arrived at `target` this way, between 0 and 1.
     """
 
     source: PassageId

@@ -14,6 +14,7 @@ import numpy as np
 from hopsyncd.graph.budget import edge_budget
 from hopsyncd.graph.merge import MergeIndex
 from hopsyncd.graph.view import view_of
+from hopsyncd.query.called import called_passages
 from hopsyncd.query.head import Head
 from hopsyncd.query.linked import linked_passages
 from hopsyncd.query.words import WordIndex
@@ -49,7 +50,9 @@ def restricted_head(
         counters={},
     )
     linked = linked_passages(connection, version.id, hidden)
-    return Head(seen, view_of(index, budget, linked), WordIndex(passages, words), hidden)
+    called = called_passages(connection, version.id, hidden)
+    view = view_of(index, budget, linked, called)
+    return Head(seen, view, WordIndex(passages, words), hidden)
 
 
 def _visible_index(

@@ -77,7 +77,7 @@ HEADINGS = [
     "# Ada",
     "---\ntitle: Ada\naliases: [Rome]\ntags: b\n---",
 ]
-PATHS = ["a.md", "b.md", "x/a.md", "x/b.md", "x/z/c.md", "y/a.md"]
+PATHS = ["a.md", "b.md", "x/a.md", "x/b.md", "x/z/Rome.md", "y/a.md"]
 CHANGES = ["as restored", "as before", "unreadable", "seen and gone", "deleted"]  # of a pinned file
 BINARY = b"\x00\x01"
 NOTES = "notes"

@@ -63,7 +63,7 @@ _LINKING = "In that year the [[Countess]] left Rome."
 _NAMED = "---\naliases: [Countess]\n---\n"
 _question = st.lists(_sentence, min_size=1, max_size=2).map("\n\n".join)
 _text = st.tuples(st.sampled_from(["", _NAMED]), _question).map("".join)
-_path = st.sampled_from(["a.md", "b.md", "c.md"])
+_path = st.sampled_from(["a.md", "b.md", "Rome.md"])
 _step = st.tuples(st.sampled_from([*VISIBLE, *HIDDEN]), _path, st.none() | _text)
 _steps = st.lists(_step, min_size=2, max_size=10)
 
@@ -134,6 +134,14 @@ def _rounded(value: Any) -> Any:
         ("closed", "c.md", _NAMED + "In that year Ada Byron left London."),
     ],
     question=_SHARED,
+)
+@example(  # a passage has a name only in its hidden place
+    steps=[
+        ("open", "a.md", "In that year Rome praised Ada Byron."),
+        ("public", "b.md", _SHARED),
+        ("closed", "Rome.md", _SHARED),
+    ],
+    question="In that year Rome praised Ada Byron.",
 )
 @example(  # it stands only in the hidden place of a passage
     steps=[

@@ -63,3 +63,15 @@ def test_taking_out_equals_never_putting_in(said: list[tuple[str, str]], gone: s
     for passage in gone & set(range(len(sets))):
         names.remove(PassageId(passage))
     assert names.frozen() == counted(*(s for s in sets if s.passage not in gone)).frozen()
+
+
+def test_what_a_passage_is_called_counts_as_a_topic_unless_it_is_one() -> None:
+    names = counted(about(1, "rome", "italy"), about(2, "gaul"))
+    called = [(PassageId(1), "rome"), (PassageId(1), "italy"), (PassageId(2), "ostia")]
+    new = names.new(called)
+    assert new == called[1:]
+    mentioned, topics = names.frozen(new)
+    assert mentioned == {"rome": 1, "italy": 1, "gaul": 1, "ostia": 1}
+    assert topics == {"rome": (1,), "italy": (1,), "gaul": (2,), "ostia": (2,)}
+    assert "italy" in names
+    assert "ostia" not in names
