@@ -19,7 +19,7 @@ from hopsyncd.config import config_path, write_config
 def init(context: click.Context, folders: tuple[Path, ...]) -> None:
     """Write a commented config.toml, ready to edit.
 
-    Example: hopsyncd init --folder ~/notes --folder ~/work/docs
+    Example: hopsyncd init --folder ~/notes --folder ~/papers
     """
     path = config_path(context.obj)
     write_config(path, folders)
