@@ -213,11 +213,11 @@ class Opening:
         self.errors = list(errors)
         self.times = 0
 
-    def __call__(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task], bool]:
+    def __call__(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
         self.times += 1
         if self.errors:
             raise self.errors.pop(0)
-        return self.stack.path, [Task(self.stack.source, every(3600))], False
+        return self.stack.path, [Task(self.stack.source, every(3600))]
 
 
 @pytest.fixture

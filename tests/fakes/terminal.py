@@ -21,6 +21,8 @@ def at_terminal(
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (40, columns))
     environment = {**os.environ, "HOPSYNCD_HOME": str(home), "TERM": "xterm-256color"}
+    for name in ("COLUMNS", "LINES"):  # they would speak louder than the terminal
+        environment.pop(name, None)
     process = subprocess.Popen(
         [sys.executable, "-m", "hopsyncd", *arguments],
         env=environment,
