@@ -2,8 +2,10 @@
 
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -22,6 +24,7 @@ from store.ledger import Ledger
 
 LEDGER_NAME = "llm.db"
 _FIRST_TEXT = "Nothing in particular."
+_LANGUAGE_AFTER_S = 3.0
 
 log = structlog.get_logger(__name__)
 
@@ -45,8 +48,8 @@ class Models:
 def load_models(config: Config) -> Models:
     """Find and check them. Raises ModelUnavailable or ConfigError.
 
-    They are loaded on a thread of their own, the encoder first, as every query needs it; who wants
-    one before it is there waits.
+    The encoder is loaded at once, on a thread of its own, as every query needs it; the language
+    model a moment later, for the two would hold up each other. Who wants one before waits for it.
     """
     endpoint = open_endpoint(config.llm, config.daemon.data_dir) if config.llm.base_url else None
     models = config.models
@@ -54,14 +57,17 @@ def load_models(config: Config) -> Models:
     language = SpacyLanguage(models.language_model)
     reranker = CrossReranker(models.reranker, models.threads) if models.reranker else None
     maker = maker_of(config.llm, language, encoder, endpoint)
-    threading.Thread(target=_warm, args=(encoder, language), name="load models").start()
+    threading.Thread(target=_use, args=(encoder.encode, [_FIRST_TEXT])).start()
+    later = threading.Timer(_LANGUAGE_AFTER_S, _use, (language.mentions, _FIRST_TEXT))
+    later.daemon = True
+    later.start()
     return Models(encoder, language, maker, endpoint, endpoint, reranker)
 
 
-def _warm(encoder: Encoder, language: Language) -> None:
+def _use(model: Callable[[Any], object], text: Any) -> None:
+    """Have a model loaded, by what wants it."""
     try:
-        encoder.encode([_FIRST_TEXT])
-        language.mentions(_FIRST_TEXT)
+        model(text)
     except Exception as error:  # noqa: BLE001 - who wants the model is told again
         log.error("a model does not load", why=str(error))
 
