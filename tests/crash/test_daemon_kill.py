@@ -206,8 +206,10 @@ def test_after_each_kill_of_the_daemon_what_was_acknowledged_is_there(
         place.configure("[watch]\ndebounce_ms = 50\n" + source("notes", place.notes))
         editor = Editor(place.notes, place.base / "spare", random.Random(home))
         user, bill = User(place, editor), Bill(place.home / "asked")
-        amid = 0
-        for _ in range(min(LIVES, KILLS - home * LIVES)):
+        amid, lives = 0, min(LIVES, KILLS - home * LIVES)
+        for life in range(3 * lives):
+            if life >= lives and amid:
+                break  # where the machine is quick, some more kills may be needed to hit the work
             over = threading.Event()
             running = [
                 threads.submit(until, over, 0.04, editor.change),
