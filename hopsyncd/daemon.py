@@ -128,7 +128,7 @@ class Daemon:
     def reload(self) -> dict[str, Any]:
         """Take up what changed in the configuration, from any thread but the worker's.
 
-        A sync in hand ends first: if that takes long, the answer says `pending`. Raises
+        A batch in hand ends first: if that takes long, the answer says `pending`. Raises
         ConfigError, or what a changed source fails with: then all stays as it was.
         """
         try:

@@ -33,7 +33,7 @@ def reload(context: click.Context, as_json: bool) -> None:
     lines += [f"changed: {key}" for key in done["changed"]]
     click.echo("\n".join(lines or ["Nothing has changed."]))
     if done["pending"]:
-        warn(["it takes effect when the sync in hand has ended"])
+        warn(["it takes effect when the batch in hand has ended"])
     if waiting := done["restart_needed"]:
         warn([f"these wait for the next start: {', '.join(waiting)}"])
 
@@ -45,5 +45,5 @@ def reload_if_running(config_file: Path | None) -> str:
     except DaemonUnavailable:
         return "It takes effect when the daemon starts."
     if done["pending"]:
-        return "The daemon takes it up when the sync in hand has ended."
+        return "The daemon takes it up when the batch in hand has ended."
     return "The daemon has taken it up."

@@ -261,7 +261,7 @@ class ReloadedSources(TypedDict):
 
 
 class ReloadAnswer(TypedDict):
-    """POST /v1/reload. pending: a sync in hand ends before it takes effect."""
+    """POST /v1/reload. pending: a batch in hand ends before it takes effect."""
 
     changed: list[str]
     restart_needed: list[str]
