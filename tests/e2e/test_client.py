@@ -20,7 +20,8 @@ from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
 
 ASKED = "Where did Mira Kaltenbrunn grow up?"
-SAME = ("query", "ask", "documents", "log", "sources", "health", "schedule", "openapi")
+# What stands still between two calls; a scan that ends in the middle moves the times of others.
+SAME = ("query", "ask", "documents", "log", "openapi")
 WITH = {"query": (ASKED,), "ask": (ASKED,)}
 
 
