@@ -296,6 +296,8 @@ class DaemonService(GraphReads):
         doing = "indexing" if self._worker.pending else "up to date"
         if self._worker.error:
             doing = "the last sync failed"
+        if self.reloaded.refused:
+            doing += ", the changed configuration is refused"
         return f"version {version.id}: {version.passages} passages, {doing}"
 
     def _served(self, hidden: frozenset[str]) -> Served:

@@ -63,7 +63,7 @@ class Supervisor:
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def reloaded(self) -> None:
-        self._tell("READY=1")
+        self._tell("READY=1", f"STATUS={self.status()}")
 
     def stopping(self) -> None:
         self._tell("STOPPING=1")

@@ -1,6 +1,7 @@
 """What systemd and launchd want to know to keep the daemon running: pure texts."""
 
 import plistlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +60,6 @@ class Installation:
 
 def service_unit(installed: Installation, *, socket_activated: bool) -> str:
     """hopsyncd.service."""
-    command = " ".join(_quoted(part).replace("$", "$$") for part in installed.arguments)
     lines = [
         "[Unit]",
         "Description=hopsyncd, a knowledge graph of documents that keeps itself true",
@@ -68,8 +68,10 @@ def service_unit(installed: Installation, *, socket_activated: bool) -> str:
         "[Service]",
         "Type=notify",
         "NotifyAccess=main",
-        f"ExecStart={command}",
+        f"ExecStart={_command(installed.arguments)}",
         "ExecReload=kill -HUP $MAINPID",
+        # A worker or a git that is told to end too would seem to have failed.
+        "KillMode=mixed",
         *([f"User={installed.user}"] if installed.user else []),
         *([_environment("HOPSYNCD_HOME", installed.home)] if installed.home else []),
         f"EnvironmentFile=-{_escaped(str(installed.environment_file))}",
@@ -92,6 +94,14 @@ def socket_unit(installed: Installation) -> str:
     """hopsyncd.socket: the daemon starts with the first request, and none is lost at a restart."""
     owner = [f"SocketUser={installed.user}"] if installed.user else []
     owner += [f"SocketGroup={installed.group}"] if installed.group else []
+    if owner:
+        # systemd itself would make the folder its own user's, where nobody else may enter.
+        access = '-m 0710 -g "$1"' if installed.group else "-m 0700"
+        make = f'[ -d "$0" ] || install -d {access} "$0"'
+        words = ["sh", "-c", make, str(installed.socket.parent)]
+        words += [installed.group] if installed.group else []
+        owner += [f"User={installed.user}"] if installed.user else []
+        owner += [f"ExecStartPre={_command(words)}"]
     return "\n".join(
         [
             "[Unit]",
@@ -134,6 +144,12 @@ def _none_is_temporary(installed: Installation) -> bool:
     hidden = (Path("/tmp"), Path("/var/tmp"))
     shared = (installed.socket, *installed.places)
     return not any(path.is_relative_to(folder) for path in shared for folder in hidden)
+
+
+def _command(words: Sequence[str]) -> str:
+    """A command line; systemd replaces variables in all its words but the first."""
+    program, *arguments = map(_quoted, words)
+    return " ".join([program, *(word.replace("$", "$$") for word in arguments)])
 
 
 def _environment(name: str, value: Path) -> str:

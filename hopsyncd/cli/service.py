@@ -60,12 +60,19 @@ def install(
     """
     if system != bool(user):
         raise click.UsageError("--system and --user NAME go together.")
+    if system and home() is None:
+        raise ServiceRefused(
+            "Cannot install a system service",
+            f"HOPSYNCD_HOME is not set, and what you have elsewhere is not {user}'s",
+            f"Set it to a folder of {user}'s, such as /var/lib/hopsyncd, with a config.toml",
+        )
     installed = _installation(context.obj, user)
     files = _files(installed, socket_activation)
     if only_print:
         for path, text in files.items():
             click.echo(f"# {path}\n{text}")
         return
+    _remove([path for path in _places(system) if path.exists() and path not in files], system)
     for path, text in files.items():
         _write(path, text)
         click.echo(f"Wrote {path}")
@@ -87,14 +94,7 @@ def uninstall(system: bool) -> None:
     if not found:
         click.echo("No service is installed.")
         return
-    if _is_mac():
-        _run(["launchctl", "bootout", f"gui/{os.getuid()}/{LAUNCHD_LABEL}"], must=False)
-    else:
-        names = [path.name for path in found]
-        _run([*_systemctl(system), "disable", "--now", *names], must=False)
-    for path in found:
-        path.unlink()
-        click.echo(f"Removed {path}")
+    _remove(found, system)
     if not _is_mac():
         _run([*_systemctl(system), "daemon-reload"], must=False)
 
@@ -161,12 +161,29 @@ def _places(system: bool) -> tuple[Path, ...]:
     return folder / SERVICE, folder / SOCKET
 
 
+def _remove(found: Sequence[Path], system: bool) -> None:
+    """Stop what these files describe, and remove them."""
+    if not found:
+        return
+    if _is_mac():
+        _run(["launchctl", "bootout", f"gui/{os.getuid()}/{LAUNCHD_LABEL}"], must=False)
+    else:
+        names = [path.name for path in found]
+        _run([*_systemctl(system), "disable", "--now", *names], must=False)
+    for path in found:
+        path.unlink()
+        click.echo(f"Removed {path}")
+
+
 def _start_commands(system: bool, socket_activation: bool) -> list[list[str]]:
     if _is_mac():
         return [["launchctl", "bootstrap", f"gui/{os.getuid()}", str(_places(False)[0])]]
-    systemctl = _systemctl(system)
     unit = SOCKET if socket_activation else SERVICE
-    return [[*systemctl, "daemon-reload"], [*systemctl, "enable", "--now", unit]]
+    steps = [["daemon-reload"], ["enable", unit], ["restart", unit]]
+    if socket_activation:
+        # A socket cannot be opened for a service that runs already.
+        steps.insert(1, ["disable", "--now", SERVICE])
+    return [[*_systemctl(system), *step] for step in steps]
 
 
 def _systemctl(system: bool) -> list[str]:

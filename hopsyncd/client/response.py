@@ -75,6 +75,12 @@ def cut_off(place: object, why: str) -> DaemonUnavailable:
 
 def unreachable(place: object, error: Exception, *, refused: bool) -> DaemonUnavailable:
     """The connection could not be made, or it broke."""
+    if isinstance(error, PermissionError):
+        return DaemonUnavailable(
+            f"Cannot connect to {place}",
+            "you may not use that socket",
+            "Its owner can share it: docs/access.md says how",
+        )
     why = f"the connection broke ({type(error).__name__})"
     if isinstance(error, TimeoutError):
         why = "a daemon took the connection and was silent"

@@ -51,12 +51,6 @@ def serve(
 
     The peer of each connection is in the state of its requests.
     """
-
-    def stay(_: int, __: FrameType | None) -> None:
-        """uvicorn raises the signal again after its own shutdown; ours follows."""
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stay)
     # It warns of every request that is no HTTP: a flood of them would be one of lines.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     connection = partial(
@@ -74,4 +68,12 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=_STOP_REQUESTS_S,
     )
-    _Server(config, end_work, supervisor).run(sockets=list(listeners))
+    server = _Server(config, end_work, supervisor)
+
+    def end(_: int, __: FrameType | None) -> None:
+        """Before uvicorn listens to signals; and after its shutdown, when it raises them again."""
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    server.run(sockets=list(listeners))

@@ -1,8 +1,14 @@
-"""`python -m tests.fakes.blocking_server SOCKET`: each request blocks the event loop for 3 s."""
+"""`python -m tests.fakes.blocking_server SOCKET`: each request blocks the event loop for 3 s.
 
+With `stop` after it, SIGTERM comes when the server is about to listen.
+"""
+
+import os
+import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
 
 from starlette.types import Receive, Scope, Send
 
@@ -20,8 +26,15 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
+class _Stopped(list[socket.socket]):
+    def __iter__(self) -> Iterator[socket.socket]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return super().__iter__()
+
+
 if __name__ == "__main__":
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(sys.argv[1])
         listener.listen()
-        serve(app, [listener], LimitsConfig(), Load(), lambda: None, Supervisor())
+        listeners = _Stopped([listener]) if sys.argv[2:] else [listener]
+        serve(app, listeners, LimitsConfig(), Load(), lambda: None, Supervisor())

@@ -71,6 +71,8 @@ def test_a_unit_names_its_command_and_its_home_word_for_word() -> None:
     unit = service_unit(OWN, socket_activated=False)
     assert '--config "/home/ann/my $$config 100%%.toml" serve' in unit
     assert 'Environment="HOPSYNCD_HOME=/home/ann/my home"' in unit
+    odd = replace(OWN, command=("/opt/$my/hopsyncd",))
+    assert "ExecStart=/opt/$my/hopsyncd --config" in service_unit(odd, socket_activated=False)
     assert "hopsyncd.socket" not in unit
     assert "User=" not in unit
 
@@ -85,9 +87,12 @@ def test_only_a_system_service_hides_temporary_folders_and_only_where_it_uses_no
 def test_a_group_that_may_ask_may_enter_the_socket() -> None:
     assert "SocketMode=0600" in socket_unit(OWN)
     assert "SocketGroup" not in socket_unit(OWN)
+    assert "install" not in socket_unit(OWN)
     shared = socket_unit(replace(OWN, group="team"))
     assert "SocketMode=0660\n" in shared
     assert "SocketGroup=team\n" in shared
+    assert "install -d -m 0710" in shared
+    assert "User=" not in shared
 
 
 def test_the_property_list_of_launchd_says_the_same() -> None:
@@ -111,7 +116,7 @@ def test_install_writes_what_it_prints_and_uninstall_removes_it(
     assert not units.exists()
 
     installed = run(cli, ["service", "install", "--socket-activation"])
-    assert "systemctl --user enable --now hopsyncd.socket" in installed.output
+    assert "systemctl --user enable hopsyncd.socket" in installed.output
     for name in (SERVICE, SOCKET):
         assert (units / name).read_text() in printed.output
     socket = configparser.ConfigParser(interpolation=None)
@@ -124,3 +129,11 @@ def test_install_writes_what_it_prints_and_uninstall_removes_it(
     assert list(units.iterdir()) == []
     assert run(cli, ["service", "status"]).exit_code == 3
     assert run(cli, ["service", "install", "--system"]).exit_code == 2
+
+
+def test_a_system_service_has_a_home_that_does_not_depend_on_who_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("HOPSYNCD_HOME", raising=False)
+    install = ["service", "install", "--system", "--user", "daemon", "--print"]
+    assert "HOPSYNCD_HOME is not set" in str(CliRunner().invoke(cli, install).exception)
