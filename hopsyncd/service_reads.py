@@ -5,7 +5,8 @@ import time
 from functools import partial
 
 from hopsyncd.answering.asker import MAX_LLM_CALLS, Asker
-from hopsyncd.answering.reply import parts_of, reply_json
+from hopsyncd.answering.draft import Draft
+from hopsyncd.answering.reply import reply_json
 from hopsyncd.config import DATABASE_NAME, Config
 from hopsyncd.errors import REPORTABLE
 from hopsyncd.graph.budget import edge_budget
@@ -113,6 +114,10 @@ class GraphReads:
         meter = Meter(MAX_LLM_CALLS)
         listener.when_gone(meter.abandon)
         listener.tell("progress", stage="search")
+        draft = Draft(
+            tell=lambda text: listener.tell("text", text=text),
+            tell_withdrawn=lambda why: listener.tell("withdrawn", why=why),
+        )
         search = Search(self.config.query.strategy)
         found, reply = self._asker.ask(
             request.question,
@@ -125,10 +130,10 @@ class GraphReads:
             on_found=lambda found: listener.tell(
                 "progress", stage="answer", passages=len(found.ranked)
             ),
+            hearer=draft if listener.hears else None,
         )
         self._queries += 1
-        for part in parts_of(reply):
-            listener.tell("text", text=part)
+        draft.finish(reply)
         return reply_json(found, reply, self._degraded(caller.hidden))
 
     def passage(self, request: PassageRequest, caller: Caller) -> Json:

@@ -17,7 +17,7 @@ from hopsyncd.answering.llm_answer import answered
 from hopsyncd.answering.reply import Reply
 from hopsyncd.answering.sentences import Sentence, sentences_of
 from hopsyncd.errors import BadRequest, LlmError
-from hopsyncd.llm.call import Llm
+from hopsyncd.llm.call import Hearer, Llm
 from hopsyncd.llm.meter import Meter
 from hopsyncd.query.engine import Answer, Engine
 from hopsyncd.strategy import Search
@@ -62,12 +62,13 @@ class Asker:
         hidden: frozenset[str] = frozenset(),
         meter: Meter | None = None,
         on_found: Callable[[Answer], None] | None = None,
+        hearer: Hearer | None = None,
     ) -> tuple[Answer | None, Reply]:
         """What was found in the first k passages, and the answer from it.
 
         What only the `hidden` sources hold has no part in either. None, and not found, while there
         is no version. Raises NoSuchVersion, and BadRequest if an LLM is wanted and none is
-        configured.
+        configured. The `hearer` hears the LLM's reply, JSON with the answer in it.
         """
         if by_llm and self._llm is None:
             raise BadRequest(
@@ -80,7 +81,10 @@ class Asker:
             return None, Reply("", None, "extractive", ())
         if on_found:
             on_found(found)
-        return found, self.reply(question, found, by_llm=by_llm, hidden=hidden, meter=meter)
+        reply = self.reply(
+            question, found, by_llm=by_llm, hidden=hidden, meter=meter, hearer=hearer
+        )
+        return found, reply
 
     def reply(
         self,
@@ -90,6 +94,7 @@ class Asker:
         by_llm: bool = False,
         hidden: frozenset[str] = frozenset(),
         meter: Meter | None = None,
+        hearer: Hearer | None = None,
     ) -> Reply:
         """The answer from passages that were found already."""
         sentences, weights = self._held_against(question, found, hidden)
@@ -101,9 +106,8 @@ class Asker:
         if by_llm and self._llm is not None and found.ranked:
             offered = [one.passage for one in found.ranked]
             try:
-                text, indices = answered(
-                    question, [found.passages[one] for one in offered], self._llm, meter
-                )
+                texts = [found.passages[one] for one in offered]
+                text, indices = answered(question, texts, self._llm, meter, hearer)
             except LlmError as error:
                 degraded = (f"the answer is not the LLM's: {error.what}: {error.why}",)
             else:

@@ -1,5 +1,6 @@
 """`hopsyncd ask`: an answer, where it stands, and how its passages join."""
 
+import sys
 import textwrap
 from collections.abc import Mapping
 from typing import Any
@@ -36,12 +37,12 @@ def ask(
 ) -> None:
     """Answer a question with citations, or say that the documents do not.
 
-    Without --llm the answer is in the documents' own words: the sentences that carry it.
+    Without --llm the answer is in the documents' own words: the sentences that carry it. With it, a
+    terminal shows the words as the LLM writes them, then the answer that was checked.
 
     Example: hopsyncd ask "Where did the father of Ada Lovelace die?"
     """
-    with client_of(context) as client:
-        reply = client.ask(question, k=k, at=at, llm=by_llm)
+    reply = _asked(context, question, k, at, by_llm=by_llm, shown=not as_json)
     if as_json:
         print_json(reply)
         return
@@ -57,6 +58,18 @@ def ask(
         _print_citation(citation)
     _print_chain(reply)
     click.secho(f"version {reply['version']}", fg="cyan")
+
+
+def _asked(
+    context: click.Context, question: str, k: int, at: str, *, by_llm: bool, shown: bool
+) -> Mapping[str, Any]:
+    with client_of(context) as client:
+        if by_llm and shown and sys.stdout.isatty():
+            # Takes 0.1 s to import.
+            from hopsyncd.cli.progress import ask_and_show
+
+            return ask_and_show(client, question, k, at)
+        return client.ask(question, k=k, at=at, llm=by_llm)
 
 
 def _print(text: str, indent: str = "") -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     Progress,
@@ -15,6 +16,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from hopsyncd.cli.shared import printable
 from hopsyncd.client import Client
 from hopsyncd.client.calls import Call
 
@@ -49,6 +51,22 @@ def post_and_wait(client: Client, path: str, body: dict[str, Any], doing: str) -
         return client.post(path, body)
 
 
+def ask_and_show(client: Client, question: str, k: int, at: str) -> dict[str, Any]:
+    """Ask the LLM, and show its words as they come, until the answer is there."""
+    result: dict[str, Any] = {}
+    draft = ""
+    with Live(console=Console(), transient=True) as shown:
+        for event in client.ask_events(question, k=k, at=at, llm=True):
+            if event["event"] == "answer":
+                result = event["answer"]
+            elif event["event"] == "text":
+                draft += event["text"]
+            elif event["event"] == "withdrawn":
+                draft = ""
+            shown.update(Text(printable(draft), style="dim"))
+    return result
+
+
 def post_and_follow(client: Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """POST what ends in a sync, and show how far that is."""
     result: dict[str, Any] = {}
@@ -57,7 +75,7 @@ def post_and_follow(client: Client, path: str, body: dict[str, Any]) -> dict[str
         for event in client.events(Call("POST", path, body)):
             if event["event"] == "answer":
                 result = event["answer"]
-            elif total := event["documents_total"]:
+            elif event["event"] == "progress" and (total := event["documents_total"]):
                 name = f"{event['source']}: {total} documents"
                 shown.update(bar, description=name, total=total, completed=event["share"] * total)
     return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from hopsyncd.client import calls
 from hopsyncd.client.calls import Call
@@ -19,6 +19,9 @@ from hopsyncd.client.response import (
     headers_of,
     unreachable,
 )
+
+if TYPE_CHECKING:
+    from hopsyncd.serve.answers import Event
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -36,11 +39,11 @@ def _sent(
 
 def _told(
     make: Callable[Asked, Call[Any]],
-) -> Callable[Concatenate[AsyncClient, Asked], AsyncIterator[dict[str, Any]]]:
+) -> Callable[Concatenate[AsyncClient, Asked], AsyncIterator[Event]]:
     @wraps(make)
     def method(
         self: AsyncClient, /, *asked: Asked.args, **more: Asked.kwargs
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncIterator[Event]:
         return self.events(make(*asked, **more))
 
     return method
@@ -134,7 +137,7 @@ class AsyncClient:
         answer: Answer = answer_of(self._place, response.status_code, response.content)
         return answer
 
-    async def events(self, call: Call[Any]) -> AsyncIterator[dict[str, Any]]:
+    async def events(self, call: Call[Any]) -> AsyncIterator[Event]:
         """What is told while the work goes on; the last event has the answer.
 
         Closing the iterator before that ends the work, as far as only this client waits for it.

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from functools import wraps
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from hopsyncd.client import calls
 from hopsyncd.client.calls import Call
@@ -22,6 +22,9 @@ from hopsyncd.client.response import (
     unreachable,
     whole,
 )
+
+if TYPE_CHECKING:
+    from hopsyncd.serve.answers import Event
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -57,11 +60,9 @@ def _sent(
 
 def _told(
     make: Callable[Asked, Call[Any]],
-) -> Callable[Concatenate[Client, Asked], Iterator[dict[str, Any]]]:
+) -> Callable[Concatenate[Client, Asked], Iterator[Event]]:
     @wraps(make)
-    def method(
-        self: Client, /, *asked: Asked.args, **more: Asked.kwargs
-    ) -> Iterator[dict[str, Any]]:
+    def method(self: Client, /, *asked: Asked.args, **more: Asked.kwargs) -> Iterator[Event]:
         return self.events(make(*asked, **more))
 
     return method
@@ -145,7 +146,7 @@ class Client:
         answer: Answer = answer_of(self._place, response.status, content)
         return answer
 
-    def events(self, call: Call[Any]) -> Iterator[dict[str, Any]]:
+    def events(self, call: Call[Any]) -> Iterator[Event]:
         """What is told while the work goes on; the last event has the answer.
 
         Closing the iterator before that ends the work, as far as only this client waits for it.

@@ -1,10 +1,15 @@
 """From what the daemon sends to an answer, or to an error that says what failed."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hopsyncd.errors import DaemonUnavailable, HopsyncdError
+
+if TYPE_CHECKING:
+    from hopsyncd.serve.answers import ErrorEvent, Event
 
 NDJSON = "application/x-ndjson"
 CONNECT_S = 5.0
@@ -44,10 +49,10 @@ def answer_of(place: object, status: int, content: bytes) -> Any:
     return answer
 
 
-def event_of(place: object, line: bytes) -> dict[str, Any]:
+def event_of(place: object, line: bytes) -> Event:
     """An event of a stream. Raises RequestFailed if the stream ends in an error."""
     try:
-        event: dict[str, Any] = json.loads(line)
+        event: Event | ErrorEvent = json.loads(line)
     except ValueError as error:
         raise cut_off(place, "a line was cut off: the daemon may be stopping") from error
     if event["event"] == "error":
@@ -55,7 +60,7 @@ def event_of(place: object, line: bytes) -> dict[str, Any]:
     return event
 
 
-def whole(place: object, events: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def whole(place: object, events: Iterable[Event]) -> Iterator[Event]:
     """The events up to the answer. Raises DaemonUnavailable if that does not come."""
     for event in events:
         yield event

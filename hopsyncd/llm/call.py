@@ -33,6 +33,21 @@ class Call:
     source: str = ""
 
 
+class Hearer(Protocol):
+    """Hears a reply while it is written, before anything of it is checked; on any thread.
+
+    It may hear nothing before the reply is there: not every endpoint tells it earlier.
+    """
+
+    def write(self, text: str) -> None:
+        """The reply's text goes on with this."""
+        ...
+
+    def withdraw(self, why: str) -> None:
+        """What was heard is not the reply; another may begin."""
+        ...
+
+
 class Llm(Protocol):
     """A large language model behind some endpoint."""
 
@@ -47,12 +62,14 @@ class Llm(Protocol):
         shape: type[Reply],
         meter: Meter,
         give_way: Callable[[], None] = lambda: None,
+        hearer: Hearer | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         """Send the calls, several at a time; give each result as it comes, with its call's index.
 
         A result is a reply of that shape, or the error that a call ended in after its retries. No
         error of a call is raised. Stopping the iteration abandons what has not been sent.
-        `give_way` is called all the time while it waits for them, and may raise.
+        `give_way` is called all the time while it waits for them, and may raise. A `hearer` is for
+        one call alone.
         """
         ...
 
@@ -65,9 +82,11 @@ def ask_all(
     return [results[index] for index in range(len(calls))]
 
 
-def ask(llm: Llm, call: Call, shape: type[Reply], meter: Meter) -> Reply:
+def ask(
+    llm: Llm, call: Call, shape: type[Reply], meter: Meter, hearer: Hearer | None = None
+) -> Reply:
     """One reply. Raises LlmError."""
-    (result,) = ask_all(llm, [call], shape, meter)
+    ((_, result),) = llm.ask_each([call], shape, meter, hearer=hearer)
     if isinstance(result, LlmError):
         raise result
     return result

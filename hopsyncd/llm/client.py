@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from hopsyncd.config import LlmConfig
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmUnavailable
 from hopsyncd.llm.cache import Replies
-from hopsyncd.llm.call import Call, Reply
+from hopsyncd.llm.call import Call, Hearer, Reply
 from hopsyncd.llm.exchange import Abandoned, Errand, Exchange, Sender, Timing
 from hopsyncd.llm.meter import Meter
 from hopsyncd.llm.purse import DAY_S
@@ -72,6 +72,7 @@ class OpenAiLlm:
         shape: type[Reply],
         meter: Meter,
         give_way: Callable[[], None] = lambda: None,
+        hearer: Hearer | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         """As call.Llm says. Abandoned calls that were sent end within a quarter of a second."""
         stop = self._new_stop()
@@ -80,7 +81,7 @@ class OpenAiLlm:
         try:
             with meter.stopping(stop):
                 futures = {
-                    pool.submit(self._result, call, shape, meter, stop): index
+                    pool.submit(self._result, call, shape, meter, stop, hearer): index
                     for index, call in enumerate(calls)
                 }
                 waiting = {*futures}
@@ -140,10 +141,15 @@ class OpenAiLlm:
         return stop
 
     def _result(
-        self, call: Call, shape: type[Reply], meter: Meter, stop: threading.Event
+        self,
+        call: Call,
+        shape: type[Reply],
+        meter: Meter,
+        stop: threading.Event,
+        hearer: Hearer | None,
     ) -> Reply | LlmError:
         try:
-            return self._reply(call, shape, meter, stop)
+            return self._reply(call, shape, meter, stop, hearer)
         except LlmError as error:
             failed = error
         except Exception as error:
@@ -156,10 +162,17 @@ class OpenAiLlm:
             self.last_failure = self._timing.unix_s(), failed
         return failed
 
-    def _reply(self, call: Call, shape: type[Reply], meter: Meter, stop: threading.Event) -> Reply:
+    def _reply(
+        self,
+        call: Call,
+        shape: type[Reply],
+        meter: Meter,
+        stop: threading.Event,
+        hearer: Hearer | None,
+    ) -> Reply:
         text, kept = self._replies.once(
             _key(self.name, call, shape),
-            lambda: self._checked(call, shape, meter, stop),
+            lambda: self._checked(call, shape, meter, stop, hearer),
             shared=lambda error: not isinstance(error, BudgetSpent | Abandoned),
         )
         if kept:
@@ -167,7 +180,12 @@ class OpenAiLlm:
         return shape.model_validate_json(text)
 
     def _checked(
-        self, call: Call, shape: type[BaseModel], meter: Meter, stop: threading.Event
+        self,
+        call: Call,
+        shape: type[BaseModel],
+        meter: Meter,
+        stop: threading.Event,
+        hearer: Hearer | None,
     ) -> str:
         """The JSON of a valid reply, after one repair if need be. Raises LlmError."""
         limit_s = self._config.timeout_s
@@ -179,7 +197,7 @@ class OpenAiLlm:
             )
         try:
             deadline_s = self._timing.monotonic_s() + limit_s
-            return self._repaired(Errand(call, shape, meter, stop, deadline_s))
+            return self._repaired(Errand(call, shape, meter, stop, deadline_s, hearer))
         except Unusable as error:
             raise LlmNonsense(
                 f"The reply of {self._config.model} cannot be used",
@@ -193,6 +211,8 @@ class OpenAiLlm:
         """Raises Unusable where the second reply is no better than the first."""
         text, why = self._answered(errand, None)
         if why:
+            if errand.hearer:
+                errand.hearer.withdraw(f"the reply cannot be used: {why}")
             text, why = self._answered(errand, (text, why))
         if why:
             raise Unusable(why)

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from hopsyncd.errors import LlmNonsense, LlmRefused, LlmUnavailable
-from hopsyncd.llm.call import Call
+from hopsyncd.llm.call import Call, Hearer
 from hopsyncd.llm.failure import Failure
 from hopsyncd.llm.meter import Meter, estimated_tokens
 from hopsyncd.llm.purse import reserve, settle
 from hopsyncd.llm.reply import Completion, Unusable, read_completion
-from hopsyncd.llm.request import Dialect, Repair
+from hopsyncd.llm.request import Dialect, Repair, refuses_form
 from hopsyncd.llm.retry import (
     MAX_ATTEMPTS,
     Breaker,
@@ -24,6 +24,7 @@ from hopsyncd.llm.retry import (
     concerns_every_call,
     retry_after_s,
 )
+from hopsyncd.llm.stream import Ear, read_stream
 from hopsyncd.llm.trouble import error_of
 from store.ledger import Ledger
 
@@ -33,8 +34,14 @@ _FIRST_SHARE = 0.75  # of the time that is left: a stalled request leaves some f
 class Sender(Protocol):
     """Sends one request; `wire.Wire` is the real one."""
 
-    def post(self, body: dict[str, Any], timeout_s: float, stop: threading.Event) -> bytes:
-        """The body of the response. Raises Failure."""
+    def post(
+        self,
+        body: dict[str, Any],
+        timeout_s: float,
+        stop: threading.Event,
+        hear: Callable[[bytes], None] | None,
+    ) -> bytes:
+        """The body of the response; `hear` gets its parts as they come. Raises Failure."""
         ...
 
 
@@ -54,13 +61,17 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """A call on its way. `stop` is set when nobody waits for it any more."""
+    """A call on its way. `stop` is set when nobody waits for it any more.
+
+    With a `hearer` its reply is asked for as it is written, where the endpoint can do that.
+    """
 
     call: Call
     shape: type[BaseModel]
     meter: Meter
     stop: threading.Event
     deadline_s: float
+    hearer: Hearer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,22 +109,35 @@ class Exchange:
         self._breaker = Breaker(timing.monotonic_s)
 
     def ask(self, errand: Errand, repair: Repair | None = None) -> Said:
-        """What the model says, after as many requests as that takes. Raises LlmError."""
-        failed = 0
+        """What the model says, after as many requests as that takes. Raises LlmError.
+
+        After a request for a stream failed, whatever the reason, none is asked for again.
+        """
+        failed, refused = 0, False
+        streamed = errand.hearer is not None and self._dialect.streams
         while True:
             self._check_stop(errand)
             self._breaker.check()
-            body = self._dialect.body(errand.call, errand.shape, repair)
+            body = self._dialect.body(errand.call, errand.shape, repair, streamed)
             left_s = errand.deadline_s - self._timing.monotonic_s()
             try:
                 completion = self._request(body, errand, left_s * (1 if failed else _FIRST_SHARE))
-                return self._said(completion)
             except Failure as failure:
                 self._check_stop(errand)
+                if errand.hearer:
+                    errand.hearer.withdraw(failure.message)
                 if self._dialect.learn(failure, body, errand.shape):
+                    continue
+                was_streamed, streamed = streamed, False
+                if was_streamed and refuses_form(failure):
+                    refused = True
                     continue
                 failed += 1
                 pause_s = self._pause_s(failure, failed, errand)
+            else:
+                if refused:
+                    self._dialect.streams = False
+                return self._said(completion)
             self._timing.wait(errand.stop, pause_s)
 
     def _check_stop(self, errand: Errand) -> None:
@@ -129,7 +153,9 @@ class Exchange:
         )
         took = prompt, limit
         try:
-            completion = read_completion(self._sender.post(body, timeout_s, errand.stop))
+            hear = Ear(errand.hearer) if errand.hearer and "stream" in body else None
+            reply = self._sender.post(body, timeout_s, errand.stop, hear)
+            completion = read_stream(reply) if hear else read_completion(reply)
             took = completion.tokens() or took
         except Failure as failure:
             if failure.status or not failure.sent:

@@ -21,7 +21,7 @@ class Dialect:
     """Says all calls to one model; learns from refusals what else to say.
 
     An endpoint may take no JSON schema (then the schema stands in the prompt), or none of this
-    kind; it may call `max_tokens` otherwise, or insist on its own temperature.
+    kind; it may call `max_tokens` otherwise, insist on its own temperature, or not stream.
     """
 
     def __init__(self, model: str) -> None:
@@ -29,8 +29,11 @@ class Dialect:
         self._plain: set[str] = set()  # names of shapes
         self._own_temperature = False
         self._limit = "max_tokens"
+        self.streams = True  # until it is known not to
 
-    def body(self, call: Call, shape: type[BaseModel], repair: Repair | None) -> dict[str, Any]:
+    def body(
+        self, call: Call, shape: type[BaseModel], repair: Repair | None, streamed: bool
+    ) -> dict[str, Any]:
         """The request; with `repair` it shows the model its reply and what is wrong with it."""
         schema = _strict_schema(shape)
         structure: dict[str, Any] = {}
@@ -42,6 +45,8 @@ class Dialect:
             structure = {"response_format": {"type": "json_schema", "json_schema": form}}
         if not self._own_temperature:
             structure["temperature"] = TEMPERATURE
+        if streamed:
+            structure |= {"stream": True, "stream_options": {"include_usage": True}}
         messages = [
             {"role": "system", "content": _sendable(system)},
             {"role": "user", "content": _sendable(call.user)},
@@ -56,7 +61,7 @@ class Dialect:
 
     def learn(self, failure: Failure, body: dict[str, Any], shape: type[BaseModel]) -> bool:
         """Whether the refusal of this body is of its dialect: then the next body is another."""
-        if failure.status not in (400, 422, 501):
+        if not refuses_form(failure):
             return False
         said = failure.message.lower()
         if "max_tokens" in body and "max_completion_tokens" in said:
@@ -68,6 +73,11 @@ class Dialect:
         else:
             return False
         return True
+
+
+def refuses_form(failure: Failure) -> bool:
+    """Whether another wording of the same request may be taken."""
+    return failure.status in (400, 422, 501)
 
 
 def _sendable(text: str) -> str:

@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -29,7 +29,9 @@ _ERRORS = (
 )
 
 Stop = threading.Event
+Hear = Callable[[bytes], None]
 _stop: ContextVar[Stop] = ContextVar("stop")
+_hear: ContextVar[Hear | None] = ContextVar("hear")
 _deadline: ContextVar[float] = ContextVar("deadline")
 
 
@@ -38,13 +40,17 @@ class ReplyUnreadable(httpx2.TransportError):
 
 
 @contextlib.contextmanager
-def abandoned_by(stop: Stop) -> Iterator[None]:
-    """Requests of this thread end soon after `stop` is set."""
-    token = _stop.set(stop)
+def attended(stop: Stop, hear: Hear | None) -> Iterator[None]:
+    """Requests of this thread end soon after `stop` is set.
+
+    `hear` gets the body of a response that is no error, part by part as it comes.
+    """
+    stopped, heard = _stop.set(stop), _hear.set(hear)
     try:
         yield
     finally:
-        _stop.reset(token)
+        _hear.reset(heard)
+        _stop.reset(stopped)
 
 
 class BoundedTransport(httpx2.BaseTransport):
@@ -92,11 +98,14 @@ class BoundedTransport(httpx2.BaseTransport):
             headers = httpx2.Headers(response.headers)
             if headers.get("content-encoding", "identity").lower() != "identity":
                 raise ReplyUnreadable("it is compressed, which was not asked for")
+            hear = _hear.get() if response.status == 200 else None
             body = bytearray()
             for part in response.iter_stream():
                 body += part
                 if len(body) > MAX_REPLY_BYTES:
                     raise ReplyUnreadable(f"it is larger than {MAX_REPLY_BYTES} bytes")
+                if hear:
+                    hear(part)
             return httpx2.Response(response.status, headers=headers, content=bytes(body))
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from hopsyncd.llm.failure import Failure, shown
-from hopsyncd.llm.transport import BoundedTransport, ReplyUnreadable, Stop, abandoned_by
+from hopsyncd.llm.transport import BoundedTransport, Hear, ReplyUnreadable, Stop, attended
 
 if TYPE_CHECKING:
     import openai
@@ -43,14 +43,14 @@ class Wire:
             ),
         )
 
-    def post(self, body: dict[str, Any], timeout_s: float, stop: Stop) -> bytes:
+    def post(self, body: dict[str, Any], timeout_s: float, stop: Stop, hear: Hear | None) -> bytes:
         """Send one chat completion and read the whole reply. Raises Failure."""
         import openai
 
         with self._lock:
             client = self._client
         try:
-            with abandoned_by(stop):
+            with attended(stop, hear):
                 raw = client.chat.completions.with_raw_response.create(**body, timeout=timeout_s)
         except openai.APIStatusError as error:
             raise self._refused(error) from None

@@ -234,10 +234,17 @@ class ProgressEvent(TypedDict):
 
 
 class TextEvent(TypedDict):
-    """A line of a stream: a part of the answer's text."""
+    """A line of a stream: the text of the answer goes on with this."""
 
     event: Literal["text"]
     text: str
+
+
+class WithdrawnEvent(TypedDict):
+    """A line of a stream: the `text` so far is not the answer, and why; another text begins."""
+
+    event: Literal["withdrawn"]
+    why: str
 
 
 class AnswerEvent(TypedDict):
@@ -251,3 +258,7 @@ class ErrorEvent(Failed):
     """The last line of a stream that failed."""
 
     event: Literal["error"]
+
+
+Event = ProgressEvent | TextEvent | WithdrawnEvent | AnswerEvent
+"""A line of a stream that does not fail."""

@@ -8,10 +8,11 @@ Event = dict[str, Any]
 
 
 class Listener:
-    """`hear` is called with what there is to tell, from the thread that does the work."""
+    """`hear` is called with what there is to tell, from a thread that does the work."""
 
     def __init__(self, hear: Callable[[Event], None] | None = None) -> None:
         self._hear = hear
+        self.hears = hear is not None
         self._lock = threading.Lock()
         self._acts: list[Callable[[], None]] = []
         self.gone = False

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from hopsyncd import __version__
-from hopsyncd.serve.answers import AnswerEvent, ErrorEvent, Failed, ProgressEvent, TextEvent
+from hopsyncd.serve.answers import ErrorEvent, Event, Failed
 from hopsyncd.serve.endpoints import ENDPOINTS, Endpoint
 
 NDJSON = "application/x-ndjson"
@@ -43,7 +43,7 @@ def _answer_schemas(
 ) -> tuple[Mapping[str, dict[str, Any]], dict[str, Any]]:
     """The schema of each operation's answer, and those that they refer to."""
     wanted = {one.operation: one.answer for one in endpoints}
-    wanted |= {"": Failed, _EVENTS: ProgressEvent | TextEvent | AnswerEvent | ErrorEvent}
+    wanted |= {"": Failed, _EVENTS: Event | ErrorEvent}
     made, whole = TypeAdapter.json_schemas(
         [(name, "serialization", TypeAdapter(answer)) for name, answer in wanted.items()],
         ref_template=_REF,

@@ -100,4 +100,5 @@ def _last(task: "asyncio.Task[Json]") -> Event:
 
 
 def _line(event: Event) -> bytes:
-    return json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    # In ASCII, for there are readers who end a line at U+0085 and U+2028 too.
+    return json.dumps(event, separators=(",", ":")).encode() + b"\n"

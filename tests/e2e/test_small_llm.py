@@ -5,11 +5,19 @@ whatever it says is either used in the right form or told and replaced, and that
 """
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
 
 import pytest
+from pydantic import BaseModel
 
+from hopsyncd.config import LlmConfig
+from hopsyncd.llm.call import Call, ask
+from hopsyncd.llm.meter import Meter
+from hopsyncd.models import open_endpoint
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.e2e.small_llm import is_installed, small_llm
+from tests.fakes.hearer import Heard
 
 pytestmark = pytest.mark.skipif(
     not is_installed(),
@@ -64,3 +72,19 @@ def test_it_answers_with_citations_or_the_answer_says_what_it_did_instead(place:
     answer = place.post("/v1/ask", {"question": "Who taught Nero?", "llm": True})
     assert calls(place)["answers"] >= 1
     assert answer["citations"] or answer["degraded"] or not answer["found"]
+
+
+class Colour(BaseModel):
+    name: Literal["red", "green", "blue"]
+
+
+def test_what_it_writes_is_heard_token_by_token_and_counted(place: Place, tmp_path: Path) -> None:
+    host = place.status()["llm"]["endpoint"]
+    llm = open_endpoint(LlmConfig(base_url=f"http://{host}/v1", model="smollm2"), tmp_path)
+    call = Call("answers", "colours/1", "Name a colour.", "Which is the sky's?", max_tokens=300)
+    heard, meter = Heard(), Meter()
+    said = ask(llm, call, Colour, meter, heard)
+    assert len(heard.all) > 1
+    assert Colour.model_validate_json("".join(heard.all)) == said
+    assert 0 < meter.completion_tokens < call.max_tokens, "the server's count, not the limit"
+    llm.close()

@@ -16,7 +16,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -31,7 +31,8 @@ class Response:
 
     delay_s: before anything is sent. send_bytes: only so much of the body is sent, then the
     connection ends. drip_s: between single bytes of the body. whole: the bytes of the whole HTTP
-    response, in place of all else; empty bytes drop the connection.
+    response, in place of all else; empty bytes drop the connection. parts: in place of the body,
+    sent one after the other as they are made.
     """
 
     body: bytes = b""
@@ -41,6 +42,7 @@ class Response:
     send_bytes: int | None = None
     drip_s: float = 0.0
     whole: bytes | None = None
+    parts: Iterable[bytes] | None = None
 
 
 def say(
@@ -79,6 +81,32 @@ def say_json(reply: object) -> Response:
     return say(json.dumps(reply))
 
 
+def stream(
+    texts: Iterable[str], *, finish_reason: str | None = "stop", usage: bool = True
+) -> Response:
+    """A completion that is sent text by text, as they come; once, if they are an iterator.
+
+    Without a `finish_reason` it breaks off.
+    """
+
+    def parts() -> Iterator[bytes]:
+        for text in texts:
+            yield event({"choices": [{"index": 0, "delta": {"content": text}}]})
+        if finish_reason:
+            yield event({"choices": [{"delta": {}, "finish_reason": finish_reason}]})
+            if usage:
+                counted = {"prompt_tokens": 100, "completion_tokens": 20}
+                yield event({"choices": [], "usage": counted})
+            yield b"data: [DONE]\n\n"
+
+    return Response(parts=parts(), headers={"content-type": "text/event-stream"})
+
+
+def event(chunk: object) -> bytes:
+    """A server-sent event."""
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
 def error(status: int, message: str = "no", **headers: str) -> Response:
     """An error as OpenAI words it; `retry_after="3"` becomes the header retry-after."""
     body = json.dumps({"error": {"message": message, "type": "error", "code": None}})
@@ -112,6 +140,7 @@ def user_text(request: dict[str, Any]) -> str:
 class Endpoint:
     """Serves between `with` and its end; remembers the body and the headers of each request.
 
+    `left` counts the clients that went away before they had the whole response.
     `play` may be replaced while it serves.
     """
 
@@ -120,6 +149,7 @@ class Endpoint:
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.most_at_once = 0
+        self.left = 0
         self._at_once = 0
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _handler(self))
@@ -187,6 +217,7 @@ def _handler(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:
             try:
                 self._send(endpoint.answer(body, self.headers.items()))
             except (BrokenPipeError, ConnectionResetError):
+                endpoint.left += 1
                 self.close_connection = True
 
         def _send(self, response: Response) -> None:
@@ -197,6 +228,9 @@ def _handler(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:
             self.send_response(response.status)
             for name, value in {"content-type": "application/json", **response.headers}.items():
                 self.send_header(name, value)
+            if response.parts is not None:
+                self._send_parts(response.parts)
+                return
             if "transfer-encoding" not in response.headers:
                 self.send_header("content-length", str(len(response.body)))
             self.end_headers()
@@ -209,6 +243,13 @@ def _handler(endpoint: Endpoint) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(sent)
             if response.send_bytes is not None:
                 self.close_connection = True
+
+        def _send_parts(self, parts: Iterable[bytes]) -> None:
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            for part in parts:
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+            self.wfile.write(b"0\r\n\r\n")
 
         def log_message(self, *_: object) -> None:
             """Requests are recorded, not printed."""

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hopsyncd.errors import LlmError, LlmNonsense, LlmUnavailable
-from hopsyncd.llm.call import Call, Reply
+from hopsyncd.llm.call import Call, Hearer, Reply
 from hopsyncd.llm.meter import Meter
 from hopsyncd.text.asked import AskedMaker, Mode
 from hopsyncd.text.llm_questions import LlmAsker
@@ -62,7 +62,10 @@ def library() -> MemoryConnector:
 
 
 class FakeLlm:
-    """Plays `play`: the text of each reply, or an error. `calls` are those it was asked."""
+    """Plays `play`: the text of each reply, or an error. `calls` are those it was asked.
+
+    It streams nothing.
+    """
 
     name = "fake temperature=0"
 
@@ -76,6 +79,7 @@ class FakeLlm:
         shape: type[Reply],
         meter: Meter,
         give_way: Callable[[], None] = lambda: None,
+        hearer: Hearer | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         give_way()
         for index, call in reversed(list(enumerate(calls))):

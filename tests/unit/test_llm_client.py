@@ -14,13 +14,14 @@ from pydantic import BaseModel, Field
 from hopsyncd.config import LlmConfig
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmRefused, LlmUnavailable
 from hopsyncd.llm.cache import Replies
-from hopsyncd.llm.call import Call, ask, ask_all
+from hopsyncd.llm.call import Call, Hearer, ask, ask_all
 from hopsyncd.llm.client import OpenAiLlm
 from hopsyncd.llm.failure import Failure, shown
 from hopsyncd.llm.meter import Meter
 from hopsyncd.llm.reply import Unusable, read_completion, read_reply
 from store.ledger import Ledger
-from tests.fakes.endpoint import say, say_json
+from tests.fakes.endpoint import event, say, say_json, stream
+from tests.fakes.hearer import Heard
 from tests.fakes.timing import FakeTime
 
 
@@ -46,7 +47,13 @@ class Script:
         self.bodies: list[dict[str, Any]] = []
         self.timeouts: list[float] = []
 
-    def post(self, body: dict[str, Any], timeout_s: float, stop: threading.Event) -> bytes:
+    def post(
+        self,
+        body: dict[str, Any],
+        timeout_s: float,
+        stop: threading.Event,
+        hear: Callable[[bytes], None] | None,
+    ) -> bytes:
         with self._lock:
             self.bodies.append(body)
             self.timeouts.append(timeout_s)
@@ -55,6 +62,8 @@ class Script:
             self._takes(timeout_s)
         if isinstance(outcome, Failure):
             raise outcome
+        if hear:
+            hear(outcome)
         return outcome
 
 
@@ -74,8 +83,10 @@ class Desk:
     def _pass(self, seconds: float) -> None:
         self.time.now += seconds
 
-    def ask(self, user: str = "which?", meter: Meter | None = None) -> Colour:
-        return ask(self.llm, call(user), Colour, meter or self.meter)
+    def ask(
+        self, user: str = "which?", meter: Meter | None = None, hearer: Hearer | None = None
+    ) -> Colour:
+        return ask(self.llm, call(user), Colour, meter or self.meter, hearer)
 
     def failure(self, user: str = "which?") -> LlmError:
         with pytest.raises(LlmError) as caught:
@@ -483,7 +494,7 @@ def test_an_abandoned_batch_sends_no_more(tmp_path: Path) -> None:
 
 def test_an_unexpected_error_is_the_result_of_its_call_alone(tmp_path: Path) -> None:
     class Broken(Script):
-        def post(self, body: dict[str, Any], timeout_s: float, stop: threading.Event) -> bytes:
+        def post(self, body: dict[str, Any], *_: Any) -> bytes:
             if body["messages"][1]["content"] == "1":
                 raise RuntimeError("a bug")
             return RED
@@ -542,3 +553,102 @@ def test_keys_in_a_reply_do_not_reach_the_error_in_full(tmp_path: Path) -> None:
         read_reply(json.dumps({"name": "red", "\x1b[2J" + "k" * 9999: 1}), Closed)
     assert len(str(caught.value)) <= 200
     assert str(caught.value).isprintable()
+
+
+def streamed(*texts: str, **more: Any) -> bytes:
+    return b"".join(stream(texts, **more).parts or ())
+
+
+def test_a_reply_is_streamed_to_who_hears_it_and_to_nobody_else(tmp_path: Path) -> None:
+    desk, heard = Desk(tmp_path, streamed('{"name": "re', 'd"}'), RED), Heard()
+    assert desk.ask("one", hearer=heard).name == "red"
+    assert heard.all == ['{"name": "re', 'd"}']
+    desk.ask("two")
+    first, second = desk.sender.bodies
+    assert (first["stream"], first["stream_options"]) == (True, {"include_usage": True})
+    assert not {"stream", "stream_options"} & second.keys()
+    assert (desk.meter.calls, desk.meter.tokens) == (2, 240)
+    assert desk.spent() == (2, 240)
+
+
+def test_a_stream_without_a_count_takes_the_reserved_tokens(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, streamed('{"name": "red"}', usage=False))
+    desk.ask(hearer=Heard())
+    assert desk.meter.completion_tokens == 50
+    assert 50 < desk.meter.prompt_tokens < 500
+
+
+def test_a_kept_reply_is_not_heard_again_and_is_the_same_streamed_or_not(tmp_path: Path) -> None:
+    desk, heard = Desk(tmp_path, streamed('{"name": "red"}')), Heard()
+    desk.ask(hearer=heard)
+    heard.all.clear()
+    assert desk.ask(hearer=heard).name == desk.ask().name == "red"
+    assert (heard.all, desk.sent, desk.meter.cached) == ([], 1, 2)
+
+
+def test_an_endpoint_that_refuses_to_stream_is_not_asked_to_again(tmp_path: Path) -> None:
+    desk, heard = Desk(tmp_path, Failure(422, "it gave no reason"), RED), Heard()
+    assert desk.ask("one", hearer=heard).name == "red"
+    assert desk.ask("two", hearer=heard).name == "red"
+    assert ["stream" in body for body in desk.sender.bodies] == [True, False, False]
+    assert desk.time.waited == []
+
+
+def test_a_refusal_that_is_not_of_the_stream_leaves_it_for_the_next_call(tmp_path: Path) -> None:
+    long = Failure(400, "context too long")
+    desk, heard = Desk(tmp_path, long, long, streamed('{"name": "red"}')), Heard()
+    with pytest.raises(LlmRefused, match="too long"):
+        desk.ask("too long", hearer=heard)
+    heard.all.clear()
+    desk.ask("short", hearer=heard)
+    assert heard.all == ['{"name": "red"}']
+
+
+def test_other_words_for_a_limit_are_learned_while_streaming(tmp_path: Path) -> None:
+    desk = Desk(
+        tmp_path,
+        Failure(400, "'max_tokens' is not supported: use 'max_completion_tokens'"),
+        streamed('{"name": "red"}'),
+    )
+    assert desk.ask(hearer=Heard()).name == "red"
+    assert all("stream" in body for body in desk.sender.bodies)
+
+
+@pytest.mark.parametrize(
+    "broken", [streamed('{"name": "re', finish_reason=None), event({"error": {"message": "no"}})]
+)
+def test_a_stream_that_breaks_off_is_withdrawn_and_asked_for_in_one_piece(
+    tmp_path: Path, broken: bytes
+) -> None:
+    desk, heard = Desk(tmp_path, broken, RED), Heard()
+    assert desk.ask(hearer=heard).name == "red"
+    assert "broke" in heard.all[-1]
+    assert ["stream" in body for body in desk.sender.bodies] == [True, False]
+    assert desk.time.waited == [0.375]
+    assert desk.meter.calls == 2
+    assert desk.meter.tokens > 120 + 50
+    assert desk.spent() == (2, desk.meter.tokens)
+
+
+def test_a_repaired_reply_takes_the_place_of_what_was_heard(tmp_path: Path) -> None:
+    desk, heard = Desk(tmp_path, streamed('{"nam": "red"}'), streamed('{"name": "red"}')), Heard()
+    assert desk.ask(hearer=heard).name == "red"
+    first, why, second = heard.all
+    assert (first, second) == ('{"nam": "red"}', '{"name": "red"}')
+    assert "name: Field required" in why
+    assert desk.sender.bodies[1]["messages"][-2]["content"] == '{"nam": "red"}'
+
+
+def test_streams_that_break_off_spare_the_endpoint_as_any_failure_does(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, streamed("{", finish_reason=None), *[DOWN] * 4, RED)
+    with pytest.raises(LlmUnavailable):
+        desk.ask("1", hearer=Heard())
+    assert desk.sent == 5
+    assert desk.meter.failures == {"unavailable": 1}
+
+
+def test_a_stream_of_nonsense_is_nonsense_without_repair(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, b"data: {\n\n")
+    with pytest.raises(LlmNonsense):
+        desk.ask(hearer=Heard())
+    assert desk.sent == 1

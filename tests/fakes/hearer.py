@@ -1,0 +1,14 @@
+"""A hearer that remembers."""
+
+
+class Heard:
+    """Implements llm.call.Hearer: all that it hears, a withdrawal as its reason in brackets."""
+
+    def __init__(self) -> None:
+        self.all: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.all.append(text)
+
+    def withdraw(self, why: str) -> None:
+        self.all.append(f"[{why}]")
