@@ -260,7 +260,9 @@ def write_config(path: Path, folders: Sequence[Path]) -> None:
             file.write(text)
     except FileExistsError as error:
         raise ConfigError(
-            f"Cannot write {path}", "it exists already", "Edit it, or move it away first."
+            f"Cannot write {path}",
+            "it exists already",
+            "`hopsyncd add` adds a source to it; or edit it, or move it away first.",
         ) from error
     except OSError as error:
         raise ConfigError(

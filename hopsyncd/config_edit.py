@@ -10,9 +10,11 @@ from typing import Any
 
 from hopsyncd.config import check_config, free_name
 from hopsyncd.config_mistakes import toml_value
+from hopsyncd.config_sources import SourceConfig
 from hopsyncd.errors import ConfigError
 from hopsyncd.toml_lines import key_lines
 
+_PLACE_KEYS = {"kind", "path", "url", "start", "host", "user", "table", "query"}
 _WEB_PAGE = re.compile(r"^https?://(?:www\.)?")
 
 
@@ -21,8 +23,8 @@ def add_source(
 ) -> tuple[str, str]:
     """Append a `[[source]]` with these keys to the file; returns its name and the block.
 
-    Without a name it gets one from its place. A dry run writes nothing. Raises ConfigError, then
-    nothing is written either.
+    Without a name it gets one from its place, which must not be a source's already. A dry run
+    writes nothing. Raises ConfigError, then nothing is written either.
     """
     text = _read(file)
     taken = {str(source.get("name", "")) for source in tomllib.loads(text).get("source", [])}
@@ -32,10 +34,21 @@ def add_source(
         for key, value in {"name": chosen, **keys}.items()
     )
     new = f"{text.rstrip()}\n\n{block}"
-    check_config(file, new)
+    *others, added = check_config(file, new).sources
+    there = [one.name for one in others if _place(one) == _place(added)]
+    if there and not name:
+        raise ConfigError(
+            f"Cannot add {added.location}",
+            f"the source {there[0]!r} is that already",
+            "--name adds it once more, under another name",
+        )
     if not dry_run:
         _replace(file, new)
     return chosen, block
+
+
+def _place(source: SourceConfig) -> dict[str, Any]:
+    return source.model_dump(include=_PLACE_KEYS)
 
 
 def _stem(keys: Mapping[str, Any]) -> str:

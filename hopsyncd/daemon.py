@@ -21,7 +21,7 @@ from hopsyncd.config import DATABASE_NAME, Config, config_path, load_config
 from hopsyncd.config_access import group_id
 from hopsyncd.config_secrets import secrets_of
 from hopsyncd.config_sources import FolderSource, SourceConfig
-from hopsyncd.errors import REPORTABLE
+from hopsyncd.errors import REPORTABLE, ConfigError
 from hopsyncd.extraction.process import ExtractionProcess
 from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.jobs import GC, full_scan_times, gc_times, scan_times
@@ -313,8 +313,15 @@ def _is_slow(source: SourceConfig) -> bool:
 
 
 def own_folder(folder: Path) -> None:
-    """Make the data folder for its owner alone."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Make the data folder for its owner alone. Raises ConfigError."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot make the data folder {folder}",
+            str(error.strerror).lower(),
+            "Set daemon.data_dir, or HOPSYNCD_HOME, to a folder that you may write to",
+        ) from error
 
 
 def run(
@@ -362,7 +369,10 @@ def run(
         threading.Thread(target=answer, name="reload", daemon=True).start()
         log.info("serving", socket=str(config.daemon.socket), pid=os.getpid())
         if not config.sources:
-            log.warning("no source is configured; `hopsyncd init --folder DIR` writes one")
+            log.warning(
+                "no source is configured: `hopsyncd init --folder DIR` writes a configuration,"
+                " `hopsyncd add PATH` adds to one"
+            )
         service = daemon.service
         app = make_app(service, lanes_of(config.limits, service.load))
         access = Access(lambda: service.config, daemon.known_sources)

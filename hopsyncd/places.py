@@ -206,7 +206,10 @@ def _site(place: str) -> Recognised:
     parts = urlsplit(place)
     keys: dict[str, Any] = {"kind": "web", "start": [place]}
     host = parts.netloc.rpartition("@")[2]
-    notes = [f"Only pages at {host} are visited; `hosts` in its block adds others."]
+    notes = [
+        f"Only pages at {host} are visited; `hosts` in its block adds others.",
+        "They are asked for every six hours, unless --every or --at says otherwise.",
+    ]
     if parts.path in ("", "/") or parts.path.endswith("/"):
         keys["depth"] = 1
         notes.append("Pages that it links to are taken in too; depth = 0 takes it alone.")

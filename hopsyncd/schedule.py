@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 
 RETRY_MS = 15 * 60_000  # after a failed run, unless the next one comes sooner
 _CORRECTION_MS = 3 * 3_600_000
-_FIELDS = "minute, hour, day, month, day of the week"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,17 @@ def every(seconds: float, jitter_s: float = 0.0) -> When:
     from apscheduler.triggers.interval import IntervalTrigger
 
     trigger = IntervalTrigger(seconds=seconds, timezone=UTC)
-    return When(f"every {seconds:g} s", trigger, False, min(jitter_s, seconds / 10))
+    return When(f"every {_duration(seconds)}", trigger, False, min(jitter_s, seconds / 10))
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(90), _duration(300), _duration(21_600)
+    ('90 s', '5 min', '6 h')
+    """
+    units = {"h": 3600, "min": 60}
+    unit, size = next((one for one in units.items() if seconds % one[1] == 0), ("s", 1))
+    return f"{seconds / size:g} {unit}"
 
 
 def at(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 0.0) -> When:
@@ -67,7 +76,7 @@ def at(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 0.0) -> 
     if len(fields) == 6:
         zone = zone_of(fields.pop())
     if len(fields) != 5:
-        raise ValueError(f"it should have five parts: {_FIELDS}")
+        raise ValueError("it should have five parts")
     if re.search(r"\d", fields[4]):
         raise ValueError("days of the week are written as names, mon to sun")
     try:

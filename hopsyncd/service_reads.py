@@ -189,7 +189,7 @@ class GraphReads:
         """
         reasons = []
         if not self.config.sources:
-            reasons.append("no source is configured: add one to the configuration")
+            reasons.append("no source is configured: `hopsyncd add` adds one")
         elif self._engine.head is None:
             reasons.append("nothing is indexed yet: the first sync is not finished")
         if self._worker.error:

@@ -32,9 +32,18 @@ _YES_OR_NO = re.compile(
 def asked_kind(question: str) -> EntityKind | None:
     """The kind of the answer; None where it may be anything, such as of `which` and of yes or no.
 
-    >>> [asked_kind(q) for q in ("Where does she live?", "Is that so?", "Who is it?")]
+    What ends the question decides (`... of the mayor of what city?`), else the first question word:
+    what comes after that mostly says which thing is meant.
+
+    >>> [asked_kind(q) for q in ("Where does she live?", "Is that so?", "Who lives where she did?")]
     ['place', None, 'person']
     """
     if _YES_OR_NO.match(question.strip()):
         return None
-    return next((kind for kind, pattern in _PATTERNS if pattern.search(question)), None)
+    words = question.rstrip(" ?!.")
+    found = [
+        (match.end() < len(words), match.start(), kind)
+        for kind, pattern in _PATTERNS
+        for match in pattern.finditer(words)
+    ]
+    return min(found, key=lambda one: one[:2], default=(False, 0, None))[2]

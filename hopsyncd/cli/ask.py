@@ -18,11 +18,18 @@ from hopsyncd.cli.shared import (
     text_columns,
     warn,
 )
+from hopsyncd.wording import ARROWS
 
 
 @click.command()
 @click.argument("question")
-@click.option("-k", default=8, show_default=True, help="From how many passages to answer.")
+@click.option(
+    "-k",
+    type=click.IntRange(1, 50),
+    default=8,
+    show_default=True,
+    help="From how many passages to answer.",
+)
 @at_option
 @click.option(
     "--llm",
@@ -35,7 +42,7 @@ from hopsyncd.cli.shared import (
 def ask(
     context: click.Context, question: str, k: int, at: str, by_llm: bool, as_json: bool
 ) -> None:
-    """Answer a question with citations, or say that the documents do not.
+    """Answer a question with citations, or say there is no answer.
 
     Without --llm the answer is in the documents' own words: the sentences that carry it. With it, a
     terminal shows the words as the LLM writes them, then the answer that was checked.
@@ -49,6 +56,8 @@ def ask(
     warn(reply["degraded"])
     if not reply["found"]:
         click.echo("not found in your documents")
+        if reply["version"]:
+            warn(["`hopsyncd query` shows the passages that come nearest to the question"])
     elif reply["by"] == "llm":
         marks = "".join(f"[{one['number']}]" for one in reply["citations"])
         _print(f"{reply['answer']} {marks}")
@@ -97,4 +106,5 @@ def _print_chain(reply: Mapping[str, Any]) -> None:
         start, end = (
             heading_text(hop[key]) + numbers.get(hop[key]["id"], "") for key in ("from", "to")
         )
-        click.secho(f"    {start} -> {end}   {printable(hop['question'])}", fg="cyan")
+        arrow = ARROWS[hop["asked_by"]]
+        click.secho(f"    {start} {arrow} {end}   {printable(hop['question'])}", fg="cyan")

@@ -20,7 +20,9 @@ _DEADLINE_S = 0.5  # someone waits with a finger on the key
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what a shell needs to complete commands, options and names of sources and tags.
+    """Print what a shell needs to complete commands and names.
+
+    Names are those of sources, tags and versions.
 
     Example: hopsyncd completion bash > ~/.local/share/bash-completion/completions/hopsyncd
     """

@@ -13,7 +13,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 @json_option
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> None:
-    """Check whether hopsyncd can work here, and say what to do where not.
+    """Check whether hopsyncd can work here, and what to do if not.
 
     Works with or without a daemon, changes nothing, and sends no text anywhere. Exit status 1 if
     something fails.

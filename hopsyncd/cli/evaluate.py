@@ -93,7 +93,9 @@ def evaluate(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Measure retrieval and answers on your own corpus and questions, or with --self on your notes.
+    """Measure retrieval and answers on a corpus or on your notes.
+
+    A corpus comes with questions; of your notes, with --self, questions are made.
 
     --strategy, --profile, --reasoner, --top-k and --n-hop can each be given several times: every
     combination that is a search of its own is measured.

@@ -18,6 +18,7 @@ from hopsyncd.cli.shared import (
     warn,
 )
 from hopsyncd.client import Client, RequestFailed
+from hopsyncd.errors import NotFound
 from hopsyncd.wording import ARROWS, title_of
 
 if TYPE_CHECKING:
@@ -63,11 +64,11 @@ def graph(
     shape: str,
     as_json: bool,
 ) -> None:
-    """Draw the neighbourhood of PASSAGE: an id, as `query` and `ask` print it, or its beginning.
+    """Draw what a passage or a document is linked with.
 
-    In the tree, `A -> B` says that A raises the question and B answers it, `A => B` that A has a
-    link to B, `A -- B` that both speak of the same name. Each passage is drawn once, where it is
-    nearest.
+    PASSAGE is an id, as `query` and `ask` print it, or its beginning. In the tree, `A -> B` says
+    that A raises the question and B answers it, `A => B` that A has a link to B, `A -- B` that both
+    speak of the same name. Each passage is drawn once, where it is nearest.
 
     \b
     Examples: hopsyncd graph 68e8242676714bee --hops 1
@@ -93,22 +94,24 @@ def graph(
 def _passages_of(client: Client, document: str, source: str | None, at: str) -> list[str]:
     """The passages of a document; its source may be left out where only one has that name.
 
-    Raises RequestFailed, click.UsageError.
+    Raises RequestFailed, NotFound, click.UsageError.
     """
     names = [source] if source else [one["name"] for one in client.sources()["sources"]]
     having: dict[str, list[str]] = {}
-    missing: Exception = click.UsageError("no source is configured")
     for name in names:
         try:
             found = client.document(name, document, at=at)
         except RequestFailed as error:
-            if error.status != 404:
+            if error.status != 404 or source:
                 raise
-            missing = error
         else:
             having[name] = list(dict.fromkeys(one["id"] for one in found["passages"]))
     if not having:
-        raise missing
+        raise NotFound(
+            f"There is no document {document}",
+            f"no source has one of that path ({', '.join(names) or 'none is configured'})",
+            "Write the path as `hopsyncd query` prints it after the name of the source",
+        )
     if len(having) > 1:
         raise click.UsageError(
             f"several sources have {document}: add --source with one of {', '.join(having)}"

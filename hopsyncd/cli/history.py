@@ -6,7 +6,15 @@ from typing import Any
 import click
 
 from hopsyncd.cli.completion import complete_source, complete_version
-from hopsyncd.cli.shared import client_of, json_option, post_long, print_json, printable, warn
+from hopsyncd.cli.index import print_outcomes
+from hopsyncd.cli.shared import (
+    client_of,
+    json_option,
+    local_time,
+    post_long,
+    print_json,
+    printable,
+)
 
 _SHOWN = 10  # of each list, unless --all
 _FOLDERS = 12
@@ -14,11 +22,20 @@ _SIGNS = {"added": "+", "changed": "~", "removed": "-"}
 
 
 @click.command()
-@click.option("-n", "limit", default=20, show_default=True, help="How many versions.")
+@click.option(
+    "-n",
+    "limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many versions.",
+)
 @json_option
 @click.pass_context
 def log(context: click.Context, limit: int, as_json: bool) -> None:
-    """List versions, newest first: when, why, what changed, what it cost.
+    """List versions: when, why, what changed and what it cost.
+
+    The newest comes first.
 
     Example: hopsyncd log -n 5
     """
@@ -31,7 +48,7 @@ def log(context: click.Context, limit: int, as_json: bool) -> None:
         tags = "".join(f" [{printable(tag)}]" for tag in one["tags"])
         tags += " (collected)" if one["collected"] else ""
         reason = printable(one["reason"])
-        click.secho(f"{one['version']}{tags}  {one['created']}  {reason}", bold=True)
+        click.secho(f"{one['version']}{tags}  {local_time(one['created'])}  {reason}", bold=True)
         click.echo(
             f"    documents {_signed(one, 'documents_')}, passages {_signed(one, 'passages_')};"
             f" now {one['documents']:,} documents, {one['passages']:,} passages,"
@@ -60,9 +77,10 @@ def _signed(counts: Mapping[str, Any], prefix: str = "") -> str:
 @json_option
 @click.pass_context
 def diff(context: click.Context, old: str, new: str, whole: bool, as_json: bool) -> None:
-    """Say what differs between two versions: documents, passages, edges.
+    """Say what differs between two versions.
 
-    A version is a number, a tag, a time such as 2026-11-01T09:00, or "head".
+    Compared are documents, passages and edges. A version is a number, a tag, a time such as
+    2026-11-01T09:00, or "head".
 
     Example: hopsyncd diff 40 head --all
     """
@@ -129,7 +147,9 @@ _LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge
 @json_option
 @click.pass_context
 def why(context: click.Context, question: str, old: str, new: str, k: int, as_json: bool) -> None:
-    """Ask the same question at two versions, and compare the passages and hops.
+    """Ask a question at two versions, and compare what is found.
+
+    It shows the rank of each passage at both, and which was reached over other hops.
 
     Example: hopsyncd why "Who runs the mill?" 40
     """
@@ -150,7 +170,7 @@ def why(context: click.Context, question: str, old: str, new: str, k: int, as_js
     for row in rows:
         before, after = (row[key] if row[key] else "-" for key in ("rank_from", "rank_to"))
         changed = "" if row["same_hops"] else "  (reached another way)"
-        name = printable(f"{row['title']}  {row['document']}")
+        name = printable(f"{row['title']}  {row['source']}: {row['document']}")
         click.echo(f"  {before!s:>3} -> {after!s:<3} {name}{changed}")
 
 
@@ -163,6 +183,7 @@ def _compared(old: tuple[int, Any] | None, new: tuple[int, Any] | None) -> dict[
     return {
         "id": shown["id"],
         "title": " > ".join(shown["heading"]),
+        "source": shown["source"],
         "document": shown["document"],
         "rank_from": old[0] if old else None,
         "rank_to": new[0] if new else None,
@@ -185,10 +206,10 @@ def tag(context: click.Context, name: str, version: str, delete: bool, as_json: 
     """
     with client_of(context) as client:
         if delete:
-            done, said = client.untag(name), f"Deleted {name}."
+            done, said = client.untag(name), f"Deleted the tag {name}."
         else:
             tagged = client.tag(name, version)
-            done, said = tagged, f"Version {tagged['version']} is {name}."
+            done, said = tagged, f"Version {tagged['version']} is tagged {name}."
     if as_json:
         print_json(done)
     else:
@@ -244,7 +265,9 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
 @json_option
 @click.pass_context
 def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> None:
-    """End what restores hold, and sync: every document follows its file again.
+    """End the pins of `restore`, and sync.
+
+    Every document follows its file again.
 
     Example: hopsyncd release
     """
@@ -252,5 +275,4 @@ def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> 
     if as_json:
         print_json(done)
         return
-    click.echo(f"Serving version {done['version']}.")
-    warn(done["degraded"])
+    print_outcomes(done)

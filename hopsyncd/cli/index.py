@@ -36,7 +36,9 @@ def sync(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Scan sources now (all, or those named) and bring the graph up to date.
+    """Scan sources now, and bring the graph up to date.
+
+    All sources are scanned, or those named.
 
     Example: hopsyncd sync --wait notes
     """
@@ -54,7 +56,7 @@ def sync(
     if as_json:
         print_json(result)
     elif wait:
-        _print_outcomes(result)
+        print_outcomes(result)
     else:
         click.echo("The daemon scans. `hopsyncd sync --wait` waits until it is done.")
 
@@ -108,12 +110,13 @@ def _print_preview(source: Mapping[str, Any]) -> None:
     if source["passages"]:
         cost = f"about {source['llm_calls']:,} LLM calls and {source['llm_tokens']:,} tokens"
         click.echo(
-            f"  questions for {source['passages']:,} passages:"
+            f"  {source['passages']:,} passages are new:"
             f" {cost if source['llm_calls'] else 'no LLM is asked'}"
         )
 
 
-def _print_outcomes(result: Mapping[str, Any]) -> None:
+def print_outcomes(result: Mapping[str, Any]) -> None:
+    """What a sync took in of each source."""
     for source in result["sources"]:
         if source["problem"]:
             click.echo(f"{source['name']}: paused, its data is kept: {source['problem']}")

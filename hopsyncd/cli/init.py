@@ -27,5 +27,8 @@ def init(context: click.Context, folders: tuple[Path, ...]) -> None:
     if folders:
         click.echo(f"It watches {', '.join(str(folder.absolute()) for folder in folders)}.")
     else:
-        click.echo("Edit it: add a [[source]] for each folder to watch (the end shows one).")
+        click.echo(
+            "It watches nothing yet: `hopsyncd add PATH` adds a [[source]], or write one as its end"
+            " shows."
+        )
     click.echo("Then start the daemon: hopsyncd serve")

@@ -32,7 +32,10 @@ from hopsyncd.cli.upkeep import backup, check, gc, purge, rebuild
 from hopsyncd.errors import REPORTABLE
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Begin with `hopsyncd init --folder ~/notes`, then `hopsyncd serve`.",
+)
 @click.option(
     "--config",
     "config_file",

@@ -15,9 +15,9 @@ from hopsyncd.cli.shared import client_of
 )
 @click.pass_context
 def mcp(context: click.Context, allow_write: bool) -> None:
-    """Speak MCP on standard input and output, for an agent's client that starts this command.
+    """Speak MCP with an agent, on standard input and output.
 
-    It speaks to the running daemon and never starts one.
+    An agent's client starts this command. It speaks to the running daemon and never starts one.
 
     Example: claude mcp add hopsyncd -- hopsyncd mcp
     """

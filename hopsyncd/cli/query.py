@@ -32,12 +32,16 @@ from hopsyncd.wording import ARROWS
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-_TEXT_CHARACTERS = 600
+_TEXT_CHARACTERS, _TEXT_LINES = 600, 8
 
 
 @click.command()
 @click.argument("question")
-@click.option("-k", type=int, help="How many passages. Default: query.k of the configuration.")
+@click.option(
+    "-k",
+    type=click.IntRange(1, 1000),
+    help="How many passages. Default: query.k of the configuration.",
+)
 @click.option("--strategy", type=click.Choice(ALL_STRATEGIES), help="How to search. Default: hop.")
 @click.option(
     "--profile",
@@ -53,12 +57,16 @@ _TEXT_CHARACTERS = 600
 )
 @click.option(
     "--top-k",
-    type=int,
+    type=click.IntRange(1, 1000),
     default=DEFAULT_TOP_K,
     show_default=True,
     help="How many seeds a reasoner other than walk begins with.",
 )
-@click.option("--n-hop", type=int, help="How many rounds. Default: query.hops; the paper's is 4.")
+@click.option(
+    "--n-hop",
+    type=click.IntRange(1, 20),
+    help="How many rounds. Default: query.hops; the paper's is 4.",
+)
 @at_option
 @click.option("--explain", is_flag=True, help="Draw the hops that led to each passage.")
 @json_option
@@ -112,9 +120,18 @@ def _print_passage(rank: int, passage: Mapping[str, Any], explain: bool) -> None
         echo_drawn(_hop_tree(passage["hops"]), "   ")
     elif explain:
         click.secho("   found directly", fg="cyan")
-    shown = textwrap.shorten(passage["text"], _TEXT_CHARACTERS, placeholder=" ...")
-    click.echo(textwrap.indent(textwrap.fill(printable(shown), text_columns() - 3), "   "))
+    for line in _beginning(passage["text"]):
+        filled = textwrap.fill(printable(line), text_columns() - 3)
+        click.echo(textwrap.indent(filled, "   "))
     click.echo()
+
+
+def _beginning(text: str) -> list[str]:
+    """The first lines of a text, without blank ones."""
+    start = text if len(text) <= _TEXT_CHARACTERS else text[:_TEXT_CHARACTERS].rsplit(" ", 1)[0]
+    lines = [line.expandtabs(4) for line in start.splitlines() if line.strip()]
+    cut = len(start) < len(text) or len(lines) > _TEXT_LINES
+    return [*lines[:_TEXT_LINES], *(["..."] if cut else [])]
 
 
 def _hop_tree(hops: Sequence[Mapping[str, Any]]) -> "Tree":

@@ -14,9 +14,10 @@ from hopsyncd.errors import DaemonUnavailable
 @json_option
 @click.pass_context
 def reload(context: click.Context, as_json: bool) -> None:
-    """Have the daemon take up a changed configuration, without a restart where that can be.
+    """Have the daemon take up a changed configuration.
 
-    A configuration with mistakes is refused as a whole, and the old one is kept.
+    What cannot be taken up without a restart is named. A configuration with mistakes is refused
+    as a whole, and the old one is kept.
 
     Example: hopsyncd reload
     """

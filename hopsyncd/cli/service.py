@@ -36,7 +36,7 @@ _system = click.option(
 
 @click.group()
 def service() -> None:
-    """Have systemd (Linux) or launchd (macOS) keep the daemon running."""
+    """Have systemd or launchd keep the daemon running."""
 
 
 @service.command()

@@ -13,6 +13,7 @@ import click
 from hopsyncd.cli.completion import complete_version
 from hopsyncd.client import Client
 from hopsyncd.config import load_config
+from hopsyncd.errors import BadRequest
 from hopsyncd.wording import title_of
 
 if TYPE_CHECKING:
@@ -43,14 +44,24 @@ def post_long(
     """POST what takes long, with a bar at a terminal: that it is `doing` this, or, of what ends in
     a sync, how far that is."""
     with client_of(context) as client:
-        if not sys.stderr.isatty():
-            return client.post(path, body)
-        # Takes 0.1 s to import.
-        from hopsyncd.cli.progress import post_and_follow, post_and_wait
+        try:
+            return _post_and_show(client, path, body, doing)
+        except KeyboardInterrupt:
+            click.echo("What the daemon has begun goes on: `hopsyncd status` tells.", err=True)
+            raise
 
-        if doing:
-            return post_and_wait(client, path, body, doing)
-        return post_and_follow(client, path, body)
+
+def _post_and_show(
+    client: Client, path: str, body: dict[str, Any], doing: str | None
+) -> dict[str, Any]:
+    if not sys.stderr.isatty():
+        return client.post(path, body)
+    # Takes 0.1 s to import.
+    from hopsyncd.cli.progress import post_and_follow, post_and_wait
+
+    if doing:
+        return post_and_wait(client, path, body, doing)
+    return post_and_follow(client, path, body)
 
 
 # Documents and their names are not ours: no terminal shall obey what is in them.
@@ -104,13 +115,27 @@ def place_text(passage: Mapping[str, Any]) -> str:
     name = f"{passage['source']}: {printable(passage['document'])}"
     if passage["lines"]:
         first, last = passage["lines"]
-        place = f"{name}:{first}-{last}"
+        place = f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
     else:
         place = f"{name}, {printable(passage['location'])}"
     origin = passage.get("origin") or {}
     told = [origin.get("author"), origin.get("date", "")[:10], origin.get("commit", "")[:10]]
     shown = ", ".join(printable(text) for text in (*told, origin.get("url")) if text)
     return f"{place} ({shown})" if shown else place
+
+
+def confirm(question: str, refused: str) -> None:
+    """Ask before what cannot be undone; a no ends the command.
+
+    Raises BadRequest, whose first part is `refused`, where nobody is there to be asked.
+    """
+    if not sys.stdin.isatty():
+        raise BadRequest(
+            refused,
+            "there is no terminal to ask at whether that is meant",
+            "`--yes` does it without asking",
+        )
+    click.confirm(question, abort=True)
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """`hopsyncd add`, `sources`, `pause`, `resume` and `remove`."""
 
 import re
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,10 +8,18 @@ import click
 
 from hopsyncd.cli.completion import complete_source
 from hopsyncd.cli.reload import reload_if_running
-from hopsyncd.cli.shared import client_of, json_option, local_time, print_json, printable
+from hopsyncd.cli.shared import (
+    client_of,
+    confirm,
+    json_option,
+    local_time,
+    print_json,
+    printable,
+)
 from hopsyncd.cli.status import print_problem
 from hopsyncd.client import Client
 from hopsyncd.config import DATABASE_NAME, Config, config_path, load_config
+from hopsyncd.config_values import CRON_HINT
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -28,6 +35,18 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
     return float(found[1]) * _UNITS_S[found[2]]
 
 
+def _times(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """A cron expression as it is, once it is one."""
+    if text is not None:
+        from hopsyncd.schedule import at
+
+        try:
+            at(text)
+        except ValueError as error:
+            raise click.BadParameter(f"{error}. {CRON_HINT}") from error
+    return text
+
+
 def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> list[str]:
     return [name.strip() for text in given for name in text.split(",") if name.strip()]
 
@@ -39,7 +58,12 @@ def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> l
 @click.option(
     "--every", callback=_seconds, metavar="30m", help="The time between two scans: 90s, 30m, 2h."
 )
-@click.option("--at", metavar="CRON", help='The times of its scans, such as "30 3 * * mon-fri".')
+@click.option(
+    "--at",
+    callback=_times,
+    metavar="CRON",
+    help='The times of its scans, such as "30 3 * * mon-fri".',
+)
 @click.option("--table", help="SQLite: the table or view whose rows are documents.")
 @click.option("--query", help="SQLite: a SELECT in place of a table.")
 @click.option("--key", help="SQLite: the column that identifies a row.")
@@ -93,11 +117,12 @@ def add(
 @json_option
 @click.pass_context
 def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: bool) -> None:
-    """Take a source out of the configuration, and its documents out of the newest version.
+    """Take a source out of the configuration and the index.
 
-    Older versions keep them: `--at` and `diff` still find them, until gc collects those versions.
-    `restore` leaves a source alone that is not configured. Its files are not touched. Needs no
-    daemon; one that runs leaves the source alone from now on.
+    Its documents leave the newest version. Older versions keep them: `--at` and `diff` still
+    find them, until gc collects those versions. `restore` leaves a source alone that is not
+    configured. Its files are not touched. Needs no daemon; one that runs leaves the source
+    alone from now on.
 
     Example: hopsyncd remove project
     """
@@ -112,7 +137,8 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
             f"Cannot remove {name}", "there is no source of that name", f"There are: {known}"
         )
     if not yes:
-        _confirm(name, purge)
+        where = "every version, for good" if purge else "the newest version"
+        confirm(f"Remove {name} and take its documents out of {where}?", f"{name} was not removed")
     file = config_path(context.obj)
     if name in configured:
         # Before its documents go: a daemon that starts in between must not fetch them again.
@@ -123,17 +149,6 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
         print_json(done)
     else:
         _print_removal(done)
-
-
-def _confirm(name: str, purge: bool) -> None:
-    if not sys.stdin.isatty():
-        raise BadRequest(
-            f"{name} was not removed",
-            "there is no terminal to ask at whether that is meant",
-            "`--yes` removes it without asking",
-        )
-    where = "every version, for good" if purge else "the newest version"
-    click.confirm(f"Remove {name} and take its documents out of {where}?", abort=True)
 
 
 def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
@@ -166,7 +181,7 @@ def _print_removal(done: Mapping[str, Any]) -> None:
 @json_option
 @click.pass_context
 def sources(context: click.Context, name: str | None, as_json: bool) -> None:
-    """List the sources: state, documents, last success, next run; NAME shows one in detail.
+    """List the sources and their state; NAME shows one in detail.
 
     Example: hopsyncd sources notes
     """

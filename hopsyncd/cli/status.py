@@ -7,6 +7,8 @@ import click
 
 from hopsyncd.cli.shared import client_of, json_option, print_json, printable, warn
 
+_SHOWN = 10  # documents that cannot be used
+
 
 @click.command()
 @json_option
@@ -34,21 +36,31 @@ def status(context: click.Context, as_json: bool) -> None:
     if now["database_bytes"] is not None:
         click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
         _print_llm(now["llm"])
+    _print_configuration(now["configuration"])
     if now["waiting"]:
         reasons = ", ".join(f"{why} {n:,}" for why, n in now["waiting"].items())
         total = sum(now["waiting"].values())
         click.echo(f"{total:,} passages wait for questions from the LLM ({reasons})")
     if now["progress"]:
-        done, total = now["progress"]["documents_done"], now["progress"]["documents_total"]
-        share = f"{now['progress']['share']:.0%}"
-        click.echo(f"indexing {now['progress']['source']}: {done} of {total} documents ({share})")
+        share, total = now["progress"]["share"], now["progress"]["documents_total"]
+        click.echo(f"indexing {now['progress']['source']}: {share:.0%} of {total:,} documents")
     for source in now["sources"]:
         _print_source(source)
     if now["quarantined"]:
         click.echo(f"{now['quarantined']} contents are in quarantine: reading them was given up")
-    for problem in now["problems"]:
+    shown = now["problems"][:_SHOWN]
+    for problem in shown:
         print_problem(problem)
+    if (more := sum(one["problems"] for one in now["sources"]) - len(shown)) > 0:
+        click.echo(f"  and {more:,} more: `hopsyncd sources NAME` lists those of a source")
     warn(now["degraded"])
+
+
+def _print_configuration(configuration: Mapping[str, Any]) -> None:
+    if refused := configuration["refused"]:
+        click.secho(f"the configuration is refused, the old one holds: {refused}", fg="yellow")
+    if waiting := configuration["restart_needed"]:
+        click.secho(f"waiting for the next start: {', '.join(waiting)}", fg="yellow")
 
 
 def _print_llm(llm: Mapping[str, Any] | None) -> None:

@@ -42,7 +42,7 @@ class _Sample:
 @click.option("--once", is_flag=True, help="Print one frame after a second, and end.")
 @click.pass_context
 def top(context: click.Context, once: bool) -> None:
-    """Watch what the daemon does: syncs with rate and time left, requests a second, sources.
+    """Watch what the daemon does: syncs, requests, sources.
 
     It looks once a second; q or Ctrl-C ends it. Where no terminal shows it, it is as with --once.
 
@@ -122,10 +122,7 @@ def _work(samples: Sequence[_Sample]) -> str:
         return f"idle; next: {planned[0]['job']} at {local_time(planned[0]['next'])}"
     of_this = [one for one in samples if _source(one) == running["source"]]
     total = running["documents_total"]
-    text = (
-        f"syncing {running['source']}: {running['documents_done']:,} of {total:,} documents"
-        f" ({running['share']:.0%})"
-    )
+    text = f"syncing {running['source']}: {running['share']:.0%} of {total:,} documents"
     rate = _rate(of_this, lambda one: one.jobs["running"]["share"] * total)
     if not rate:
         return text

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import json_option, post_long, print_json, printable
+from hopsyncd.cli.shared import confirm, json_option, post_long, print_json, printable
 
 
 @click.command()
@@ -33,7 +33,9 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def rebuild(context: click.Context, as_json: bool) -> None:
-    """Make everything derived anew from the stored passages and questions, as one version.
+    """Make the graph anew from the stored passages and questions.
+
+    All that is derived from them is computed again, as one version.
 
     Example: hopsyncd rebuild
     """
@@ -49,7 +51,7 @@ def rebuild(context: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def backup(context: click.Context, file: Path, as_json: bool) -> None:
-    """Copy the database to FILE, whole and consistent, while the daemon works on.
+    """Copy the database to FILE, whole, while the daemon works on.
 
     Example: hopsyncd backup ~/backups/notes.db
     """
@@ -67,10 +69,11 @@ def backup(context: click.Context, file: Path, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
-    """Collect the versions that the [retention] of the configuration does not keep.
+    """Collect the versions that [retention] does not keep.
 
-    The newest version and tagged ones are always kept. It works in small steps: queries go on, and
-    a gc that was killed goes on when it is run again.
+    That section of the configuration says how many, and how old. The newest version and tagged
+    ones are always kept. It works in small steps: queries go on, and a gc that was killed goes
+    on when it is run again.
 
     Example: hopsyncd gc --dry-run
     """
@@ -78,12 +81,13 @@ def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json(done)
         return
-    counts = ", ".join(
-        f"{done[name]} {name.replace('_', ' ')}"
-        for name in ("documents", "lives", "matches", "passages", "question_sets")
-    )
-    freed = done["bytes"] if dry_run else done["freed_bytes"]
     would = "would go" if dry_run else "went"
+    parts = ("documents", "passages", "question_sets", "matches")
+    if not done["versions"] and not any(done[name] for name in parts):
+        click.echo(f"Nothing {would}: [retention] or a tag keeps every version.")
+        return
+    counts = ", ".join(f"{done[name]:,} {name.replace('_', ' ')}" for name in parts)
+    freed = done["bytes"] if dry_run else done["freed_bytes"]
     click.echo(f"{len(done['versions'])} versions {would}: {_numbers(done['versions'])}")
     click.echo(f"With them: {counts}; {'about ' if dry_run else ''}{freed / 1e6:.1f} MB.")
 
@@ -104,15 +108,16 @@ def _numbers(versions: list[int]) -> str:
 def purge(
     context: click.Context, document: str, source: str | None, again: bool, yes: bool, as_json: bool
 ) -> None:
-    """Remove DOCUMENT from every version, cache and index, for real, and never index it again.
+    """Erase a document from every version, for good.
 
-    Past versions lose its passages and the edges from and to them. The file itself is not touched.
-    This cannot be undone.
+    DOCUMENT leaves every version, cache and index, and is not indexed again. Past versions lose
+    its passages and the edges from and to them. The file itself is not touched. This cannot be
+    undone.
 
     Example: hopsyncd purge letters/private.md --source notes
     """
     if not again and not yes:
-        click.confirm(f"Remove {document} from every version, for good?", abort=True)
+        confirm(f"Remove {document} from every version, for good?", f"{document} was not purged")
     body = {"document": document, "source": source, "again": again}
     done = post_long(context, "/v1/purge", body, "purging")
     if as_json:

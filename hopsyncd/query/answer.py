@@ -1,5 +1,6 @@
 """An answer as the JSON object that the socket and `--json` give: documented in docs/api.md."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,8 +91,21 @@ def _question(answer: Answer, step: Hop) -> str:
     if step.asked_by in ("link", "backlink"):
         return f"See {step.name}."
     if step.question is None:
-        return f"What is said of {step.name}?"
+        return f"What is said of {_as_written(answer, step)}?"
     return answer.questions.get(step.question, "")
+
+
+def _as_written(answer: Answer, step: Hop) -> str | None:
+    """The name that both ends speak of, as one of them writes it: names are compared without case.
+
+    It stays as it is where neither has it whole.
+    """
+    for end in (step.target, step.source):
+        passage = answer.passages[end]
+        text = " ".join((*passage.heading, passage.text))
+        if step.name and (found := re.search(rf"\b{re.escape(step.name)}\b", text, re.IGNORECASE)):
+            return found[0]
+    return step.name
 
 
 def _end(answer: Answer, passage: PassageId) -> dict[str, Any]:

@@ -1,13 +1,17 @@
 """The one form of errors: {"error": {"code", "message", "hint"}}, with its HTTP status."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import structlog
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from hopsyncd.errors import BadRequest, Busy, ConfigError, Forbidden, NotFound, TimedOut
+from hopsyncd.serve.parameters import PASSAGE_ID
+from hopsyncd.serve.requests import ABSOLUTE, NOT_BLANK
 from store.errors import BackupFailed, NoSuchVersion, PurgeRefused, TagRefused
 
 log = structlog.get_logger(__name__)
@@ -21,6 +25,12 @@ _REFUSALS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int, str],
     (Busy, 503, "busy"),
     (TimedOut, 503, "timeout"),
 )
+
+_FORMS = {  # by the pattern that a text does not have
+    NOT_BLANK: "it is blank",
+    PASSAGE_ID: "it is no id of a passage (16 hexadecimal digits, of which the first 4 may do)",
+    ABSOLUTE: "it is no absolute path",
+}
 
 
 def failed(code: str, message: str, hint: str) -> dict[str, Any]:
@@ -42,16 +52,25 @@ def failure_of(error: Exception) -> tuple[int, dict[str, Any]]:
 
 
 def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
-    """The first thing that is wrong with a request, by its field."""
-    first = error.errors(include_url=False)[0]
+    """What is wrong with a request, by its field: a field that is not known comes first."""
+    found = error.errors(include_url=False)
+    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     field = ".".join(str(part) for part in first["loc"])
-    why, hint = str(first["msg"]), "docs/api.md describes each request"
+    why, hint = _in_words(first), "docs/api.md describes each request"
     if first["type"] == "extra_forbidden":
         why = "there is no such field"
         known = _fields(model) if len(first["loc"]) == 1 else ()
         if near := difflib.get_close_matches(str(first["loc"][-1]), list(known), n=1):
             hint = f'Did you mean "{near[0]}"? {hint}'
     return BadRequest("The request was refused", f"{field}: {why}" if field else why, hint)
+
+
+def _in_words(found: ErrorDetails) -> str:
+    if found["type"] == "missing":
+        return "it is missing"
+    if form := _FORMS.get(str(found.get("ctx", {}).get("pattern"))):
+        return form
+    return re.sub("^(Input|String) should", "it should", found["msg"].removeprefix("Value error, "))
 
 
 def _fields(model: type[BaseModel]) -> Iterable[str]:

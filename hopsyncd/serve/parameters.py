@@ -19,7 +19,8 @@ def _digits(given: object) -> object:
 Digits = BeforeValidator(_digits)
 Limit = Annotated[int, Field(ge=1, le=_MAX_NUMBER), Digits]
 # An id, or as much of its beginning as tells it from the others of the version.
-PassageHex = Annotated[str, Field(pattern="^[0-7][0-9a-f]{3,15}$")]
+PASSAGE_ID = "^[0-7][0-9a-f]{3,15}$"
+PassageHex = Annotated[str, Field(pattern=PASSAGE_ID)]
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
 
 

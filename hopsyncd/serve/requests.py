@@ -8,6 +8,7 @@ from hopsyncd.strategy import DEFAULT_TOP_K, Profile, Reasoner, Strategy
 
 MAX_QUESTION_CHARACTERS = 10_000
 MAX_QUERIES = 100
+NOT_BLANK, ABSOLUTE = r"\S", "^/"  # patterns
 _ASK_K = 8
 
 At = Annotated[str, Field(min_length=1, max_length=200)]
@@ -20,7 +21,7 @@ class _Body(BaseModel):
 class QueryRequest(_Body):
     """The body of POST /v1/query; None takes the configured default."""
 
-    question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=r"\S")
+    question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
     k: int | None = Field(default=None, ge=1, le=1000)
     strategy: Strategy | None = None
     at: At = "head"
@@ -49,7 +50,7 @@ class QueriesRequest(_Body):
 class AskRequest(_Body):
     """The body of POST /v1/ask. `k`: from how many passages; `llm`: let the LLM put it in words."""
 
-    question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=r"\S")
+    question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
     k: int = Field(default=_ASK_K, ge=1, le=50)
     at: At = "head"
     llm: bool = False
@@ -116,7 +117,7 @@ class CheckRequest(_Body):
 class BackupRequest(_Body):
     """The body of POST /v1/backup: an absolute path that does not exist yet."""
 
-    file: str = Field(min_length=2, max_length=4096, pattern="^/")
+    file: str = Field(min_length=2, max_length=4096, pattern=ABSOLUTE)
 
 
 class GcRequest(_Body):

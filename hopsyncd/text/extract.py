@@ -70,10 +70,11 @@ def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
     except (DocumentUnreadable, MemoryError):
         raise
     except Exception as error:
-        said = " ".join(str(error).split())[:200]
+        parts = " ".join(str(error).split())[:200].split(": ")
+        said = ": ".join(dict.fromkeys((type(error).__name__, *parts)))  # some say all of it twice
         raise DocumentUnreadable(
             "the document",
-            f"it is damaged, or not what its name says ({type(error).__name__}: {said})",
+            f"it is damaged, or not what its name says ({said})",
             "Save it again in its own program, or leave it out by an ignore pattern",
         ) from error
 

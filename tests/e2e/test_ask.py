@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hopsyncd.wording import ARROWS
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.endpoint import Endpoint, error, say_json, user_text
 
@@ -52,9 +53,10 @@ def test_an_answer_names_its_files_lines_passages_and_version(place: Place) -> N
     mira = next(one for one in told["citations"] if one["document"] == "mira.md")
     assert mira["lines"] == [3, 3]
     assert "Ostrava" in ran.stdout
-    assert f"[{mira['number']}] notes: mira.md:3-3   id {mira['id']}" in ran.stdout
+    assert f"[{mira['number']}] notes: mira.md:3   id {mira['id']}" in ran.stdout
     assert f"version {told['version']}" in ran.stdout
     assert told["chain"], "two passages are joined"
+    assert all(f" {ARROWS[hop['asked_by']]} " in ran.stdout for hop in told["chain"])
     assert "Bronze Door" in ran.stdout
 
 
@@ -63,6 +65,7 @@ def test_what_is_not_there_is_said_with_status_0(place: Place) -> None:
     ran = place.run("ask", question)
     assert ran.returncode == 0
     assert "not found in your documents" in ran.stdout
+    assert "hopsyncd query" in ran.stderr, "what comes nearest can still be seen"
     assert asked(place, question=question)["found"] is False
 
 

@@ -91,7 +91,7 @@ def test_what_a_terminal_would_obey_is_printed_as_text(bad: Place) -> None:
     assert "rings" in rung
     assert "\x1b" not in rung and "\x07" not in rung
     named = bad.run("query", "newline goat thistles", "-k", "1").stdout
-    assert f"notes: {FOLDER}/new\\nline.md:1-1" in named
+    assert f"notes: {FOLDER}/new\\nline.md:1" in named
 
 
 def test_the_status_is_readable_with_all_of_them(bad: Place) -> None:

@@ -37,8 +37,17 @@ def test_init_never_overwrites(place: Place) -> None:
     place.configure("# mine\n")
     ran = place.run("init", "--folder", str(place.notes))
     assert ran.returncode == 1
-    assert "exists already" in ran.stderr
+    assert "exists already" in ran.stderr and "hopsyncd add" in ran.stderr
     assert (place.home / "config.toml").read_text() == "# mine\n"
+
+
+def test_a_data_folder_that_cannot_be_made_is_named(place: Place) -> None:
+    (place.base / "file").write_text("no folder")
+    place.configure(f'[daemon]\ndata_dir = "{place.base}/file/data"\n')
+    ran = place.run("serve")
+    assert ran.returncode == 1
+    assert f"Cannot make the data folder {place.base}/file/data: not a directory" in ran.stderr
+    assert "daemon.data_dir" in ran.stderr
 
 
 @pytest.mark.models
@@ -50,7 +59,7 @@ def test_the_config_of_init_serves_its_folder(place: Place) -> None:
     assert (synced.returncode, synced.stderr) == (0, "")
     assert "notes: " in synced.stdout
     answered = place.run("query", "Where does the tide table hang?", "-k", "1")
-    assert "notes: tide.md:1-1" in answered.stdout
+    assert "notes: tide.md:1" in answered.stdout
     assert "beside the stove" in answered.stdout
     assert place.stop()[0] == 0
 

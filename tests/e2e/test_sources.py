@@ -54,8 +54,9 @@ def test_a_folder_that_is_added_is_served_from_the_next_start(small: Place) -> N
     assert added.returncode == 0, added.stderr
     assert "takes effect when the daemon starts" in added.stdout
     small.start()
-    again = small.run("add", str(small.notes), "--at", "30 3 * * mon-fri")
-    assert "The daemon has taken it up" in again.stdout
+    again = ("add", str(small.notes), "--at", "30 3 * * mon-fri")
+    assert "the source 'boats' is that already" in small.run(*again).stderr
+    assert "The daemon has taken it up" in small.run(*again, "--name", "more").stdout
     small.sync()
     assert small.documents("ferry Halcyon", strategy="bm25") == ["ferry.md"]
 
@@ -223,4 +224,4 @@ def test_an_answer_says_who_committed_what_it_cites(small: Place, tmp_path: Path
     date = passage["origin"]["date"]
     assert passage["origin"] == {"author": "Ada", "date": date, "commit": commit}
     told = small.run("query", "ferry Halcyon").stdout
-    assert f"ferry.md:1-1 (Ada, {date[:10]}, {commit[:10]})" in told
+    assert f"ferry.md:1 (Ada, {date[:10]}, {commit[:10]})" in told

@@ -73,7 +73,7 @@ def test_a_document_stands_for_its_passages(place: Place) -> None:
     assert of_document["passages"][0]["id"] == id_of(place, "mira.md")
     missing = place.run("graph", "--document", "none.md")
     assert missing.returncode == 1
-    assert "none.md" in missing.stderr
+    assert "There is no document none.md: no source has one of that path" in missing.stderr
     place.write("empty.md", "")
     place.sync()
     empty = place.run("graph", "--document", "empty.md")
@@ -135,6 +135,15 @@ def test_running_text_is_as_wide_as_the_terminal(place: Place) -> None:
     lines = [line for line in narrow.splitlines() if "barge" in line]
     assert len(lines) > 5
     assert all(len(line) <= 50 for line in lines)
+
+
+def test_the_lines_of_a_list_stay_lines_and_only_the_first_are_shown(place: Place) -> None:
+    place.write("cargo.md", "# Cargo\n\n" + "".join(f"- crate {n}\n" for n in range(12)))
+    place.sync()
+    shown = place.run("query", "cargo crate", "-k", "1").stdout
+    assert "   crate 0\n   crate 1\n" in shown
+    assert "   crate 7\n   ...\n" in shown
+    assert "crate 8" not in shown
 
 
 def test_a_terminal_obeys_no_document(place: Place) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from hopsyncd.answering.asker import Asker
 from hopsyncd.answering.extractive import carrying, short_answer, support
+from hopsyncd.answering.kinds import asked_kind
 from hopsyncd.answering.reply import reply_json
 from hopsyncd.answering.sentences import Sentence
 from hopsyncd.errors import BadRequest, LlmUnavailable
@@ -166,6 +167,26 @@ def test_a_short_answer_is_of_the_kind_asked_for_and_not_in_the_question(
     assert (
         short_answer(question, [sentence("She lived in Oslo 1912", 0, 0)], FakeLanguage()) == short
     )
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("Who restored the lighthouse in the town where Lord Byron died?", "person"),
+        ("Where did the man who built the tower study?", "place"),
+        ("When did the tower in the village whose mayor is a captain burn down?", "date"),
+        ("Which city was home to the band that broke up when its singer left?", "place"),
+        ("How many people live where the potter has his kiln?", "number"),
+        ("Howell has worked with the mayor, who is a lawyer, of what city?", "place"),
+        ("She wrote to the poet who died on which date?", "date"),
+        ("Did the man who built it live where she did?", None),
+        ("What is it made of?", None),
+    ],
+)
+def test_the_first_question_word_says_what_is_asked_unless_another_ends_the_question(
+    question: str, kind: str | None
+) -> None:
+    assert asked_kind(question) == kind
 
 
 def test_an_llm_answers_from_what_it_is_shown(tmp_path: Path) -> None:

@@ -177,6 +177,28 @@ def test_a_bad_query_never_reaches_the_service(
     assert service.queries == []
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"question": " "}, "question: it is blank"),
+        ({}, "question: it is missing"),
+        ({"question": "x", "k": 0}, "k: it should be greater than or equal to 1"),
+        ({"questio": "x"}, "questio: there is no such field"),
+    ],
+)
+def test_a_refusal_says_in_words_what_is_wrong(
+    client: TestClient, body: dict[str, Any], why: str
+) -> None:
+    answer = client.post("/v1/query", json=body)
+    assert refused(answer, 400, "bad_request") == f"The request was refused: {why}"
+    assert ("Did you mean" in answer.json()["error"]["hint"]) == ("questio" in body)
+
+
+def test_what_is_no_id_is_told_what_one_looks_like(client: TestClient) -> None:
+    message = refused(client.get("/v1/passages/zz"), 400, "bad_request")
+    assert "16 hexadecimal digits" in message
+
+
 @pytest.mark.parametrize("body", [b"who?", b"{", b"\xff", b"\x00", b"[]", b'"question"', b"null"])
 def test_what_is_no_json_object_is_refused(client: TestClient, body: bytes) -> None:
     refused(client.post("/v1/query", content=body), 400, "bad_request")

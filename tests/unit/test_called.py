@@ -119,6 +119,7 @@ def test_a_passage_that_names_a_note_leads_there_and_back(tmp_path: Path) -> Non
         (hop,) = next(p for p in answer["passages"] if p["document"] == end)["hops"]
         assert hop["from"]["document"] == start
         assert hop["asked_by"] == "both"
+        assert hop["question"] == "What is said of Zorn Quill?"
 
 
 def test_a_new_name_asks_nothing_and_a_past_version_keeps_its_own(tmp_path: Path) -> None:

@@ -55,10 +55,18 @@ def test_adding_keeps_all_that_is_there(file: Path, tmp_path: Path) -> None:
     assert add_source(file, folder(notes), None)[0] == "my -notes"
     assert file.read_text().startswith(TEXT.rstrip())
     assert load_config(file).sources[2].path == notes  # type: ignore[union-attr]
-    assert add_source(file, folder(notes), None)[0] == "my -notes-2"
+    assert add_source(file, folder(tmp_path / "x" / notes.name), None)[0] == "my -notes-2"
     assert add_source(file, folder(tmp_path), "all")[0] == "all"
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.toml", "my $notes"]
+
+
+def test_a_place_is_added_once_unless_it_gets_another_name(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the source 'others' is that already"):
+        add_source(file, folder(tmp_path / "x"), None)
+    assert file.read_text() == TEXT
+    add_source(file, folder(tmp_path / "x"), "again")
+    assert names(file) == ["notes", "others", "again"]
 
 
 def test_adding_a_name_that_is_taken_changes_nothing(file: Path, tmp_path: Path) -> None:
