@@ -81,7 +81,7 @@ def resolve(connection: Connection, at: str) -> Version:
 def _at_time(connection: Connection, at: str) -> Version:
     try:
         moment = datetime.fromisoformat(at).astimezone(UTC)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:  # the latter within a day of the calendar's ends
         raise NoSuchVersion(
             f"Cannot read version {at!r}",
             "it is no number, no tag and no time",

@@ -33,7 +33,8 @@ def head(connection: Connection) -> Version | None:
 def version(connection: Connection, number: int) -> Version:
     """The version of that number. Raises NoSuchVersion, also when it has expired."""
     row = connection.execute(
-        f"SELECT collected_ms, {_COLUMNS} FROM version WHERE id = ?", [number]
+        f"SELECT collected_ms, {_COLUMNS} FROM version WHERE id = ?",
+        [min(number, ALIVE)],  # SQLite takes no number of any length
     ).fetchone()
     if row and row[0] is None:
         return _version(row[1:])

@@ -97,7 +97,8 @@ def _preview_alone(
 
 def _print_preview(source: Mapping[str, Any]) -> None:
     if source["problem"]:
-        click.echo(f"{source['name']}: paused: {source['problem']}. {source['hint']}")
+        why = printable(source["problem"])
+        click.echo(f"{source['name']}: paused: {why}. {source['hint']}")
         return
     counts = source["counts"]
     parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
@@ -119,7 +120,8 @@ def print_outcomes(result: Mapping[str, Any]) -> None:
     """What a sync took in of each source."""
     for source in result["sources"]:
         if source["problem"]:
-            click.echo(f"{source['name']}: paused, its data is kept: {source['problem']}")
+            why = printable(source["problem"])
+            click.echo(f"{source['name']}: paused, its data is kept: {why}")
         else:
             click.echo(
                 f"{source['name']}: {source['changed']} changed, {source['removed']} removed"

@@ -68,6 +68,7 @@ def _post_and_show(
 _CONTROLS = {
     code: chr(code).encode("unicode_escape").decode() for code in (*range(32), *range(127, 160))
 }
+_CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}  # it escapes the others
 
 
 def printable(text: str) -> str:
@@ -140,10 +141,10 @@ def confirm(question: str, refused: str) -> None:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on standard output."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2).translate(_CONTROLS_IN_JSON))
 
 
 def warn(reasons: list[str]) -> None:
     """Say on standard error why an answer may be behind."""
     for reason in reasons:
-        click.secho(f"note: {reason}", fg="yellow", err=True)
+        click.secho(f"note: {printable(reason)}", fg="yellow", err=True)

@@ -212,7 +212,7 @@ def _print_line(source: dict[str, Any]) -> None:
     parts += [f"{source['pinned']} restored"] if source["pinned"] else []
     parts.append(f"last success {local_time(source['scanned'])}")
     parts += [f"next {local_time(source['next'])}"] if source["next"] else []
-    told = f": {source['problem']}. {source['hint']}" if source["problem"] else ""
+    told = f": {printable(source['problem'])}. {source['hint']}" if source["problem"] else ""
     click.echo(f"{source['name']} ({source['kind']}): {source['state']}, {', '.join(parts)}{told}")
 
 

@@ -58,7 +58,9 @@ def status(context: click.Context, as_json: bool) -> None:
 
 def _print_configuration(configuration: Mapping[str, Any]) -> None:
     if refused := configuration["refused"]:
-        click.secho(f"the configuration is refused, the old one holds: {refused}", fg="yellow")
+        click.secho(
+            f"the configuration is refused, the old one holds: {printable(refused)}", fg="yellow"
+        )
     if waiting := configuration["restart_needed"]:
         click.secho(f"waiting for the next start: {', '.join(waiting)}", fg="yellow")
 
@@ -73,7 +75,8 @@ def _print_llm(llm: Mapping[str, Any] | None) -> None:
         f" {_of(llm['tokens_today'], llm['max_tokens_per_day'])} tokens"
     )
     if failure := llm["last_failure"]:
-        click.echo(f"  last failure ({failure['kind']}, {failure['at']}): {failure['message']}")
+        message = printable(failure["message"])
+        click.echo(f"  last failure ({failure['kind']}, {failure['at']}): {message}")
     if llm["ledger_problem"]:
         click.echo(f"  nothing is asked: {llm['ledger_problem']}")
 
@@ -89,7 +92,7 @@ def _print_source(source: Mapping[str, Any]) -> None:
         f" {source['documents']} documents, {source['problems']} with problems"
     )
     if source["problem"]:
-        click.echo(f"  paused: {source['problem']}. {source['hint']}")
+        click.echo(f"  paused: {printable(source['problem'])}. {source['hint']}")
     if source["watch_problem"]:
         click.echo(f"  no file events: {source['watch_problem']}")
 

@@ -19,6 +19,7 @@ from hopsyncd.client.response import (
     headers_of,
     unreachable,
 )
+from hopsyncd.errors import DaemonUnavailable
 
 if TYPE_CHECKING:
     from hopsyncd.serve.answers import Event
@@ -98,6 +99,7 @@ class AsyncClient:
     schedule = _sent(calls.schedule)
     jobs = _sent(calls.jobs)
     stats = _sent(calls.stats)
+    metrics = _sent(calls.metrics)
     openapi = _sent(calls.openapi)
     sync = _sent(calls.sync)
     start_sync = _sent(calls.start_sync)
@@ -132,9 +134,10 @@ class AsyncClient:
                 headers={"Accept": "application/json"},
             )
         except httpx.TransportError as error:
-            refused = isinstance(error, httpx.ConnectError)
-            raise unreachable(self._place, error, refused=refused) from error
-        answer: Answer = answer_of(self._place, response.status_code, response.content)
+            raise _unreachable(self._place, error) from error
+        answer: Answer = answer_of(
+            self._place, response.status_code, response.content, is_text=call.is_text
+        )
         return answer
 
     async def events(self, call: Call[Any]) -> AsyncIterator[Event]:
@@ -156,9 +159,18 @@ class AsyncClient:
                     if event["event"] == "answer":
                         return
         except httpx.TransportError as error:
-            refused = isinstance(error, httpx.ConnectError)
-            raise unreachable(self._place, error, refused=refused) from error
+            raise _unreachable(self._place, error) from error
         raise cut_off(self._place, "the stream ended before the answer")
+
+
+def _unreachable(place: object, error: Exception) -> DaemonUnavailable:
+    import httpx
+
+    connecting = isinstance(error, httpx.ConnectError)
+    below: BaseException | None = error
+    while connecting and below and not isinstance(below, OSError):  # the system's own words
+        below = below.__cause__ or below.__context__
+    return unreachable(place, below or error, connecting=connecting)
 
 
 def _content(call: Call[Any]) -> bytes | None:

@@ -105,6 +105,7 @@ class Client:
     schedule = _sent(calls.schedule)
     jobs = _sent(calls.jobs)
     stats = _sent(calls.stats)
+    metrics = _sent(calls.metrics)
     openapi = _sent(calls.openapi)
     sync = _sent(calls.sync)
     start_sync = _sent(calls.start_sync)
@@ -143,7 +144,7 @@ class Client:
         """The answer to any call."""
         with self._response(call, "application/json") as response:
             content = response.read()
-        answer: Answer = answer_of(self._place, response.status, content)
+        answer: Answer = answer_of(self._place, response.status, content, is_text=call.is_text)
         return answer
 
     def events(self, call: Call[Any]) -> Iterator[Event]:
@@ -164,10 +165,10 @@ class Client:
             try:
                 connection.connect()
             except OSError as error:
-                raise unreachable(self._place, error, refused=True) from error
+                raise unreachable(self._place, error, connecting=True) from error
             try:
                 connection.request(call.method, call.path, body, headers)
                 with connection.getresponse() as response:
                     yield response
             except (OSError, HTTPException) as error:
-                raise unreachable(self._place, error, refused=False) from error
+                raise unreachable(self._place, error, connecting=False) from error

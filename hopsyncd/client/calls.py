@@ -45,11 +45,12 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Answer]):
-    """A request whose answer is an `Answer`."""
+    """A request whose answer is an `Answer`; `is_text`: text as it is, else JSON."""
 
     method: str
     path: str
     body: Mapping[str, Any] | None = None
+    is_text: bool = False
 
 
 def query(question: str, **options: Unpack[QueryOptions]) -> Call[answers.QueryAnswer]:
@@ -141,6 +142,11 @@ def jobs() -> Call[answers_status.JobsAnswer]:
 def stats() -> Call[answers_status.StatsAnswer]:
     """Requests since the start, by endpoint."""
     return _get("/v1/stats")
+
+
+def metrics() -> Call[str]:
+    """How the daemon is, in Prometheus's text format."""
+    return Call("GET", "/v1/metrics", is_text=True)
 
 
 def openapi() -> Call[dict[str, Any]]:

@@ -38,8 +38,10 @@ def body_of(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")
 
 
-def answer_of(place: object, status: int, content: bytes) -> Any:
+def answer_of(place: object, status: int, content: bytes, *, is_text: bool = False) -> Any:
     """The answer. Raises RequestFailed, or DaemonUnavailable for what is no JSON object."""
+    if is_text and status == 200:
+        return content.decode()
     try:
         answer = json.loads(content)
     except ValueError as error:
@@ -56,7 +58,7 @@ def event_of(place: object, line: bytes) -> Event:
     except ValueError as error:
         raise cut_off(place, "a line was cut off: the daemon may be stopping") from error
     if event["event"] == "error":
-        raise _failed(200, event)
+        raise _failed(event["status"], event)
     return event
 
 
@@ -78,22 +80,21 @@ def cut_off(place: object, why: str) -> DaemonUnavailable:
     )
 
 
-def unreachable(place: object, error: Exception, *, refused: bool) -> DaemonUnavailable:
+def unreachable(place: object, error: BaseException, *, connecting: bool) -> DaemonUnavailable:
     """The connection could not be made, or it broke."""
+    hint = "Start one with `hopsyncd serve`"
     if isinstance(error, PermissionError):
-        return DaemonUnavailable(
-            f"Cannot connect to {place}",
-            "you may not use that socket",
-            "Its owner can share it: docs/access.md says how",
-        )
-    why = f"the connection broke ({type(error).__name__})"
-    if isinstance(error, TimeoutError):
+        why = "your user may not use that socket"
+        hint = "The daemon's owner can let you in; docs/access.md says how"
+    elif isinstance(error, FileNotFoundError | ConnectionRefusedError):
+        why = "nothing listens on that socket"
+    elif isinstance(error, TimeoutError):
         why = "a daemon took the connection and was silent"
-    return DaemonUnavailable(
-        f"No daemon answers at {place}",
-        "nothing listens on that socket" if refused else why,
-        "Start one with `hopsyncd serve`",
-    )
+    elif connecting:
+        why = (getattr(error, "strerror", None) or str(error)).lower()
+    else:
+        why = f"the connection broke ({type(error).__name__})"
+    return DaemonUnavailable(f"No daemon answers at {place}", why, hint)
 
 
 def _failed(status: int, answer: Any) -> RequestFailed:

@@ -61,7 +61,10 @@ def _reached(config: Config) -> str:
 def _answered(config: Config) -> Iterator[Finding]:
     try:
         status = Client(config.daemon.socket, timeout_s=_ANSWER_S).status()
-    except (DaemonUnavailable, RequestFailed) as error:
+    except RequestFailed as error:
+        yield Finding("daemon", "fail", error.why, error.hint)
+        return
+    except DaemonUnavailable as error:
         remedy = "Restart it; `hopsyncd service install` has systemd do that by itself"
         yield Finding("daemon", "fail", error.why, remedy)
         return

@@ -197,9 +197,9 @@ class Tools:
         `degraded` says why answers may be behind the documents; empty when nothing is known.
         """
         now = self._client.status()
-        llm = now["llm"]
         return {
             **_head(now),
+            "notice": NOTICE,
             **{name: now[name] for name in ("created", "documents", "passages", "edges")},
             "syncing": now["syncing"],
             "sources": [source_brief(one) for one in now["sources"]],
@@ -207,7 +207,7 @@ class Tools:
                 f"{one['source']}: {one['document']}: {one['why']}"
                 for one in now["problems"][:_PROBLEMS]
             ],
-            "text_is_sent_to": llm["endpoint"] if llm else None,
+            "text_is_sent_to": now["models"]["llm_endpoint"],
         }
 
     def history(

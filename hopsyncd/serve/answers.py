@@ -255,9 +255,10 @@ class AnswerEvent(TypedDict):
 
 
 class ErrorEvent(Failed):
-    """The last line of a stream that failed."""
+    """The last line of a stream that failed; `status` is what an answer in one piece has then."""
 
     event: Literal["error"]
+    status: int
 
 
 Event = ProgressEvent | TextEvent | WithdrawnEvent | AnswerEvent

@@ -1,7 +1,7 @@
 """The HTTP API under /v1/: the routes of serve/endpoints.py over a service."""
 
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -25,18 +25,27 @@ from hopsyncd.serve.openapi import NDJSON
 from hopsyncd.serve.requests import MAX_QUESTION_CHARACTERS, SyncRequest
 from hopsyncd.serve.service import Service
 from hopsyncd.serve.stats import Load
-from hopsyncd.serve.stream import ClientGone, Json, Run, Work, heard, lines, result_of
+from hopsyncd.serve.stream import (
+    CLIENT_GONE,
+    ClientGone,
+    Json,
+    Run,
+    Work,
+    heard,
+    lines,
+    result_of,
+)
 
 log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = 1 << 20
-_CLIENT_GONE = 499  # as web servers log it; nobody receives it
 
 
 def make_app(service: Service, lanes: Lanes | None = None) -> Starlette:
     """The ASGI application over a service. Who asks is in the request's state, as `caller`.
 
-    What an admin changes is put there too, as `action` and `asked`.
+    What an admin changes is put there too, as `action`, `asked` and `outcome`, the status that the
+    work ended with: a stream has begun with 200 by then.
     """
     lanes = lanes or lanes_of(LimitsConfig(), Load())
     return Starlette(
@@ -56,21 +65,20 @@ def _route(endpoint: Endpoint, service: Service, lanes: Lanes) -> Route:
         began_s = time.perf_counter()
 
         def note(status: int) -> None:
+            request.state.outcome = status
             service.note(endpoint.operation, status, (time.perf_counter() - began_s) * 1000)
 
         try:
-            response = await _answered(request, endpoint, service, lanes)
+            response = await _answered(request, endpoint, service, lanes, note)
         except (ClientGone, ClientDisconnect):
-            response = Response(status_code=_CLIENT_GONE)
+            response = Response(status_code=CLIENT_GONE)
         except REPORTABLE as error:
             status, body = failure_of(error)
             response = JSONResponse(body, status)
         except Exception:
             note(500)
             raise
-        if isinstance(response, StreamingResponse):
-            response.body_iterator = _to_its_end(response.body_iterator, note)
-        else:
+        if not isinstance(response, StreamingResponse):
             note(response.status_code)
         return response
 
@@ -78,18 +86,14 @@ def _route(endpoint: Endpoint, service: Service, lanes: Lanes) -> Route:
     return Route(endpoint.path.replace("}", ":path}"), answer, methods=[endpoint.method])
 
 
-async def _to_its_end(parts: AsyncIterable[Any], note: Callable[[int], None]) -> AsyncIterator[Any]:
-    try:
-        async for part in parts:
-            yield part
-    finally:
-        note(200)
-
-
 async def _answered(
-    request: Request, endpoint: Endpoint, service: Service, lanes: Lanes
+    request: Request,
+    endpoint: Endpoint,
+    service: Service,
+    lanes: Lanes,
+    note: Callable[[int], None],
 ) -> Response:
-    """Raises one of REPORTABLE, or ClientGone."""
+    """A stream notes itself how it ended. Raises one of REPORTABLE, or ClientGone."""
     caller = caller_of(request)
     recorded = endpoint.right == "admin" and endpoint.method != "GET"
     if recorded:
@@ -115,7 +119,7 @@ async def _answered(
 
     if endpoint.streams and NDJSON in request.headers.get("accept", ""):
         progress = _nothing if endpoint.listens else service.progress
-        return StreamingResponse(lines(work, progress, run), media_type=NDJSON)
+        return StreamingResponse(lines(work, progress, run, note), media_type=NDJSON)
     listener = Listener()
     result = await heard(request, listener, result_of(work(listener), run))
     if isinstance(result, str):

@@ -6,7 +6,6 @@ the same form of errors.
 
 import asyncio
 import json
-from collections import Counter
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hopsyncd.serve.failures import failed
+from hopsyncd.serve.fairness import of_the_greediest
 from hopsyncd.serve.peer import UNKNOWN, Peer, peer_of
 from hopsyncd.serve.stats import Load
 
@@ -43,7 +43,7 @@ class Connections:
     def admit(self, new: "Connection") -> bool:
         """Whether there is room, perhaps as someone with more connections gives one up."""
         if len(self._open) >= self._most:
-            greedy = self._greedier(new.peer)
+            greedy = self._of_the_greediest(new.peer)
             if greedy is None:
                 self._load.refused += 1
                 return False
@@ -60,26 +60,11 @@ class Connections:
         if closing := self._lingering.pop(gone, None):
             closing.cancel()
 
-    def _greedier(self, peer: Peer) -> "Connection | None":
-        """An idle connection of the user, then of the process, that has more than this one would.
-
-        Of those, one of whoever has most, the longest open first.
-        """
-        users = Counter(one.peer.uid for one in self._open)
-        processes = Counter((one.peer.uid, one.peer.pid) for one in self._open)
-
-        def process_has(of: Peer) -> int:
-            return processes[of.uid, of.pid]
-
-        def has_more(other: Peer) -> bool:
-            if other.uid != peer.uid:
-                return users[other.uid] > users[peer.uid] + 1
-            return process_has(other) > process_has(peer) + 1
-
-        return max(
-            (one for one in self._open if one.is_idle and has_more(one.peer)),
-            key=lambda one: (users[one.peer.uid], process_has(one.peer)),
-            default=None,
+    def _of_the_greediest(self, peer: Peer) -> "Connection | None":
+        """An idle connection if there is one, the longest open first; else the newest."""
+        idle = [one for one in self._open if one.is_idle]
+        return of_the_greediest(self._open, peer, idle) or of_the_greediest(
+            self._open, peer, reversed(self._open)
         )
 
     def linger(self, closing: "Connection") -> None:
@@ -105,10 +90,12 @@ class Connection(HttpToolsProtocol):
         self._patience = patience
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
-        self._head_bytes = 0
+        self._open_bytes = 0  # received since a head, or a part of a body, ended
+        self._part_ended = False  # in what is being read
         self._in_head = False
         self._in_body = False
         self._deaf = False  # to whatever else is sent
+        self._last_answer = b""  # when the requests in hand are answered
 
     @property
     def is_idle(self) -> bool:
@@ -135,18 +122,22 @@ class Connection(HttpToolsProtocol):
             return
         if self._reading is None and not self._in_body:
             self._expect(self._patience.header_s)
+        self._part_ended = False
         super().data_received(data)
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse_head()
+        self._open_bytes = 0 if self._part_ended else self._open_bytes + len(data)
+        if (self._in_head or self._in_body) and self._open_bytes > MAX_HEAD_BYTES:
+            self._refuse_head()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._in_head, self._head_bytes = True, 0
+        self._in_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # what follows a body was not there when the request was judged
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        self._in_head, self._part_ended = False, True
         sent = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if sent > MAX_HEAD_BYTES:
             self._refuse_head()
@@ -159,19 +150,24 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
+        self._part_ended = True
         if not self._deaf:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._in_body = False
+        self._in_body, self._part_ended = False, True
         self._expect(None)
         if not self._deaf:
             super().on_message_complete()
             self._deaf = self.parser.should_upgrade()
 
     def on_response_complete(self) -> None:
+        is_last = not self.pipeline
         super().on_response_complete()
-        if self._in_body and self.cycle.response_complete:  # more than anyone wanted to read
+        if self._last_answer and is_last and not self.transport.is_closing():
+            self.transport.write(self._last_answer)
+            self._all.linger(self)
+        elif self._in_body and self.cycle.response_complete:  # more than anyone wanted to read
             self._deaf = True
             self._all.linger(self)
 
@@ -186,12 +182,16 @@ class Connection(HttpToolsProtocol):
             self._writing = None
 
     def give_way(self) -> None:
-        """Close for want of room."""
+        """Close for want of room, whatever is in hand."""
+        if self.pipeline:
+            self.transport.close()
+            return
         self._refuse(
             HTTPStatus.SERVICE_UNAVAILABLE,
             "busy",
             "The connection was refused: too many are open",
             "Try again in a second, over fewer connections; limits.connections sets how many",
+            at_once=True,
         )
 
     def send_400_response(self, msg: str) -> None:
@@ -222,33 +222,44 @@ class Connection(HttpToolsProtocol):
         self._refuse(
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
             "bad_request",
-            f"The request was refused: its head is longer than {MAX_HEAD_BYTES} bytes",
+            f"The request was refused: its headers are longer than {MAX_HEAD_BYTES} bytes",
             "Put what is long into the body of a POST",
         )
 
-    def _refuse(self, status: HTTPStatus, code: str, message: str, hint: str) -> None:
-        """Answer and close, unless an earlier request is still to be answered: then after that."""
+    def _refuse(
+        self, status: HTTPStatus, code: str, message: str, hint: str, *, at_once: bool = False
+    ) -> None:
+        """Answer and close, unless earlier requests are still to be answered: then after them.
+
+        At once: in place of the answer to the request in hand.
+        """
         if self._deaf or self.transport.is_closing():
             return
         self._deaf = True
         self._expect(None)
         in_hand = self.cycle is not None and not self.cycle.response_complete
-        if in_hand and not self._in_body:
+        if in_hand and not self._in_body and not at_once:
             self.cycle.keep_alive = False
+            return
+        answer = _answer(status, json.dumps(failed(code, message, hint)).encode())
+        if in_hand and self.pipeline:
+            self.pipeline.popleft()  # the newest is the one that is refused
+            self._last_answer = answer
             return
         if in_hand:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        if not (in_hand and (self.cycle.response_started or self.pipeline)):
-            self._answer(status, json.dumps(failed(code, message, hint)).encode())
+        if not (in_hand and self.cycle.response_started):
+            self.transport.write(answer)
         self._all.linger(self)
 
-    def _answer(self, status: HTTPStatus, body: bytes) -> None:
-        self.transport.write(
-            b"HTTP/1.1 %d %s\r\n" % (status, status.phrase.encode())
-            + b"content-type: application/json\r\n"
-            + b"content-length: %d\r\n" % len(body)
-            + (_RETRY_AFTER if status == HTTPStatus.SERVICE_UNAVAILABLE else b"")
-            + b"connection: close\r\n\r\n"
-            + body
-        )
+
+def _answer(status: HTTPStatus, body: bytes) -> bytes:
+    return (
+        b"HTTP/1.1 %d %s\r\n" % (status, status.phrase.encode())
+        + b"content-type: application/json\r\n"
+        + b"content-length: %d\r\n" % len(body)
+        + (_RETRY_AFTER if status == HTTPStatus.SERVICE_UNAVAILABLE else b"")
+        + b"connection: close\r\n\r\n"
+        + body
+    )

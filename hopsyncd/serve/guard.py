@@ -41,16 +41,22 @@ class Guard:
             return
         state["caller"] = caller
 
+        def record() -> None:
+            """Once, and before anyone learns that it has ended."""
+            if "action" in state and "outcome" in state:
+                asked = state.get("asked", {})
+                self._audit.note(peer, state.pop("action"), asked, state["outcome"])
+
         async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                if "action" in state:
-                    asked = state.get("asked", {})
-                    self._audit.note(peer, state["action"], asked, message["status"])
-                if message["status"] == 503:
-                    message["headers"] = [*message["headers"], (b"retry-after", b"1")]
+            record()
+            if message["type"] == "http.response.start" and message["status"] == 503:
+                message["headers"] = [*message["headers"], (b"retry-after", b"1")]
             await send(message)
 
-        await self._app(scope, receive, sent)
+        try:
+            await self._app(scope, receive, sent)
+        finally:
+            record()
 
     def _caller(self, peer: Peer, headers: Iterable[tuple[bytes, bytes]]) -> Caller | JSONResponse:
         """Who asks, or why they may not."""

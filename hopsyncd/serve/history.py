@@ -112,6 +112,7 @@ def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[dict[str
             "start": start_of(known[id_].text),
         }
         for id_ in ids
+        if id_ in known  # a purge may have taken others since the graphs were read
     ]
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from hopsyncd.config_access import LimitsConfig
 from hopsyncd.errors import Busy, TimedOut
+from hopsyncd.serve.fairness import of_the_greediest
 from hopsyncd.serve.peer import Peer
 from hopsyncd.serve.stats import Load
 
@@ -25,7 +26,8 @@ class _Waiting:
 class Turns:
     """Work in threads of its own, at most `parallel` at a time while at most `queue` wait.
 
-    Whose user, and then whose process, has waited longest since its last turn is next. A thread
+    Whose user, and then whose process, has waited longest since its last turn is next, and whose
+    has most that wait gives a place up to another's when the queue is full. A thread
     cannot be stopped: work whose client has left keeps its turn until it ends. Of one event loop.
     """
 
@@ -65,11 +67,17 @@ class Turns:
             return
         if len(self._waiting) >= self._queue:
             self._load.refused += 1
-            raise Busy(
+            busy = Busy(
                 "The request was refused",
                 f"{len(self._waiting)} others wait already",
                 "Ask again in a second; limits.queue sets how many may wait",
             )
+            greedy = of_the_greediest(self._waiting, peer, reversed(self._waiting))
+            if greedy is None:
+                raise busy
+            self._leave(greedy)
+            if not greedy.turn.done():
+                greedy.turn.set_exception(busy)
         one = _Waiting(peer, asyncio.get_running_loop().create_future())
         self._waiting.append(one)
         self._load.queue += 1
@@ -78,7 +86,7 @@ class Turns:
         except asyncio.CancelledError:
             if one in self._waiting:
                 self._leave(one)
-            else:  # its turn had come already
+            elif not (one.turn.cancelled() or one.turn.exception()):  # its turn had come already
                 self._pass_on()
             raise
 

@@ -16,6 +16,7 @@ from hopsyncd.serve.listener import Event, Listener
 
 log = structlog.get_logger(__name__)
 
+CLIENT_GONE = 499  # as web servers log it; nobody receives it
 _TICK_S = 0.3
 
 Json = dict[str, Any]
@@ -34,7 +35,10 @@ async def result_of(work: Work, run: Run = run_in_threadpool) -> Json:
 
 
 async def heard(request: Request, listener: Listener, work: Awaitable[Json]) -> Json:
-    """The result of the work; it is cancelled when the client goes away. Raises ClientGone then."""
+    """The result of the work; it is cancelled when the client goes away. Raises ClientGone then.
+
+    Work that is given up for taking too long learns that nobody waits for it, too.
+    """
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnected(request))
     try:
@@ -44,9 +48,8 @@ async def heard(request: Request, listener: Listener, work: Awaitable[Json]) -> 
         raise ClientGone
     finally:
         gone.cancel()
-        if not task.done():
-            listener.leave()
-            task.cancel()
+        listener.leave()
+        task.cancel()
 
 
 async def _disconnected(request: Request) -> None:
@@ -55,11 +58,15 @@ async def _disconnected(request: Request) -> None:
 
 
 async def lines(
-    work: Callable[[Listener], Work], progress: Callable[[], Json | None], run: Run
+    work: Callable[[Listener], Work],
+    progress: Callable[[], Json | None],
+    run: Run,
+    note: Callable[[int], None],
 ) -> AsyncIterator[bytes]:
     """The events of the work, one JSON object a line; the last is its answer or its error.
 
-    What `progress` gives is told whenever it has changed.
+    What `progress` gives is told whenever it has changed. `note` takes the status that an answer
+    in one piece would have had.
     """
     loop = asyncio.get_running_loop()
     events: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -71,6 +78,7 @@ async def lines(
     task = asyncio.ensure_future(result_of(work(listener), run))
     task.add_done_callback(lambda _: events.put_nowait(None))
     told: Json | None = None
+    status = CLIENT_GONE
     try:
         while True:
             try:
@@ -83,22 +91,25 @@ async def lines(
             if event is None:
                 break
             yield _line(event)
-        yield _line(_last(task))
+        status, last = _ended(task)
     finally:
         listener.leave()
         task.cancel()
+        note(status)
+    yield _line(last)
 
 
-def _last(task: "asyncio.Task[Json]") -> Event:
+def _ended(task: "asyncio.Task[Json]") -> tuple[int, Event]:
     error = task.exception()
     if error is None:
-        return {"event": "answer", "answer": task.result()}
+        return 200, {"event": "answer", "answer": task.result()}
     if isinstance(error, REPORTABLE):
-        return {"event": "error", **failure_of(error)[1]}
+        status, body = failure_of(error)
+        return status, {"event": "error", "status": status, **body}
     log.error("request failed", exc_info=error)
-    return {"event": "error", **INTERNAL}
+    return 500, {"event": "error", "status": 500, **INTERNAL}
 
 
 def _line(event: Event) -> bytes:
-    # In ASCII, for there are readers who end a line at U+0085 and U+2028 too.
+    """In ASCII: some clients take U+0085 and U+2028, which names may have, for ends of lines."""
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"

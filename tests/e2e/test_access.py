@@ -7,12 +7,17 @@ import pwd
 import socket
 import stat
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
+from hopsyncd.client import Client
+from hopsyncd.config import Config
+from hopsyncd.doctor.serving import served
+from hopsyncd.mcp.tools import Tools
 from hopsyncd.serve.endpoints import ENDPOINTS
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.other_user import Asked, answers, as_user
@@ -128,6 +133,17 @@ def test_a_stranger_who_reaches_the_socket_gets_no_byte_of_data(place: Place) ->
     assert place.status()["version"]
 
 
+def test_the_doctor_tells_a_stranger_who_can_let_them_in(place: Place) -> None:
+    configure(place, "")
+    place.socket.parent.chmod(0o755)
+    place.socket.chmod(0o666)
+    config = Config.model_validate({"daemon": {"socket": str(place.socket)}})
+    last = as_user(STRANGER.pw_uid, [], lambda: asdict([*served(config)][-1]))
+    assert (last["check"], last["level"]) == ("daemon", "fail")
+    assert "may not ask this daemon" in last["detail"]
+    assert "docs/access.md" in last["remedy"]
+
+
 def test_a_reader_of_the_group_reads_what_is_visible_and_changes_nothing(place: Place) -> None:
     configure(place, f'group = "{TEAM.gr_name}"', '"user:root"')
     assert stat.S_IMODE(place.socket.stat().st_mode) == 0o660
@@ -152,6 +168,15 @@ def test_a_reader_of_the_group_reads_what_is_visible_and_changes_nothing(place: 
     assert refused == set(ADMINS) - {"metrics"}
     assert {one["user"] for one in recorded if one["status"] == 403} == {"nobody"}
     assert CANARY not in _audit(place).read_text()
+
+
+def test_the_agent_of_a_reader_is_told_where_texts_are_sent(place: Place) -> None:
+    llm = '[llm]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\nquestions = "off"'
+    configure(place, f'group = "{TEAM.gr_name}"\n{llm}', '"user:root"')
+    status = Tools(Client(place.socket)).status
+    told = as_user(STRANGER.pw_uid, [TEAM.gr_gid], status)
+    assert told["text_is_sent_to"] == status()["text_is_sent_to"] == "127.0.0.1:9"
+    assert told["documents"] == 2
 
 
 def test_what_is_hidden_is_not_there_for_who_asks_by_name(place: Place) -> None:

@@ -1,6 +1,8 @@
 """The Python client, blocking and asynchronous, against a running daemon."""
 
 import asyncio
+import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from hopsyncd.errors import DaemonUnavailable
 from hopsyncd.serve.endpoints import ENDPOINTS
 from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.fakes.other_user import as_user
 
 ASKED = "Where did Mira Kaltenbrunn grow up?"
 # What stands still between two calls; a scan that ends in the middle moves the times of others.
@@ -56,8 +59,6 @@ def told(client: AsyncClient, method: str) -> Any:
 
 def test_both_clients_have_a_method_for_every_endpoint() -> None:
     for endpoint in ENDPOINTS:
-        if endpoint.operation == "metrics":  # is no JSON, and for Prometheus
-            continue
         assert callable(getattr(Client, endpoint.operation))
         assert callable(getattr(AsyncClient, endpoint.operation))
 
@@ -73,14 +74,12 @@ def test_the_methods_send_what_the_endpoints_take() -> None:
         **{"passage": (id_,), "neighbours": (id_,), "paths": (id_, id_), "document": ("s", "d")},
     }
     for name, endpoint in endpoints.items():
-        if name != "metrics":
-            call = getattr(calls, name)(*given.get(name, ()))
-            assert call.method == endpoint.method
-            assert call.path.split("?")[0] == endpoint.path.replace("{id}", id_).replace(
-                "{name}", "x"
-            )
-            if call.body is not None:
-                endpoint.request.model_validate(call.body)
+        call = getattr(calls, name)(*given.get(name, ()))
+        assert call.method == endpoint.method
+        assert call.path.split("?")[0] == endpoint.path.replace("{id}", id_).replace("{name}", "x")
+        assert call.is_text == (endpoint.answer is str)
+        if call.body is not None:
+            endpoint.request.model_validate(call.body)
 
 
 def test_the_asynchronous_client_is_told_the_same(place: Place, client: Client) -> None:
@@ -92,6 +91,15 @@ def test_the_asynchronous_client_is_told_the_same(place: Place, client: Client) 
     assert asyncio.run(ask()) == {
         method: getattr(client, method)(*WITH.get(method, ())) for method in SAME
     }
+
+
+def test_the_metrics_are_text(place: Place, client: Client) -> None:
+    async def ask() -> str:
+        async with AsyncClient(place.socket) as other:
+            return await other.metrics()
+
+    for metrics in (client.metrics(), asyncio.run(ask())):
+        assert f"\nhopsyncd_documents {client.status()['documents']}.0\n" in metrics
 
 
 def test_threads_may_share_a_client(client: Client) -> None:
@@ -115,6 +123,19 @@ def test_events_end_with_the_answer(place: Place, client: Client) -> None:
     assert list(client.sync_events())[-1]["answer"]["sources"][0]["name"] == "notes"
 
 
+def test_a_line_end_in_a_name_ends_no_event(place: Place, client: Client) -> None:
+    name = "odd\u0085\u2028.md"
+    place.write(name, "# Glass Harp\n\nThe Glass Harp is played by Ansgar Nyborg.\n")
+    place.sync()
+
+    async def listen() -> dict[str, Any]:
+        async with AsyncClient(place.socket) as other:
+            return [event async for event in other.ask_events("Who plays the Glass Harp?")][-1]
+
+    for last in (asyncio.run(listen()), list(client.ask_events("Who plays the Glass Harp?"))[-1]):
+        assert name in [one["document"] for one in last["answer"]["citations"]]
+
+
 def test_an_iterator_that_is_closed_leaves_the_daemon_at_peace(client: Client) -> None:
     with closing(client.ask_events(ASKED)) as events:
         assert next(events)["event"] == "progress"
@@ -127,7 +148,7 @@ def test_an_error_of_the_daemon_is_raised_with_its_code(place: Place, client: Cl
     assert (failed.value.status, failed.value.code) == (404, "no_such_version")
     with pytest.raises(RequestFailed) as failed:
         list(client.ask_events(ASKED, at="nowhere"))
-    assert failed.value.code == "no_such_version"
+    assert (failed.value.status, failed.value.code) == (404, "no_such_version")
     with pytest.raises(RequestFailed) as failed:
         list(client.ask_events(""))
     assert (failed.value.status, failed.value.code) == (400, "bad_request")
@@ -170,6 +191,29 @@ def test_where_nobody_listens_the_error_says_what_to_do(tmp_path: Path) -> None:
                 [event async for event in other.ask_events(ASKED)]
 
     asyncio.run(ask())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can take on another user's rights")
+def test_who_may_not_use_the_socket_is_told_so_and_not_to_start_a_daemon(place: Place) -> None:
+    async def ask() -> None:
+        async with AsyncClient(place.socket) as other:
+            await other.health()
+
+    def told() -> list[str]:
+        errors = []
+        for act in (Client(place.socket).health, lambda: asyncio.run(ask())):
+            try:
+                act()
+            except DaemonUnavailable as error:
+                errors.append(str(error))
+        return errors
+
+    assert told() == []
+    refused = as_user(pwd.getpwnam("nobody").pw_uid, [], told)
+    assert len(refused) == 2, refused
+    for message in refused:
+        assert "your user may not use that socket" in message
+        assert "docs/access.md" in message and "hopsyncd serve" not in message
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,17 @@
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.fakes.endpoint import Endpoint, Response, say
 
 HEALTH = b"GET /v1/health HTTP/1.1\r\nhost: localhost\r\n\r\n"
 LIMITS = """
@@ -147,6 +150,41 @@ def test_who_holds_all_the_connections_makes_room_for_another_process(daemon: Pl
             stack.enter_context(connected(daemon))
         ran = daemon.run("status", "--json")
     assert ran.returncode == 0, ran.stderr
+
+
+def test_the_newest_of_too_many_busy_connections_makes_room_for_another_process() -> None:
+    answered = threading.Event()
+
+    def play(_: dict[str, Any]) -> Response:
+        answered.wait(60)
+        return say("no JSON")
+
+    with Endpoint(play) as endpoint, new_place(SMALL) as made, ExitStack() as stack:
+        made.write("ada.md", "# Ada\n\nAda Byron met Charles Babbage in London.\n")
+        llm = f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "m"\nquestions = "off"\n'
+        limits = "[limits]\nconnections = 3\n"
+        made.configure(source("notes", made.notes) + llm + limits)
+        made.start()
+        made.sync()
+        clients = []
+        for number in range(3):
+            asked = {"question": f"Whom did Ada Byron meet, {number}?", "llm": True}
+            body = json.dumps(asked).encode()
+            client = stack.enter_context(connected(made))
+            clients.append(client)
+            client.settimeout(60)
+            head = b"POST /v1/ask HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n"
+            client.sendall(head % len(body) + body)
+            made.until(lambda number=number: len(endpoint.requests) > number, 60)
+        ran = made.run("status", "--json")
+        answered.set()
+        assert ran.returncode == 0, ran.stderr
+        assert [client.recv(12) for client in clients] == [
+            b"HTTP/1.1 200",
+            b"HTTP/1.1 200",
+            b"HTTP/1.1 503",
+        ]
+        assert "Traceback" not in made.log.read_text()
 
 
 def test_a_full_queue_is_told_and_what_is_in_it_is_answered(daemon: Place) -> None:

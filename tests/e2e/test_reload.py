@@ -86,6 +86,9 @@ def test_a_bad_configuration_is_refused_and_the_old_one_kept(place: Place) -> No
     assert names(place) == {"notes": "ok"}
 
     place.configure(source("notes", place.notes) + "[query]\nk = 1\n")
+    told = place.run("status").stdout
+    assert "the configuration is refused, the old one holds: " in told
+    assert "no such file" in told
     assert place.post("/v1/reload", {})["changed"] == ["query.k"]
     assert place.status()["configuration"] == {"refused": None, "restart_needed": []}
     assert len(place.query("lighthouse Gent")) == 1

@@ -116,9 +116,9 @@ def test_a_daemon_whose_terminal_is_closed_ends(place: Place) -> None:
         os.environ["HOPSYNCD_HOME"] = str(place.home)
         os.execv(sys.executable, [sys.executable, "-m", *SMALL])
     try:
-        place.until(lambda: b"serving" in os.read(terminal, 4096))
+        place.until(lambda: b"serving" in os.read(terminal, 4096), 60)
         os.close(terminal)
-        place.until(lambda: os.waitpid(pid, os.WNOHANG) == (pid, 0))
+        place.until(lambda: os.waitpid(pid, os.WNOHANG) == (pid, 0), 60)
     except BaseException:
         os.kill(pid, signal.SIGKILL)
         raise

@@ -2,6 +2,8 @@
 
 import json
 import re
+import socketserver
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +21,7 @@ def place() -> Iterator[Place]:
     with new_place(SMALL) as made:
         made.write("door.md", "# Bronze Door\n\nBronze Door is a film by Kaltenbrunn.\n")
         made.write("mira.md", "# Kaltenbrunn\n\nKaltenbrunn was born in Ostrava.\n")
-        made.write("town.md", '# Ostrava\n\nOstrava is "black"\x1b[31m and \\ by a river.\n')
+        made.write("town.md", '# Ostrava\n\nOstrava is "black"\x1b[31m\x9b31m and \\ by a river.\n')
         made.write("lamp.md", "the lamp hangs by the [black river](town.md)\n")
         made.configure(source("notes", made.notes))
         made.start()
@@ -147,6 +149,36 @@ def test_the_lines_of_a_list_stay_lines_and_only_the_first_are_shown(place: Plac
 
 
 def test_a_terminal_obeys_no_document(place: Place) -> None:
-    _, shown = at_terminal(place.home, "query", "Ostrava river", "-k", "1")
-    assert "\\x1b[31m" in shown
-    assert "\x1b[31m" not in shown
+    asked = ("query", "Ostrava river", "-k", "1")
+    for more, escaped in (((), "\\x1b[31m\\x9b31m"), (("--json",), "\\u001b[31m\\u009b31m")):
+        _, shown = at_terminal(place.home, *asked, *more)
+        assert escaped in shown
+        assert "\x1b[31m" not in shown and "\x9b" not in shown
+
+
+class _Rude(socketserver.StreamRequestHandler):
+    """An IMAP server that sends whoever comes away, in red."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"* BYE \x1b[31mgo away\r\n")
+
+
+def test_a_terminal_obeys_no_server() -> None:
+    with (
+        socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Rude) as server,
+        new_place(SMALL) as place,
+    ):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place.variables["HOPSYNCD_IMAP_PASSWORD"] = "x"
+        place.configure(
+            '[[source]]\nname = "mail"\nkind = "imap"\nhost = "127.0.0.1"\nuser = "ann"\n'
+            f'tls = "off"\nport = {server.server_address[1]}\n'
+        )
+        place.start()
+        place.sync()
+        for command in (("status",), ("sources",), ("sync", "--wait"), ("sync", "--dry-run")):
+            status, shown = at_terminal(place.home, *command)
+            assert status == 0
+            assert "\\x1b[31mgo away" in shown
+            assert "\x1b[31mgo away" not in shown
+        server.shutdown()

@@ -16,7 +16,7 @@ from hopsyncd.errors import BadRequest, HopsyncdError, SyncFailed
 from hopsyncd.serve.app import MAX_BODY_BYTES, make_app
 from hopsyncd.serve.caller import Caller
 from hopsyncd.serve.endpoints import ENDPOINTS
-from hopsyncd.serve.lanes import lanes_of
+from hopsyncd.serve.lanes import Lanes, Turns, lanes_of
 from hopsyncd.serve.listener import Listener
 from hopsyncd.serve.openapi import NDJSON
 from hopsyncd.serve.requests import AskRequest, QueryRequest, SyncRequest
@@ -371,16 +371,20 @@ def test_a_streamed_sync_tells_its_progress(client: TestClient, service: FakeSer
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
-    [(BadRequest("No", "no such thing", "Ask"), "bad_request"), (RuntimeError("x"), "internal")],
+    ("error", "status", "code"),
+    [
+        (BadRequest("No", "no such thing", "Ask"), 400, "bad_request"),
+        (RuntimeError("x"), 500, "internal"),
+    ],
 )
-def test_a_stream_that_fails_ends_with_the_error(
-    client: TestClient, service: FakeService, error: Exception, code: str
+def test_a_stream_that_fails_ends_with_the_error_and_is_counted_as_one(
+    client: TestClient, service: FakeService, error: Exception, status: int, code: str
 ) -> None:
     service.error = error
     answer = client.post("/v1/ask", json={"question": "where?"}, headers={"accept": NDJSON})
     last = lines(answer)[-1]
-    assert (last["event"], last["error"]["code"]) == ("error", code)
+    assert (last["event"], last["status"], last["error"]["code"]) == ("error", status, code)
+    assert service.noted == [("ask", status)]
 
 
 def test_who_may_only_read_changes_nothing(service: FakeService) -> None:
@@ -457,3 +461,19 @@ def test_what_waits_for_an_llm_holds_no_turn_of_the_others() -> None:
             return [query.status_code, (await waiting).status_code]
 
     assert asyncio.run(scenario()) == [200, 200]
+
+
+def test_a_query_that_took_too_long_is_told_that_nobody_waits_any_more() -> None:
+    class Slow(FakeService):
+        told = threading.Event()
+
+        def query(self, request: QueryRequest, _: Caller, listener: Listener) -> dict[str, Any]:
+            listener.when_gone(self.told.set)
+            self.told.wait(10)
+            return {}
+
+    service, turns = Slow(), Turns(1, 0, 0.1, Load())
+    app = as_owner(make_app(service, Lanes(turns, turns)))
+    answer = TestClient(app).post("/v1/query", json={"question": "Who?"})
+    refused(answer, 503, "timeout")
+    assert service.told.is_set()

@@ -4,13 +4,14 @@ import json
 import os
 import socket
 import stat
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -36,10 +37,27 @@ async def whoami(request: Request) -> JSONResponse:
 
 async def change(request: Request) -> JSONResponse:
     request.state.action, request.state.asked = "purge", {"document": "a.md"}
+    request.state.outcome = 503
     return JSONResponse({"error": {}}, 503)
 
 
-APP = Starlette(routes=[Route("/", whoami), Route("/change", change, methods=["POST"])])
+async def stream(request: Request) -> StreamingResponse:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"begun "
+        request.state.outcome = 503
+        yield b"failed"
+
+    request.state.action = "sync"
+    return StreamingResponse(parts())
+
+
+APP = Starlette(
+    routes=[
+        Route("/", whoami),
+        Route("/change", change, methods=["POST"]),
+        Route("/stream", stream, methods=["POST"]),
+    ]
+)
 
 
 def config(**access: Any) -> Config:
@@ -117,6 +135,13 @@ def test_a_change_is_recorded_with_who_and_how_it_went(tmp_path: Path) -> None:
     assert line["action"] == "purge" and line["asked"] == {"document": "a.md"}
     assert (line["status"], line["uid"], line["pid"]) == (503, OWNER.uid, 1)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_of_a_stream_is_recorded_how_it_ended(tmp_path: Path) -> None:
+    assert client(tmp_path, OWNER).post("/stream").status_code == 200
+    (line,) = (tmp_path / "audit.log").read_text().splitlines()
+    recorded = json.loads(line)
+    assert (recorded["action"], recorded["asked"], recorded["status"]) == ("sync", {}, 503)
 
 
 def test_the_record_is_bounded(tmp_path: Path) -> None:

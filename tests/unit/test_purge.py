@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hopsyncd.query.restricted import restricted_diff, restricted_head
+from hopsyncd.serve.history import diff_json
 from hopsyncd.sync.apply import Batch
 from hopsyncd.sync.verify import verify_matches
 from store.check import check
@@ -15,13 +17,14 @@ from store.content import known_passages
 from store.database import Connection, open_reader, snapshot
 from store.errors import PurgeRefused
 from store.gc import Retention, collect
-from store.history import set_tag
+from store.history import diff, set_tag
 from store.purge import PurgeResult, excluded_paths, include_again, purge
 from store.records import Passage
 from store.search import postings
 from store.versions import kept_versions, version
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
 
 NOW_MS = 10_000_000_000
@@ -74,6 +77,20 @@ def files_with(folder: Path, word: str) -> list[str]:
 
 def graphs(connection: Connection) -> dict[int, Rows]:
     return {number: graph_at(connection, number) for number in kept_versions(connection)}
+
+
+def test_a_diff_of_graphs_that_were_read_before_tells_what_is_left(stack: Stack) -> None:
+    ends = version(stack.connection, 2), version(stack.connection, 4)
+    dimensions, hidden = FakeEncoder().dimensions, frozenset({"closed"})
+    heads = [restricted_head(stack.connection, one, hidden, dimensions, 1.0) for one in ends]
+    found = restricted_diff(diff(stack.connection, *ends), *heads)
+    purged(stack)
+    told = diff_json(stack.connection, *ends, found, None)["passages"]
+    assert (len(found.passages_added), len(found.passages_removed)) == (1, 1)
+    assert [[one["heading"] for one in told[kind]] for kind in ("added", "removed")] == [
+        [["Law"]],
+        [],
+    ]
 
 
 class TestTheFiles:

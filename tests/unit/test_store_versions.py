@@ -9,6 +9,7 @@ import pytest
 from store.content import known_passages, put_content, register_recipe, sets_at
 from store.database import Connection, SqliteError, open_writer
 from store.errors import ContentConflict, NoSuchVersion
+from store.history import resolve
 from store.reads import live_documents, matches_at, places_at, words_at
 from store.records import (
     ALIVE,
@@ -116,6 +117,15 @@ def test_a_version_is_read_back_as_it_was_committed(store: Connection) -> None:
     assert head(store) == version(store, 2) == second
     with pytest.raises(NoSuchVersion, match="the newest is 2"):
         version(store, 3)
+
+
+@pytest.mark.parametrize("at", ["9" * 200, "0001-01-01T00:00+23:59", "9999-12-31T23:59-23:59"])
+def test_a_name_that_no_version_can_have_is_refused_as_any_other(
+    store: Connection, at: str
+) -> None:
+    both(store)
+    with pytest.raises(NoSuchVersion, match="Cannot read version"):
+        resolve(store, at)
 
 
 def test_reads_of_the_past_give_what_was_in_force(store: Connection) -> None:
