@@ -1,7 +1,9 @@
 """A remote repository's branch in a bare mirror on this disk: the one place where git connects."""
 
+import fcntl
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -91,6 +93,10 @@ class Mirror:
         Raises SourceUnavailable, and ValueError for what is no name of a branch.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _alone(self.folder):
+            return self._fetched(branch)
+
+    def _fetched(self, branch: str) -> Repository:
         local = self.repository
         local.run("init", "--quiet", "--bare", "--template=")
         for leftover in _leftovers(self.folder):
@@ -131,6 +137,14 @@ class Mirror:
             "GIT_CONFIG_KEY_1": key,
             "GIT_CONFIG_VALUE_1": _HELPER_SCRIPT,
         }
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One fetch at a time: two sources may have one mirror, and so may a dry run."""
+    with (folder / "hopsyncd-fetch").open("w") as mark:
+        fcntl.flock(mark, fcntl.LOCK_EX)
+        yield
 
 
 def _leftovers(folder: Path) -> Iterator[Path]:

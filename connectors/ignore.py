@@ -24,6 +24,7 @@ from fnmatch import translate
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
+from connectors.linear import linear
 from connectors.media_type import is_document_name, is_text_name
 
 TEXT = "@text"
@@ -244,10 +245,15 @@ def _parsed(line: str) -> tuple[GitIgnoreSpecPattern, bool] | None:
     text = line if line.endswith("\\ ") else line.rstrip()
     folders_only = text.endswith("/") and text.strip("!/") != ""
     try:
-        pattern = GitIgnoreSpecPattern(text.removesuffix("/") if folders_only else text)
+        read = GitIgnoreSpecPattern(text.removesuffix("/") if folders_only else text)
+        if read.include is None or read.regex is None:
+            return None
+        regex = linear(read.regex.pattern)
+        if regex == read.regex.pattern:
+            return read, folders_only
+        return GitIgnoreSpecPattern(re.compile(regex), read.include), folders_only
     except (ValueError, re.error) as error:
         raise ValueError(f"`{line}` is not a gitignore pattern") from error
-    return None if pattern.include is None else (pattern, folders_only)
 
 
 def _one_line(path: str) -> str:

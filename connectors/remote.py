@@ -164,13 +164,17 @@ class RemoteConnector:
         if names.isdisjoint(IGNORE_FILES):
             return
         own, git = (
-            self._driver.read(self._path(f"{folder.id}/{name}"), MAX_IGNORE_FILE_BYTES)
-            if name in names
-            else b""
-            for name in IGNORE_FILES
+            self._patterns(f"{folder.id}/{name}") if name in names else b"" for name in IGNORE_FILES
         )
         base = f"{folder.id}/" if folder.id else ""
         yield Level(base, patterns_in(own), patterns_in(git))
+
+    def _patterns(self, id_: str) -> bytes:
+        data = self._driver.read(self._path(id_), MAX_IGNORE_FILE_BYTES + 1)
+        if len(data) > MAX_IGNORE_FILE_BYTES:
+            why = too_large(len(data), MAX_IGNORE_FILE_BYTES)[0]
+            raise self._driver.unavailable(f"{id_.strip('/')}: {why}", "Shorten it.")
+        return data
 
     def _path(self, id_: str) -> str:
         """The driver's path of an id; of the root where it is empty."""

@@ -30,7 +30,9 @@ EXTRAS: dict[str, str] = {
 """The extra of hopsyncd that brings the driver of a protocol."""
 
 _OF_ONE_PATH = (FileNotFoundError, NotADirectoryError, PermissionError)
-_SECRET_OPTION = re.compile("secret|passw|key|token|credential|auth", re.IGNORECASE)
+_SECRET_OPTION = re.compile(
+    "secret|pass|key|token|credential|auth|connection_string|sas", re.IGNORECASE
+)
 _MOST_STUCK = 3
 
 
@@ -180,9 +182,10 @@ def _is_entry(found: object) -> bool:
 
 
 def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
-    """The values of options that are named like secrets, also of nested ones."""
+    """The values of options that are named like secrets, also of nested ones and of lists."""
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from _secrets(value)
-        elif isinstance(value, str) and value and _SECRET_OPTION.search(name):
-            yield value
+        elif _SECRET_OPTION.search(name):
+            told = value if isinstance(value, list | tuple) else (value,)
+            yield from (one for one in told if isinstance(one, str) and one)

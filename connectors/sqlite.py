@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from connectors.cursor import mark_of
 from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
+from connectors.parts import Parts
 from connectors.protocol import Fetched, Item, Problem
 from connectors.regular_file import too_large
 
@@ -52,12 +54,17 @@ class SqliteConnector:
     def __init__(self, settings: SqliteSettings, busy_s: float = BUSY_S) -> None:
         self._settings = settings
         self._busy_s = busy_s
+        # The same row says something else where other columns are read, or read otherwise.
+        self._mark = mark_of(
+            settings.table, settings.query, settings.text, settings.title, settings.media_type
+        )
 
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
     ) -> Iterator[Item | Problem]:
         """As in the protocol; `since` is ignored, and there is no Cursor."""
         ids: set[str] = set()
+        parts = Parts(under)
         path = self._settings.path
         with closing(open_read_only(path, self._busy_s)) as connection, refused(path):
             connection.execute("BEGIN")
@@ -66,7 +73,7 @@ class SqliteConnector:
                 if found.id in ids:
                     found = Problem(found.id, "several rows have this key", _KEY_HINT)
                 ids.add(found.id)
-                if under is None or any(_is_under(found.id, part) for part in under):
+                if parts.has(found.id):
                     yield found
 
     def fetch(self, item: Item) -> Fetched:
@@ -126,8 +133,10 @@ class SqliteConnector:
 
     def _revision(self, updated: object, title: object, texts: Sequence[object]) -> str:
         if self._settings.updated:
-            return f"updated {updated!r}"
-        values = repr([_text(title), *map(_text, texts)]).encode("utf-8", "backslashreplace")
+            return f"{self._mark} updated {updated!r}"
+        values = repr([self._mark, _text(title), *map(_text, texts)]).encode(
+            "utf-8", "backslashreplace"
+        )
         return hashlib.blake2b(values, digest_size=16).hexdigest()
 
 
@@ -195,7 +204,3 @@ def _text(value: object) -> str:
     if value is None:
         return ""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _is_under(id_: str, part: str) -> bool:
-    return not part or id_ == part or id_.startswith(part + "/")

@@ -22,6 +22,8 @@ from store.records import Passage, QuestionSet, Recipe, Version
 from store.sources import forget_source, source_names
 from store.versions import head
 
+_PASSES = 3  # a fetch under way may write between two of them
+
 
 def removed(
     connection: Connection, apply: Callable[[Batch], object], name: str, purge: bool
@@ -59,7 +61,8 @@ def drop_mirror(config: Config, name: str) -> None:
     folders = {source.name: mirror_of(source, config) for source in repositories}
     folder = folders.pop(name, None)
     if folder is not None and folder not in folders.values():
-        shutil.rmtree(folder, ignore_errors=True)
+        for _ in range(_PASSES):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def removed_alone(config: Config, name: str, purge: bool) -> dict[str, Any]:

@@ -43,9 +43,15 @@ def register_source(
 ) -> int:
     """Return the id of the source of that name, creating it, or moving it to its new location.
 
-    With other `settings` than before (any text that stands for them) it was never listed.
+    What was seen elsewhere is read again: revisions are compared within one place only. With other
+    `settings` than before (any text that stands for them) it was never listed.
     """
     with transaction(connection):
+        connection.execute(
+            "UPDATE seen SET revision = '' WHERE source IN"
+            " (SELECT id FROM source WHERE name = ? AND (kind, location) <> (?, ?))",
+            [name, kind, location],
+        )
         connection.execute(
             "INSERT INTO source (name, kind, location) VALUES (?, ?, ?) ON CONFLICT (name)"
             " DO UPDATE SET kind = excluded.kind, location = excluded.location",
@@ -79,8 +85,10 @@ def put_listing_state(connection: Connection, source: int, state: ListingState) 
 
 
 def forget_cursor(connection: Connection, source: int) -> None:
-    """Have the next listing name everything. Called inside a transaction."""
-    connection.execute("UPDATE source_state SET cursor = NULL WHERE source = ?", [source])
+    """Have a listing that begins later name everything. Called inside a transaction."""
+    connection.execute(
+        "UPDATE source_state SET cursor = NULL, listed_ms = NULL WHERE source = ?", [source]
+    )
 
 
 def is_read_by(connection: Connection, source: int, rules: str) -> bool:

@@ -66,7 +66,7 @@ class ImapConnector:
         if since is not None and under is None:
             known = known_of(since, self._mark(), self._where, _Known.read)
         self.close()  # a connection that idled since the last listing may be dead
-        with Deadline(self.settings.listing_limit_s) as self._deadline:
+        with Deadline(self.settings.limit_s) as self._deadline:
             try:
                 yield from self._listing(known, under)
             except (*_FAILURES, ValueError) as error:
@@ -76,12 +76,16 @@ class ImapConnector:
     def fetch(self, item: Item) -> Fetched:
         """As in the protocol; a connection that was cut meanwhile is made anew, once."""
         for attempt in (1, 2):
-            try:
-                return self._fetch(item)
-            except _FAILURES as error:
-                self._drop()
-                if attempt == 2:
-                    raise self._unavailable(error) from error
+            with Deadline(self.settings.limit_s) as deadline:
+                self._deadline = deadline
+                if self._server is not None:
+                    deadline.watch(self._server)
+                try:
+                    return self._fetch(item)
+                except _FAILURES as error:
+                    self._drop()
+                    if attempt == 2 or deadline.passed:
+                        raise self._unavailable(error) from error
         raise AssertionError("the second attempt returns or raises")
 
     def close(self) -> None:
@@ -240,10 +244,9 @@ class ImapConnector:
 
     def _unavailable(self, error: Exception) -> SourceUnavailable:
         late = self._deadline is not None and self._deadline.passed
-        limit_s = self.settings.listing_limit_s
         return SourceUnavailable(
             f"Cannot read the mail of {self._where}",
-            f"the listing took longer than {limit_s:g} s" if late else _told(error),
+            f"it took longer than {self.settings.limit_s:g} s" if late else _told(error),
             "Check the account, its password and the server in config.toml. "
             "What is indexed of it is kept; the next scan tries again.",
         )

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import imaplib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ Answer: TypeAlias = Sequence[Any]
 _ROW = re.compile(rb"^\d+ \(")
 _UID = re.compile(rb"\bUID (\d+)")
 _SIZE = re.compile(rb"\bRFC822\.SIZE (\d+)")
-_LISTED = re.compile(rb'^\(([^)]*)\) (?:NIL|"(?:\\.|[^"\\])*") (.*)$', re.DOTALL)
+_LISTED = re.compile(rb'^\(([^)]*)\) (?:(?i:NIL)|"(?:\\.|[^"\\])*") (.+)$', re.DOTALL)
 _SHIFTED = re.compile(r"&([^-]*)-")
 
 
@@ -27,13 +28,15 @@ class Listed:
 
 
 def listed_folders(data: Answer) -> list[Listed]:
-    """The folders in an answer to LIST."""
+    """The folders in an answer to LIST. Raises IMAP4.abort: one passed over would seem gone."""
     folders = []
     for row in data:
         head, literal = row if isinstance(row, tuple) else (row, None)
-        found = _LISTED.match(head) if head else None
-        if found is None:
+        if not head:
             continue
+        found = _LISTED.match(head)
+        if found is None:
+            raise imaplib.IMAP4.abort(f"the server lists a folder as {head[:100]!r}")
         raw = (_unquoted(found[2]) if literal is None else literal).decode("latin-1")
         flags = frozenset(found[1].decode("ascii", "replace").lower().split())
         folders.append(Listed(_readable(raw), raw, flags))

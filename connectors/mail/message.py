@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from datetime import UTC
 from email.errors import HeaderParseError
 from email.header import decode_header, make_header
 from email.message import Message
@@ -90,6 +91,8 @@ def _answered(head: Message) -> tuple[str, ...]:
 
 def _sent_ms(head: Message) -> int | None:
     try:
-        return int(parsedate_to_datetime(str(head.get("Date", ""))).timestamp() * 1000)
+        told = parsedate_to_datetime(str(head.get("Date", "")))
+        # A time that says nothing of its zone, as `-0000`, is one of UTC (RFC 5322, 3.3).
+        return int((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError, IndexError, TypeError):
         return None

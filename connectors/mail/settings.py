@@ -16,7 +16,8 @@ class ImapSettings:
 
     `ca_file` names certificates to trust in place of the system's. `folders` are shell patterns,
     one after `!` leaves out; what the server marks as trash, junk, drafts or "all mail" is left out
-    unless a pattern is its very name. `timeout_s` is for one answer of the server.
+    unless a pattern is its very name. `timeout_s` is how long the server may say nothing, `limit_s`
+    what a listing or a message may take in all.
     """
 
     host: str
@@ -28,4 +29,4 @@ class ImapSettings:
     folders: tuple[str, ...] = DEFAULT_FOLDERS
     max_bytes: int = DEFAULT_MAX_BYTES
     timeout_s: float = 30.0
-    listing_limit_s: float = 600.0
+    limit_s: float = 600.0

@@ -25,6 +25,8 @@ USER_AGENT = "hopsyncd"
 _CONNECT_S = 10.0
 _MAX_PACKED_RATIO = 200  # of honest text 20 is much
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_GLOBAL = ipaddress.ip_network("2000::/3")  # all that is given out of IPv6
+_PROTOCOLS = ipaddress.ip_network("192.0.0.0/24")
 _FAILURES = (
     httpcore2.TimeoutException,
     httpcore2.NetworkError,
@@ -79,8 +81,10 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner and not is_public(str(inner)):
             return False
+        if not ip.ipv4_mapped and ip not in _NAT64 and ip not in _GLOBAL:
+            return False
         ip = ip.ipv4_mapped or ip
-    return ip.is_global and not ip.is_multicast
+    return ip.is_global and not ip.is_multicast and ip not in _PROTOCOLS
 
 
 @dataclass(slots=True)

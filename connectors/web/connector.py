@@ -34,12 +34,14 @@ _NO_PAGES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What an address answered last; `revision` is empty where that was no page."""
+    """What an address answered last; `revision` is empty where that was no page. It led to
+    `elsewhere`, if it did."""
 
     etag: str = ""
     modified: str = ""
     revision: str = ""
     size_bytes: int = 0
+    elsewhere: str = ""
 
 
 _UNKNOWN = _State()
@@ -184,7 +186,8 @@ class WebConnector:
             now[url] = before
             yield Problem(url, answer.why, answer.hint)
         else:
-            if answer.what == "list":
+            # One that names sitemaps is asked for in full: they change while it does not.
+            if answer.what == "list" and not (answer.content and answer.content.sitemaps):
                 now[url] = answer.state
             if before.revision:
                 yield Gone(url)
@@ -199,6 +202,8 @@ class WebConnector:
             if status in _GONE:
                 return _Answer("gone")
             if status == 304 and state != _UNKNOWN:
+                if visit.elsewhere != state.elsewhere:
+                    return self._ask(url, _UNKNOWN, keep=keep)
                 return _Answer("page" if state.revision else "list", state)
             if status != 200:
                 return _trouble(f"its server answers HTTP {status}")
@@ -216,7 +221,9 @@ class WebConnector:
             why = f"it is of a type that is not read ({visit.reply.media_type or 'none given'})"
             return _Answer("none", why=why, hint="Name a page, a sitemap or a feed.")
         known = _State(
-            _short(visit.reply.header("etag")), _short(visit.reply.header("last-modified"))
+            _short(visit.reply.header("etag")),
+            _short(visit.reply.header("last-modified")),
+            elsewhere=visit.elsewhere,
         )
         if content.page is None:
             return _Answer("list", known, content)
@@ -254,8 +261,8 @@ def _exactly(host: str) -> str:
     return host.replace("[", "[[]")
 
 
-def _row(state: _State) -> tuple[str, str, str, int]:
-    return state.etag, state.modified, state.revision, state.size_bytes
+def _row(state: _State) -> tuple[str, str, str, int, str]:
+    return state.etag, state.modified, state.revision, state.size_bytes, state.elsewhere
 
 
 def _short(validator: str) -> str:

@@ -73,8 +73,9 @@ def _fetched(
     visit: Visit, data: bytes, media_type: str, title: str | None = None,
     links: tuple[str, ...] = (),
 ) -> Fetched:  # fmt: skip
-    revision = hashlib.sha256(media_type.encode() + b"\0" + data).hexdigest()[:32]
-    origin = {"url": visit.url} if visit.is_elsewhere else {}
+    told = f"{media_type} {visit.elsewhere}".rstrip()
+    revision = hashlib.sha256(told.encode() + b"\0" + data).hexdigest()[:32]
+    origin = {"url": visit.elsewhere} if visit.elsewhere else {}
     return Fetched(data, revision, media_type, title, links, _modified_ms(visit), origin)
 
 
@@ -86,7 +87,8 @@ def _decoded(body: bytes, content_type: str) -> str:
         names.insert(0, "utf-16")
     for name in names:
         try:
-            return body.decode(name) if name else body.decode("utf-8")
+            # Some charsets can spell what no UTF-8 can hold.
+            return body.decode(name or "utf-8").encode("utf-8", "replace").decode()
         except (LookupError, ValueError):
             continue
     return body.decode("cp1252", "replace")

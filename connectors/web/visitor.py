@@ -1,10 +1,12 @@
 """Visits with manners: what robots.txt forbids is not asked for, and a host is given time."""
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
-from urllib.robotparser import RobotFileParser
+
+from protego import Protego
 
 from connectors.web.address import address
 from connectors.web.client import USER_AGENT, Client, Reply, Unreachable
@@ -16,6 +18,7 @@ _ROBOTS_AGE_S = 3600.0
 _MAX_CRAWL_DELAY_S = 30.0
 _FAILURES_IN_A_ROW = 2
 _MAX_HOSTS = 100
+_AGENT = re.compile(r"\s*user\W*agent\s*:?\s*([^\s#]*)", re.IGNORECASE)
 
 Accepts = Callable[[str], bool]
 
@@ -26,11 +29,11 @@ class Forbidden(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """An answer and the address that gave it; `is_elsewhere` after redirects."""
+    """An answer and the address that gave it, which is `elsewhere` after redirects."""
 
     url: str
     reply: Reply
-    is_elsewhere: bool = False
+    elsewhere: str = ""
 
 
 @dataclass(slots=True)
@@ -41,7 +44,7 @@ class _Host:
     delay_s: float = 0.0
     failures: int = 0
     down: str = ""
-    rules: RobotFileParser | None = None
+    rules: Protego | None = None
     rules_until_s: float = 0.0
 
 
@@ -64,17 +67,17 @@ class Visitor:
     def visit(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> Visit:
         """Raises Unreachable and Forbidden."""
         for redirects in range(_MAX_REDIRECTS + 1):
-            if not self._rules(url).can_fetch(USER_AGENT, url):
+            if not self._rules(url).can_fetch(url, USER_AGENT):
                 raise Forbidden
             reply = self._get(url, headers, accepts)
             if reply.status not in _REDIRECTS:
-                return Visit(url, reply, redirects > 0)
+                return Visit(url, reply, url if redirects else "")
             url = self._target(url, reply)
             if not self.is_wanted(url):
                 raise Unreachable(f"it leads to {url}, which is at another host")
         raise Unreachable(f"it leads on more than {_MAX_REDIRECTS} times")
 
-    def _rules(self, url: str) -> RobotFileParser:
+    def _rules(self, url: str) -> Protego:
         host = self._host(url)
         if host.rules is None or self.clock_s() > host.rules_until_s:
             host.rules = self._read_rules(url)
@@ -83,7 +86,7 @@ class Visitor:
             host.delay_s = min(float(asked or 0), _MAX_CRAWL_DELAY_S)
         return host.rules
 
-    def _read_rules(self, url: str) -> RobotFileParser:
+    def _read_rules(self, url: str) -> Protego:
         """As in RFC 9309: no such file allows everything, one that cannot be read nothing."""
         parts = urlsplit(url)
         at = f"{parts.scheme}://{parts.netloc}/robots.txt"
@@ -94,10 +97,8 @@ class Visitor:
             at = self._target(at, reply)
         if reply.status >= 500 or reply.status in (*_REDIRECTS, 429):
             raise Unreachable(f"its robots.txt cannot be read (HTTP {reply.status})")
-        text = reply.body[:_MAX_ROBOTS_BYTES].decode("utf-8", "replace")
-        rules = RobotFileParser()
-        rules.parse(text.splitlines() if reply.status == 200 else [])
-        return rules
+        text = reply.body[:_MAX_ROBOTS_BYTES].decode("utf-8-sig", "replace")
+        return Protego.parse(_with_one_other(text) if reply.status == 200 else "")
 
     def _get(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> Reply:
         host = self._host(url)
@@ -134,3 +135,19 @@ class Visitor:
                 del self._hosts[next(iter(self._hosts))]
             self._hosts[name] = _Host()
         return self._hosts[name]
+
+
+def _with_one_other(robots: str) -> str:
+    """The text with one name for all agents that we are not.
+
+    The parser keeps each rule for each agent that it is for: of thousands of both, too many.
+    """
+
+    def told(line: str) -> str:
+        found = _AGENT.match(line)
+        if not found:
+            return line
+        name = found[1].lower()
+        return f"user-agent: {name if name in ('*', USER_AGENT) else 'another'}"
+
+    return "\n".join(map(told, robots.splitlines()))

@@ -6,7 +6,7 @@ the writer gives way while it waits. All calls of one source come from one threa
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
@@ -23,8 +23,8 @@ _CHUNK = 256  # items of a listing that are asked for together
 class Caller(Protocol):
     """Makes the calls to one source."""
 
-    def call(self, work: Callable[[], Result], give_way: GiveWay) -> Result:
-        """The result of the call, or its exception; what `give_way` raises abandons it."""
+    def begin(self, work: Callable[[], Result]) -> "Future[Result]":
+        """Make the call; who does not wait for its end abandons it."""
         ...
 
     def end(self) -> None:
@@ -39,9 +39,10 @@ class Caller(Protocol):
 class Here:
     """Calls that are quick: they are made by the thread that wants them."""
 
-    def call(self, work: Callable[[], Result], give_way: GiveWay) -> Result:
-        give_way()
-        return work()
+    def begin(self, work: Callable[[], Result]) -> "Future[Result]":
+        done: Future[Result] = Future()
+        _work(work, done)
+        return done
 
     def end(self) -> None:
         """There is nothing to end."""
@@ -60,18 +61,12 @@ class Aside:
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"source {name}", daemon=True)
 
-    def call(self, work: Callable[[], Result], give_way: GiveWay) -> Result:
+    def begin(self, work: Callable[[], Result]) -> "Future[Result]":
         if not self._thread.ident:
             self._thread.start()
         done: Future[Result] = Future()
         self._calls.put((work, done))
-        while True:
-            give_way()
-            try:
-                return done.result(_WAIT_S)
-            except TimeoutError:
-                if done.done():
-                    raise  # it is the call's own
+        return done
 
     def end(self) -> None:
         self._calls.put(None)
@@ -83,17 +78,41 @@ class Aside:
 
     def _run(self) -> None:
         while next_ := self._calls.get():
-            work, done = next_
-            try:
-                done.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - handed on to who waits for it
-                done.set_exception(error)
-            del next_, work, done  # what they hold is let go of here, not at the next call
+            _work(*next_)
+            del next_  # what it holds is let go of here, not at the next call
 
 
-def each(items: Iterator[Result], caller: Caller, give_way: GiveWay) -> Iterator[Result]:
-    """The items, asked for by the caller; gives way before each."""
-    while chunk := caller.call(lambda: [*islice(items, _CHUNK)], give_way):
-        for item in chunk:
+def call(caller: Caller, work: Callable[[], Result], give_way: GiveWay) -> Result:
+    """The result of a call, or its exception; what `give_way` raises abandons it."""
+    give_way()
+    done = caller.begin(work)
+    while not _is_done(done):
+        give_way()
+    return done.result()
+
+
+def each(items: Iterator[Result], caller: Caller, give_way: GiveWay) -> Iterator[Result | None]:
+    """The items, asked for by the caller, and None for each short wait; gives way before each."""
+    while True:
+        give_way()
+        done = caller.begin(lambda: [*islice(items, _CHUNK)])
+        while not _is_done(done):
+            give_way()
+            yield None
+        if not done.result():
+            return
+        for item in done.result():
             give_way()
             yield item
+
+
+def _is_done(done: "Future[Any]") -> bool:
+    """Whether a call has ended, or does so shortly."""
+    return bool(wait([done], _WAIT_S).done)
+
+
+def _work(work: Callable[[], Result], done: "Future[Result]") -> None:
+    try:
+        done.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - handed on to who waits for it
+        done.set_exception(error)

@@ -6,8 +6,9 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from connectors.errors import SourceUnavailable
+from connectors.parts import Parts
 from connectors.protocol import Item, Problem
-from hopsyncd.sync.scan import Listing, is_under
+from hopsyncd.sync.scan import Listing
 from store.records import Seen
 
 AGAIN = "read again"  # the reason for a fetch of what could not be used, or is wanted afresh
@@ -59,12 +60,15 @@ def plan(
         for problem in listing.problems
         if problem.subtree or problem.id not in excluded
     ]
+    doubtful = frozenset(problem.id for problem in listing.problems)
+    below_doubt = Parts([problem.id for problem in listing.problems if problem.subtree])
     removals = [
         Step(Action.REMOVE if path in live else Action.FORGET, path, "no longer there")
         for path in sorted(live.keys() | seen.keys())
         if path not in listing.items
         and listing.covers(path)
-        and not _in_doubt(path, listing)
+        and path not in doubtful
+        and not below_doubt.has(path)
         and not (path in pins and pins[path] is None and path not in seen)
     ]
     left = live.keys() - {step.path for step in removals}
@@ -85,10 +89,3 @@ def _fetch(item: Item, seen: Seen | None) -> Step | None:
     if seen.revision != item.revision:
         return Step(Action.FETCH, item.id, "changed", item)
     return None
-
-
-def _in_doubt(path: str, listing: Listing) -> bool:
-    return any(
-        is_under(path, problem.id) if problem.subtree else path == problem.id
-        for problem in listing.problems
-    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from connectors.errors import SourceUnavailable
 from hopsyncd.sync.plan import Action, Step
 from hopsyncd.sync.read import ReadDocument
+from hopsyncd.sync.scan import finished
 from hopsyncd.sync.sync import Scope, Source, planned, read_step
 from hopsyncd.text.extract import Extract
 from hopsyncd.text.llm_questions import estimate
@@ -54,7 +55,7 @@ def preview(
     unknown: list[Passage] = []
     seen: set[PassageId] = set()
     try:
-        steps = planned(connection, source, scope).steps
+        steps = finished(planned(connection, source, scope)).steps
         for document in _changes(connection, source, scope, steps, passage_tokens, extract, found):
             fresh = {one.id: one for one in document.passages if one.id not in seen}
             seen |= fresh.keys()

@@ -1,7 +1,7 @@
 """Reading: from a planned fetch to the passages of one document, or to the reason it has none."""
 
 import json
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -10,7 +10,7 @@ from connectors.errors import ConnectorError, ItemUnreadable, ItemVanished
 from connectors.protocol import Connector, Fetched, Item
 from hopsyncd import __version__
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.sync.aside import Caller, GiveWay, Here
+from hopsyncd.sync.aside import Caller, GiveWay, Here, call
 from hopsyncd.text.blocks import names_of, with_title
 from hopsyncd.text.chunk import Chunk, chunk
 from hopsyncd.text.extract import Extract
@@ -50,26 +50,28 @@ def read(
     connector: Connector,
     source: int,
     item: Item,
-    settled: Container[bytes | None],
+    pinned: bytes | None,
+    live: Document | None,
     passage_tokens: int,
     extract: Extract,
     caller: Caller = Here(),  # noqa: B008 - it holds nothing
     give_way: GiveWay = lambda: None,
 ) -> Reading | None:
-    """Fetch and chunk one item; contents whose hash is `settled` change nothing.
+    """Fetch and chunk one item; nothing changes where it is as `pinned` says, or as in `live`.
 
     None when the item vanished meanwhile: the next scan decides what that means. Raises
     SourceUnavailable.
     """
     try:
-        fetched = caller.call(lambda: _fetched(connector, item), give_way)
+        fetched = call(caller, lambda: _fetched(connector, item), give_way)
     except ItemVanished:
         return None
     except ItemUnreadable as problem:
         return Reading(Seen(source, item.id, RETRY, None, problem.why, problem.hint))
-    content = _content_of(fetched)
+    content, origin = _content_of(fetched), _origin_text(fetched)
     seen = Seen(source, item.id, fetched.revision, content)
-    if content in settled:
+    told = (content, fetched.media_type, origin)
+    if content == pinned or (live and told == (live.content, live.media_type, live.origin)):
         return Reading(seen)
     try:
         blocks = extract(fetched.data, fetched.media_type)
@@ -82,9 +84,7 @@ def read(
         for passage, piece, links in zip(passages, chunks, _links(chunks, fetched), strict=True)
     )
     names = names_of(blocks, fetched.title)
-    document = Document(
-        source, item.id, content, fetched.media_type, placements, names, _origin_text(fetched)
-    )
+    document = Document(source, item.id, content, fetched.media_type, placements, names, origin)
     return Reading(seen, ReadDocument(document, passages))
 
 

@@ -1,7 +1,8 @@
 """The scan: a listing of one source, or of parts of it, to its end: what is there, what is gone."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import structlog
 
@@ -10,6 +11,8 @@ from connectors.protocol import Connector, Cursor, Found, Gone, Item, Problem
 from hopsyncd.sync.aside import Caller, GiveWay, Here, each
 
 log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,14 @@ class Listing:
         return any("/".join(names[:end]) in self.under for end in range(len(names) + 1))
 
 
-def is_under(path: str, part: str) -> bool:
-    """Whether an item is `part` itself or stands below it; everything is below the empty part."""
-    return not part or path == part or path.startswith(part + "/")
+def finished(turns: Generator[None, None, Result]) -> Result:
+    """What comes of turns that nobody else has one between."""
+    while True:
+        try:
+            next(turns)
+        except StopIteration as ended:
+            result: Result = ended.value
+            return result
 
 
 def scan(
@@ -54,28 +62,35 @@ def scan(
     since: str | None = None,
     caller: Caller = Here(),  # noqa: B008 - it holds nothing
     give_way: GiveWay = lambda: None,
-) -> Listing:
-    """List to the end; everything, where the cursor `since` has expired.
+) -> Generator[None, None, Listing]:
+    """List to the end; everything, where the cursor `since` has expired. Others have their turn
+    while the source makes one wait.
 
     Raises SourceUnavailable when the listing cannot be completed.
     """
     try:
-        return _scan(each(_listed(connector, since, under), caller, give_way), under, since)
+        listed = each(_listed(connector, since, under), caller, give_way)
+        return (yield from _scan(listed, under, since))
     except CursorExpired as expired:
         log.info("everything is listed again", why=expired.why)
     try:
-        return _scan(each(_listed(connector, None, under), caller, give_way), under, None)
+        listed = each(_listed(connector, None, under), caller, give_way)
+        return (yield from _scan(listed, under, None))
     except CursorExpired as error:
         raise SourceUnavailable(error.what, error.why, error.hint) from error
 
 
-def _scan(listed: Iterator[Found], under: Sequence[str] | None, since: str | None) -> Listing:
+def _scan(
+    listed: Iterator[Found | None], under: Sequence[str] | None, since: str | None
+) -> Generator[None, None, Listing]:
     items: dict[str, Item] = {}
     problems: list[Problem] = []
     gone: set[str] = set()
     cursor = None
     for found in listed:
-        if isinstance(found, Cursor):
+        if found is None:
+            yield
+        elif isinstance(found, Cursor):
             cursor = found.value if under is None else None
         elif not _is_storable(found.id):
             problems.append(_unstorable(found))

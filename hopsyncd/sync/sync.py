@@ -1,7 +1,7 @@
 """One sync of one source: scan, plan, read, apply, in batches that are a version each."""
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -17,12 +17,12 @@ from hopsyncd.sync.prepare import Cost
 from hopsyncd.sync.progress import Progress
 from hopsyncd.sync.read import RETRY, Reading, read
 from hopsyncd.sync.restore import restoration
-from hopsyncd.sync.scan import Listing, scan
+from hopsyncd.sync.scan import Listing, finished, scan
 from hopsyncd.sync.upgrades import Upgrades
 from hopsyncd.text.extract import Extract, extract
 from store.database import Connection
 from store.purge import excluded_paths
-from store.reads import live_content, live_document, live_documents
+from store.reads import live_document, live_documents
 from store.records import Version
 from store.sources import (
     ListingState,
@@ -101,9 +101,8 @@ class Decision:
     listing: Listing
 
 
-def since_of(connection: Connection, source: Source, scope: Scope, now_ms: int) -> str | None:
+def since_of(state: ListingState, scope: Scope, now_ms: int) -> str | None:
     """Where the listing may begin; None: it must be of everything."""
-    state = listing_state(connection, source.id)
     if scope != Scope() or state.listed_ms is None:
         return None
     is_fresh = 0 <= now_ms - state.listed_ms < _WHOLE_EVERY_MS
@@ -116,11 +115,11 @@ def planned(
     scope: Scope,
     since: str | None = None,
     give_way: GiveWay = lambda: None,
-) -> Decision:
-    """Decide what a sync would do, changing nothing. Raises SourceUnavailable."""
+) -> Generator[None, None, Decision]:
+    """Decide what a sync would do, changing nothing, in turns. Raises SourceUnavailable."""
     # As it was before the listing: what a small sync adds meanwhile may be missing in that.
     seen, live = seen_items(connection, source.id), live_documents(connection, source.id)
-    listing = scan(source.connector, scope.under, since, source.caller, give_way)
+    listing = yield from scan(source.connector, scope.under, since, source.caller, give_way)
     if scope.afresh:
         seen = {path: replace(item, revision=RETRY) for path, item in seen.items()}
     steps = plan(
@@ -149,15 +148,14 @@ def read_step(
     """
     if step.item is None or step.path in excluded_paths(connection, source.id):
         return None
-    settled = [pins_of(connection, source.id).get(step.path)]
     # What could not be read last time may be indexed as older rules would have it.
-    if not scope.afresh and step.reason != AGAIN:
-        settled.append(live_content(connection, source.id, step.path))
+    by_old_rules = scope.afresh or step.reason == AGAIN
     reading = read(
         source.connector,
         source.id,
         step.item,
-        settled,
+        pins_of(connection, source.id).get(step.path),
+        None if by_old_rules else live_document(connection, source.id, step.path),
         passage_tokens,
         extract,
         source.caller,
@@ -203,16 +201,10 @@ class SourceSync:
 
     def sync(self, source: Source, scope: Scope) -> Outcome:
         """Bring the graph to what the source has now; a source in doubt is paused, data kept."""
-        turns = self.turns(source, scope)
-        while True:
-            try:
-                next(turns)
-            except StopIteration as ended:
-                outcome: Outcome = ended.value
-                return outcome
+        return finished(self.turns(source, scope))
 
     def turns(self, source: Source, scope: Scope) -> Generator[None, None, Outcome]:
-        """The same in turns, a batch each; between them the store is anybody's."""
+        """The same in turns, a batch or a short wait each; between them the store is anybody's."""
         outer = self.progress
         meter = None if scope.small else self.new_meter()
         try:
@@ -220,10 +212,17 @@ class SourceSync:
             if scope.under is None and self.is_behind(source):
                 scope = replace(scope, afresh=True)
             began_ms = self.now_ms()
-            since = since_of(self.connection, source, scope, began_ms)
-            self.progress = Progress(source.name)
-            decision = planned(self.connection, source, scope, since, self.give_way)
-            return (yield from self._execute(source, scope, decision, began_ms, meter))
+            before = listing_state(self.connection, source.id)
+            since = since_of(before, scope, began_ms)
+            self.progress = progress = Progress(source.name)
+            decision = yield from planned(self.connection, source, scope, since, self.give_way)
+            self.progress = progress
+            self._require_unheld(source)
+            intake = Intake(source.id, source.name)
+            outcome = yield from self._execute(source, scope, decision, intake, meter)
+            if scope.under is None and not intake.unsettled:
+                self._note_listing(source, decision.listing, began_ms, before)
+            return outcome
         except SourceUnavailable as problem:
             if source.name in self.removed:
                 return Outcome(source.name)
@@ -251,35 +250,34 @@ class SourceSync:
         return version
 
     def _execute(
-        self, source: Source, scope: Scope, decision: Decision, began_ms: int, meter: Meter | None
+        self, source: Source, scope: Scope, decision: Decision, intake: Intake, meter: Meter | None
     ) -> Generator[None, None, Outcome]:
         changed = removed = 0
         looked_at: set[str] = set()
-        progress, intake = self.progress, Intake(source.id, source.name)
+        progress = self.progress
         if scope.small and len(decision.steps) > _SMALL_STEPS:
             return Outcome(source.name, too_large=True)
         self._underway.append(intake)
         try:
-            for _ in self._filled(source, scope, decision, intake):
+            for is_batch in self._filled(source, scope, decision, intake):
                 if scope.small and self.writer.missing(intake.documents) > _SMALL_PASSAGES:
                     return Outcome(source.name, changed, removed, too_large=True)
-                taken = self._commit(intake, scope, meter)
-                changed += len(taken.read)
-                removed += len(taken.gone)
-                looked_at.update(one.path for one in taken.seen if one.revision != RETRY)
+                if is_batch:
+                    taken = self._commit(intake, scope, meter)
+                    changed += len(taken.read)
+                    removed += len(taken.gone)
+                    looked_at.update(one.path for one in taken.seen if one.revision != RETRY)
                 yield
                 self.progress = progress
                 self._require_unheld(source)
         finally:
             self._underway.remove(intake)
-        whole = scope.under is None
-        if whole and not intake.unsettled:
-            self._note_listing(source, decision.listing, began_ms)
-        if not whole:
+        if not (whole := scope.under is None):
             self._overtake(source.id, decision.listing.names)
         if scope.afresh:
             unread = live_documents(self.connection, source.id).keys() - looked_at
             put_rules(self.connection, source.id, self.writer.rules, unread)
+            intake.unsettled |= unread
         self.paused.pop(source.name, None)
         put_source_state(self.connection, source.id, self.now_ms() if whole else None, None, None)
         return Outcome(source.name, changed, removed)
@@ -317,45 +315,57 @@ class SourceSync:
         elif commit_s < _LONGEST_COMMIT_S / 4:
             self._batch_passages = min(self._batch_passages * 2, _BATCH_PASSAGES)
 
-    def _note_listing(self, source: Source, listing: Listing, began_ms: int) -> None:
-        """All that the listing named is indexed: the next one may begin where it ended."""
-        if listing.since is None:
-            state = ListingState(listing.cursor, began_ms)
-        else:
-            listed_ms = listing_state(self.connection, source.id).listed_ms
+    def _note_listing(
+        self, source: Source, listing: Listing, began_ms: int, before: ListingState
+    ) -> None:
+        """All that the listing named is indexed: the next one may begin where it ended, if nothing
+        was asked for meanwhile that needs a listing of its own."""
+        listed_ms = began_ms if listing.since is None else before.listed_ms
+        if listing_state(self.connection, source.id) == before:
             state = ListingState(listing.cursor or listing.since, listed_ms)
-        put_listing_state(self.connection, source.id, state)
+            put_listing_state(self.connection, source.id, state)
 
     def _count_passages(self, done: int, total: int) -> None:
         self.progress.passages_done, self.progress.passages_total = done, total
 
     def _filled(
         self, source: Source, scope: Scope, decision: Decision, intake: Intake
-    ) -> Iterator[None]:
+    ) -> Iterator[bool | None]:
         """Fill the intake for one batch after the other; removals go with the last, after a second
-        look.
+        look. None is no batch but a short wait.
 
         Items that are worth a second try, soon, are `unsettled`.
         """
         fetches = [step for step in decision.steps if step.action is Action.FETCH]
         self.progress.documents_total = len(fetches)
-        for step in fetches:
+        yield from self._fetched(source, scope, fetches, intake)
+        removals = {step.path: step for step in decision.steps if step.action in _REMOVALS}
+        if removals and intake.readings and not (scope.afresh or isinstance(source.caller, Here)):
+            yield True  # nothing may be in hand while others have their turns
+        intake.reports = {s.path: s for s in decision.steps if s.action is Action.REPORT}
+        intake.removals = dict(removals)
+        look = yield from self._second_look(source, scope, decision, intake)
+        for path in removals.keys() - {step.path for step in look if step.action in _REMOVALS}:
+            intake.removals.pop(path, None)
+        found = [step for step in look if step.action is Action.FETCH and step.path in removals]
+        yield from self._fetched(source, scope, found, intake)
+        if intake.readings or intake.reports or intake.removals:
+            yield True
+
+    def _fetched(
+        self, source: Source, scope: Scope, steps: Sequence[Step], intake: Intake
+    ) -> Iterator[bool]:
+        """Read the items of these steps into the intake, which may be full in between."""
+        for step in steps:
             if not scope.afresh and self._is_full(intake):
-                yield
+                yield True
             try:
                 self._read(source, scope, step, intake)
             except SourceUnavailable:
                 # Of a source that stops answering now and then, what it gave is not asked twice.
                 if intake.readings and not scope.afresh:
-                    yield
+                    yield True
                 raise
-        removals = {step.path: step for step in decision.steps if step.action in _REMOVALS}
-        intake.reports = {s.path: s for s in decision.steps if s.action is Action.REPORT}
-        intake.removals = dict(removals)
-        for path in removals.keys() - self._confirmed(source, decision, removals):
-            intake.removals.pop(path, None)
-        if intake.readings or intake.reports or intake.removals:
-            yield
 
     def _is_full(self, intake: Intake) -> bool:
         return (
@@ -372,17 +382,19 @@ class SourceSync:
         if reading:
             intake.end(reading)
 
-    def _confirmed(
-        self, source: Source, decision: Decision, removals: Collection[str]
-    ) -> Collection[str]:
-        """The removals whose items are still missing: much may have happened since the scan.
+    def _second_look(
+        self, source: Source, scope: Scope, decision: Decision, intake: Intake
+    ) -> Generator[None, None, Collection[Step]]:
+        """What is to be done about the removals: some listings do not name all that is there, and
+        much may have happened since the scan.
 
         The scan has judged already whether they may leave the source empty; this look sees only
         what is missing, so it must not ask again. What a source said is gone since a cursor needs
         no second look: if it is back, the next listing since then names it.
         """
-        if not removals or decision.listing.since is not None:
-            return removals
-        again = Scope(tuple(removals), accept_empty=True)
-        look = planned(self.connection, source, again, give_way=self.give_way)
-        return {step.path for step in look.steps if step.action in _REMOVALS}
+        if not intake.removals or decision.listing.since is not None:
+            return [*intake.removals.values()]
+        again = replace(scope, under=tuple(intake.removals), accept_empty=True)
+        turns = planned(self.connection, source, again, give_way=self.give_way)
+        decided = finished(turns) if intake.readings else (yield from turns)
+        return decided.steps

@@ -38,19 +38,27 @@ class Block:
 
 
 def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
-    """Drop blocks without text and links, and turn over-long headings into paragraphs."""
+    """Drop blocks without text and links, and turn over-long headings into paragraphs.
+
+    A `?` takes the place of what no UTF-8 can hold: JSON and some charsets can spell it.
+    """
     return tuple(
         replace(block, kind="paragraph", level=0)
         if block.kind == "heading" and len(block.text) > MAX_HEADING_CHARACTERS
         else block
-        for block in blocks
+        for block in map(_storable, blocks)
         if block.kind == "heading" or block.text.strip() or block.links
     )
 
 
+def _storable(block: Block) -> Block:
+    text = block.text.encode("utf-8", "replace").decode()
+    return block if text == block.text else replace(block, text=text)
+
+
 def with_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block, ...]:
     """Put `title` in front as the level-1 heading, unless it is empty or there is one already."""
-    title = " ".join(title.split())
+    title = in_one_line(title)
     if not title or any(block.level == 1 and block.text for block in blocks):
         return blocks
     return (Block("heading", title, line, line, level=1), *blocks)

@@ -18,7 +18,7 @@ _KEY = re.compile(r"(title|alias(?:es)?|tags?)[ \t]*[:=](.*)", re.I)
 _PROPERTY = re.compile(r"(?:- |  )?(title|alias(?:es)?|tags?)::(.*)", re.I)
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 _VALUE = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]+)""")
-_COMMENT = re.compile(r"[ \t]+#.*$")
+_COMMENT = re.compile(r"(?<![ \t])[ \t]+#.*$")
 _MAX_NAMES = 100
 
 

@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from subprocess import run
@@ -341,6 +342,13 @@ class TestPauses:
         away.rename(repository.root)
         repository.put("a.md", b"# Back")
         assert ids(listed(connector, cursor)[0]) == ["a.md"]
+
+    def test_a_mirror_is_fetched_into_by_one_at_a_time(self, repository: GitRepository) -> None:
+        repository.put("big.txt", os.urandom(3_000_000).hex().encode())
+        with ThreadPoolExecutor() as pool:
+            made = mirror(repository)
+            found = list(pool.map(lambda one: one.refresh(""), [made, replace(made, depth=1)]))
+        assert found == [made.repository] * 2
 
     def test_a_mirror_that_a_killed_git_left_locked_goes_on(
         self, repository: GitRepository

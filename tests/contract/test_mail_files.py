@@ -51,6 +51,19 @@ class TestMaildir:
         assert fetched.origin["date"] == "2026-11-02T10:00:00+00:00"
         assert fetched.origin["message_id"] == "b@example.org"
 
+    def test_a_time_without_a_zone_is_the_same_everywhere(self, tmp_path: Path) -> None:
+        sent = message("a", "x")
+        sent.replace_header("Date", "Mon, 02 Nov 2026 10:00:00 -0000")
+        mailbox.Maildir(tmp_path / "mail").add(sent)
+        connector = MaildirConnector(tmp_path / "mail")
+        (item,) = items(connector).values()
+        with pytest.MonkeyPatch.context() as elsewhere:
+            elsewhere.setenv("TZ", "Asia/Tokyo")
+            time.tzset()
+            date = connector.fetch(item).origin["date"]
+        time.tzset()
+        assert date == "2026-11-02T10:00:00+00:00"
+
     def test_folders_are_listed_but_for_those_left_out(self, tmp_path: Path) -> None:
         box = mailbox.Maildir(tmp_path / "mail")
         keys = {name: box.add_folder(name).add(message(name, "x")) for name in ("Work", "Trash")}

@@ -139,6 +139,12 @@ class TestOnEachFileSystem:
         chosen = replace(SETTINGS, ignore=("drafts/",), deny=("no/",))
         assert list(items(remote, chosen)) == ["a.md", "sub/g.md"]
 
+    def test_an_ignore_file_is_not_taken_in_by_half(self, remote: Remote) -> None:
+        remote.put("sub/.gitignore", b"#" * (1 << 20) + b"\nprivate.md\n")
+        remote.put("sub/private.md", b"x")
+        with pytest.raises(SourceUnavailable, match=r"sub/\.gitignore: it is too large"):
+            listed(remote)
+
     def test_a_huge_and_a_binary_file_do_not_stop_the_others(self, remote: Remote) -> None:
         remote.put("huge.md", b"x" * 1001)
         remote.put("nul.md", b"a\0b")
@@ -242,7 +248,18 @@ class TestTrouble:
         with pytest.raises(SourceUnavailable, match="credentials"):
             listed(odd)
 
-    def test_what_the_driver_raises_pauses_without_its_secrets(self, odd: Remote) -> None:
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"password": "hunter2"},
+            {"passphrase": "hunter2"},
+            {"auth": ["zoe", "hunter2"]},
+            {"client_kwargs": {"connection_string": "hunter2"}},
+        ],
+    )
+    def test_what_the_driver_raises_pauses_without_its_secrets(
+        self, odd: Remote, options: dict[str, object]
+    ) -> None:
         class Strange(Exception):
             pass
 
@@ -250,7 +267,7 @@ class TestTrouble:
             raise Strange("cannot log in with hunter2\nat all")
 
         Odd.before = before
-        driver = Driver(odd.url, {"password": "hunter2"})
+        driver = Driver(odd.url, options)
         with pytest.raises(SourceUnavailable) as caught:
             list(RemoteConnector(driver, SETTINGS).discover(None))
         assert caught.value.why == "Strange: cannot log in with *** at all"

@@ -1,6 +1,7 @@
 """The SQLite connector on real databases that other connections, and processes, write to."""
 
 import multiprocessing
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,35 @@ def test_with_a_column_that_says_so_it_alone_decides(database: Database) -> None
     assert listed(connector)["1"] == before
     database.put(1, "Oslo", changed=6)
     assert listed(connector)["1"] != before
-    assert connector.fetch(before).revision == "updated 6"
+    assert connector.fetch(before).revision == listed(connector)["1"].revision
+
+
+@pytest.mark.parametrize("updated", ["", "changed"])
+def test_other_columns_or_another_type_give_a_row_another_revision(
+    database: Database, updated: str
+) -> None:
+    database.put(1, "Rome", "A city")
+    revisions = {
+        listed(database.connector(updated=updated, **settings))["1"].revision
+        for settings in (
+            {},
+            {"title": "title"},
+            {"text": ("body", "more")},
+            {"media_type": "text/markdown"},
+            {"query": "SELECT id, upper(body) AS body, changed FROM page"},
+        )
+    }
+    assert len(revisions) == 5
+
+
+def test_many_removed_rows_are_looked_for_at_once(database: Database) -> None:
+    for number in range(2000):
+        database.put(number, "Rome")
+    removed = [str(number) for number in range(10_000, 30_000)]
+    began_s = time.process_time()
+    (found,) = database.connector().discover(None, ["7", *removed])
+    assert found.id == "7"
+    assert time.process_time() - began_s < 2
 
 
 def test_a_listing_sees_one_state_while_rows_change(database: Database) -> None:

@@ -1,9 +1,11 @@
 """Web pages against a real server: what is listed, manners, and what must never be asked."""
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +14,12 @@ from connectors.protocol import Cursor, Gone, Item, Problem
 from connectors.web.client import Client, is_public
 from connectors.web.connector import WebConnector
 from connectors.web.settings import WebSettings
+from hopsyncd.sync.sync import Scope
+from store.content import known_passages
+from store.reads import documents_at
+from store.records import Passage
 from tests.contract.site import MAX_BYTES, Answer, Site, page, serving, sitemap, zipped
+from tests.fakes.stack import Stack
 
 
 @pytest.fixture
@@ -43,6 +50,13 @@ def cursor_of(connector: WebConnector) -> str:
     *_, last = connector.discover(None)
     assert isinstance(last, Cursor)
     return last.value
+
+
+def passages_of(stack: Stack) -> list[Passage]:
+    """Those in force."""
+    documents = documents_at(stack.connection, stack.head.id, stack.source.id)
+    ids = [place.passage for document in documents for place in document.placements]
+    return [*known_passages(stack.connection, ids).values()]
 
 
 def link(*paths: str) -> str:
@@ -129,6 +143,43 @@ class TestWhatIsListed:
         gone = [f.id for f in connector.discover(found[-1].value) if isinstance(f, Gone)]
         assert gone == [site.url("/a")]
 
+    def test_an_entry_that_left_its_feed_is_kept_as_it_is_now(
+        self, site: Site, tmp_path: Path
+    ) -> None:
+        site.answers |= {"/feed": sitemap(site.url("/a"), site.url("/b")), "/b": page("B")}
+        site.answers["/a"] = page("Rome is old.")
+        stack = Stack(tmp_path / "graph.db", web(site, "/feed"))
+        stack.sync()
+        site.answers |= {"/feed": sitemap(site.url("/b")), "/a": page("Oslo is cold.")}
+        stack.path.sync(stack.source, Scope(whole=True))
+        assert "Oslo is cold." in {one.text for one in passages_of(stack)}
+        assert "Rome is old." not in {one.text for one in passages_of(stack)}
+        stack.close()
+
+    def test_where_a_page_leads_to_is_told_as_it_is_now(self, site: Site, tmp_path: Path) -> None:
+        def to(path: str) -> Answer:
+            return Answer(status=302, headers={"Location": path})
+
+        site.answers |= {"/": to("/a"), "/a": page("Home"), "/b": page("Home")}
+        stack = Stack(tmp_path / "graph.db", web(site))
+        stack.sync()
+        site.answers["/"] = to("/b")
+        stack.sync()
+        (document,) = documents_at(stack.connection, stack.head.id, stack.source.id)
+        assert json.loads(document.origin) == {"url": site.url("/b")}
+        stack.close()
+
+    def test_a_sitemap_is_looked_at_though_the_one_that_names_it_is_as_it_was(
+        self, site: Site
+    ) -> None:
+        index = f"<sitemapindex><sitemap><loc>{site.url('/1.xml')}</loc></sitemap></sitemapindex>"
+        site.answers["/sitemap.xml"] = Answer(index.encode(), media_type="text/xml")
+        site.answers |= {"/1.xml": sitemap(site.url("/a")), "/a": page("A"), "/b": page("B")}
+        connector = web(site, "/sitemap.xml")
+        cursor = cursor_of(connector)
+        site.answers["/1.xml"] = sitemap(site.url("/a"), site.url("/b"))
+        assert ids(connector, site, cursor) == ["/a", "/b"]
+
     def test_pages_of_a_feed_at_other_hosts_are_told_of(self, site: Site) -> None:
         site.answers["/feed"] = Answer(
             b"<rss><channel><item><link>http://elsewhere.test/a</link></item></channel></rss>",
@@ -161,6 +212,13 @@ class TestWhatIsListed:
         assert fetched[1].data == "<p>Köln</p>".encode()
         assert b"packed" in fetched[2].data
         assert len(fetched) == 3
+
+    def test_a_charset_that_spells_what_no_utf_8_can_hold_is_read(self, site: Site) -> None:
+        body = b"<p>\xff half \\ud800 <a href='/\\ud800'>a pair</a>"
+        site.answers["/"] = Answer(body, media_type="text/html; charset=unicode_escape")
+        connector = web(site)
+        (item,) = (f for f in connector.discover(None) if isinstance(f, Item))
+        assert "half ? a pair" in connector.fetch(item).data.decode()
 
 
 class TestWhatIsSent:
@@ -209,6 +267,33 @@ class TestWhatIsSent:
         assert "/private/a" not in site.asked()
         with pytest.raises(SourceUnavailable, match=r"robots\.txt forbids"):
             list(web(site, "/private/a").discover(None))
+
+    @pytest.mark.parametrize(
+        ("robots", "allowed"),
+        [
+            ("User-agent: *\nAllow: /\nDisallow: /private", ["/b"]),
+            ("User-agent: *\nDisallow: /\nAllow: /b", ["/b"]),
+            ("User-agent: *\nDisallow: /*/a$", ["/b"]),
+            ("User-agent: *\nDisallow: /\n\nUser-agent: HopSyncd\nDisallow: /b", ["/private/a"]),
+            ("User-agent: other\nDisallow: /", ["/private/a", "/b"]),
+            ("\ufeffUser-agent: *\nDisallow: /b", ["/private/a"]),
+        ],
+    )
+    def test_of_robots_rules_the_most_exact_holds(
+        self, site: Site, robots: str, allowed: list[str]
+    ) -> None:
+        site.answers["/robots.txt"] = Answer(robots.encode(), media_type="text/plain")
+        site.answers |= {"/private/a": page("A"), "/b": page("B")}
+        assert ids(web(site, "/private/a", "/b"), site) == allowed
+
+    def test_robots_made_of_thousands_of_agents_and_rules_harm_nobody(self, site: Site) -> None:
+        lines = [f"Useragent: hopsyncd{n}*" for n in range(5000)]
+        lines += [f"Disallow: /{n}" for n in range(5000)]
+        site.answers["/robots.txt"] = Answer("\r".join(lines).encode(), media_type="text/plain")
+        site.answers["/"] = page("Home")
+        began_s = time.process_time()
+        assert ids(web(site, max_bytes=500_000), site) == ["/"]
+        assert time.process_time() - began_s < 5
 
     def test_robots_that_cannot_be_read_forbid_everything(self, site: Site) -> None:
         site.answers |= {"/robots.txt": Answer(status=503), "/": page("Home")}
@@ -325,12 +410,15 @@ class TestWhatIsNeverAsked:
         "address",
         ["127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "100.64.0.1",
          "0.0.0.0", "224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1%eth0", "fc00::1",
-         "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1", "ff02::1"],
+         "::ffff:127.0.0.1", "::ffff:10.0.0.1", "2002:7f00:1::", "64:ff9b::7f00:1", "ff02::1",
+         "::7f00:1", "fec0::1", "64:ff9b:1::a00:1", "5f00::1", "192.0.0.8"],
     )  # fmt: skip
     def test_addresses_of_this_machine_and_network_are_private(self, address: str) -> None:
         assert not is_public(address)
 
-    @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946"])
+    @pytest.mark.parametrize(
+        "address", ["93.184.216.34", "2606:2800:220:1:248:1893:25c8:1946", "64:ff9b::5db8:d822"]
+    )
     def test_addresses_of_the_internet_are_public(self, address: str) -> None:
         assert is_public(address)
 

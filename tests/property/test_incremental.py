@@ -27,6 +27,7 @@ from hypothesis import note, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from connectors.parts import Parts
 from hopsyncd.graph.merge import MergeIndex
 from hopsyncd.graph.view import view_of
 from hopsyncd.graph.walk import WalkSettings
@@ -34,7 +35,6 @@ from hopsyncd.query.engine import Engine
 from hopsyncd.query.head import head_of
 from hopsyncd.query.ranked import Ranked
 from hopsyncd.strategy import Search
-from hopsyncd.sync.scan import is_under
 from hopsyncd.text.questions import BuiltinMaker
 from hopsyncd.upkeep import purged
 from store.check import check
@@ -200,7 +200,7 @@ class Incremental(RuleBasedStateMachine):
 
     @rule(folder=st.sampled_from(["x", "x/z", "y"]), to=st.sampled_from(["w", "x/v"]), then=then)
     def move_folder(self, folder: str, to: str, then: Then) -> None:
-        for path in [path for path in self.connector.files if is_under(path, folder)]:
+        for path in [path for path in self.connector.files if Parts([folder]).has(path)]:
             self.connector.move(path, to + path.removeprefix(folder))
         self._then(then, folder, to)
 
@@ -606,4 +606,4 @@ def answers_of(engine: Engine) -> list[tuple[Ranked, ...]]:
 
 
 def _covers(under: tuple[str, ...] | None, path: str) -> bool:
-    return under is None or any(is_under(path, part) for part in under)
+    return Parts(under).has(path)

@@ -1,14 +1,15 @@
 """Listings since a cursor: what they may conclude, when they hold, and when all is listed again."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from connectors.protocol import Cursor, Gone, Item, Problem
+from connectors.protocol import Cursor, Fetched, Gone, Item, Problem
 from hopsyncd.sync.plan import Action, plan
-from hopsyncd.sync.scan import Listing, scan
-from hopsyncd.sync.sync import Outcome
+from hopsyncd.sync.scan import Listing, finished, scan
+from hopsyncd.sync.sync import Outcome, Scope, Source
 from hopsyncd.upkeep import paused, resumed
 from store.purge import include_again
 from store.records import Seen
@@ -60,7 +61,7 @@ def test_the_last_word_about_an_item_holds() -> None:
         def discover(self, since, under=None):  # type: ignore[no-untyped-def]
             yield from [Gone("a"), Item("a", "r2", 1), Item("b", "r1", 1), Gone("b"), Cursor("8")]
 
-    listing = scan(Wavering(), None, "7")
+    listing = finished(scan(Wavering(), None, "7"))
     assert (set(listing.items), listing.gone, listing.cursor) == ({"a"}, frozenset({"b"}), "8")
 
 
@@ -70,7 +71,10 @@ def test_ids_that_cannot_be_stored_are_problems() -> None:
             yield Item("a\udcff", "r", 1)
             yield Problem("b\udcff", "it is odd", "Rename it")
 
-    assert [problem.id for problem in scan(Odd(), None).problems] == ["a\\udcff", "b\\udcff"]
+    assert [problem.id for problem in finished(scan(Odd(), None)).problems] == [
+        "a\\udcff",
+        "b\\udcff",
+    ]
 
 
 def test_the_first_listing_is_whole_and_the_next_begins_at_its_cursor(stack: Stack) -> None:
@@ -158,6 +162,22 @@ def test_what_must_be_looked_at_again_voids_the_cursor(stack: Stack) -> None:
     assert not void()
 
 
+def test_what_must_be_looked_at_again_is_though_a_sync_was_under_way(tmp_path: Path) -> None:
+    stack = Stack(tmp_path / "s.db", MemoryConnector(FILES, cursors=True), batch_documents=1)
+    stack.sync()
+    for path in FILES:
+        memory(stack).put(path, b"Another text.")
+    turns = stack.path.turns(stack.source, Scope())
+    next(turns)
+    release_pins(stack.connection, stack.source.id)
+    assert [*turns]
+    assert state(stack).cursor is None
+    stack.sync()
+    assert memory(stack).listings[-1] is None
+    assert state(stack).cursor is not None
+    stack.close()
+
+
 def test_a_source_paused_by_hand_is_left_alone_until_it_is_resumed(stack: Stack) -> None:
     memory(stack).put("a.md", b"Rome was not built in a day.")
     assert paused(stack.path, "notes", 7) == {"name": "notes", "paused": True}
@@ -170,3 +190,29 @@ def test_a_source_paused_by_hand_is_left_alone_until_it_is_resumed(stack: Stack)
     resumed(stack.path, "notes")
     assert stack.path.paused == {}
     assert stack.sync() == Outcome("notes", changed=1)
+
+
+def test_what_was_seen_at_another_place_is_read_again(stack: Stack) -> None:
+    memory(stack).files["a.md"] = b"Turin is in Italy."  # with the revision of the other one
+    stack.sync()
+    before = stack.head
+    register_source(stack.connection, "notes", "memory", "elsewhere", "")
+    assert stack.path.sync(stack.source, Scope(whole=True)).changed == 1
+    assert stack.head.id == before.id + 1
+
+
+def test_what_has_another_type_is_read_again(stack: Stack) -> None:
+    class Typed(MemoryConnector):
+        media_type = "text/markdown"
+
+        def fetch(self, item: Item) -> Fetched:
+            return replace(super().fetch(item), media_type=self.media_type)
+
+    typed = Typed({"a": b"# Rome\n\nIt is old."})
+    source = Source(register_source(stack.connection, "typed", "memory", ""), "typed", typed)
+    stack.path.sync(source, Scope())
+    typed.put("a", typed.files["a"])
+    assert stack.path.sync(source, Scope()).changed == 0, "a touch"
+    typed.media_type = "text/plain"
+    typed.put("a", typed.files["a"])
+    assert stack.path.sync(source, Scope()).changed == 1

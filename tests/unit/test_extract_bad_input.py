@@ -8,6 +8,7 @@ import pytest
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.text.chunk import chunk
 from hopsyncd.text.extract import extract
+from store.records import Passage
 
 TYPES = (
     "text/markdown",
@@ -75,6 +76,23 @@ def test_a_declared_charset_is_used_for_what_is_not_utf_8() -> None:
     assert extract("東京".encode(), 'text/html; charset="no-such"')[0].text == "東京"
 
 
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        (b'{"a": "half \\ud800 a pair"}', "application/json"),
+        (b"\xff half \\ud800 a pair", "text/plain; charset=unicode_escape"),
+        (
+            b'{"cells": [{"cell_type": "markdown", "source": "# half \\ud800 a pair"}]}',
+            "application/x-ipynb+json",
+        ),
+    ],
+)
+def test_what_no_utf_8_can_hold_is_replaced(data: bytes, media_type: str) -> None:
+    (passage,) = chunk(extract(data, media_type))
+    assert "half ? a pair" in passage.text
+    assert Passage(passage.heading, passage.text).id
+
+
 def test_damaged_utf_16_is_refused() -> None:
     with pytest.raises(DocumentUnreadable, match="utf-16-le"):
         extract(b"\xff\xfea\0\x00\xd8", "text/plain")
@@ -88,6 +106,13 @@ def test_hostile_repetition_takes_linear_time(piece: str, media_type: str) -> No
     passages = chunk(extract(data, media_type))
     assert time.process_time() - start < 4
     assert all(len(passage.text.encode()) <= 1700 for passage in passages)
+
+
+def test_front_matter_made_to_be_slow_is_not() -> None:
+    data = b"---\ntags: a" + b" " * 64_000 + b"b\n---\nRome.\n"
+    start = time.process_time()
+    assert extract(data, "text/markdown")
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("media_type", TYPES)

@@ -1,11 +1,13 @@
 """The plan: what to do about each item, and why."""
 
+import time
+
 import pytest
 
 from connectors.errors import SourceUnavailable
 from connectors.protocol import Item, Problem
 from hopsyncd.sync.plan import Action, Step, plan
-from hopsyncd.sync.scan import Listing, scan
+from hopsyncd.sync.scan import Listing, finished, scan
 from store.records import Seen
 from tests.fakes.memory import MemoryConnector
 
@@ -109,7 +111,7 @@ def test_all_documents_may_be_renamed_at_once() -> None:
 def test_a_scan_tells_items_from_problems() -> None:
     files = MemoryConnector({"a.md": b"", "x/b.md": b"", "x/c.md": b""})
     files.problems["x/b.md"] = Problem("x/b.md", "too large", "Ignore it")
-    found = scan(files, ["x"])
+    found = finished(scan(files, ["x"]))
     assert found.items.keys() == {"x/c.md"}
     assert [problem.id for problem in found.problems] == ["x/b.md"]
     assert found.covers("x/d.md")
@@ -126,3 +128,12 @@ def test_a_purged_name_says_nothing_of_the_folder_of_that_name() -> None:
     problem = Problem("x", "permission denied", "Allow it", subtree=True)
     steps = plan(listing("a.md", "b.md", problems=(problem,)), SEEN, LIVE, excluded={"x"})
     assert [step.action for step in steps] == [Action.REPORT]
+
+
+def test_many_removals_beside_many_problems_are_decided_at_once() -> None:
+    seen = {f"old/{n}.md": Seen(1, f"old/{n}.md", "r1", b"") for n in range(20_000)}
+    problems = tuple(Problem(f"new/{n}.md", "it is too large", "Split it") for n in range(5_000))
+    began_s = time.process_time()
+    steps = plan(listing("a.md", problems=problems), seen, {**LIVE, **dict.fromkeys(seen, b"")})
+    assert len(steps) == 1 + 5_000 + 20_000 + 1
+    assert time.process_time() - began_s < 3

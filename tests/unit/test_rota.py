@@ -1,20 +1,26 @@
 """The rota: what a new plan keeps of the old one, and who is answered by it."""
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from connectors.protocol import Found
 from hopsyncd.schedule import every
+from hopsyncd.sync.aside import Aside
 from hopsyncd.sync.rota import Request, Rota, Task
 from hopsyncd.sync.sync import Outcome, Source
 from hopsyncd.sync.timetable import Clocks, Timetable
+from store.reads import live_documents
 from store.sources import register_source
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
 FILES = {f"{name}.md": f"{name} met Nero in Rome.".encode() for name in ("Ada", "Ibsen", "Sappho")}
 HOURLY = every(3600)
+WAIT_S = 60
 
 
 class Sources:
@@ -123,3 +129,68 @@ def test_a_source_that_other_rules_read_is_scanned_whole_whatever_is_hinted_at(
     two.work()
     assert two.files.fetched == sorted(FILES)
     assert not two.stack.path.is_behind(two.notes)
+
+
+class Waiting(MemoryConnector):
+    """Is in the middle of a listing until it is let go on."""
+
+    def __init__(self) -> None:
+        super().__init__(FILES)
+        self.begun, self.let = threading.Event(), threading.Event()
+        self.waits_for_parts = False
+
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
+        if self.waits_for_parts == bool(under):
+            self.begun.set()
+            assert self.let.wait(WAIT_S)
+        yield from super().discover(since, under)
+
+
+@pytest.fixture
+def slow(two: Sources) -> Iterator[tuple[Waiting, Source]]:
+    files, aside = Waiting(), Aside("slow")
+    row = register_source(two.stack.connection, "slow", "memory", "")
+    yield files, Source(row, "slow", files, aside)
+    files.let.set()
+    aside.end()
+    assert aside.has_ended(WAIT_S)
+
+
+def work_until(two: Sources, is_done: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + WAIT_S
+    while not is_done():
+        assert time.monotonic() < end_s
+        two.rota.turn()
+
+
+def test_others_have_their_turns_while_a_source_is_listed(
+    two: Sources, slow: tuple[Waiting, Source]
+) -> None:
+    files, source = slow
+    two.plan(source, two.notes, two.more)
+    request = two.ask("notes", "more")
+    work_until(two, lambda: request.is_answered)
+    assert files.begun.wait(WAIT_S)
+    assert not live_documents(two.stack.connection, source.id)
+    files.let.set()
+    two.work()
+    assert live_documents(two.stack.connection, source.id).keys() == FILES.keys()
+
+
+def test_others_have_their_turns_while_removals_are_looked_at_again(
+    two: Sources, slow: tuple[Waiting, Source]
+) -> None:
+    files, source = slow
+    files.waits_for_parts = True
+    two.plan(source, two.notes, two.more)
+    two.work()
+    files.remove("Ada.md")
+    files.put("Ibsen.md", b"Ibsen met Sappho in Oslo.")
+    two.ask("slow")
+    work_until(two, files.begun.is_set)
+    request = two.ask("notes", "more")
+    work_until(two, lambda: request.is_answered)
+    assert live_documents(two.stack.connection, source.id).keys() == FILES.keys()
+    files.let.set()
+    two.work()
+    assert live_documents(two.stack.connection, source.id).keys() == FILES.keys() - {"Ada.md"}

@@ -1,0 +1,18 @@
+"""Answers of an IMAP server, as its library gives them."""
+
+import imaplib
+
+import pytest
+
+from connectors.mail.imap_wire import listed_folders
+
+
+def test_folders_are_named_in_quotes_bare_or_as_literals() -> None:
+    rows = [b'(\\Sent) "/" "a \\"b\\""', b"() NIL INBOX", (b'() "/" {5}', b"lit&-1"), b"", None]
+    assert [folder.name for folder in listed_folders(rows)] == ['a "b"', "INBOX", "lit&1"]
+
+
+@pytest.mark.parametrize("row", [b'(\\Sent) "/" ', b'(\\Sent "/" Work', b"\xff\x00", b"Work"])
+def test_a_folder_that_cannot_be_made_out_does_not_seem_gone(row: bytes) -> None:
+    with pytest.raises(imaplib.IMAP4.abort, match="the server lists a folder as"):
+        listed_folders([b'() "/" INBOX', row])
