@@ -24,7 +24,7 @@ class Trouble(Enum):
     AWAY = auto()  # it cannot be reached: unmounted, no network
     LOCKED = auto()  # it is there and does not let us in: credentials expired, no rights
     GARBAGE = auto()  # it answers nonsense
-    SLOW = auto()  # it answers too late: the connector must give up within seconds
+    SLOW = auto()  # it answers after two minutes at best: the connector must give up before
 
 
 class Harness(Protocol):

@@ -13,6 +13,7 @@ import tempfile
 import time
 from contextlib import closing
 from email.message import EmailMessage
+from functools import cache
 from pathlib import Path
 
 from connectors.mail.imap import ImapConnector
@@ -21,6 +22,7 @@ from connectors.mail.mbox import MboxConnector
 from connectors.mail.settings import ImapSettings
 from connectors.protocol import Connector
 from tests.contract.harness import Trouble
+from tests.fakes.port import free_port
 
 MAX_BYTES = 100_000
 USER, PASSWORD, PASSWORD_ENV = "ann", "tide-over", "HOPSYNCD_TEST_MAIL_PASSWORD"
@@ -189,7 +191,7 @@ class Dovecot:
         for name in ("mail", "home"):
             (self.base / name).mkdir()
             os.chown(self.base / name, owner.pw_uid, owner.pw_gid)
-        self.port, self.starttls_port = _free_port(), _free_port()
+        self.port, self.starttls_port = free_port(), free_port()
         self.certificate = self.base / "cert.pem"
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
@@ -212,7 +214,7 @@ class Dovecot:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
@@ -226,7 +228,7 @@ class Dovecot:
 
     def stop(self) -> None:
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(60)
 
     def remove(self) -> None:
         self.stop()
@@ -235,7 +237,7 @@ class Dovecot:
     def settings(self, **changed: object) -> ImapSettings:
         usual: dict[str, object] = {
             "host": "localhost", "port": self.port, "user": USER, "password_env": PASSWORD_ENV,
-            "ca_file": self.certificate, "max_bytes": MAX_BYTES, "timeout_s": 5.0,
+            "ca_file": self.certificate, "max_bytes": MAX_BYTES, "timeout_s": 30.0,
         }  # fmt: skip
         return ImapSettings(**{**usual, **changed})  # type: ignore[arg-type]
 
@@ -263,7 +265,7 @@ class ImapHarness:
         self._silent: socket.socket | None = None
 
     def connector(self) -> Connector:
-        return ImapConnector(self.server.settings(timeout_s=3.0))
+        return ImapConnector(self.server.settings(timeout_s=6.0))
 
     def put(self, key: str, text: str) -> str:
         if key in self._uids:
@@ -302,12 +304,12 @@ class ImapHarness:
         self.server.remove()
 
 
+@cache
 def dovecot_program() -> str | None:
-    """Where Debian and others put it, which is not on every user's PATH."""
-    return shutil.which("dovecot", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+    """Where Debian and others put it, which is not on every user's PATH; None for one of another
+    series than the configuration here is for."""
+    found = shutil.which("dovecot", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    if found is None:
+        return None
+    told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    return found if told.stdout.startswith("2.3.") else None

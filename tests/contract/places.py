@@ -113,7 +113,7 @@ class _SlowFiles(MemoryFileSystem):  # type: ignore[misc]
         if _SlowFiles.trouble is Trouble.LOCKED:
             raise PermissionError("403 Forbidden")
         if _SlowFiles.trouble is Trouble.SLOW:
-            _SlowFiles.over.wait(30)
+            _SlowFiles.over.wait(120)
 
 
 class RemoteHarness:
@@ -131,7 +131,7 @@ class RemoteHarness:
 
     def connector(self) -> Connector:
         settings = FileSettings(max_bytes=self.max_bytes)
-        return RemoteConnector(Driver("slow://notes", {}, limit_s=0.5), settings)
+        return RemoteConnector(Driver("slow://notes", {}, limit_s=5.0), settings)
 
     def put(self, key: str, text: str) -> str:
         self._files.pipe_file(f"/notes/{key}.md", text.encode())

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -10,10 +9,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from connectors.protocol import Connector
+from connectors.protocol import Connector, Cursor, Item, Problem
 from connectors.web.connector import WebConnector
 from connectors.web.settings import WebSettings
 from tests.contract.harness import Trouble
+from tests.fakes.port import free_port
 
 MAX_BYTES = 100_000
 
@@ -42,7 +42,7 @@ class Site:
         self.all: Answer | Callable[[BaseHTTPRequestHandler], None] | None = None
         self.requests: list[tuple[str, int]] = []
         self._host = host
-        self.port = 0
+        self.port = free_port()  # it may be stopped, and started again
         self.start()
 
     def start(self) -> None:
@@ -57,7 +57,6 @@ class Site:
 
         self._server = ThreadingHTTPServer((self._host, self.port), Handler)
         self._server.daemon_threads = True
-        self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
 
@@ -119,6 +118,34 @@ def serving() -> Iterator[Site]:
         site.stop()
 
 
+def web(site: Site, *starts: str, **settings: object) -> WebConnector:
+    usual: dict[str, object] = {
+        "start": tuple(site.url(start) for start in starts or ("/",)), "delay_s": 0.0,
+        "timeout_s": 60.0, "allow_private": True, "max_bytes": MAX_BYTES,
+    }  # fmt: skip
+    return WebConnector(WebSettings(**{**usual, **settings}))  # type: ignore[arg-type]
+
+
+def ids(connector: WebConnector, site: Site, since: str | None = None) -> list[str]:
+    """The paths of the items of a listing."""
+    found = connector.discover(since)
+    return [f.id.removeprefix(site.url("")) for f in found if isinstance(f, Item)]
+
+
+def problems(connector: WebConnector) -> list[str]:
+    return [f.why for f in connector.discover(None) if isinstance(f, Problem)]
+
+
+def cursor_of(connector: WebConnector) -> str:
+    *_, last = connector.discover(None)
+    assert isinstance(last, Cursor)
+    return last.value
+
+
+def link(*paths: str) -> str:
+    return " ".join(f'<a href="{path}">see</a>' for path in paths)
+
+
 class WebHarness:
     """Pages that a sitemap names."""
 
@@ -135,7 +162,7 @@ class WebHarness:
     def connector(self) -> Connector:
         start = (self._site.url("/sitemap.xml"),)
         return WebConnector(
-            WebSettings(start, max_bytes=MAX_BYTES, delay_s=0, timeout_s=1.5, allow_private=True)
+            WebSettings(start, max_bytes=MAX_BYTES, delay_s=0, timeout_s=5.0, allow_private=True)
         )
 
     def put(self, key: str, text: str) -> str:
@@ -159,7 +186,7 @@ class WebHarness:
                 handler.wfile.write(b"\xff\x00 no HTTP\r\n" * 100) and None
             )
         else:
-            self._site.all = lambda _: self._over.wait(30) and None
+            self._site.all = lambda _: self._over.wait(120) and None
 
     def end(self) -> None:
         self._site.all = None
@@ -175,9 +202,3 @@ class WebHarness:
     def _name_all(self) -> None:
         pages = [self._site.url(path) for path in self._site.answers if path != "/sitemap.xml"]
         self._site.answers["/sitemap.xml"] = sitemap(*pages)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

@@ -1,130 +1,20 @@
 """What every connector keeps, through the real write path: `test_connectors.py` names the kinds.
 
-The tests ask for a fixture `harness`; the faults that no kind can bring about by itself are made
-by wrappers around its connector.
+The tests ask for a fixture `harness`; those of what goes wrong are in suite_trouble.py.
 """
-
-import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
-from connectors.errors import CursorExpired, ItemUnreadable, ItemVanished, SourceUnavailable
-from connectors.protocol import Connector, Cursor, Fetched, Found, Gone, Item, Problem
+from connectors.errors import CursorExpired
+from connectors.protocol import Cursor, Gone, Item
 from hopsyncd.sync.sync import Outcome
 from hopsyncd.sync.worker import Stopping
-from store.reads import live_documents
-from store.sources import ListingState, item_problems, listing_state, put_listing_state
-from tests.contract.harness import Harness, Trouble
-from tests.fakes.stack import Stack
-
-ROME = "Rome is in Italy. Caesar crossed the Rubicon."
-ADA = "Ada Lovelace met Charles Babbage in London."
-OSLO = "Oslo is the capital of Norway."
-GIVES_UP_S = 10.0
-
-Between = Callable[[], None]
-
-
-def nothing() -> None:
-    """The hook of a test that needs none."""
-
-
-class Wrapped:
-    """A connector with hooks: before each listed thing and before each fetch. Counts fetches."""
-
-    def __init__(
-        self, connector: Connector, *, on_found: Between = nothing, on_fetch: Between = nothing
-    ) -> None:
-        self._connector = connector
-        self.on_found, self.on_fetch = on_found, on_fetch
-        self.fetched: list[str] = []
-        self.listings: list[str | None] = []
-
-    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        self.listings.append(since)
-        for found in self._connector.discover(since, under):
-            self.on_found()
-            yield found
-
-    def fetch(self, item: Item) -> Fetched:
-        self.on_fetch()
-        self.fetched.append(item.id)
-        return self._connector.fetch(item)
-
-    def close(self) -> None:
-        self._connector.close()
-
-
-class World:
-    """A harness kept in sync with a database: `sync()` is one scan by the real write path."""
-
-    def __init__(self, harness: Harness, base: Path) -> None:
-        self.harness = harness
-        self._path = base / "graph.db"
-        self.connector = Wrapped(harness.connector())
-        self.stack = Stack(self._path, self.connector)
-
-    def sync(self) -> Outcome:
-        return self.stack.sync()
-
-    def restart(self, between: Between = nothing, batch_documents: int = 100) -> None:
-        """A new process: another connection to the store, another connector."""
-        self.close()
-        self.connector = Wrapped(self.harness.connector())
-        self.stack = Stack(
-            self._path, self.connector, between=between, batch_documents=batch_documents
-        )
-
-    @property
-    def documents(self) -> set[str]:
-        return set(live_documents(self.stack.connection, self.stack.source.id))
-
-    @property
-    def content(self) -> dict[str, bytes]:
-        return dict(live_documents(self.stack.connection, self.stack.source.id))
-
-    @property
-    def state(self) -> ListingState:
-        return listing_state(self.stack.connection, self.stack.source.id)
-
-    def put_cursor(self, value: str) -> None:
-        state = ListingState(value, self.state.listed_ms)
-        put_listing_state(self.stack.connection, self.stack.source.id, state)
-
-    def problems(self) -> dict[str, str]:
-        return {path: why for _, path, why, _ in item_problems(self.stack.connection, 100)}
-
-    def close(self) -> None:
-        self.stack.close()
-        self.connector.close()
-
-
-@pytest.fixture
-def world(harness: Harness, tmp_path: Path) -> Iterator[World]:
-    """The harness's source with three items, not yet synced."""
-    made = World(harness, tmp_path)
-    yield made
-    made.close()
-
-
-def _needs(harness: Harness, trouble: Trouble) -> None:
-    if trouble not in harness.troubles:
-        pytest.skip(f"this kind of source cannot be {trouble.name.lower()}")
-
-
-def _fill(harness: Harness) -> dict[str, str]:
-    return {key: harness.put(key, text) for key, text in (("a", ROME), ("b", ADA), ("c", OSLO))}
-
-
-def _now(connector: Connector) -> dict[str, str]:
-    """What a listing of everything says: the revisions by id."""
-    return {f.id: f.revision for f in connector.discover(None) if isinstance(f, Item)}
+from tests.contract.harness import Harness
+from tests.contract.world import ADA, OSLO, ROME, World, fill, revisions
 
 
 def test_a_listing_names_every_item_and_each_can_be_fetched(harness: Harness) -> None:
-    ids = _fill(harness)
+    ids = fill(harness)
     connector = harness.connector()
     items = [found for found in connector.discover(None) if isinstance(found, Item)]
     assert sorted(item.id for item in items) == sorted(ids.values())
@@ -138,7 +28,7 @@ def test_a_listing_names_every_item_and_each_can_be_fetched(harness: Harness) ->
 
 
 def test_a_listing_names_nothing_twice_and_its_cursor_comes_last(harness: Harness) -> None:
-    _fill(harness)
+    fill(harness)
     connector = harness.connector()
     found = list(connector.discover(None))
     connector.close()
@@ -149,7 +39,7 @@ def test_a_listing_names_nothing_twice_and_its_cursor_comes_last(harness: Harnes
 
 
 def test_what_has_the_same_revision_is_not_fetched_again(world: World) -> None:
-    _fill(world.harness)
+    fill(world.harness)
     assert world.sync().changed == 3
     world.connector.fetched.clear()
     assert world.sync() == Outcome("notes")
@@ -159,7 +49,7 @@ def test_what_has_the_same_revision_is_not_fetched_again(world: World) -> None:
 
 
 def test_only_what_changed_is_fetched(world: World) -> None:
-    ids = _fill(world.harness)
+    ids = fill(world.harness)
     world.sync()
     before = world.content
     world.connector.fetched.clear()
@@ -173,7 +63,7 @@ def test_only_what_changed_is_fetched(world: World) -> None:
 
 
 def test_what_is_gone_is_removed(world: World) -> None:
-    ids = _fill(world.harness)
+    ids = fill(world.harness)
     world.sync()
     world.harness.delete("b")
     world.sync()
@@ -181,151 +71,8 @@ def test_what_is_gone_is_removed(world: World) -> None:
     assert world.documents == (kept if world.harness.deletes else kept | {ids["b"]})
 
 
-def test_a_listing_that_breaks_off_deletes_nothing(world: World) -> None:
-    ids = _fill(world.harness)
-    world.sync()
-    world.harness.put("d", "Bergen has rain.")
-    world.harness.delete("a")
-
-    def break_off() -> None:
-        raise SourceUnavailable("Cannot list the source", "the line was cut", "Wait")
-
-    world.connector.on_found = break_off
-    assert world.sync().problem == "the line was cut"
-    assert world.documents == set(ids.values())
-    world.connector.on_found = nothing
-    assert world.sync().problem is None
-    assert "notes" not in world.stack.path.paused
-
-
-def test_a_connector_that_fails_in_its_own_way_pauses_its_source(world: World) -> None:
-    ids = _fill(world.harness)
-    world.sync()
-    world.harness.put("a", OSLO)
-
-    def stumble() -> None:
-        raise ZeroDivisionError("by nought")
-
-    world.connector.on_found = stumble
-    assert "ZeroDivisionError: by nought" in (world.sync().problem or "")
-    world.connector.on_found, world.connector.on_fetch = nothing, stumble
-    world.sync()
-    assert "by nought" in world.problems()[ids["a"]]
-    world.connector.on_fetch = nothing
-    world.sync()
-    assert world.problems() == {}
-    assert world.documents == set(ids.values())
-
-
-@pytest.mark.parametrize("trouble", [Trouble.AWAY, Trouble.LOCKED])
-def test_a_source_that_lets_nobody_in_is_paused_and_kept(world: World, trouble: Trouble) -> None:
-    _needs(world.harness, trouble)
-    ids = _fill(world.harness)
-    world.sync()
-    world.harness.put("b", OSLO)
-    before = world.content
-    world.harness.begin(trouble)
-    paused = world.sync()
-    world.harness.end()
-    assert paused.problem
-    assert world.content == before
-    assert world.sync() == Outcome("notes", changed=1)
-    assert world.documents == set(ids.values())
-
-
-def test_a_source_that_shuts_while_items_are_fetched_keeps_what_it_gave(world: World) -> None:
-    ids = _fill(world.harness)
-
-    def expire() -> None:
-        if len(world.connector.fetched) == 2:
-            raise SourceUnavailable("Cannot read the source", "the token expired", "Renew it")
-
-    world.connector.on_fetch = expire
-    assert world.sync().problem == "the token expired"
-    assert len(world.documents) == 2
-    assert world.state == ListingState(None, None)
-    world.connector.on_fetch = nothing
-    world.connector.fetched.clear()
-    assert world.sync() == Outcome("notes", changed=1)
-    assert len(world.connector.fetched) == 1
-    assert world.documents == set(ids.values())
-
-
-def test_nonsense_deletes_nothing(world: World) -> None:
-    _needs(world.harness, Trouble.GARBAGE)
-    ids = _fill(world.harness)
-    world.sync()
-    before = world.content
-    world.harness.put("b", OSLO)
-    world.harness.begin(Trouble.GARBAGE)
-    outcome = world.sync()
-    told = outcome.problem or world.problems()
-    world.harness.end()
-    assert told
-    assert world.content == before
-    world.sync()
-    assert world.sync() == Outcome("notes")
-    assert world.documents == set(ids.values())
-    assert world.content != before
-    assert world.problems() == {}
-
-
-def test_a_source_that_answers_too_late_is_given_up(world: World) -> None:
-    _needs(world.harness, Trouble.SLOW)
-    ids = _fill(world.harness)
-    world.sync()
-    world.harness.begin(Trouble.SLOW)
-    began_s = time.monotonic()
-    outcome = world.sync()
-    took_s = time.monotonic() - began_s
-    world.harness.end()
-    assert outcome.problem
-    assert took_s < GIVES_UP_S
-    assert world.documents == set(ids.values())
-    assert world.sync().problem is None
-
-
-def test_an_item_that_vanishes_before_it_is_fetched_is_no_error(world: World) -> None:
-    ids = _fill(world.harness)
-    gone: list[str] = []
-
-    def vanish() -> None:
-        if not gone:
-            gone.append("c")
-            world.harness.delete("c")
-
-    world.connector.on_fetch = vanish
-    outcome = world.sync()
-    assert outcome.problem is None
-    assert {ids["a"], ids["b"]} <= world.documents <= set(ids.values())
-    world.sync()
-    if world.harness.deletes:
-        assert world.documents == {ids["a"], ids["b"]}
-
-
-def test_fetching_what_is_gone_says_so_or_gives_what_was_listed(harness: Harness) -> None:
-    _fill(harness)
-    connector = harness.connector()
-    items = {found.id: found for found in connector.discover(None) if isinstance(found, Item)}
-    id_ = harness.put("z", ROME)
-    item = next(f for f in connector.discover(None) if isinstance(f, Item) and f.id == id_)
-    harness.delete("z")
-    if harness.deletes:
-        try:
-            fetched = connector.fetch(item)
-        except (ItemVanished, ItemUnreadable):
-            fetched = None
-        # Only a source that keeps its history can still read it.
-        assert fetched is None or (ROME in fetched.data.decode(), fetched.revision) == (
-            True,
-            item.revision,
-        )
-    assert items
-    connector.close()
-
-
 def test_a_cursor_from_the_future_lists_everything(world: World) -> None:
-    ids = _fill(world.harness)
+    ids = fill(world.harness)
     world.sync()
     if world.state.cursor is None:
         pytest.skip("this kind of source has no cursors")
@@ -339,7 +86,7 @@ def test_a_cursor_from_the_future_lists_everything(world: World) -> None:
 
 
 def test_a_listing_since_a_cursor_says_what_a_whole_one_would(harness: Harness) -> None:
-    _fill(harness)
+    fill(harness)
     connector = harness.connector()
     first = list(connector.discover(None))
     cursor = first[-1] if first else None
@@ -364,12 +111,12 @@ def test_a_listing_since_a_cursor_says_what_a_whole_one_would(harness: Harness) 
         except CursorExpired:
             pytest.fail("a cursor that has just been given must hold")
         if harness.deletes:
-            assert known == _now(connector)
+            assert known == revisions(connector)
     connector.close()
 
 
 def test_a_listing_of_parts_covers_them(harness: Harness) -> None:
-    ids = _fill(harness)
+    ids = fill(harness)
     inner = harness.put("d/e", ADA)
     connector = harness.connector()
     for wanted in (ids["b"], inner):
@@ -379,7 +126,7 @@ def test_a_listing_of_parts_covers_them(harness: Harness) -> None:
 
 
 def test_a_restart_in_the_middle_goes_on(world: World) -> None:
-    ids = _fill(world.harness)
+    ids = fill(world.harness)
 
     def stop() -> None:
         raise Stopping
@@ -396,7 +143,7 @@ def test_a_restart_in_the_middle_goes_on(world: World) -> None:
 
 
 def test_a_restart_in_the_middle_of_changes_goes_on(world: World) -> None:
-    ids = _fill(world.harness)
+    ids = fill(world.harness)
     world.sync()
 
     def stop() -> None:
@@ -415,32 +162,3 @@ def test_a_restart_in_the_middle_of_changes_goes_on(world: World) -> None:
     assert len(world.connector.fetched) == 1
     kept = {ids["a"], ids["b"]}
     assert world.documents == (kept if world.harness.deletes else kept | {ids["c"]})
-
-
-def test_a_huge_item_is_told_and_the_others_are_read(world: World) -> None:
-    ids = _fill(world.harness)
-    world.sync()
-    world.harness.put("b", "word " * (world.harness.max_bytes // 4))
-    world.harness.put("a", OSLO)
-    before = world.content
-    assert world.sync().problem is None
-    assert ids["b"] in world.problems()
-    assert world.content[ids["b"]] == before[ids["b"]]
-    assert world.content[ids["a"]] != before[ids["a"]]
-    world.harness.put("b", ADA + " It rained.")
-    world.sync()
-    assert world.problems() == {}
-    assert world.content[ids["b"]] != before[ids["b"]]
-
-
-def test_problems_have_words(harness: Harness) -> None:
-    harness.put("a", "word " * (harness.max_bytes // 4))
-    connector = harness.connector()
-    for found in connector.discover(None):
-        if isinstance(found, Problem):
-            assert found.id and found.why and found.hint
-        elif isinstance(found, Item):
-            with pytest.raises(ItemUnreadable) as caught:
-                connector.fetch(found)
-            assert caught.value.why and caught.value.hint
-    connector.close()

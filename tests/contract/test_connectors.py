@@ -16,6 +16,7 @@ from tests.contract.mailboxes import MaildirHarness, MboxHarness
 from tests.contract.places import GitHarness, GitRemoteHarness, RemoteHarness, S3Harness
 from tests.contract.site import WebHarness
 from tests.contract.suite import *  # noqa: F403 - its tests, with the fixture of this module
+from tests.contract.suite_trouble import *  # noqa: F403
 
 HARNESSES: dict[str, Callable[[Path], Harness]] = {
     "memory": MemoryHarness,

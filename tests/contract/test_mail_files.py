@@ -102,10 +102,10 @@ class TestMaildir:
         for number in range(3000):
             (tmp_path / f"mail/cur/{number}:2,S").write_bytes(b"Subject: x\n\ny\n")
         connector = MaildirConnector(tmp_path / "mail")
-        began_s = time.monotonic()
+        began_s = time.process_time()
         for item in items(connector).values():
             connector.fetch(item)
-        assert time.monotonic() - began_s < 5
+        assert time.process_time() - began_s < 2
 
 
 class TestMbox:

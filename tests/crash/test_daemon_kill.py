@@ -241,7 +241,7 @@ def judge(path: Path, user: User, bill: Bill) -> bool:
 def test_a_kill_after_an_event_leaves_it_to_the_next_scan() -> None:
     with new_place(SMALL) as place:
         # The event is seen, and would be acted on after the kill.
-        place.configure("[watch]\ndebounce_ms = 10000\n" + source("notes", place.notes))
+        place.configure("[watch]\ndebounce_ms = 60000\n" + source("notes", place.notes))
         place.write("old.md", "Nero met Ada.\n")
         place.start()
         place.sync()

@@ -32,7 +32,7 @@ from tests.fakes.stack import Stack
 # What a checkpoint or the sync of a folder cannot do is left to the next, without an error.
 TOLERANT = ("often checkpointing", "creating", "backup")
 ROOT = Path(__file__).parents[2]
-WAIT_S = 20.0
+WAIT_S = 60.0
 FULL = DiskFailure("Cannot use the database", "the disk is full", "Make room")
 STEPS = int(os.environ.get("HOPSYNCD_INTERRUPTS", "60"))
 

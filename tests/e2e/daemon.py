@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,11 @@ ROOT = Path(__file__).parents[2]
 HOPSYNCD = ("hopsyncd", "serve")
 SMALL = ("tests.fakes.small_daemon",)
 START_S = 120.0
-DEADLINE_S = 30.0
+# In half a day: no gc comes by itself in a test, at whatever time of the day that runs.
+GC_LATER = (
+    f'[schedule]\ngc_at = "0 {(datetime.now(UTC).hour + 12) % 24} * * *"\ntime_zone = "UTC"\n'
+)
+DEADLINE_S = 60.0
 
 
 # As systemd passes a socket on: as descriptor 3, to the process whose number it says.
@@ -64,7 +69,7 @@ class Place:
         file.write_text(text, encoding="utf-8")
         return file
 
-    def run(self, *arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, timeout_s: float = 180.0) -> subprocess.CompletedProcess[str]:
         """One `hopsyncd` command, to its end."""
         return subprocess.run(
             [sys.executable, "-m", "hopsyncd", *arguments],
@@ -127,7 +132,8 @@ class Place:
 
     def request(self, method: str, path: str, body: bytes | None = None) -> httpx.Response:
         """Any bytes, as a foreign client would send them."""
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(self.socket))) as http:
+        transport = httpx.HTTPTransport(uds=str(self.socket))
+        with httpx.Client(transport=transport, timeout=DEADLINE_S) as http:
             return http.request(method, f"http://hopsyncd{path}", content=body)
 
     def query(self, question: str, **more: Any) -> list[dict[str, Any]]:

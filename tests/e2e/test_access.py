@@ -4,7 +4,6 @@ import grp
 import json
 import os
 import pwd
-import socket
 import stat
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -21,6 +20,7 @@ from hopsyncd.mcp.tools import Tools
 from hopsyncd.serve.endpoints import ENDPOINTS
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.other_user import Asked, answers, as_user
+from tests.fakes.port import free_port
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can take on another user's rights"
@@ -226,13 +226,13 @@ def test_an_admin_who_is_not_the_owner_changes_what_the_owner_may(place: Place) 
 
 
 def test_over_tcp_only_the_token_opens(place: Place) -> None:
-    configure(place, f'tcp = "127.0.0.1:{_free_port()}"')
+    configure(place, f'tcp = "127.0.0.1:{free_port()}"')
     address = place.home / "config.toml"
     url = "http://" + address.read_text().partition('tcp = "')[2].partition('"')[0]
     token_file = place.home / "data/token"
     assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
     token = {"authorization": f"Bearer {token_file.read_text().strip()}"}
-    with httpx.Client(base_url=url) as http:
+    with httpx.Client(base_url=url, timeout=60) as http:
         for headers in ({}, {"authorization": "Bearer x"}, {"authorization": "Basic x"}):
             refused = http.get("/v1/status", headers=headers)
             assert refused.status_code == 401
@@ -248,13 +248,6 @@ def test_over_tcp_only_the_token_opens(place: Place) -> None:
             refused = http.get("/v1/status", headers={**token, **browser})
             assert refused.status_code == 403
             assert "version" not in refused.json()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _audit(place: Place) -> Path:

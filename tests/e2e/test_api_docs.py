@@ -64,7 +64,7 @@ def test_each_command_is_answered_in_json(place: Place, command: str) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=180,
     )
     answers = [json.loads(line) for line in ran.stdout.splitlines() if line]
     assert answers

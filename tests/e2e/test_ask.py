@@ -30,7 +30,7 @@ def place(endpoint: Endpoint) -> Iterator[Place]:
         made.write("evil.md", f"# Bronze Door\n\n{ORDER.format(host=host)}\n")
         made.configure(
             f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "small"\nquestions = "off"\n'
-            + source("notes", made.notes)
+            "[watch]\nenabled = false\n" + source("notes", made.notes)
         )
         made.start()
         made.sync()

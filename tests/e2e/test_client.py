@@ -21,6 +21,7 @@ from hopsyncd.serve.endpoints import ENDPOINTS
 from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.other_user import as_user
+from tests.fakes.port import free_port
 
 ASKED = "Where did Mira Kaltenbrunn grow up?"
 # What stands still between two calls; a scan that ends in the middle moves the times of others.
@@ -40,12 +41,6 @@ def place() -> Iterator[Place]:
         made.start()
         made.sync()
         yield made
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,7 @@ def test_status_and_sources_as_json(daemon: Place) -> None:
     )
     assert one == other
     assert {one["name"] for one in sources["sources"]} == {"notes", "away"}
-    assert all(one["watching"] for one in sources["sources"])
+    daemon.until(lambda: all(one["watching"] for one in daemon.get("/v1/sources")["sources"]))
 
 
 @pytest.mark.models

@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from threading import Event
 from typing import Any
 
 import pytest
@@ -22,14 +23,25 @@ ASKED = {"question": "What is found where the director of The Bronze Door grew u
 BY_LLM = {**ASKED, "reasoner": "llm"}
 
 
-def slow(_: dict[str, Any]) -> Response:
-    """A choice of an edge; as an answer it is nonsense, and asked for again."""
-    return say('{"follow": 1}', delay_s=0.6)
+RUNNING = 4  # that may wait for an LLM at a time, where `parallel` is 1
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[Endpoint]:
-    with Endpoint(slow) as made:
+def answering() -> Event:
+    """Set while the LLM answers."""
+    made = Event()
+    made.set()
+    return made
+
+
+@pytest.fixture(scope="module")
+def endpoint(answering: Event) -> Iterator[Endpoint]:
+    def play(_: dict[str, Any]) -> Response:
+        """A choice of an edge; as an answer it is nonsense, and asked for again."""
+        answering.wait(120)
+        return say('{"follow": 1}')
+
+    with Endpoint(play) as made:
         yield made
 
 
@@ -59,6 +71,11 @@ def begin(place: Place, path: str, body: dict[str, Any], accept: str = "*/*") ->
     return client
 
 
+def is_alone(place: Place) -> bool:
+    """Whether nobody else is connected."""
+    return bool(place.get("/v1/stats")["connections"] == 1)
+
+
 def errors(place: Place, operation: str) -> int:
     return int(place.get("/v1/stats")["requests"].get(operation, {}).get("errors", 0))
 
@@ -72,14 +89,17 @@ ASKED_OF_THE_LLM = [
 
 @pytest.mark.parametrize(("path", "body"), ASKED_OF_THE_LLM)
 def test_an_llm_is_asked_nothing_more_for_a_client_that_went_away(
-    place: Place, endpoint: Endpoint, path: str, body: dict[str, Any]
+    place: Place, endpoint: Endpoint, answering: Event, path: str, body: dict[str, Any]
 ) -> None:
     for accept in ("*/*", NDJSON):
+        answering.clear()
         before = len(endpoint.requests)
         client = begin(place, path, body, accept)
         place.until(lambda before=before: len(endpoint.requests) > before)
         client.close()
-        time.sleep(1.5)
+        place.until(lambda: is_alone(place))
+        answering.set()
+        time.sleep(0.5)
         assert len(endpoint.requests) == before + 1
     assert place.status()["llm"]["last_failure"] is None
 
@@ -94,24 +114,26 @@ def test_a_client_that_waits_has_its_llm_asked_to_the_end(
 
 
 def test_a_query_that_waits_for_its_turn_leaves_the_queue_with_its_client(
-    place: Place, endpoint: Endpoint
+    place: Place, endpoint: Endpoint, answering: Event
 ) -> None:
     def queued() -> int:
         return int(place.get("/v1/stats")["queue"])
 
-    working: list[socket.socket] = []
-    while not queued():
-        question = f"Who made film {10 + len(working)}?"
-        working.append(begin(place, "/v1/query", {**BY_LLM, "question": question}))
-        time.sleep(0.05)
+    answering.clear()
+    working = [
+        begin(place, "/v1/query", {**BY_LLM, "question": f"Who made film {number}?"})
+        for number in range(10, 11 + RUNNING)
+    ]
+    place.until(lambda: queued() == 1)
     last = begin(place, "/v1/query", {**BY_LLM, "question": "Who came last?"})
     place.until(lambda: queued() == 2)
     last.close()
-    place.until(lambda: queued() < 2)
+    place.until(lambda: queued() == 1)
     for client in working:
         client.close()
     place.until(lambda: not queued())
-    time.sleep(1.0)
+    answering.set()
+    time.sleep(0.5)
     assert not any("Who came last?" in user_text(one) for one in endpoint.requests)
 
 
@@ -119,7 +141,7 @@ def test_a_sync_goes_on_without_the_client_that_asked_for_it(place: Place) -> No
     for number in range(200):
         place.write(f"many/{number}.md", f"# Furnace {number}\n\nIt burns beechwood {number}.\n")
     client = begin(place, "/v1/sync", {})
-    place.until(lambda: place.status()["syncing"])
+    place.until(lambda: place.status()["syncing"] or place.status()["documents"] > len(NOTES))
     client.close()
     place.until(lambda: place.status()["documents"] == len(NOTES) + 200)
 

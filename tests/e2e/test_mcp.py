@@ -257,7 +257,7 @@ def test_the_session_in_the_guide_is_what_a_client_gets() -> None:
     told = (ROOT / "docs/mcp.md").read_text(encoding="utf-8")
     ran = subprocess.run(
         [sys.executable, "scripts/mcp_session.py", "--small"],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=180,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     sent = re.compile(r"^-> .*", re.MULTILINE)

@@ -75,7 +75,7 @@ def test_curl_works_as_documented(daemon: Place) -> None:
     asked = subprocess.run(
         ["curl", "-sS", "--unix-socket", daemon.socket, "http://hopsyncd/v1/query", "-d", body],
         capture_output=True,
-        timeout=30,
+        timeout=180,
         check=True,
     )
     found = [passage["document"] for passage in json.loads(asked.stdout)["passages"]]

@@ -35,7 +35,7 @@ def notes(endpoint: Endpoint) -> Iterator[Place]:
     with new_place(SMALL) as made:
         made.configure(
             f'[llm]\nbase_url = "{endpoint.base_url}"\nmodel = "fake"\nquestions = "off"\n'
-            "max_calls_per_query = 3\n[index]\nedge_budget_factor = 5.0\n"
+            "max_calls_per_query = 3\n[index]\nedge_budget_factor = 5.0\n[watch]\nenabled = false\n"
             + source("notes", made.notes)
         )
         for path, text in NOTES.items():

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from store.database import open_file
-from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.e2e.daemon import GC_LATER, SMALL, Place, new_place, source
 
 DAY_MS = 86_400_000
 KEEP_ONE = "[retention]\nkeep_versions = 1\nkeep_days = 0\n"
@@ -35,7 +35,7 @@ def kept(place: Place) -> list[int]:
 
 
 def test_gc_that_was_missed_while_the_daemon_was_off_is_done_at_the_start(small: Place) -> None:
-    small.configure(KEEP_ONE + source("notes", small.notes))
+    small.configure(KEEP_ONE + GC_LATER + source("notes", small.notes))
     small.start()
     small.until(lambda: "gc" in small.jobs() and small.jobs()["gc"]["last_success"] is not None)
     for number in range(3):
@@ -62,6 +62,7 @@ def test_the_schedule_says_what_runs_when_and_when_it_last_ran(small: Place) -> 
     small.start()
     small.until(lambda: {"scan notes", "scan gone", "gc"} <= small.jobs().keys())
     small.until(lambda: small.jobs()["scan gone"]["last_error"] is not None)
+    small.until(lambda: small.jobs()["scan notes"]["last_success"] is not None)
     first = small.jobs()["scan notes"]["last_success"]
     small.until(lambda: small.jobs()["scan notes"]["last_success"] > first)
     now = small.jobs()

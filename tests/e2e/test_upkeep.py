@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.daemon import Place, new_place, source
+from tests.e2e.daemon import GC_LATER, Place, new_place, source
 
 pytestmark = pytest.mark.models
 
@@ -19,7 +19,9 @@ def kept() -> Iterator[Place]:
     """Version 1: a ferry and its captain. Version 2, the head: another captain, and a secret."""
     with new_place() as made:
         made.configure(
-            "[retention]\nkeep_versions = 1\nkeep_days = 0\n" + source("notes", made.notes)
+            "[retention]\nkeep_versions = 1\nkeep_days = 0\n"
+            + GC_LATER
+            + source("notes", made.notes)
         )
         made.write("ferry.md", FERRY)
         made.start()

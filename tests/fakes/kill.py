@@ -21,7 +21,7 @@ Work = Callable[[Path, Step], None]
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["pytest", "hopsyncd.upkeep", "tests.fakes.stack"])
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 120.0
 _ENDINGS = ("", "-wal", "-shm")
 
 

@@ -14,12 +14,12 @@ Asked = tuple[str, str, dict[str, Any] | None]
 
 class _UnixConnection(HTTPConnection):
     def __init__(self, path: Path) -> None:
-        super().__init__("hopsyncd", timeout=30)
+        super().__init__("hopsyncd", timeout=60)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket(AF_UNIX, SOCK_STREAM)
-        self.sock.settimeout(30)
+        self.sock.settimeout(60)
         self.sock.connect(str(self._path))
 
 

@@ -14,7 +14,7 @@ def test_the_reference_is_made_from_the_commands_as_they_are() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=180,
     )
     kept = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     assert kept == made.stdout, "run `python scripts/cli_docs.py`"

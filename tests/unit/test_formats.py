@@ -13,7 +13,7 @@ import pytest
 from connectors.folder import FolderConnector
 from connectors.media_type import media_type
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.extraction.process import ExtractionProcess
+from hopsyncd.extraction.process import ExtractionProcess, Limits
 from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.query.answer import answer_json
 from hopsyncd.query.engine import Engine
@@ -26,6 +26,7 @@ from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
 
 MUTATIONS = int(os.environ.get("HOPSYNCD_MUTATIONS", "300"))
+SOON_S = Limits().wall_s * 0.8
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,7 @@ def test_a_zip_bomb_is_refused(process: ExtractionProcess, name: str) -> None:
     began_s = time.monotonic()
     with pytest.raises(DocumentUnreadable, match="unpacks to 320 MiB"):
         process.extract(buffer.getvalue(), media_type(name))
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < SOON_S
 
 
 def test_a_bomb_of_entities_is_refused(process: ExtractionProcess) -> None:
@@ -158,7 +159,7 @@ def test_an_empty_document_has_no_blocks(process: ExtractionProcess) -> None:
 
 
 def test_no_mutated_document_stalls_or_ends_anything(process: ExtractionProcess) -> None:
-    """Each mutant is read or refused, in under five seconds. $HOPSYNCD_MUTATIONS: how many."""
+    """Each mutant is read or refused before the limit of time. $HOPSYNCD_MUTATIONS: how many."""
     chance = random.Random(8)
     slowest = (0.0, "")
     for number in range(MUTATIONS):
@@ -170,7 +171,7 @@ def test_no_mutated_document_stalls_or_ends_anything(process: ExtractionProcess)
         except DocumentUnreadable as problem:
             assert problem.why and problem.hint
         slowest = max(slowest, (time.monotonic() - began_s, f"{number}: {sample.name}"))
-    assert slowest[0] < 5, slowest
+    assert slowest[0] < SOON_S, slowest
     assert process.extract(SAMPLES[0].data, PDF)
 
 

@@ -56,6 +56,6 @@ def test_a_listing_or_a_message_that_drips_is_given_up(
         began_s = time.monotonic()
         with pytest.raises(SourceUnavailable, match=r"it took longer than 0\.5 s"):
             ask(ImapConnector(settings))
-        assert time.monotonic() - began_s < 10
-        server.join(10)
+        assert time.monotonic() - began_s < 60
+        server.join(60)
         assert not server.is_alive(), "the connection was cut"

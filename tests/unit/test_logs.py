@@ -48,7 +48,7 @@ def logged(form: str, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=180,
     )
     return ran.stderr
 
@@ -84,7 +84,7 @@ def test_the_journal_gets_priorities_and_no_times_of_ours() -> None:
             env={**os.environ, "JOURNAL_STREAM": stream},
             stderr=journal,
             check=True,
-            timeout=60,
+            timeout=180,
         )
         journal.seek(0)
         lines = journal.read().decode().splitlines()

@@ -26,7 +26,7 @@ from tests.fakes.llm import FakeLlm, asked_maker
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack, fake_maker
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 EDITED = b"Rome is in Gaul. Gaul is far from Rome."
 FILES = {
     "a.md": b"Rome is in Italy. Nero met Rome.",

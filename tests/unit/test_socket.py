@@ -22,7 +22,7 @@ def path() -> Iterator[Path]:
 
 def connect(path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(2)
+        client.settimeout(60)
         client.connect(str(path))
 
 

@@ -20,9 +20,10 @@ def test_who_lets_go_and_asks_again_comes_after_those_who_waited() -> None:
     others = [threading.Thread(target=take, args=[name]) for name in ("second", "third")]
     with turns:
         order.append("first")
-        for other in others:
+        for number, other in enumerate(others, 1):
             other.start()
-            time.sleep(0.05)
+            while len(turns._waiting) < number:
+                time.sleep(0.001)
     take("first again")
     for other in others:
         other.join()

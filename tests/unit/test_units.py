@@ -44,7 +44,7 @@ def complaints(folder: Path, *options: str) -> str:
         env={**os.environ, "XDG_RUNTIME_DIR": str(runtime)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     return ran.stdout + ran.stderr + ("" if ran.returncode == 0 else "it failed")

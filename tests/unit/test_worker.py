@@ -18,7 +18,7 @@ from store.jobs import all_jobs
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

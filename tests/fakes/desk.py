@@ -1,0 +1,100 @@
+"""An LLM client with scripted replies and its own time."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from hopsyncd.config import LlmConfig
+from hopsyncd.errors import LlmError
+from hopsyncd.llm.call import Call, Hearer, ask
+from hopsyncd.llm.client import OpenAiLlm
+from hopsyncd.llm.failure import Failure
+from hopsyncd.llm.meter import Meter
+from store.ledger import Ledger
+from tests.fakes.endpoint import say_json
+from tests.fakes.timing import FakeTime
+
+
+class Colour(BaseModel):
+    name: Annotated[str, Field(min_length=1)]
+
+
+RED = say_json({"name": "red"}).body
+DOWN = Failure(0, "Connection refused", sent=False)
+STALLED = Failure(0, "no whole reply came in time")
+BUSY = Failure(503, "busy")
+
+Outcome = bytes | Failure
+
+
+class Script:
+    """Implements exchange.Sender: plays its outcomes in turn, the last one for ever."""
+
+    def __init__(self, *outcomes: Outcome, takes: Callable[[float], None] | None = None) -> None:
+        self._outcomes = list(outcomes)
+        self.takes = takes
+        self._lock = threading.Lock()
+        self.bodies: list[dict[str, Any]] = []
+        self.timeouts: list[float] = []
+
+    def post(
+        self,
+        body: dict[str, Any],
+        timeout_s: float,
+        stop: threading.Event,
+        hear: Callable[[bytes], None] | None,
+    ) -> bytes:
+        with self._lock:
+            self.bodies.append(body)
+            self.timeouts.append(timeout_s)
+            outcome = self._outcomes.pop(0) if len(self._outcomes) > 1 else self._outcomes[0]
+        if self.takes:
+            self.takes(timeout_s)
+        if isinstance(outcome, Failure):
+            raise outcome
+        if hear:
+            hear(outcome)
+        return outcome
+
+
+class Desk:
+    """A client, and all that it was given."""
+
+    def __init__(
+        self, folder: Path, *outcomes: Outcome, stalls: bool = False, **limits: Any
+    ) -> None:
+        self.time = FakeTime()
+        self.sender = Script(*outcomes, takes=self._pass if stalls else None)
+        config = LlmConfig(base_url="http://llm.example/v1", model="m", **limits)
+        self.ledger = Ledger(folder / "llm.db", config.max_calls_per_day, config.max_tokens_per_day)
+        self.llm = OpenAiLlm(config, self.ledger, self.sender, self.time.timing)
+        self.meter = Meter()
+
+    def _pass(self, seconds: float) -> None:
+        self.time.now += seconds
+
+    def ask(
+        self, user: str = "which?", meter: Meter | None = None, hearer: Hearer | None = None
+    ) -> Colour:
+        return ask(self.llm, call(user), Colour, meter or self.meter, hearer)
+
+    def failure(self, user: str = "which?") -> LlmError:
+        with pytest.raises(LlmError) as caught:
+            self.ask(user)
+        return caught.value
+
+    @property
+    def sent(self) -> int:
+        return len(self.sender.bodies)
+
+    def spent(self) -> tuple[int, int]:
+        rows = self.ledger.spent(0)
+        return sum(row.calls for row in rows), sum(row.tokens for row in rows)
+
+
+def call(user: str) -> Call:
+    return Call("questions", "colours/1", "Name a colour.", user, max_tokens=50, source="notes")

@@ -1,0 +1,215 @@
+"""A source whose every version is held against a graph built afresh from the files it has then."""
+
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis.stateful import RuleBasedStateMachine
+
+from connectors.parts import Parts
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.query.engine import Engine
+from hopsyncd.query.head import head_of
+from hopsyncd.text.questions import BuiltinMaker
+from store.check import check
+from store.content import counters
+from store.reads import live_documents
+from store.records import content_hash
+from store.sources import pins_of, seen_items
+from store.versions import head, kept_versions
+from tests.fakes.dump import Rows, graph_at, served_by
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
+from tests.fakes.stack import Stack
+from tests.property.drawn import Then
+from tests.property.fresh import MEMORY, Fresh, answers_of, built_afresh
+
+BINARY = b"\x00\x01"
+NOTES = "notes"
+RETRY = ""  # a revision that no file has
+
+
+class Followed(RuleBasedStateMachine):
+    """`indexed` is the model: the bytes of every document that the graph should be made of.
+
+    seen: what the last scan saw of each file: its revision, and its bytes if it could be read.
+    pins: the documents held at a restored state, with what their files held (None: no file).
+    excluded: the paths that were purged. past: every version that can be read, as it was when it
+    was committed. dropped: how often gc deleted the content of a passage, by dimensions and id.
+
+    After a change with `then == "wait"` the graph is behind its files, as when the watcher lost the
+    events; the next whole sync, of whichever rule, must find all of it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory(dir=MEMORY)
+        self.base = Path(self.folder.name)
+        self.makers = {
+            d: CountingMaker(BuiltinMaker(FakeLanguage(), FakeEncoder(d))) for d in (16, 8)
+        }
+        self.connector = MemoryConnector()
+        self.texts: dict[str, bytes] = {}
+        self.indexed: dict[str, bytes] = {}
+        self.seen: dict[str, tuple[str, bytes | None]] = {}
+        self.pins: dict[str, bytes | None] = {}
+        self.excluded: set[str] = set()
+        self.past: dict[int, Rows] = {}
+        self.newest = 0
+        self.tagged: set[int] = set()
+        self.dropped: Counter[tuple[int, int]] = Counter()
+        self.deleted: dict[str, bytes] = {}
+        self.meanwhile: tuple[str, bytes] | None = None
+        self.overtaking: tuple[int, str, bytes | None] | None = None
+
+    def _give_way(self) -> None:
+        if self.overtaking is None:
+            return
+        steps, path, text = self.overtaking
+        self.overtaking = None if steps == 0 else (steps - 1, path, text)
+        if steps == 0:
+            if text is None:
+                self.connector.remove(path)
+            else:
+                self._put(path, text)
+            assert self.stack.overtake(path).problem is None
+
+    def _put(self, path: str, data: bytes) -> None:
+        self.texts[content_hash(data).hex().upper()] = data
+        self.connector.put(path, data)
+
+    def _open(self) -> Stack:
+        encoder = FakeEncoder(self.dimensions)
+        self.engine = Engine(self.base / "graph.db", encoder, WalkSettings())
+        stack = Stack(
+            self.base / "graph.db",
+            self.connector,
+            self.makers[self.dimensions],
+            budget_factor=self.factor,
+            batch_documents=self.batch_documents,
+            between=self._between_batches,
+        )
+        stack.path.give_way = self._give_way
+        return stack
+
+    def _between_batches(self) -> None:
+        """A file is written, and its hint served, while a sync or a gc is on its way."""
+        if self.meanwhile:
+            (path, data), self.meanwhile = self.meanwhile, None
+            if path not in self.connector.files and self._is_removed(path):
+                self._forget(path)
+            self._put(path, data)
+            self.stack.sync((path,))
+            self._settle([path], [])
+
+    def _then(self, then: Then, *touched: str) -> None:
+        if then != "wait":
+            self._sync({"first": touched[:1], "hint": touched, "all": None}[then])
+
+    def _sync(self, under: tuple[str, ...] | None, *, accept_empty: bool = False) -> None:
+        """Sync and check; the source must pause exactly when nothing would be left of it."""
+        there = [path for path in self.connector.files if _covers(under, path)]
+        gone = [
+            path
+            for path in self.indexed.keys() | self.seen.keys()
+            if _covers(under, path)
+            and path not in there
+            and not (path in self.pins and self.pins[path] is None and path not in self.seen)
+        ]
+        emptied = bool(self.indexed) and self.indexed.keys() <= set(gone)
+        pauses = emptied and not there and not accept_empty
+        outcome = self.stack.sync(under, accept_empty=accept_empty)
+        assert (outcome.problem is not None) == pauses, outcome
+        self.meanwhile = None
+        if not pauses:
+            self._settle(there, gone)
+        self._check()
+
+    def _settle(self, there: list[str], gone: list[str]) -> None:
+        for path in there:
+            revision, data = self.connector.revisions[path], self.connector.files[path]
+            unchanged = path in self.seen and self.seen[path][0] == revision
+            if unchanged or path in self.connector.vanishing | self.excluded:
+                continue
+            if path in self.connector.unreadable:
+                self.seen[path] = RETRY, None
+                continue
+            self.seen[path] = revision, data
+            if path in self.pins and self.pins[path] == data:
+                continue
+            self.pins.pop(path, None)
+            if not data.startswith(BINARY):
+                self.indexed[path] = data
+        for path in gone:
+            if path not in self.connector.files:
+                self._forget(path)
+
+    def _is_removed(self, path: str) -> bool:
+        """Whether the batch that takes the document out has come already."""
+        connection, source = self.stack.connection, self.stack.source.id
+        known = live_documents(connection, source).keys() | seen_items(connection, source).keys()
+        return path in self.indexed.keys() | self.seen.keys() and path not in known
+
+    def _forget(self, path: str) -> None:
+        for model in (self.indexed, self.seen, self.pins):
+            model.pop(path, None)
+
+    def _check(self) -> None:
+        """Every version since the last check is the one built afresh, the one before is as it was.
+
+        The newest has the documents of the model, is served as it is stored, and cost no more
+        than it had to.
+        """
+        connection = self.stack.connection
+        newest = head(connection)
+        if newest is None:
+            assert not self.indexed
+            return
+        for number in (n for n in kept_versions(connection) if n >= self.newest):
+            rows = graph_at(connection, number)
+            if number > self.newest:
+                assert rows == self._fresh(self._files_of(rows)).rows
+            assert rows == self.past.setdefault(number, rows)
+        self.newest = newest.id
+        assert kept_versions(connection) == sorted(self.past)
+        assert self._files_of(self.past[newest.id]) == self.indexed
+        fresh = self._fresh(self.indexed)
+        served = head_of(connection, newest, self.stack.writer.index)
+        assert served_by(served.view) == fresh.served
+        self.engine.publish(served)
+        assert answers_of(self.engine) == fresh.answers
+        self._check_records()
+
+    def _check_records(self) -> None:
+        connection = self.stack.connection
+        assert pins_of(connection, self.stack.source.id) == {
+            path: None if data is None else content_hash(data) for path, data in self.pins.items()
+        }
+        made = Counter((d, passage) for d in self.makers for passage in self.makers[d].made)
+        assert max((made - self.dropped).values(), default=0) <= 1
+        assert counters(connection)["passages_generated"] == made.total()
+
+    def _check_past(self) -> None:
+        """Whatever gc and purge deleted, every kept version reads as before and is sound."""
+        self._check()
+        for number, rows in self.past.items():
+            assert graph_at(self.stack.connection, number) == rows
+        assert check(self.stack.connection, deep=True) == []
+
+    def _fresh(self, files: dict[str, bytes]) -> "Fresh":
+        return built_afresh(tuple(sorted(files.items())), self.factor, self.dimensions)
+
+    def _files_of(self, rows: Rows) -> dict[str, bytes]:
+        return {str(path): self.texts[str(content)] for _, path, content, *_ in rows["documents"]}
+
+    def _stored(self) -> set[tuple[int, int]]:
+        """The question sets there are, by dimensions and passage."""
+        rows = self.stack.connection.execute(
+            "SELECT r.dimensions, s.passage FROM question_set AS s JOIN recipe AS r"
+            " ON r.id = s.recipe"
+        )
+        return {(row[0], row[1]) for row in rows}
+
+
+def _covers(under: tuple[str, ...] | None, path: str) -> bool:
+    return Parts(under).has(path)

@@ -1,0 +1,61 @@
+"""The graph of some files, built afresh in a database of its own, and what it answers."""
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hopsyncd.graph.merge import MergeIndex
+from hopsyncd.graph.view import view_of
+from hopsyncd.graph.walk import WalkSettings
+from hopsyncd.query.engine import Engine
+from hopsyncd.query.head import head_of
+from hopsyncd.query.ranked import Ranked
+from hopsyncd.strategy import Search
+from hopsyncd.text.questions import BuiltinMaker
+from tests.fakes.dump import ROWS, Rows, graph_at, served_by
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder, FakeLanguage
+from tests.fakes.stack import Stack
+
+QUESTIONS = ["Who met Rome and Italy?", "Where did X1 run?"]
+SEARCHES = [Search("hop"), Search("hybrid")]  # between them all of the read path
+# Most of the time would go into waiting for the disk.
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+Files = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A graph built in a new database: its rows, its view, and what it answers."""
+
+    rows: Rows
+    served: dict[str, object]
+    answers: list[tuple[Ranked, ...]]
+
+
+@lru_cache(maxsize=500)
+def built_afresh(files: Files, factor: float, dimensions: int) -> Fresh:
+    """The graph of these files alone."""
+    if not files:
+        nothing = {**{name: [] for name in ROWS}, "counts": [(0, 0, 0, 0, 0, None)]}
+        served = served_by(view_of(MergeIndex(dimensions), 0))
+        return Fresh(nothing, served, [()] * len(QUESTIONS) * len(SEARCHES))
+    with TemporaryDirectory(dir=MEMORY) as folder:
+        path = Path(folder) / "fresh.db"
+        maker = BuiltinMaker(FakeLanguage(), FakeEncoder(dimensions))
+        stack = Stack(path, MemoryConnector(dict(files)), maker, budget_factor=factor)
+        stack.sync()
+        engine = Engine(path, FakeEncoder(dimensions), WalkSettings())
+        engine.publish(served := head_of(stack.connection, stack.head, stack.writer.index))
+        fresh = Fresh(graph_at(stack.connection, 1), served_by(served.view), answers_of(engine))
+        stack.close()
+    return fresh
+
+
+def answers_of(engine: Engine) -> list[tuple[Ranked, ...]]:
+    """What the engine answers to each of QUESTIONS by each of SEARCHES."""
+    answers = [engine.query(question, 4, search) for question in QUESTIONS for search in SEARCHES]
+    return [answer.ranked for answer in answers if answer]

@@ -1,0 +1,18 @@
+"""The HTTP API over a small service, as its owner asks it."""
+
+import pytest
+from starlette.testclient import TestClient
+
+from hopsyncd.serve.app import make_app
+from tests.fakes.owner import as_owner
+from tests.fakes.service import FakeService
+
+
+@pytest.fixture
+def service() -> FakeService:
+    return FakeService()
+
+
+@pytest.fixture
+def client(service: FakeService) -> TestClient:
+    return TestClient(as_owner(make_app(service)), raise_server_exceptions=False)

@@ -1,0 +1,150 @@
+"""The HTTP API over a small service: answers line by line, who may ask, and whose turn it is."""
+
+import asyncio
+import json
+import threading
+from typing import Any, get_type_hints
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from hopsyncd.config_access import LimitsConfig
+from hopsyncd.errors import BadRequest
+from hopsyncd.serve.app import make_app
+from hopsyncd.serve.caller import Caller
+from hopsyncd.serve.endpoints import ENDPOINTS
+from hopsyncd.serve.lanes import Lanes, Turns, lanes_of
+from hopsyncd.serve.listener import Listener
+from hopsyncd.serve.openapi import NDJSON
+from hopsyncd.serve.requests import AskRequest, QueryRequest
+from hopsyncd.serve.service import Service
+from hopsyncd.serve.stats import Load
+from tests.fakes.owner import as_owner
+from tests.fakes.service import FakeService, refused
+
+
+def lines(answer: Any) -> list[dict[str, Any]]:
+    assert answer.headers["content-type"] == NDJSON
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_a_streamed_ask_tells_what_it_does_then_the_text_then_the_answer(
+    client: TestClient,
+) -> None:
+    body = {"question": "where?"}
+    answer = client.post("/v1/ask", json=body, headers={"accept": NDJSON})
+    *told, last = lines(answer)
+    assert told == [
+        {"event": "progress", "stage": "search"},
+        {"event": "text", "text": "It was in London."},
+    ]
+    assert last == {"event": "answer", "answer": client.post("/v1/ask", json=body).json()}
+
+
+class Reporting(FakeService):
+    """Done when its progress has been asked for twice."""
+
+    asked = 0
+
+    def progress(self) -> dict[str, Any] | None:
+        self.asked += 1
+        if self.asked == 2:
+            self.done.set_result({"version": 8})
+        return super().progress()
+
+
+def test_a_streamed_sync_tells_its_progress() -> None:
+    client = TestClient(as_owner(make_app(Reporting())))
+    told = lines(client.post("/v1/sync", headers={"accept": NDJSON}))
+    assert told == [
+        {"event": "progress", "source": "notes", "share": 0.5},
+        {"event": "answer", "answer": {"version": 8}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (BadRequest("No", "no such thing", "Ask"), 400, "bad_request"),
+        (RuntimeError("x"), 500, "internal"),
+    ],
+)
+def test_a_stream_that_fails_ends_with_the_error_and_is_counted_as_one(
+    client: TestClient, service: FakeService, error: Exception, status: int, code: str
+) -> None:
+    service.error = error
+    answer = client.post("/v1/ask", json={"question": "where?"}, headers={"accept": NDJSON})
+    last = lines(answer)[-1]
+    assert (last["event"], last["status"], last["error"]["code"]) == ("error", status, code)
+    assert service.noted == [("ask", status)]
+
+
+def test_who_may_only_read_changes_nothing(service: FakeService) -> None:
+    async def read_only(scope: Any, receive: Any, send: Any) -> None:
+        scope.setdefault("state", {})["caller"] = Caller("guest", False, frozenset())
+        await app(scope, receive, send)
+
+    app = make_app(service)
+    client = TestClient(read_only)
+    for endpoint in ENDPOINTS:
+        if endpoint.right == "admin":
+            answer = client.request(endpoint.method, endpoint.path)
+            refused(answer, 403, "forbidden")
+    assert client.get("/v1/health").status_code == 200
+    assert service.syncs == []
+
+
+def test_without_a_caller_nothing_is_answered(service: FakeService) -> None:
+    client = TestClient(make_app(service), raise_server_exceptions=False)
+    refused(client.post("/v1/query", json={"question": "who?"}), 500, "internal")
+    assert service.queries == []
+
+
+def test_the_service_has_a_method_for_every_endpoint_that_takes_its_request() -> None:
+    for endpoint in ENDPOINTS:
+        hints = get_type_hints(getattr(Service, endpoint.operation))
+        assert hints["request"] is endpoint.request
+        assert ("listener" in hints) == endpoint.listens
+
+
+def test_what_waits_for_an_llm_holds_no_turn_of_the_others() -> None:
+    class Asking(FakeService):
+        waits, answered = threading.Event(), threading.Event()
+
+        def ask(self, request: AskRequest, _: Caller, listener: Listener) -> dict[str, Any]:
+            self.waits.set()
+            assert self.answered.wait(60)
+            return {"asked": request.question}
+
+    service = Asking()
+    lanes = lanes_of(LimitsConfig(parallel=1, queue=0), Load())
+    app = as_owner(make_app(service, lanes))
+
+    async def scenario() -> list[int]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://hopsyncd") as http:
+            asked = {"question": "Who?", "llm": True}
+            waiting = asyncio.create_task(http.post("/v1/ask", json=asked))
+            assert await asyncio.to_thread(service.waits.wait, 60)
+            query = await http.post("/v1/query", json={"question": "Who?"})
+            service.answered.set()
+            return [query.status_code, (await waiting).status_code]
+
+    assert asyncio.run(scenario()) == [200, 200]
+
+
+def test_a_query_that_took_too_long_is_told_that_nobody_waits_any_more() -> None:
+    class Slow(FakeService):
+        told = threading.Event()
+
+        def query(self, request: QueryRequest, _: Caller, listener: Listener) -> dict[str, Any]:
+            listener.when_gone(self.told.set)
+            self.told.wait(60)
+            return {}
+
+    service, turns = Slow(), Turns(1, 0, 0.1, Load())
+    app = as_owner(make_app(service, Lanes(turns, turns)))
+    answer = TestClient(app).post("/v1/query", json={"question": "Who?"})
+    refused(answer, 503, "timeout")
+    assert service.told.is_set()
