@@ -5,14 +5,16 @@ python benchmarks/answers.py --keep /tmp/hopsyncd-indexes
 
 Questions that a corpus cannot answer are of two sorts. Those of the other data set are foreign to
 it. Those whose gold passages were taken out of it are near misses: the corpus has much that is
-like them, and without a reader nothing tells that the answer itself is gone.
+like them, and without a reader nothing tells that the answer itself is gone. Small collections are
+cuts of a corpus: the gold passages of ten questions and some others, drawn five times.
 """
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 
 from common import arguments, dataset, p50, p95, table
@@ -34,6 +36,9 @@ from store.records import Passage
 from store.versions import head
 
 NAMES = ("hotpotqa", "musique")
+OTHERS = (0, 30, 250)  # passages of a cut beside the gold ones
+_CUTS = 5
+_CUT_QUESTIONS = 10
 
 
 def main() -> None:
@@ -47,7 +52,7 @@ def main() -> None:
         folder = dataset(given.data, name)
         corpora[name] = read_corpus(folder / "corpus.jsonl")
         questions[name] = read_questions(folder / "questions.jsonl", corpora[name])
-    answered, refused = [], []
+    answered, refused, small = [], [], []
     for name, other in zip(NAMES, reversed(NAMES), strict=True):
         with TemporaryDirectory() as temporary:
             keep = given.keep or Path(temporary)
@@ -57,6 +62,10 @@ def main() -> None:
             own, took_ms = _replies(database, served, models, questions[name])
             foreign, _ = _replies(database, served, models, questions[other])
             missed = _near_misses(database, corpora[name], models, questions[name])
+            for others in OTHERS:
+                cut = database, corpora[name], models, questions[name], questions[other]
+                both = map(_not_found, _in_cuts(others, *cut))
+                small.append([f"{name}, gold and {others} others", *both])
         answered.append([name, *_scores(questions[name], own), p50(took_ms), p95(took_ms)])
         refused.append([name, *map(_not_found, (own, foreign, missed))])
     table(["corpus", "EM", "F1", "F1 interval", "short answers", "ms p50", "ms p95"], answered)
@@ -64,6 +73,7 @@ def main() -> None:
         ["not found, percent", "answerable", "of the other data set", "gold passages removed"],
         refused,
     )
+    table(["not found, percent, in cuts", "answerable", "of the other data set"], small)
 
 
 def _replies(
@@ -91,6 +101,37 @@ def _near_misses(
     """The replies to every second question, in a copy without the gold passages of these."""
     half = questions[::2]
     gone = {line for question in half for line in question.gold}
+    with _without(gone, database, corpus, models) as (copy, served):
+        return _replies(copy, served, models, half)[0]
+
+
+def _in_cuts(
+    others: int,
+    database: Path,
+    corpus: Mapping[str, Passage],
+    models: Models,
+    questions: Sequence[GoldQuestion],
+    foreign: Sequence[GoldQuestion],
+) -> tuple[list[Reply], list[Reply]]:
+    """The replies to the questions whose gold passages a cut has, and to as many foreign ones."""
+    own, strange = list[Reply](), list[Reply]()
+    for number in range(_CUTS):
+        random = Random(number)
+        asked = random.sample(questions, _CUT_QUESTIONS)
+        kept = {line for question in asked for line in question.gold}
+        kept.update(random.sample(sorted(corpus), others))
+        with _without(corpus.keys() - kept, database, corpus, models) as (copy, served):
+            own += _replies(copy, served, models, asked)[0]
+            others_asked = random.sample(foreign, _CUT_QUESTIONS)
+            strange += _replies(copy, served, models, others_asked)[0]
+    return own, strange
+
+
+@contextmanager
+def _without(
+    gone: Collection[str], database: Path, corpus: Mapping[str, Passage], models: Models
+) -> Iterator[tuple[Path, Head]]:
+    """A copy of the database in which these lines of the corpus are deleted."""
     with TemporaryDirectory() as folder:
         copy = Path(folder) / database.name
         shutil.copy(database, copy)
@@ -101,10 +142,10 @@ def _near_misses(
                 connection, models.maker, rules=newest.rules, budget_factor=1.0, now_ms=lambda: 0
             )
             source = connection.execute("SELECT id FROM source").fetchone()[0]
-            version = writer.apply(Batch("gold removed", gone=tuple((source, one) for one in gone)))
+            version = writer.apply(Batch("deleted", gone=tuple((source, one) for one in gone)))
             assert version is not None and version.passages == len(corpus) - len(gone)
             served = head_of(connection, version, writer.index)
-        return _replies(copy, served, models, half)[0]
+        yield copy, served
 
 
 def _scores(questions: Sequence[GoldQuestion], replies: Sequence[Reply]) -> list[object]:

@@ -247,6 +247,26 @@ def load_config(path: Path | None = None) -> Config:
     return check_config(file, text)
 
 
+def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
+    """Where the daemon listens, and what is wrong with the rest of the configuration.
+
+    Raises ConfigError where it leaves open where that is.
+    """
+    try:
+        return load_config(path).daemon.socket, None
+    except ConfigError as error:
+        file, mistakes = config_path(path), list[Mistake]()
+        try:
+            raw = tomllib.loads(file.read_text("utf-8")).get("daemon", {})
+            expanded = _expand(raw, (), mistakes)
+            daemon = DaemonConfig.model_validate(expanded, context={"base": file.parent})
+        except (OSError, ValueError):
+            raise error from None
+        if mistakes:
+            raise
+        return daemon.socket, error
+
+
 def write_config(path: Path, folders: Sequence[Path]) -> None:
     """Write the commented default with a `[[source]]` for each folder, readable by its owner only.
 

@@ -6,16 +6,16 @@ from functools import partial
 
 from hopsyncd.answering.chain import chain
 from hopsyncd.answering.extractive import (
-    MIN_SUPPORT,
     carrying,
     cited,
     evidence,
+    min_support,
     short_answer,
     support,
 )
 from hopsyncd.answering.llm_answer import answered
 from hopsyncd.answering.reply import Reply
-from hopsyncd.answering.sentences import Sentence, sentences_of
+from hopsyncd.answering.sentences import Sentence, function_terms, sentences_of
 from hopsyncd.errors import BadRequest, LlmError
 from hopsyncd.llm.call import Hearer, Llm
 from hopsyncd.llm.meter import Meter
@@ -125,7 +125,7 @@ class Asker:
         weights: Mapping[str, float],
         names: Mapping[PassageId, frozenset[str]],
     ) -> Reply:
-        if support(sentences, weights) < MIN_SUPPORT:
+        if support(sentences, weights) < min_support(found.words.passages):
             return Reply("", None, "extractive", ())
         chosen = carrying(sentences, weights)
         passages = cited(chosen)
@@ -141,11 +141,12 @@ class Asker:
     def _held_against(
         self, question: str, found: Answer, hidden: frozenset[str]
     ) -> tuple[list[Sentence], Mapping[str, float]]:
-        """The sentences of the passages, and the idf of the question's terms at their version."""
+        """The sentences of the passages, and the idf of what the question asks at their version."""
         vector = self._engine.vector(question)
         with self._engine.reading(hidden=hidden) as (connection, _):
             sets = _sets(connection, found)
             weights = found.words.weights(question, partial(postings, connection))
+        weights = {term: idf for term, idf in weights.items() if term not in function_terms()}
         return sentences_of(found, sets, vector, weights, self._encoder), weights
 
 

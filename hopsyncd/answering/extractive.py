@@ -9,13 +9,14 @@ and those before it have not, and `joined` says that it shares a name with one o
 passage. The first two come from different passages: what one passage says whole is taken once.
 
 "Not found" is a threshold on support, (words + 3 * cosine) / 4: the idf-weighted share of the
-question's words that the first five passages have, and the cosine of their best sentence.
+question's words that the first five passages have, and the cosine of their best sentence. Function
+words are none of its words: in a small collection of statements, `does` and `when` are rare.
 
-The threshold was set on the HotpotQA and MuSiQue samples, each asked its own questions and the
-other's (`python benchmarks/answers.py`, 994 and 1,890 passages, 100 and 50 questions): "not found"
-for 1 and 4 % of the questions that have their answer there, for 100 and 90 % of the other's
-questions. It tells foreign subjects, no more: of questions whose gold passages alone were taken
-out, 24 and 60 % are refused.
+Up to 1,000 passages the threshold grows with the logarithm of their number: the best of many
+foreign sentences is more like a question than the best of few. Both numbers were set on the
+HotpotQA and MuSiQue samples, whole and in cuts, each asked its own questions and the other's;
+`python benchmarks/answers.py` prints how often each is wrong. It tells foreign subjects, no more:
+of questions whose gold passages alone were taken out, many are answered.
 """
 
 import math
@@ -37,14 +38,16 @@ _JOINED = 0.3
 _SENTENCES = 3
 _SUPPORT_DEPTH = 5
 _COSINE_SUPPORT = 3.0
-MIN_SUPPORT = 0.535
+_MIN_SUPPORT = 0.535  # of _MANY passages or more
+_MANY = 1000
+_LESS_OF_FEW = 0.03  # with each e-fold below that
 _PLACE_BEFORE = re.compile(r"\b(?:in|at|near|into) (?:the )?$", re.IGNORECASE)
 
 
 def support(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> float:
     """How well the first passages bear on the question: about 0 to 1.
 
-    `weights` are the idf of all terms of the question, also of those that no passage has.
+    `weights` are the idf of the question's terms, also of those that no passage has.
     """
     first = [sentence for sentence in sentences if sentence.rank < _SUPPORT_DEPTH]
     if not first:
@@ -53,6 +56,15 @@ def support(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> floa
     covered = sum(weights[term] for term in had) / max(sum(weights.values()), 1e-9)
     best = max(sentence.cosine for sentence in first)
     return (covered + _COSINE_SUPPORT * best) / (1 + _COSINE_SUPPORT)
+
+
+def min_support(passages: int) -> float:
+    """The support below which a collection of so many passages does not hold the answer.
+
+    >>> [round(min_support(n), 3) for n in (20, 1000, 20_000)]
+    [0.418, 0.535, 0.535]
+    """
+    return _MIN_SUPPORT - _LESS_OF_FEW * max(math.log(_MANY / max(passages, 1)), 0.0)
 
 
 def carrying(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> list[Sentence]:

@@ -2,16 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.query.engine import Answer
 from hopsyncd.text.encoder import Encoder
-from hopsyncd.text.keywords import normalise
+from hopsyncd.text.keywords import STOP_WORDS, normalise
 from hopsyncd.text.questions import sentence_spans
 from store.records import GRID, Direction, Passage, PassageId, QuestionSet, Vectors, to_grid
 from store.words import index_terms
+
+_AUXILIARIES = (
+    "do does did done have has had can could will would should may might am if whom whose"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,12 @@ class Sentence:
     cosine: float
     terms: frozenset[str]
     names: frozenset[str]
+
+
+@cache
+def function_terms() -> frozenset[str]:
+    """The index terms of words that ask, join or point, and name nothing."""
+    return frozenset(index_terms(f"{' '.join(STOP_WORDS)} {_AUXILIARIES}"))
 
 
 def sentences_of(

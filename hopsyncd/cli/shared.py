@@ -12,7 +12,7 @@ import click
 
 from hopsyncd.cli.completion import complete_version
 from hopsyncd.client import Client
-from hopsyncd.config import load_config
+from hopsyncd.config import daemon_socket
 from hopsyncd.errors import BadRequest
 from hopsyncd.wording import title_of
 
@@ -33,9 +33,13 @@ at_option = click.option(
 
 
 def client_of(context: click.Context) -> Client:
-    """A client of the daemon that the configuration names."""
+    """A client of the daemon that the configuration names, whatever else is wrong with that."""
     config_file: Path | None = context.obj
-    return Client(load_config(config_file).daemon.socket)
+    socket, error = daemon_socket(config_file)
+    if error:
+        mistakes = str(error).partition("\n")[0]
+        warn([f"a running daemon goes on without what `hopsyncd reload` refuses: {mistakes}"])
+    return Client(socket)
 
 
 def post_long(

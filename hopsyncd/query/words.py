@@ -39,6 +39,7 @@ class WordIndex:
 
     def __init__(self, passage: Integers, words: Integers) -> None:
         self._passage = passage
+        self.passages = len(passage)
         mean = max(float(words.mean()), 1.0) if len(words) else 1.0
         self._saturation = K1 * (1 - B + B * words / mean)
         self._kept: dict[str, Term] = {}

@@ -81,7 +81,10 @@ def test_a_bad_configuration_is_refused_and_the_old_one_kept(place: Place) -> No
     place.until(lambda: "configuration refused" in place.log.read_text())
 
     place.write("d.md", "Vesper walks in Gent.\n")
-    place.sync()
+    synced = place.run("sync", "--wait")
+    assert synced.returncode == 0, "commands find the daemon whatever else the file says"
+    assert "goes on without what `hopsyncd reload` refuses" in synced.stderr
+    assert "`k` in [query]" in synced.stderr
     assert place.status()["documents"] == 2
     (place.home / "config.toml").unlink()
     with pytest.raises(RequestFailed, match="no such file"):

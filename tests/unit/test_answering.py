@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.answering.asker import Asker
-from hopsyncd.answering.extractive import carrying, short_answer, support
+from hopsyncd.answering.extractive import carrying, min_support, short_answer, support
 from hopsyncd.answering.kinds import asked_kind
 from hopsyncd.answering.reply import reply_json
 from hopsyncd.answering.sentences import Sentence
@@ -102,6 +102,17 @@ def test_what_is_not_there_is_not_found(notes: Asked) -> None:
     assert told["version"] == 1
 
 
+@pytest.mark.parametrize(
+    "question", ["When and where could Kaltenbrunn be born?", "How might Ostrava be?"]
+)
+def test_words_that_only_ask_need_not_be_there(notes: Asked, question: str) -> None:
+    assert notes.ask(question)["found"]
+
+
+def test_less_is_asked_of_a_small_collection() -> None:
+    assert min_support(1) < min_support(50) < min_support(1000) == min_support(50_000)
+
+
 def test_before_the_first_version_nothing_is_found(tmp_path: Path) -> None:
     Stack(tmp_path / "s.db", MemoryConnector()).close()
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
@@ -119,7 +130,7 @@ def test_sentences_that_were_embedded_once_are_not_embedded_again(notes: Asked) 
 
 def test_a_past_version_weighs_words_as_it_did_when_it_was_the_head(tmp_path: Path) -> None:
     asked = Asked(tmp_path, NOTES)
-    question = "Kaltenbrunn harbour"
+    question = "Kaltenbrunn harbour pilot"
     then = asked.ask(question)
     assert then["found"] is False
     # What was a telling word becomes a common one.

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hopsyncd.config import (
     Config,
     config_path,
+    daemon_socket,
     load_config,
     shipped_text,
     write_config,
@@ -181,6 +182,25 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"# ok\n# caf\xe9\n")
     with pytest.raises(ConfigError, match=r"latin\.toml:2.*UTF-8"):
         load_config(tmp_path / "latin.toml")
+
+
+def test_where_the_daemon_listens_is_known_whatever_the_rest_says(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[daemon]\nsocket = "here.sock"\n[query]\nkk = 3\n')
+    socket, error = daemon_socket(file)
+    assert socket == tmp_path / "here.sock"
+    assert "unknown key" in str(error)
+    file.write_text('[daemon]\nsocket = "here.sock"\n')
+    assert daemon_socket(file) == (socket, None)
+    for text in (
+        "[daemon]\nsocket = 3\n",
+        '[daemon]\nsocket = "${NO_SUCH}/x"\n',
+        "daemon = 3",
+        "[",
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError):
+            daemon_socket(file)
 
 
 def test_a_missing_source_folder_is_no_mistake(tmp_path: Path) -> None:
