@@ -24,8 +24,9 @@ from hopsyncd.config import Config
 from hopsyncd.graph.merge import MergeIndex
 from hopsyncd.query.head import head_of
 from hopsyncd.sync.apply import Writer
+from hopsyncd.sync.decide import Scope, Source
 from hopsyncd.sync.read import rules_of
-from hopsyncd.sync.sync import Scope, Source, SourceSync
+from hopsyncd.sync.sync import SourceSync
 from hopsyncd.text.encoder import Encoder, SentenceEncoder
 from hopsyncd.text.keywords import Mention
 from hopsyncd.text.language import Language, SpacyLanguage

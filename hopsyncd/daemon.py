@@ -44,9 +44,10 @@ from hopsyncd.sources import Unusable, connector_of, folder_of, settings_of
 from hopsyncd.supervise import Supervisor, answer_hang_ups, inherited_socket, is_terminal
 from hopsyncd.sync.apply import Writer
 from hopsyncd.sync.aside import Aside, Here
+from hopsyncd.sync.decide import Source
 from hopsyncd.sync.read import READER, rules_of
 from hopsyncd.sync.rota import Task
-from hopsyncd.sync.sync import Source, SourceSync
+from hopsyncd.sync.sync import SourceSync
 from hopsyncd.sync.watch import FolderWatcher
 from hopsyncd.sync.worker import Chore, SyncWorker
 from store.check import opening_check

@@ -7,9 +7,9 @@ from typing import Any
 from hopsyncd.config import DATABASE_NAME, Config
 from hopsyncd.extraction.process import ExtractionProcess
 from hopsyncd.sources import connector_of
+from hopsyncd.sync.decide import Scope, Source
 from hopsyncd.sync.preview import Preview, preview
 from hopsyncd.sync.read import READER, rules_of
-from hopsyncd.sync.sync import Scope, Source
 from store.database import Connection, fresh_database, open_reader
 from store.quarantine import quarantined
 from store.sources import is_read_by, source_names

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hopsyncd.sync.apply import Batch
-from hopsyncd.sync.sync import SourceSync, held
+from hopsyncd.sync.decide import held
+from hopsyncd.sync.sync import SourceSync
 from hopsyncd.sync.verify import verify_matches
 from store.backup import backup
 from store.check import check

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from connectors.errors import SourceUnavailable
+from hopsyncd.sync.decide import Scope, Source, planned, read_step
 from hopsyncd.sync.plan import Action, Step
 from hopsyncd.sync.read import ReadDocument
 from hopsyncd.sync.scan import finished
-from hopsyncd.sync.sync import Scope, Source, planned, read_step
 from hopsyncd.text.extract import Extract
 from hopsyncd.text.llm_questions import estimate
 from store.content import best_sets

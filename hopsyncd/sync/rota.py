@@ -9,7 +9,8 @@ from typing import Any
 import structlog
 
 from hopsyncd.schedule import When
-from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
+from hopsyncd.sync.decide import Scope, Source
+from hopsyncd.sync.sync import Outcome, SourceSync
 from hopsyncd.sync.timetable import Timetable
 from store.sources import listing_state
 

@@ -7,53 +7,40 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from connectors.errors import SourceUnavailable
-from connectors.protocol import Connector
 from hopsyncd.llm.meter import Meter
 from hopsyncd.sync.apply import Batch, Writer
-from hopsyncd.sync.aside import Caller, GiveWay, Here
+from hopsyncd.sync.aside import GiveWay, Here
+from hopsyncd.sync.decide import Decision, Scope, Source, held, planned, read_step, since_of
 from hopsyncd.sync.intake import Intake
-from hopsyncd.sync.plan import AGAIN, Action, Step, plan
+from hopsyncd.sync.plan import AGAIN, Action, Step
 from hopsyncd.sync.prepare import Cost
 from hopsyncd.sync.progress import Progress
-from hopsyncd.sync.read import RETRY, Reading, read
+from hopsyncd.sync.read import RETRY
 from hopsyncd.sync.restore import restoration
-from hopsyncd.sync.scan import Listing, finished, scan
+from hopsyncd.sync.scan import Listing, finished
 from hopsyncd.sync.upgrades import Upgrades
 from hopsyncd.text.extract import Extract, extract
 from store.database import Connection
-from store.purge import excluded_paths
-from store.reads import live_document, live_documents
+from store.reads import live_documents
 from store.records import Version
 from store.sources import (
     ListingState,
     is_held,
     is_read_by,
     listing_state,
-    pins_of,
     put_listing_state,
     put_rules,
     put_source_state,
-    seen_items,
 )
 
 log = structlog.get_logger(__name__)
 
 _REMOVALS = (Action.REMOVE, Action.FORGET)
-_WHOLE_EVERY_MS = 24 * 3600 * 1000  # whatever cursors say, everything is listed that often
 _BATCH_PASSAGES = 1000  # a batch also ends when its documents hold this many passages, or fewer
 _FEWEST_PASSAGES = 32
+_LONGEST_READING_S = 10.0  # of a batch from a slow source: others have their turns then
 _LONGEST_COMMIT_S = 0.5  # beyond it batches get smaller: nobody else gets a turn meanwhile
 _SMALL_STEPS, _SMALL_PASSAGES = 100, 32  # of a small sync
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A configured source, ready to be read."""
-
-    id: int
-    name: str
-    connector: Connector
-    caller: Caller = field(default_factory=Here)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,106 +55,6 @@ class Outcome:
     removed: int = 0
     problem: str | None = None
     too_large: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What to sync: parts of the source or all of it (None), and how.
-
-    `accept_empty` allows the last documents to be removed; `afresh` reads every document again;
-    `whole` lists everything, also where what changed since the last listing could be asked for.
-    `small` is for others to wait for: it asks no LLM yet, and gives up if there is much to do.
-    """
-
-    under: tuple[str, ...] | None = None
-    accept_empty: bool = False
-    afresh: bool = False
-    whole: bool = False
-    small: bool = False
-
-
-def held(name: str) -> SourceUnavailable:
-    """What keeps a source from being synced that was paused by hand."""
-    return SourceUnavailable(
-        "The source is paused", "it was paused by hand", f"`hopsyncd resume '{name}'` ends that"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What a sync is to do, and the listing that it follows from."""
-
-    steps: tuple[Step, ...]
-    listing: Listing
-
-
-def since_of(state: ListingState, scope: Scope, now_ms: int) -> str | None:
-    """Where the listing may begin; None: it must be of everything."""
-    if scope != Scope() or state.listed_ms is None:
-        return None
-    is_fresh = 0 <= now_ms - state.listed_ms < _WHOLE_EVERY_MS
-    return state.cursor if is_fresh else None
-
-
-def planned(
-    connection: Connection,
-    source: Source,
-    scope: Scope,
-    since: str | None = None,
-    give_way: GiveWay = lambda: None,
-) -> Generator[None, None, Decision]:
-    """Decide what a sync would do, changing nothing, in turns. Raises SourceUnavailable."""
-    # As it was before the listing: what a small sync adds meanwhile may be missing in that.
-    seen, live = seen_items(connection, source.id), live_documents(connection, source.id)
-    listing = yield from scan(source.connector, scope.under, since, source.caller, give_way)
-    if scope.afresh:
-        seen = {path: replace(item, revision=RETRY) for path, item in seen.items()}
-    steps = plan(
-        listing,
-        seen,
-        live,
-        pins=pins_of(connection, source.id),
-        excluded=excluded_paths(connection, source.id),
-        accept_empty=scope.accept_empty,
-    )
-    return Decision(steps, listing)
-
-
-def read_step(
-    connection: Connection,
-    source: Source,
-    scope: Scope,
-    step: Step,
-    passage_tokens: int,
-    extract: Extract,
-    give_way: GiveWay = lambda: None,
-) -> Reading | None:
-    """Read the item of a step, if it has one and that is still there.
-
-    Compares with the head as it is now: others may have moved it since the plan.
-    """
-    if step.item is None or step.path in excluded_paths(connection, source.id):
-        return None
-    # What could not be read last time may be indexed as older rules would have it.
-    by_old_rules = scope.afresh or step.reason == AGAIN
-    reading = read(
-        source.connector,
-        source.id,
-        step.item,
-        pins_of(connection, source.id).get(step.path),
-        None if by_old_rules else live_document(connection, source.id, step.path),
-        passage_tokens,
-        extract,
-        source.caller,
-        give_way,
-    )
-    if (
-        reading
-        and reading.read
-        and reading.read.document == live_document(connection, source.id, step.path)
-    ):
-        return Reading(reading.seen)
-    return reading
 
 
 @dataclass(slots=True)
@@ -187,6 +74,7 @@ class SourceSync:
     extract: Extract = extract
     paused: dict[str, str] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
+    monotonic_s: Callable[[], float] = time.monotonic
     progress: Progress = field(default_factory=Progress)
     upgrades: Upgrades = field(init=False)
     _underway: list[Intake] = field(default_factory=list)
@@ -356,9 +244,11 @@ class SourceSync:
         self, source: Source, scope: Scope, steps: Sequence[Step], intake: Intake
     ) -> Iterator[bool]:
         """Read the items of these steps into the intake, which may be full in between."""
+        began_s = self.monotonic_s()
         for step in steps:
-            if not scope.afresh and self._is_full(intake):
+            if not scope.afresh and self._is_full(intake, source, began_s):
                 yield True
+                began_s = self.monotonic_s()
             try:
                 self._read(source, scope, step, intake)
             except SourceUnavailable:
@@ -367,9 +257,14 @@ class SourceSync:
                     yield True
                 raise
 
-    def _is_full(self, intake: Intake) -> bool:
+    def _is_full(self, intake: Intake, source: Source, began_s: float) -> bool:
+        if not intake.readings:
+            return False
+        took_s = 0.0 if isinstance(source.caller, Here) else self.monotonic_s() - began_s
         return (
-            len(intake.readings) >= self.batch_documents or intake.passages >= self._batch_passages
+            len(intake.readings) >= self.batch_documents
+            or intake.passages >= self._batch_passages
+            or took_s > _LONGEST_READING_S
         )
 
     def _read(self, source: Source, scope: Scope, step: Step, intake: Intake) -> None:

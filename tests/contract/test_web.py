@@ -8,7 +8,7 @@ import pytest
 
 from connectors.errors import SourceUnavailable
 from connectors.protocol import Cursor, Gone, Item
-from hopsyncd.sync.sync import Scope
+from hopsyncd.sync.decide import Scope
 from store.content import known_passages
 from store.reads import documents_at
 from store.records import Passage

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.removal import removed
-from hopsyncd.sync.sync import Scope, Source
+from hopsyncd.sync.decide import Scope, Source
 from store.sources import register_source
 from tests.crash.sweep import Sweep, sweep
 from tests.fakes.kill import Step, trace

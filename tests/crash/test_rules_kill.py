@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.sync.sync import Scope, Source
+from hopsyncd.sync.decide import Scope, Source
 from store.sources import register_source
 from tests.crash.sweep import Sweep, sound, sweep
 from tests.fakes.kill import Step, trace

@@ -7,9 +7,10 @@ from pathlib import Path
 from connectors.protocol import Connector
 from hopsyncd.llm.meter import Meter
 from hopsyncd.sync.apply import Writer
+from hopsyncd.sync.decide import Scope, Source
 from hopsyncd.sync.prepare import Cost, Preparer, QuestionMaker
 from hopsyncd.sync.read import rules_of
-from hopsyncd.sync.sync import Outcome, Scope, Source, SourceSync
+from hopsyncd.sync.sync import Outcome, SourceSync
 from hopsyncd.text.extract import Extract, extract
 from hopsyncd.text.questions import BuiltinMaker
 from store.database import open_writer

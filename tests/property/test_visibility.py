@@ -22,7 +22,7 @@ from hopsyncd.serve.graph import neighbours_answer, paths_answer
 from hopsyncd.serve.history import diff_json, entry_json
 from hopsyncd.serve.parameters import NeighboursRequest, PathsRequest
 from hopsyncd.strategy import Search
-from hopsyncd.sync.sync import Scope, Source
+from hopsyncd.sync.decide import Scope, Source
 from store.history import diff, log, resolve
 from store.records import PassageId
 from store.sources import register_source

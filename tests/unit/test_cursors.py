@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from connectors.protocol import Cursor, Fetched, Gone, Item, Problem
+from hopsyncd.sync.decide import Scope, Source
 from hopsyncd.sync.plan import Action, plan
 from hopsyncd.sync.scan import Listing, finished, scan
-from hopsyncd.sync.sync import Outcome, Scope, Source
+from hopsyncd.sync.sync import Outcome
 from hopsyncd.upkeep import paused, resumed
 from store.purge import include_again
 from store.records import Seen

@@ -16,7 +16,7 @@ from hopsyncd.serve.graph import neighbours_answer, paths_answer
 from hopsyncd.serve.parameters import NeighboursRequest, PathsRequest
 from hopsyncd.strategy import Search
 from hopsyncd.sync.apply import Batch
-from hopsyncd.sync.sync import Scope
+from hopsyncd.sync.decide import Scope
 from store.check import check
 from store.content import known_passages
 from store.purge import purge

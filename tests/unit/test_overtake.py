@@ -4,6 +4,7 @@ lost, counted twice or made twice."""
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from connectors.errors import SourceUnavailable
 from connectors.protocol import Fetched, Item
 from hopsyncd.llm.meter import Meter
 from hopsyncd.sync.aside import Aside
+from hopsyncd.sync.decide import Scope, Source
 from hopsyncd.sync.prepare import QuestionMaker
-from hopsyncd.sync.sync import Scope, Source
 from hopsyncd.sync.worker import Stopping
 from hopsyncd.upkeep import purged
 from store.content import counters
@@ -277,6 +278,19 @@ def test_small_edits_are_served_while_a_slow_source_is_asked(
     assert connector.threads and threading.get_ident() not in connector.threads
     assert live_documents(stack.connection, stack.source.id)["a.md"] == content_hash(EDITED)
     assert live_documents(stack.connection, source.id).keys() == {"a.md", "b.md"}
+
+
+@pytest.mark.parametrize(("pause_s", "batches"), [(1, 1), (11, 2)])
+def test_a_batch_of_what_a_slow_source_gives_ends_after_ten_seconds(
+    slow: tuple[Slow, Stack, Source, Aside], pause_s: int, batches: int
+) -> None:
+    connector, stack, source, _ = slow
+    connector.let.set()
+    stack.path.monotonic_s = count(0, pause_s).__next__
+    before = len(stack.versions)
+    stack.path.sync(source, Scope())
+    assert live_documents(stack.connection, source.id).keys() == {"a.md", "b.md"}
+    assert len(stack.versions) == before + batches
 
 
 def test_a_stop_does_not_wait_for_a_slow_source(slow: tuple[Slow, Stack, Source, Aside]) -> None:

@@ -11,7 +11,7 @@ from hopsyncd.config_sources import GitSource
 from hopsyncd.removal import drop_mirror, removed, removed_alone
 from hopsyncd.sources import mirror_of
 from hopsyncd.sync.apply import Batch
-from hopsyncd.sync.sync import Scope, Source
+from hopsyncd.sync.decide import Scope, Source
 from hopsyncd.sync.verify import verify_matches
 from store.check import check
 from store.database import open_reader

@@ -10,8 +10,9 @@ import pytest
 from connectors.protocol import Found
 from hopsyncd.schedule import every
 from hopsyncd.sync.aside import Aside
+from hopsyncd.sync.decide import Source
 from hopsyncd.sync.rota import Request, Rota, Task
-from hopsyncd.sync.sync import Outcome, Source
+from hopsyncd.sync.sync import Outcome
 from hopsyncd.sync.timetable import Clocks, Timetable
 from store.reads import live_documents
 from store.sources import register_source

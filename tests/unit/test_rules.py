@@ -7,7 +7,7 @@ import pytest
 
 from connectors.errors import SourceUnavailable
 from connectors.protocol import Problem
-from hopsyncd.sync.sync import Scope, Source
+from hopsyncd.sync.decide import Scope, Source
 from store.sources import register_source
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
