@@ -98,7 +98,7 @@ def test_a_dry_run_says_what_would_be_asked_and_asks_nothing(
     assert found["unreadable"] and found["unreadable"][0].startswith("none.md: ")
     assert (found["passages"], found["llm_calls"]) == (1, 1)
     shown = cities.run("sync", "--dry-run").stdout
-    assert "questions for 1 passages: about 1 LLM calls" in shown
+    assert "1 passages are new: about 1 LLM calls" in shown
     assert (len(endpoint.requests), cities.status()["version"]) == (asked, 1)
     assert cities.run("sync", "--dry-run", "nowhere").returncode == 1
 
