@@ -140,9 +140,9 @@ def launchd_plist(installed: Installation, log: Path) -> str:
 
 
 def _none_is_temporary(installed: Installation) -> bool:
-    """Whether nothing that the daemon shares with others is in a folder that PrivateTmp hides."""
+    """Whether nothing that the daemon is or shares is in a folder that PrivateTmp hides."""
     hidden = (Path("/tmp"), Path("/var/tmp"))
-    shared = (installed.socket, *installed.places)
+    shared = (Path(installed.command[0]), installed.socket, *installed.places)
     return not any(path.is_relative_to(folder) for path in shared for folder in hidden)
 
 

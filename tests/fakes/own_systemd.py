@@ -23,6 +23,7 @@ _MANAGER = "/lib/systemd/systemd"
 _JOURNAL = [
     Path("/lib/systemd/system", f"systemd-journald.{kind}") for kind in ("service", "socket")
 ]
+_PROGRAM = (_ROOT, Path(sys.prefix), Path(sys.base_prefix))
 _TEMPORARY = (Path("/tmp"), Path("/var/tmp"))
 _TARGETS = ("sysinit", "basic", "shutdown", "sockets")
 _RUNTIME = Path("/run/user/of-test")
@@ -108,6 +109,8 @@ def booted(shared: Path, user: str) -> Iterator[Machine]:
 def _missing() -> str | None:
     if os.geteuid() != 0:
         return "only root can run a systemd"
+    if any(path.is_relative_to(folder) for path in _PROGRAM for folder in _TEMPORARY):
+        return "Python or the code is in a temporary folder, and services have such of their own"
     programs = (_MANAGER, "systemctl", "journalctl", "unshare", "nsenter", "setpriv")
     absent = [program for program in programs if not shutil.which(program)]
     absent += [str(unit) for unit in _JOURNAL if not unit.exists()]
@@ -132,20 +135,18 @@ def _prepare(shared: Path, user: str) -> None:
 
 
 def _openings() -> Iterator[str]:
-    """Commands that empty the temporary folders, and by which everyone can enter the folders of
-    Python and of the code, and no others."""
-    hidden: dict[Path, list[Path]] = {folder: [] for folder in _TEMPORARY}
-    for path in (_ROOT, Path(sys.prefix), Path(sys.base_prefix)):
+    """Commands by which everyone can enter the folders of Python and of the code, and no others."""
+    closed: dict[Path, list[Path]] = {}
+    for path in _PROGRAM:
         for folder in reversed(path.parents):
-            if folder in _TEMPORARY or not folder.stat().st_mode & stat.S_IXOTH:
-                hidden.setdefault(folder, []).append(path)
+            if not folder.stat().st_mode & stat.S_IXOTH:
+                closed.setdefault(folder, []).append(path)
                 break
-    for number, (folder, paths) in enumerate(hidden.items()):
+    for number, (folder, paths) in enumerate(closed.items()):
         kept = [(shlex.quote(str(path)), f"/run/{number}-{n}") for n, path in enumerate(paths)]
         for path, place in kept:
             yield f"mkdir {place} && mount -n --bind {path} {place}"
-        mode = 1777 if folder in _TEMPORARY else 755
-        yield f"mount -n -t tmpfs -o mode={mode} none {shlex.quote(str(folder))}"
+        yield f"mount -n -t tmpfs -o mode=755 none {shlex.quote(str(folder))}"
         for path, place in kept:
             yield f"mkdir -p {path} && mount -n --move {place} {path} && rmdir {place}"
 

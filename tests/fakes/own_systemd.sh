@@ -43,7 +43,7 @@ inner() {
     for folder in /run /var/log /etc/systemd/system; do
         mount -n -t tmpfs -o mode=755 none "$folder"
     done
-    mount -n -t tmpfs -o mode=1777 none /dev/shm
+    for folder in /dev/shm /tmp /var/tmp; do mount -n -t tmpfs -o mode=1777 none "$folder"; done
     cp units/* /etc/systemd/system
     . ./openings
     exec env -i PATH="$PATH" container=other SYSTEMD_UNIT_PATH=/etc/systemd/system \
