@@ -9,6 +9,7 @@ from hopsyncd.cli.completion import complete_source, complete_version
 from hopsyncd.cli.index import print_outcomes
 from hopsyncd.cli.shared import (
     client_of,
+    counted,
     json_option,
     local_time,
     post_long,
@@ -51,9 +52,9 @@ def log(context: click.Context, limit: int, as_json: bool) -> None:
         click.secho(f"{one['version']}{tags}  {local_time(one['created'])}  {reason}", bold=True)
         click.echo(
             f"    documents {_signed(one, 'documents_')}, passages {_signed(one, 'passages_')};"
-            f" now {one['documents']:,} documents, {one['passages']:,} passages,"
-            f" {one['edges']:,} edges; questions made for"
-            f" {one['counters'].get('passages_generated', 0):,} passages"
+            f" now {counted(one['documents'], 'document')}, {counted(one['passages'], 'passage')},"
+            f" {counted(one['edges'], 'edge')}; questions made for"
+            f" {counted(one['counters'].get('passages_generated', 0), 'passage')}"
             + _llm_cost(one["counters"])
         )
 
@@ -61,7 +62,8 @@ def log(context: click.Context, limit: int, as_json: bool) -> None:
 def _llm_cost(spent: dict[str, int]) -> str:
     if not spent.get("llm_calls"):
         return ""
-    return f", with {spent['llm_calls']:,} LLM calls and {spent.get('llm_tokens', 0):,} tokens"
+    calls, tokens = spent["llm_calls"], spent.get("llm_tokens", 0)
+    return f", with {counted(calls, 'LLM call')} and {counted(tokens, 'token')}"
 
 
 def _signed(counts: Mapping[str, Any], prefix: str = "") -> str:
@@ -249,8 +251,8 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
     for source in done["sources"]:
         if source["pinned"]:
             click.echo(
-                f"{source['name']}: {source['pinned']} documents are pinned: they differ from their"
-                " files until those change, or until `hopsyncd release`."
+                f"{source['name']}: {counted(source['pinned'], 'document')} pinned, to differ from"
+                " the files until these change, or until `hopsyncd release`."
             )
 
 

@@ -6,7 +6,15 @@ from typing import Any
 import click
 
 from hopsyncd.cli.completion import complete_source
-from hopsyncd.cli.shared import client_of, json_option, post_long, print_json, printable, warn
+from hopsyncd.cli.shared import (
+    client_of,
+    counted,
+    json_option,
+    post_long,
+    print_json,
+    printable,
+    warn,
+)
 from hopsyncd.config import load_config
 from hopsyncd.errors import BadRequest, DaemonUnavailable
 
@@ -75,7 +83,7 @@ def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> N
     for source in found["sources"]:
         _print_preview(source)
     if waiting := sum(found["waiting"].values()):
-        click.echo(f"{waiting:,} passages wait for questions from the LLM already.")
+        click.echo(f"Waiting for questions from the LLM already: {counted(waiting, 'passage')}.")
     click.echo("Nothing was changed, and nothing was asked.")
 
 
@@ -109,9 +117,9 @@ def _print_preview(source: Mapping[str, Any]) -> None:
         if count > len(source[kind]):
             click.echo(f"  {kind}: and {count - len(source[kind]):,} more")
     if source["passages"]:
-        cost = f"about {source['llm_calls']:,} LLM calls and {source['llm_tokens']:,} tokens"
+        cost = f"about {counted(source['llm_calls'], 'LLM call')}, {source['llm_tokens']:,} tokens"
         click.echo(
-            f"  {source['passages']:,} passages are new:"
+            f"  {counted(source['passages'], 'new passage')}:"
             f" {cost if source['llm_calls'] else 'no LLM is asked'}"
         )
 

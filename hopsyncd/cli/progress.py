@@ -16,7 +16,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from hopsyncd.cli.shared import printable
+from hopsyncd.cli.shared import counted, printable
 from hopsyncd.client import Client
 from hopsyncd.client.calls import Call
 
@@ -76,6 +76,6 @@ def post_and_follow(client: Client, path: str, body: dict[str, Any]) -> dict[str
             if event["event"] == "answer":
                 result = event["answer"]
             elif event["event"] == "progress" and (total := event["documents_total"]):
-                name = f"{event['source']}: {total} documents"
+                name = f"{event['source']}: {counted(total, 'document')}"
                 shown.update(bar, description=name, total=total, completed=event["share"] * total)
     return result

@@ -9,6 +9,7 @@ import click
 from hopsyncd.cli.shared import (
     at_option,
     client_of,
+    counted,
     echo_drawn,
     heading_text,
     json_option,
@@ -109,7 +110,9 @@ def query(
         _print_passage(rank, passage, explain)
     if answer["llm"]:
         click.echo(
-            f"{answer['llm']['calls']} LLM calls, {answer['llm']['tokens']} tokens", err=True
+            f"{counted(answer['llm']['calls'], 'LLM call')},"
+            f" {counted(answer['llm']['tokens'], 'token')}",
+            err=True,
         )
 
 

@@ -75,6 +75,14 @@ _CONTROLS = {
 _CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}  # it escapes the others
 
 
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "passage"), counted(2000, "passage")
+    ('1 passage', '2,000 passages')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def printable(text: str) -> str:
     """The text with its control characters as escapes.
 

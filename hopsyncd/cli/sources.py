@@ -11,6 +11,7 @@ from hopsyncd.cli.reload import reload_if_running
 from hopsyncd.cli.shared import (
     client_of,
     confirm,
+    counted,
     json_option,
     local_time,
     print_json,
@@ -167,7 +168,7 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
 def _print_removal(done: Mapping[str, Any]) -> None:
     kept = "erased from every version" if done["purged"] else "older versions keep them"
     click.echo(
-        f"Removed {done['name']}: {done['documents']} documents left the graph ({kept});"
+        f"Removed {done['name']}: {counted(done['documents'], 'document')} left the graph ({kept});"
         f" the newest version is {done['version']}."
     )
     for source, document in done["held_by"]:
@@ -207,7 +208,7 @@ def sources(context: click.Context, name: str | None, as_json: bool) -> None:
 
 
 def _print_line(source: dict[str, Any]) -> None:
-    parts = [f"{source['documents']} documents"]
+    parts = [counted(source["documents"], "document")]
     parts += [f"{source['problems']} with problems"] if source["problems"] else []
     parts += [f"{source['pinned']} restored"] if source["pinned"] else []
     parts.append(f"last success {local_time(source['scanned'])}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import client_of, json_option, print_json, printable, warn
+from hopsyncd.cli.shared import client_of, counted, json_option, print_json, printable, warn
 
 _SHOWN = 10  # documents that cannot be used
 
@@ -24,14 +24,16 @@ def status(context: click.Context, as_json: bool) -> None:
         print_json(now)
         return
     click.echo(
-        f"version {now['version']}: {now['documents']} documents, {now['passages']} passages,"
-        f" {now['edges']} edges (budget {now['edge_budget']})"
+        f"version {now['version']}: {counted(now['documents'], 'document')},"
+        f" {counted(now['passages'], 'passage')}, {counted(now['edges'], 'edge')}"
+        f" (budget {now['edge_budget']})"
     )
     # Whoever may not see every source is not told of the whole.
     if counters := now["counters"]:
         click.echo(
-            f"questions made for {counters['passages_generated']} passages,"
-            f" {counters['texts_embedded']} texts embedded, {counters['queries']} queries answered"
+            f"questions made for {counted(counters['passages_generated'], 'passage')},"
+            f" texts embedded: {counters['texts_embedded']:,},"
+            f" queries answered: {counters['queries']:,}"
         )
     if now["database_bytes"] is not None:
         click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
@@ -40,14 +42,18 @@ def status(context: click.Context, as_json: bool) -> None:
     if now["waiting"]:
         reasons = ", ".join(f"{why} {n:,}" for why, n in now["waiting"].items())
         total = sum(now["waiting"].values())
-        click.echo(f"{total:,} passages wait for questions from the LLM ({reasons})")
+        click.echo(f"waiting for questions from the LLM: {counted(total, 'passage')} ({reasons})")
     if now["progress"]:
         share, total = now["progress"]["share"], now["progress"]["documents_total"]
-        click.echo(f"indexing {now['progress']['source']}: {share:.0%} of {total:,} documents")
+        click.echo(
+            f"indexing {now['progress']['source']}: {share:.0%} of {counted(total, 'document')}"
+        )
     for source in now["sources"]:
         _print_source(source)
     if now["quarantined"]:
-        click.echo(f"{now['quarantined']} contents are in quarantine: reading them was given up")
+        click.echo(
+            f"in quarantine, reading them was given up: {counted(now['quarantined'], 'content')}"
+        )
     shown = now["problems"][:_SHOWN]
     for problem in shown:
         print_problem(problem)
@@ -89,7 +95,7 @@ def _print_source(source: Mapping[str, Any]) -> None:
     state = click.style(source["state"], fg="green" if source["state"] == "ok" else "yellow")
     click.echo(
         f"{source['name']} ({source['kind']} {source['location']}): {state},"
-        f" {source['documents']} documents, {source['problems']} with problems"
+        f" {counted(source['documents'], 'document')}, {source['problems']} with problems"
     )
     if source["problem"]:
         click.echo(f"  paused: {printable(source['problem'])}. {source['hint']}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hopsyncd.cli.shared import client_of, echo_drawn, local_time, printable
+from hopsyncd.cli.shared import client_of, counted, echo_drawn, local_time, printable
 from hopsyncd.client import Client
 
 if TYPE_CHECKING:
@@ -101,9 +101,9 @@ def _frame(samples: Sequence[_Sample]) -> "Group":
     load = [f"{stats[name]:,} {what}" for name, what in _LOAD.items() if name in stats]
     lines: list[RenderableType] = [
         Text(
-            f"version {status['version']}: {status['documents']:,} documents,"
-            f" {status['passages']:,} passages, {status['edges']:,} edges; pid {status['pid']},"
-            f" up since {local_time(status['started'])}"
+            f"version {status['version']}: {counted(status['documents'], 'document')},"
+            f" {counted(status['passages'], 'passage')}, {counted(status['edges'], 'edge')};"
+            f" pid {status['pid']}, up since {local_time(status['started'])}"
         ),
         Text(", ".join([f"{_shown(queries)} queries/s", f"{stats['queries']:,} in all", *load])),
         Text(_work(samples), "bold"),
@@ -122,7 +122,7 @@ def _work(samples: Sequence[_Sample]) -> str:
         return f"idle; next: {planned[0]['job']} at {local_time(planned[0]['next'])}"
     of_this = [one for one in samples if _source(one) == running["source"]]
     total = running["documents_total"]
-    text = f"syncing {running['source']}: {running['share']:.0%} of {total:,} documents"
+    text = f"syncing {running['source']}: {running['share']:.0%} of {counted(total, 'document')}"
     rate = _rate(of_this, lambda one: one.jobs["running"]["share"] * total)
     if not rate:
         return text

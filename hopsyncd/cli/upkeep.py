@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import confirm, json_option, post_long, print_json, printable
+from hopsyncd.cli.shared import confirm, counted, json_option, post_long, print_json, printable
 
 
 @click.command()
@@ -88,7 +88,7 @@ def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
         return
     counts = ", ".join(f"{done[name]:,} {name.replace('_', ' ')}" for name in parts)
     freed = done["bytes"] if dry_run else done["freed_bytes"]
-    click.echo(f"{len(done['versions'])} versions {would}: {_numbers(done['versions'])}")
+    click.echo(f"{counted(len(done['versions']), 'version')} {would}: {_numbers(done['versions'])}")
     click.echo(f"With them: {counts}; {'about ' if dry_run else ''}{freed / 1e6:.1f} MB.")
 
 
@@ -132,8 +132,9 @@ def purge(
 
 def _print_purge(done: dict[str, Any]) -> None:
     click.echo(
-        f"Purged {printable(done['document'])} of {done['source']}: {done['revisions']} revisions,"
-        f" {done['passages']} passages, in {len(done['versions'])} versions."
+        f"Purged {printable(done['document'])} of {done['source']}:"
+        f" {counted(done['revisions'], 'revision')}, {counted(done['passages'], 'passage')},"
+        f" in {counted(len(done['versions']), 'version')}."
     )
     for source, document in done["held_by"]:
         click.echo(f"Some of its text is also in {source}: {printable(document)}, and stays there.")

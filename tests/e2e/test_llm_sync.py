@@ -49,7 +49,9 @@ def test_it_serves_while_the_endpoint_fails_and_upgrades_when_it_answers(
     cities.start()
     assert cities.sync()["version"] == 1
     assert cities.status()["waiting"] == {"refused": 5}
-    assert "5 passages wait for questions from the LLM (refused 5)" in cities.run("status").stdout
+    assert (
+        "waiting for questions from the LLM: 5 passages (refused 5)" in cities.run("status").stdout
+    )
     assert cities.documents("What trades with Rome by sea?")
     cities.stop()
 
@@ -98,7 +100,7 @@ def test_a_dry_run_says_what_would_be_asked_and_asks_nothing(
     assert found["unreadable"] and found["unreadable"][0].startswith("none.md: ")
     assert (found["passages"], found["llm_calls"]) == (1, 1)
     shown = cities.run("sync", "--dry-run").stdout
-    assert "1 passages are new: about 1 LLM calls" in shown
+    assert "1 new passage: about 1 LLM call, " in shown
     assert (len(endpoint.requests), cities.status()["version"]) == (asked, 1)
     assert cities.run("sync", "--dry-run", "nowhere").returncode == 1
 

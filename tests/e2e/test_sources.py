@@ -75,7 +75,7 @@ def test_a_removed_source_leaves_the_newest_version_and_not_the_older_ones(
     assert 'name = "more"' in (small.home / "config.toml").read_text()
     removed = small.run("remove", "more", "--yes")
     assert removed.returncode == 0, removed.stderr
-    assert "1 documents left the graph" in removed.stdout
+    assert "1 document left the graph" in removed.stdout
     assert "# the other" in (small.home / "config.toml").read_text()
     if not runs:
         small.start()
@@ -158,7 +158,7 @@ def test_sources_says_when_and_what_is_wrong(small: Place) -> None:
         told[0],
     ), told
     assert re.fullmatch(
-        r"notes \(folder\): ok, 1 documents, 1 with problems, last success \d{4}-.*, next \d{4}-.*",
+        r"notes \(folder\): ok, 1 document, 1 with problems, last success \d{4}-.*, next \d{4}-.*",
         told[1],
     ), told
     details = small.run("sources", "notes").stdout
@@ -207,7 +207,7 @@ def test_what_stopped_a_reader_is_in_quarantine_until_hopsyncd_changes(small: Pl
 
     assert restarted_with(READER) == "reading it takes too long"
     assert small.status()["quarantined"] == 1
-    assert "1 contents are in quarantine" in small.run("status").stdout
+    assert "reading them was given up: 1 content" in small.run("status").stdout
     small.stop()
     assert "takes too long" not in restarted_with("hopsyncd 0.0, chunk/0")
     assert small.status()["quarantined"] == 0
