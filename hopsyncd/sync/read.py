@@ -19,7 +19,7 @@ from store.records import Document, Link, Passage, Placement, Seen, content_hash
 
 log = structlog.get_logger(__name__)
 
-CHUNKER = "chunk/3"  # raised when documents would be read or cut differently
+CHUNKER = "chunk/4"  # raised when documents would be read or cut differently
 READER = f"hopsyncd {__version__}, {CHUNKER}"  # another may read what this one could not
 _MAX_ORIGIN_CHARACTERS = 1000
 RETRY = ""  # a revision that no item has: the next scan fetches again

@@ -1,6 +1,8 @@
 """Zip archives, of which office files and books are made, opened with a bound on their size."""
 
 import io
+from collections.abc import Iterator
+from posixpath import dirname, join, normpath
 from xml.etree import ElementTree
 from zipfile import ZipFile
 
@@ -37,3 +39,35 @@ def tree_of(archive: ZipFile, name: str) -> ElementTree.Element:
 def relation_of(element: ElementTree.Element) -> str:
     """The id of the relation that an element of an office file names; empty without one."""
     return next((value for key, value in element.items() if key.endswith(_RELATION_ID)), "")
+
+
+def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
+    """What the relations of an office file's member lead to: id to (kind, name of the member).
+
+    The empty name asks for those of the file itself.
+    """
+    folder, _, base = name.rpartition("/")
+    relations = f"{folder}/_rels/{base}.rels".lstrip("/")
+    if relations not in archive.namelist():
+        return {}
+    return {
+        one.get("Id", ""): (
+            one.get("Type", "").rpartition("/")[2],
+            normpath(join("/" + dirname(name), one.get("Target", ""))).lstrip("/"),
+        )
+        for one in tree_of(archive, relations)
+    }
+
+
+def local_name(element: ElementTree.Element) -> str:
+    """The name of an element without its namespace."""
+    return element.tag.rpartition("}")[2]
+
+
+def outermost(parent: ElementTree.Element, name: str) -> Iterator[ElementTree.Element]:
+    """Yield the elements of a name below this one, and none that lies in another of them."""
+    for child in parent:
+        if local_name(child) == name:
+            yield child
+        else:
+            yield from outermost(child, name)

@@ -7,18 +7,20 @@ from hopsyncd.text.blocks import Block, tidy
 from hopsyncd.text.book import epub_blocks
 from hopsyncd.text.data import csv_blocks, json_blocks
 from hopsyncd.text.decode import decode
+from hopsyncd.text.docx import docx_blocks
 from hopsyncd.text.html import html_blocks
 from hopsyncd.text.location import DOCX, EPUB, IPYNB, ODT, PDF, PPTX, RTF, XLSX
 from hopsyncd.text.mail import MAIL, mail_blocks
 from hopsyncd.text.markdown import markdown_blocks
 from hopsyncd.text.notebook import notebook_blocks
+from hopsyncd.text.odt import odt_blocks
 from hopsyncd.text.pdf import pdf_blocks
 from hopsyncd.text.plain import plain_blocks
 from hopsyncd.text.rst import rst_blocks
+from hopsyncd.text.rtf import rtf_blocks
 from hopsyncd.text.sheets import xlsx_blocks
 from hopsyncd.text.slides import pptx_blocks
 from hopsyncd.text.source_code import python_blocks, source_blocks
-from hopsyncd.text.word import docx_blocks, odt_blocks, rtf_blocks
 
 Extract = Callable[[bytes, str], tuple[Block, ...]]
 

@@ -1,11 +1,9 @@
 """PPTX: slides in the order they are shown, with their titles, tables and speaker notes."""
 
 from collections.abc import Iterator
-from posixpath import dirname, join, normpath
 from xml.etree.ElementTree import Element
-from zipfile import ZipFile
 
-from hopsyncd.text.archive import opened, relation_of, tree_of
+from hopsyncd.text.archive import local_name, opened, relation_of, targets_of, tree_of
 from hopsyncd.text.blocks import Block
 
 _DECK = "ppt/presentation.xml"
@@ -16,30 +14,15 @@ _FURNITURE = ("dt", "ftr", "hdr", "sldNum", "sldImg")
 def pptx_blocks(data: bytes) -> tuple[Block, ...]:
     """Read slides; the lines of its blocks are slide numbers, hidden slides included."""
     archive = opened(data)
-    targets = _targets(archive, _DECK)
+    targets = targets_of(archive, _DECK)
     blocks: list[Block] = []
     for number, entry in enumerate(tree_of(archive, _DECK).iterfind(".//{*}sldId"), 1):
         _, name = targets[relation_of(entry)]
         blocks += _slide(tree_of(archive, name), number)
-        for kind, other in _targets(archive, name).values():
+        for kind, other in targets_of(archive, name).values():
             if kind == "notesSlide":
                 blocks += _notes(tree_of(archive, other), number)
     return tuple(blocks)
-
-
-def _targets(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """What a member's relations lead to: id to (kind, name of the member)."""
-    folder, _, base = name.rpartition("/")
-    relations = f"{folder}/_rels/{base}.rels"
-    if relations not in archive.namelist():
-        return {}
-    return {
-        one.get("Id", ""): (
-            one.get("Type", "").rpartition("/")[2],
-            normpath(join("/" + dirname(name), one.get("Target", ""))).lstrip("/"),
-        )
-        for one in tree_of(archive, relations)
-    }
 
 
 def _slide(slide: Element, number: int) -> Iterator[Block]:
@@ -47,7 +30,7 @@ def _slide(slide: Element, number: int) -> Iterator[Block]:
     titles = [" ".join(_paragraphs(shape)) for shape in _shapes(slide, _TITLES)]
     yield Block("heading", " ".join(filter(None, titles)), number, number, level=1)
     for shape in slide.iter():
-        name = _local(shape)
+        name = local_name(shape)
         if name == "tr":
             cells = (" ".join(_paragraphs(cell)) for cell in shape.iterfind("{*}tc"))
             yield Block("table", " | ".join(filter(None, cells)), number, number)
@@ -66,7 +49,7 @@ def _notes(notes: Element, number: int) -> Iterator[Block]:
 
 def _shapes(slide: Element, placeholders: tuple[str, ...]) -> Iterator[Element]:
     for shape in slide.iter():
-        if _local(shape) == "sp" and _placeholder(shape) in placeholders:
+        if local_name(shape) == "sp" and _placeholder(shape) in placeholders:
             yield shape
 
 
@@ -78,14 +61,10 @@ def _placeholder(shape: Element) -> str:
 def _paragraphs(shape: Element) -> Iterator[str]:
     for paragraph in shape.iterfind("{*}txBody/{*}p"):
         parts = (
-            " " if _local(part) == "br" else part.text or ""
+            " " if local_name(part) == "br" else part.text or ""
             for part in paragraph.iter()
-            if _local(part) in ("t", "br")
+            if local_name(part) in ("t", "br")
         )
         text = " ".join("".join(parts).split())
         if text:
             yield text
-
-
-def _local(element: Element) -> str:
-    return element.tag.rpartition("}")[2]
