@@ -41,6 +41,7 @@ from hopsyncd.toml_lines import KeyPath
 
 FILE_NAME = "config.toml"
 DATABASE_NAME = "hopsyncd.db"  # in the data_dir
+TEMPORARY_NAME = "tmp"
 _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
 
 

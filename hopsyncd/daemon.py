@@ -17,17 +17,19 @@ from typing import Any
 import structlog
 
 from connectors.folder import widened
-from hopsyncd.config import DATABASE_NAME, Config, config_path, load_config
+from hopsyncd.config import DATABASE_NAME, TEMPORARY_NAME, Config, config_path, load_config
 from hopsyncd.config_access import group_id
 from hopsyncd.config_secrets import secrets_of
 from hopsyncd.config_sources import FolderSource, SourceConfig
-from hopsyncd.errors import REPORTABLE, ConfigError
+from hopsyncd.errors import REPORTABLE
 from hopsyncd.extraction.process import ExtractionProcess
+from hopsyncd.extraction.trial import try_readers
 from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.jobs import GC, full_scan_times, gc_times, scan_times
 from hopsyncd.llm.meter import Meter
 from hopsyncd.logs import configure_logs
 from hopsyncd.models import Models, load_models
+from hopsyncd.private_folder import own_folder, use_own_temporary
 from hopsyncd.query.engine import Engine
 from hopsyncd.query.head import head_of, load_head
 from hopsyncd.reload import Change, Reloaded, change
@@ -63,6 +65,7 @@ from store.waiting import end_waits
 log = structlog.get_logger(__name__)
 
 _STOP_WORKER_S = 6.0
+_TRIAL_AFTER_S = 2.0  # who starts has other things to load first
 _RELOAD_PATIENCE_S = 5.0
 _STOP_CALLS_S = 2.0  # for which a stop waits for sources that are being asked
 _LLM_PATIENCE_S = 60.0  # for which a batch waits for questions that an LLM is asked for
@@ -108,6 +111,9 @@ class Daemon:
         for source in self._config.sources:
             self._watch(source)
         self._worker.start()
+        later = threading.Timer(_TRIAL_AFTER_S, try_readers, (self.service.unavailable,))
+        later.name, later.daemon = "readers", True
+        later.start()
 
     def wait_for_stored(self) -> None:
         """Until what is stored is served, or cannot be: no query finds nothing before."""
@@ -228,6 +234,7 @@ class Daemon:
             give_way,
             quarantined=quarantined(self._connection, READER),
             on_quarantine=self._quarantine,
+            unavailable=self.service.unavailable,
         )
         path = SourceSync(
             connection=self._connection,
@@ -313,18 +320,6 @@ def _is_slow(source: SourceConfig) -> bool:
     return not isinstance(source, FolderSource)
 
 
-def own_folder(folder: Path) -> None:
-    """Make the data folder for its owner alone. Raises ConfigError."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"Cannot make the data folder {folder}",
-            str(error.strerror).lower(),
-            "Set daemon.data_dir, or HOPSYNCD_HOME, to a folder that you may write to",
-        ) from error
-
-
 def run(
     config: Config,
     load: Callable[[Config], Models] = load_models,
@@ -353,6 +348,7 @@ def run(
             token = token_in(config.access.token_file or config.daemon.data_dir / TOKEN_NAME)
             listeners.append(stack.enter_context(bound_address(config.access.tcp)))
         stack.enter_context(writer_place(database))
+        use_own_temporary(config.daemon.data_dir / TEMPORARY_NAME)
         connection = open_writer(database)
         stack.callback(connection.close)
         opening_check(connection)

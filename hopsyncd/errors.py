@@ -6,7 +6,7 @@ HopsyncdError
 ├── Forbidden            the caller has not the right to ask this (HTTP 403)
 ├── NotFound             there is nothing of that name at this version (HTTP 404)
 ├── DocumentUnreadable   bytes that no extractor can turn into text
-├── ExtractionUnavailable the process that reads documents cannot be started
+├── ReaderUnavailable    documents, or those of one type, cannot be read on this machine now
 ├── ModelUnavailable     a model is missing, damaged or not the one named
 ├── DaemonUnavailable    no daemon answers on the socket
 ├── AlreadyRunning       another daemon serves this socket
@@ -65,8 +65,9 @@ class DocumentUnreadable(HopsyncdError):
     """The document's bytes yield no text."""
 
 
-class ExtractionUnavailable(HopsyncdError):
-    """No document can be read in a process of its own."""
+class ReaderUnavailable(HopsyncdError):
+    """What a reader needs is not there: its process, its library, memory. No document is at fault,
+    so none is given up: it is read when the machine allows it."""
 
 
 class ModelUnavailable(HopsyncdError):

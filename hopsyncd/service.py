@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import structlog
 
 from hopsyncd.config import Config
-from hopsyncd.errors import BadRequest
+from hopsyncd.errors import BadRequest, ReaderUnavailable
 from hopsyncd.jobs import GC, schedule_json
 from hopsyncd.models import Models
 from hopsyncd.preview import preview_json
@@ -110,6 +110,7 @@ class DaemonService(GraphReads):
         self._watchers = watchers
         self._started_ms = now_ms()
         self._requests = Requests()
+        self.unavailable: dict[str, ReaderUnavailable] = {}  # by type of document
         self.removed: set[str] = set()  # sources left alone though the configuration has them
 
     def sync(self, request: SyncRequest, _: Caller) -> Soon:
@@ -321,6 +322,7 @@ class DaemonService(GraphReads):
             pending=self._worker.pending,
             error=self._worker.error,
             degraded=self._degraded(hidden),
+            unavailable=dict(self.unavailable),
             queries=self._queries,
             llm=self._endpoint.status() if self._endpoint else None,
             config_refused=self.reloaded.refused,

@@ -50,6 +50,9 @@ def status(context: click.Context, as_json: bool) -> None:
         )
     for source in now["sources"]:
         _print_source(source)
+    for reader in now["unavailable_readers"]:
+        told = f"{printable(reader['why'])}. {printable(reader['hint'])}"
+        click.secho(f"{reader['media_type']} cannot be read here: {told}", fg="yellow")
     if now["quarantined"]:
         click.echo(
             f"in quarantine, reading them was given up: {counted(now['quarantined'], 'content')}"

@@ -18,6 +18,7 @@ def examine(config_file: Path | None) -> Iterator[Finding]:
     yield from _seen("descriptors", machine.descriptors)
     yield from _seen("clock", machine.clock)
     yield from _seen("sqlite", machine.libraries)
+    yield from _seen("readers", machine.readers)
     try:
         config = load_config(config_file)
     except ConfigError as error:

@@ -13,6 +13,9 @@ from pathlib import Path
 from hopsyncd.config import Config
 from hopsyncd.config_sources import FolderSource
 from hopsyncd.doctor.finding import Finding, well
+from hopsyncd.errors import ReaderUnavailable
+from hopsyncd.extraction.samples import SAMPLES
+from hopsyncd.extraction.trial import try_readers
 from store.library import library
 
 _LEAST_PYTHON = (3, 11)
@@ -66,6 +69,19 @@ def libraries() -> Iterator[Finding]:
         yield Finding("sqlite", "warn", f"{found}: {why}", remedy)
     else:
         yield well("sqlite", f"{found}, with full-text search")
+
+
+def readers() -> Iterator[Finding]:
+    """Whether the sample of each type of document can be read, by a worker as the daemon has it."""
+    unavailable: dict[str, ReaderUnavailable] = {}
+    try_readers(unavailable)
+    failed: dict[tuple[str, str], list[str]] = {}
+    for kind, error in unavailable.items():
+        failed.setdefault((error.why, error.hint), []).append(kind)
+    for (why, remedy), kinds in failed.items():
+        yield Finding("readers", "fail", f"{', '.join(kinds)} cannot be read: {why}", remedy)
+    if not failed:
+        yield well("readers", f"samples of {len(SAMPLES)} types are read")
 
 
 def disk(config: Config) -> Iterator[Finding]:

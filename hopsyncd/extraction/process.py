@@ -1,60 +1,27 @@
 """The daemon's side: a worker process, started when wanted and ended when in doubt."""
 
 import os
-import select
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 import structlog
 
 import hopsyncd
-from hopsyncd.errors import DocumentUnreadable, ExtractionUnavailable
-from hopsyncd.extraction.wire import LENGTH, READY, request_of, result_of
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
+from hopsyncd.extraction.exchange import Died, Exchange, Limits
+from hopsyncd.extraction.samples import SAMPLES
+from hopsyncd.extraction.wire import request_of, result_of
 from hopsyncd.text.blocks import Block
-from hopsyncd.text.extract import extract, is_light
+from hopsyncd.text.extract import extract, is_light, kind_of
 from store.records import content_hash
 
 log = structlog.get_logger(__name__)
 
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 WORKER = (sys.executable, "-P", "-m", "hopsyncd.extraction.worker")
-
-_PIECE_BYTES = 1 << 16
-_POLL_S = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one document may take.
-
-    A small one ends before anybody waits for it; each MiB gives it more of both kinds of time.
-    Any time is a multiple of processor time, as a busy machine is no fault of the document's.
-    """
-
-    cpu_s: float = 4.0
-    cpu_s_per_mib: float = 4.0
-    wall_s: float = 30.0
-    wall_s_per_mib: float = 12.0
-    memory_bytes: int = 1 << 30
-    reply_bytes: int = 64 << 20
-    documents_per_worker: int = 200
-    # Markdown made of brackets takes the parser 12 s a MiB: 0.8 s of the daemon's time at most.
-    light_bytes: int = 1 << 16
-
-
-class _Died(Exception):
-    """The worker is no more; `again` where it may have died of what it had read before."""
-
-    def __init__(self, why: str, *, again: bool = False) -> None:
-        super().__init__(why)
-        self.why = why
-        self.again = again
 
 
 class ExtractionProcess:
@@ -63,16 +30,18 @@ class ExtractionProcess:
     For one thread at a time. `give_way` is called while it waits: it may raise to abandon the
     document, or have another read meanwhile, for which there is a second worker.
     What killed a worker is not tried again, under whatever name it comes: `quarantined` says why by
-    the hash of the content, and `on_quarantine` is told of what is added to it.
+    the hash of the content, and `on_quarantine` is told of what is added to it. A document is
+    blamed only if a sample of its type can be read; `unavailable` holds, by type, why one cannot.
     """
 
     def __init__(
         self,
         give_way: Callable[[], None] = lambda: None,
-        limits: Limits = Limits(),
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
         command: Sequence[str] = WORKER,
         quarantined: Mapping[bytes, str] = MappingProxyType({}),
         on_quarantine: Callable[[bytes, str], None] = lambda content, why: None,
+        unavailable: MutableMapping[str, ReaderUnavailable] | None = None,
     ) -> None:
         self._give_way = give_way
         self._limits = limits
@@ -83,11 +52,13 @@ class ExtractionProcess:
         self._second: ExtractionProcess | None = None
         self._quarantined = dict(quarantined)
         self._on_quarantine = on_quarantine
+        self._unavailable = {} if unavailable is None else unavailable
+        self._proven: set[str] = set()  # types that the present worker has read
 
     def extract(self, data: bytes, media_type: str) -> tuple[Block, ...]:
         """As hopsyncd.text.extract.extract, within the limits.
 
-        Raises DocumentUnreadable; ExtractionUnavailable when no worker can be started.
+        Raises DocumentUnreadable; ReaderUnavailable when no document of the type could be read.
         """
         if len(data) <= self._limits.light_bytes and is_light(media_type):
             return extract(data, media_type)
@@ -98,14 +69,59 @@ class ExtractionProcess:
             return self._beside().extract(data, media_type)
         self._is_asking = True
         try:
-            return self._extract(data, media_type)
-        except _Died as death:
+            return self._read(data, media_type)
+        except Died as death:
             log.warning("extraction worker ended", why=death.why, media_type=media_type)
             self._quarantined[content] = death.why
             self._on_quarantine(content, death.why)
             raise _in_quarantine(death.why) from death
         finally:
             self._is_asking = False
+
+    def try_reader(self, kind: str) -> None:
+        """Read the sample of a type. Raises ReaderUnavailable where it cannot be read."""
+        try:
+            if not self._ask(SAMPLES[kind](), kind):
+                raise _unavailable(kind, "of a sample of it nothing is read")
+        except Died as death:
+            raise self._noted(kind, _unavailable(kind, f"reading a sample {death.why}")) from death
+        except DocumentUnreadable as problem:
+            raise self._noted(kind, _unavailable(kind, f"of a sample, {problem.why}")) from problem
+        except ReaderUnavailable as error:
+            raise self._noted(kind, error) from None
+        self._proven.add(kind)
+        self._unavailable.pop(kind, None)
+
+    def _read(self, data: bytes, media_type: str) -> tuple[Block, ...]:
+        """Read a document. Raises Died or DocumentUnreadable if that, and no other, is to blame."""
+        kind = kind_of(media_type)
+        try:
+            blocks = self._ask_twice(data, media_type)
+        except Died as death:
+            if death.killed:
+                raise self._noted(kind, _unavailable(kind, f"the reader {death.why}")) from death
+            self._require_reader(kind)
+            raise
+        except DocumentUnreadable:
+            self._require_reader(kind)
+            raise
+        except ReaderUnavailable as error:
+            raise self._noted(kind, error) from None
+        self._proven.add(kind)
+        self._unavailable.pop(kind, None)
+        return blocks
+
+    def _require_reader(self, kind: str) -> None:
+        if kind in SAMPLES and kind not in self._proven:
+            self.try_reader(kind)
+
+    def _noted(self, kind: str, error: ReaderUnavailable) -> ReaderUnavailable:
+        """Note why documents of a type cannot be read; a fresh worker finds out if they can."""
+        self._end()
+        if self._unavailable.get(kind) is None:
+            log.error("documents cannot be read", media_type=kind, why=error.why, hint=error.hint)
+        self._unavailable[kind] = error
+        return error
 
     def close(self) -> None:
         """End the workers, whatever they do."""
@@ -115,24 +131,30 @@ class ExtractionProcess:
 
     def _end(self) -> None:
         process, self._process = self._process, None
+        self._proven.clear()
         if process:
             process.kill()
             process.communicate()
 
     def _beside(self) -> "ExtractionProcess":
         self._second = self._second or ExtractionProcess(
-            self._give_way, self._limits, self._command, self._quarantined, self._on_quarantine
+            self._give_way,
+            self._limits,
+            self._command,
+            self._quarantined,
+            self._on_quarantine,
+            self._unavailable,
         )
         return self._second
 
-    def _extract(self, data: bytes, media_type: str) -> tuple[Block, ...]:
+    def _ask_twice(self, data: bytes, media_type: str) -> tuple[Block, ...]:
         """Ask the worker; once more in a fresh one if it may have died of what came before."""
         if self._served >= self._limits.documents_per_worker:
             self._end()
         is_worn = self._process is not None
         try:
             return self._ask(data, media_type)
-        except _Died as death:
+        except Died as death:
             if not (is_worn and death.again):
                 raise
         return self._ask(data, media_type)
@@ -147,12 +169,12 @@ class ExtractionProcess:
         self._served += 1
         try:
             with memoryview(request) as rest:
-                reply = _Exchange(process, self._give_way, limits).run(rest, wall_s)
+                reply = Exchange(process, self._give_way, limits).run(rest, wall_s)
             return result_of(reply)
         except ValueError as error:
             self._end()
-            raise _Died("made the worker say nonsense") from error
-        except DocumentUnreadable:
+            raise Died("made the worker say nonsense") from error
+        except (DocumentUnreadable, ReaderUnavailable):
             raise
         except BaseException:
             self._end()
@@ -164,6 +186,8 @@ class ExtractionProcess:
             "PATH": os.environ.get("PATH", ""),
             "PYTHONPATH": str(_ROOT),
             "MALLOC_ARENA_MAX": "2",  # each arena takes 64 MiB of what the limit counts
+            # Nobody can put anything below a device: what asks for a temporary folder has none.
+            "TMPDIR": os.devnull,
         }
         try:
             process = subprocess.Popen(
@@ -176,14 +200,14 @@ class ExtractionProcess:
                 start_new_session=True,  # Ctrl-C is for the daemon
             )
         except OSError as error:
-            raise _unavailable(str(error)) from error
+            raise _no_worker(str(error)) from error
         self._process, self._served = process, 0
         try:
-            exchange = _Exchange(process, self._give_way, self._limits)
+            exchange = Exchange(process, self._give_way, self._limits)
             exchange.expect_ready(self._limits.wall_s)
-        except _Died as death:
+        except Died as death:
             self._end()
-            raise _unavailable(f"a worker that began {death.why}") from death
+            raise _no_worker(f"a worker that began {death.why}") from death
         except BaseException:
             self._end()
             raise
@@ -199,85 +223,17 @@ def _in_quarantine(why: str) -> DocumentUnreadable:
     )
 
 
-def _unavailable(why: str) -> ExtractionUnavailable:
-    return ExtractionUnavailable(
+def _no_worker(why: str) -> ReaderUnavailable:
+    return ReaderUnavailable(
         "Documents cannot be read",
         why,
         "`python -m hopsyncd.extraction.worker 1073741824`, run by hand, says more",
     )
 
 
-class _Exchange:
-    """One request and its reply, with a deadline, over pipes that never block this side."""
-
-    def __init__(
-        self, process: subprocess.Popen[bytes], give_way: Callable[[], None], limits: Limits
-    ) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._process = process
-        self._give_way = give_way
-        self._limits = limits
-        self._requests, self._replies = process.stdin.fileno(), process.stdout.fileno()
-        os.set_blocking(self._requests, False)
-        self._got = bytearray()
-
-    def run(self, request: memoryview, wall_s: float) -> bytearray:
-        """Send the request and give back the reply. Raises _Died."""
-        self._until(LENGTH.size, request, wall_s)
-        (size,) = LENGTH.unpack(self._got[: LENGTH.size])
-        if size > self._limits.reply_bytes:
-            raise _Died(f"gives more than {self._limits.reply_bytes >> 20} MiB of text")
-        self._until(LENGTH.size + size, memoryview(b""), wall_s)
-        del self._got[: LENGTH.size]
-        return self._got
-
-    def expect_ready(self, wall_s: float) -> None:
-        """Wait for a worker's first words."""
-        self._until(len(READY), memoryview(b""), wall_s)
-        if self._got != READY:
-            raise _Died("did not say so")
-
-    def _until(self, size: int, rest: memoryview, wall_s: float) -> None:
-        """Send the rest and receive until there are so many bytes."""
-        end_s = time.monotonic() + wall_s
-        while len(self._got) < size:
-            waited_s = time.monotonic()
-            self._give_way()
-            end_s += time.monotonic() - waited_s  # that was not the document's
-            if time.monotonic() > end_s:
-                raise _Died(f"takes longer than {wall_s:.0f} s")
-            poll = select.poll()
-            poll.register(self._replies, select.POLLIN)
-            if rest:
-                poll.register(self._requests, select.POLLOUT)
-            ready = {number for number, _ in poll.poll(_POLL_S * 1000)}
-            if self._requests in ready:
-                rest = rest[self._sent(rest) :]
-            if self._replies in ready:
-                self._receive(size)
-
-    def _sent(self, rest: memoryview) -> int:
-        try:
-            return os.write(self._requests, rest[:_PIECE_BYTES])
-        except BrokenPipeError:
-            raise self._death() from None
-
-    def _receive(self, size: int) -> None:
-        piece = os.read(self._replies, min(_PIECE_BYTES, size - len(self._got)))
-        if not piece:
-            raise self._death()
-        self._got += piece
-
-    def _death(self) -> _Died:
-        """Why the worker hung up."""
-        try:
-            code = self._process.wait(timeout=1)
-        except subprocess.TimeoutExpired:
-            return _Died("made the worker hang up")
-        if code == -signal.SIGXCPU:
-            return _Died("takes too much processor time")
-        if code == -signal.SIGALRM:
-            return _Died("takes too long")
-        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return _Died(f"crashes the reader ({name})", again=True)
+def _unavailable(kind: str, why: str) -> ReaderUnavailable:
+    return ReaderUnavailable(
+        f"Documents of the type {kind} cannot be read",
+        why,
+        "`hopsyncd doctor` tries each reader; what waits for this one is read by a later sync",
+    )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
-from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.text.blocks import Block
 from hopsyncd.text.link import Link
 
@@ -25,18 +25,23 @@ def request_of(data: bytes, media_type: str, cpu_s: int, wall_s: int) -> bytes:
     return REQUEST.pack(cpu_s, wall_s, len(kind), len(data)) + kind + data
 
 
-def reply_of(result: Sequence[Block] | DocumentUnreadable) -> bytes:
+def reply_of(result: Sequence[Block] | DocumentUnreadable | ReaderUnavailable) -> bytes:
     """A reply as bytes, without its length."""
-    if isinstance(result, DocumentUnreadable):
-        return json.dumps({"what": result.what, "why": result.why, "hint": result.hint}).encode()
+    if isinstance(result, DocumentUnreadable | ReaderUnavailable):
+        told = {"what": result.what, "why": result.why, "hint": result.hint}
+        return json.dumps({"is_reader": isinstance(result, ReaderUnavailable), **told}).encode()
     return json.dumps({"blocks": [_row(block) for block in result]}).encode()
 
 
 def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
-    """The blocks of a reply. Raises the DocumentUnreadable that it reports, or ValueError."""
+    """The blocks of a reply.
+
+    Raises the DocumentUnreadable or ReaderUnavailable that it reports, or ValueError.
+    """
     said: dict[str, Any] = json.loads(reply)
     if "why" in said:
-        raise DocumentUnreadable(str(said["what"]), str(said["why"]), str(said["hint"]))
+        kind = ReaderUnavailable if said.get("is_reader") else DocumentUnreadable
+        raise kind(str(said["what"]), str(said["why"]), str(said["hint"]))
     try:
         return tuple(map(_block, said["blocks"]))
     except (KeyError, TypeError) as error:

@@ -11,13 +11,15 @@ import sys
 import time
 from typing import BinaryIO
 
-from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.extraction.confine import confine
 from hopsyncd.extraction.wire import LENGTH, READY, REQUEST, reply_of
 from hopsyncd.text.blocks import Block
 from hopsyncd.text.extract import Extract, extract
 
 _NICE = 10  # whoever asks, or works at this machine, comes first
+# Libraries that others take if they are there: the fewer read strangers' bytes, the better.
+_NOT_WANTED = ("numpy", "pandas", "PIL", "lxml", "defusedxml")
 _HINT = "Save it in smaller parts, or leave it out by an ignore pattern"
 
 
@@ -29,6 +31,8 @@ def main(read: Extract = extract) -> None:
         os.dup2(nothing.fileno(), sys.stdout.fileno())
     memory_bytes = int(sys.argv[1])
     os.nice(_NICE)
+    for name in _NOT_WANTED:
+        sys.modules[name] = None  # type: ignore[assignment]
     confine(memory_bytes)
     serve(sys.stdin.buffer, replies, read, memory_bytes)
 
@@ -56,12 +60,20 @@ def _begin(cpu_s: int, wall_s: int) -> None:
 
 def _result(
     read: Extract, data: bytes, media_type: str, memory_bytes: int
-) -> tuple[Block, ...] | DocumentUnreadable:
+) -> tuple[Block, ...] | DocumentUnreadable | ReaderUnavailable:
     try:
         return read(data, media_type)
-    except DocumentUnreadable as problem:
+    except (DocumentUnreadable, ReaderUnavailable) as problem:
         return problem
     except MemoryError:
+        given_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if 0 <= given_bytes < memory_bytes:
+            return ReaderUnavailable(
+                "Documents cannot be read",
+                f"{given_bytes >> 20} MiB of memory are not enough: a worker takes up to"
+                f" {memory_bytes >> 20} MiB, and the limit that hopsyncd was started with is lower",
+                "Start it with a higher one: `ulimit -v`, or LimitAS= in the unit",
+            )
         why = f"reading it needs more than {memory_bytes >> 20} MiB of memory"
         return DocumentUnreadable("the document", why, _HINT)
 

@@ -68,6 +68,14 @@ class ItemProblem(TypedDict):
     hint: str
 
 
+class UnavailableReader(TypedDict):
+    """A type of documents that cannot be read on this machine, by no fault of theirs."""
+
+    media_type: str
+    why: str
+    hint: str
+
+
 class LlmSpent(TypedDict):
     """What was asked of the LLM today, for one purpose, source and version."""
 
@@ -134,6 +142,7 @@ class StatusAnswer(TypedDict):
     error: str | None
     sources: list[SourceStatus]
     problems: list[ItemProblem]
+    unavailable_readers: list[UnavailableReader]
     quarantined: int
     counters: dict[str, int]
     waiting: dict[str, int]

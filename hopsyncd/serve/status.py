@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from hopsyncd.errors import ReaderUnavailable
 from store.content import counters
 from store.database import Connection
 from store.quarantine import count_quarantined
@@ -50,7 +51,8 @@ class Served:
     `version` is None before the first; `llm` where no endpoint is configured. `next_ms` says when
     a source is scanned next.
     `config_refused` says why the configuration file is not the one in force, `restart_needed` which
-    of its keys are not yet. `hidden` names the sources that the caller may not see.
+    of its keys are not yet. `unavailable` says by type which documents cannot be read on this
+    machine. `hidden` names the sources that the caller may not see.
     """
 
     database: Path
@@ -66,6 +68,7 @@ class Served:
     pending: bool
     error: str | None
     degraded: list[str]
+    unavailable: Mapping[str, ReaderUnavailable]
     queries: int
     llm: Mapping[str, Any] | None
     config_refused: str | None
@@ -101,6 +104,10 @@ def status_json(connection: Connection, served: Served) -> dict[str, Any]:
         "problems": [
             {"source": source, "document": path, "why": why, "hint": hint}
             for source, path, why, hint in item_problems(connection, _MAX_PROBLEMS, served.hidden)
+        ],
+        "unavailable_readers": [
+            {"media_type": kind, "why": error.why, "hint": error.hint}
+            for kind, error in sorted(served.unavailable.items())
         ],
         "quarantined": count_quarantined(connection) if whole else 0,
         "counters": {**counters(connection), "queries": served.queries} if whole else {},

@@ -9,7 +9,7 @@ import structlog
 from connectors.errors import ConnectorError, ItemUnreadable, ItemVanished
 from connectors.protocol import Connector, Fetched, Item
 from hopsyncd import __version__
-from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.sync.aside import Caller, GiveWay, Here, call
 from hopsyncd.text.blocks import names_of, with_title
 from hopsyncd.text.chunk import Chunk, chunk
@@ -35,10 +35,14 @@ class ReadDocument:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What came of one fetch: `seen` always, `read` only when the content is new to the head."""
+    """What came of one fetch: `seen` always, `read` only when the content is new to the head.
+
+    `waits` for a reader that this machine does not have now: the next scan tries again.
+    """
 
     seen: Seen
     read: ReadDocument | None = None
+    waits: bool = False
 
 
 def rules_of(passage_tokens: int) -> str:
@@ -78,6 +82,9 @@ def read(
         chunks = chunk(with_title(blocks, fetched.title or "", 1), passage_tokens)
     except DocumentUnreadable as problem:
         return Reading(Seen(source, item.id, fetched.revision, content, problem.why, problem.hint))
+    except ReaderUnavailable as problem:
+        seen = Seen(source, item.id, RETRY, None, problem.why, problem.hint)
+        return Reading(seen, waits=True)
     passages = tuple(Passage(piece.heading, piece.text) for piece in chunks)
     placements = tuple(
         Placement(passage.id, piece.first_line, piece.last_line, links)

@@ -272,7 +272,11 @@ class SourceSync:
         reading = read_step(
             self.connection, source, scope, step, self.passage_tokens, self.extract, self.give_way
         )
-        if reading is None or (reading.seen.revision == RETRY and step.reason != AGAIN):
+        if (
+            reading is None
+            or reading.waits
+            or (reading.seen.revision == RETRY and step.reason != AGAIN)
+        ):
             intake.unsettled.add(step.path)
         if reading:
             intake.end(reading)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.text.blocks import Block, tidy
 from hopsyncd.text.book import epub_blocks
 from hopsyncd.text.data import csv_blocks, json_blocks
@@ -63,13 +63,14 @@ def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
     UTF-8. An unknown `text/` type is read as plain text. An empty document has no blocks.
     For the types that `is_light` names, the time is linear in the size, whatever the bytes are.
 
-    Raises DocumentUnreadable for bytes that are no text, and for a type that no extractor reads.
+    Raises DocumentUnreadable for bytes that are no text, and for a type that no extractor reads;
+    ReaderUnavailable where a library is absent.
     """
     if is_light(media_type):
         return tidy(_blocks(data, media_type))
     try:
         return tidy(_blocks(data, media_type))
-    except (DocumentUnreadable, MemoryError):
+    except (DocumentUnreadable, ReaderUnavailable, MemoryError):
         raise
     except Exception as error:
         parts = " ".join(str(error).split())[:200].split(": ")
@@ -100,6 +101,11 @@ def is_light(media_type: str) -> bool:
     """Whether documents of a type are read in linear time and without a library's help."""
     kind, _ = _parsed(media_type)
     return kind not in _BINARY and kind not in _DATA
+
+
+def kind_of(media_type: str) -> str:
+    """A media type without its parameters."""
+    return _parsed(media_type)[0]
 
 
 def _parsed(media_type: str) -> tuple[str, str | None]:

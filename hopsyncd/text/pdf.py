@@ -10,6 +10,7 @@ from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.text.blocks import Block
+from hopsyncd.text.library import library
 
 _NOT_ALNUM = re.compile(r"[\W_]+")
 _LEADERS = re.compile(r"(?:\. ?){4}")  # dots that lead to a page number: a table of contents
@@ -54,9 +55,8 @@ def pdf_blocks(data: bytes) -> tuple[Block, ...]:
 
 
 def _pages(data: bytes) -> list[list[_Line]]:
-    import pypdfium2
-    from pypdfium2 import raw
-
+    pypdfium2 = library("pypdfium2")
+    raw = pypdfium2.raw
     try:
         document = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError:
@@ -72,28 +72,26 @@ def _pages(data: bytes) -> list[list[_Line]]:
         for at in range(len(document)):
             page = document[at]
             text_page = page.get_textpage()
-            pages.append(list(_lines(text_page)))
+            pages.append(list(_lines(text_page, raw)))
             text_page.close()
             page.close()
     return pages
 
 
-def _lines(text_page: Any) -> Iterator[_Line]:
+def _lines(text_page: Any, raw: Any) -> Iterator[_Line]:
     place = 0
     for raw_line in text_page.get_text_range().split("\n"):
         letters = [place + at for at, letter in enumerate(raw_line) if letter.isalnum()]
         told = {letters[0], letters[len(letters) // 2], letters[-1]} if letters else set()
-        size = min((_size(text_page, at) for at in told), default=0.0)
+        size = min((_size(text_page, at, raw) for at in told), default=0.0)
         size = 0.0 if _LEADERS.search(raw_line) else size
         text = raw_line.replace(_JOINED_AT_HYPHEN, "").removesuffix("\r").replace("\r", " ")
         yield _Line(text.rstrip(), round(size, 1))
         place += len(raw_line) + 1
 
 
-def _size(text_page: Any, at: int) -> float:
+def _size(text_page: Any, at: int, raw: Any) -> float:
     """The height of a character's type as it is shown: many files scale a type of one point."""
-    from pypdfium2 import raw
-
     matrix = raw.FS_MATRIX()
     if not raw.FPDFText_GetMatrix(text_page, at, ctypes.byref(matrix)):
         return 0.0

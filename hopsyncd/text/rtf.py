@@ -4,21 +4,21 @@ from collections.abc import Iterator
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.text.blocks import Block
+from hopsyncd.text.library import library
 
 _CELL_END = "|"  # as striprtf writes it
 
 
 def rtf_blocks(data: bytes) -> tuple[Block, ...]:
     """Read a document; the lines of its blocks count paragraphs and table rows alike."""
-    from striprtf.striprtf import rtf_to_text
-
+    striprtf = library("striprtf.striprtf")
     if not data.lstrip().startswith(b"{\\rtf"):
         raise DocumentUnreadable(
             "the document",
             "it is not what its name says: it does not begin as RTF does",
             "Give it the ending of what it is, or leave it out by an ignore pattern",
         )
-    text = rtf_to_text(data.decode("cp1252", "replace"), errors="replace")
+    text = striprtf.rtf_to_text(data.decode("cp1252", "replace"), errors="replace")
     return tuple(_blocks(text))
 
 

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from hopsyncd.text.archive import opened
 from hopsyncd.text.blocks import Block
+from hopsyncd.text.library import library
 from hopsyncd.text.location import cell_number
 from hopsyncd.text.table import cell_texts, labels_of
 
@@ -21,13 +22,12 @@ def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
 
     Of a formula the value is read that the file was saved with.
     """
-    from openpyxl import load_workbook
-
+    openpyxl = library("openpyxl")
     opened(data)  # refuses what unpacks to too much
     blocks: list[Block] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        book = load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # files state wrong ones
             blocks.append(Block("heading", sheet.title, 1, 1, level=1))

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.errors import DocumentUnreadable, ExtractionUnavailable
-from hopsyncd.extraction.process import ExtractionProcess, Limits
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
+from hopsyncd.extraction.exchange import Limits
+from hopsyncd.extraction.process import ExtractionProcess
 from hopsyncd.text.blocks import Block
 
 BAD = (sys.executable, "-P", "-m", "tests.fakes.bad_reader")
@@ -166,19 +167,19 @@ def test_another_document_is_read_while_one_takes_its_time() -> None:
 
 def test_no_document_is_blamed_when_no_worker_can_start() -> None:
     dies = ExtractionProcess(limits=LIMITS, command=(*BAD, "silent"))
-    with pytest.raises(ExtractionUnavailable, match="exit status 3"):
+    with pytest.raises(ReaderUnavailable, match="exit status 3"):
         dies.extract(b"good", "text/plain")
     missing = ExtractionProcess(limits=LIMITS, command=("/no/such/program",))
-    with pytest.raises(ExtractionUnavailable, match="No such file"):
+    with pytest.raises(ReaderUnavailable, match="No such file"):
         missing.extract(b"good", "text/plain")
 
 
 def test_small_texts_need_no_worker() -> None:
     process = ExtractionProcess(command=("/no/such/program",))
     assert process.extract(b"small", "text/markdown") == (Block("paragraph", "small", 1, 1),)
-    with pytest.raises(ExtractionUnavailable):
+    with pytest.raises(ReaderUnavailable):
         process.extract(b"[" * 70_000, "text/markdown")
-    with pytest.raises(ExtractionUnavailable):
+    with pytest.raises(ReaderUnavailable):
         process.extract(b"%PDF-1.7", "application/pdf")
 
 

@@ -13,7 +13,8 @@ import pytest
 from connectors.folder import FolderConnector
 from connectors.media_type import media_type
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.extraction.process import ExtractionProcess, Limits
+from hopsyncd.extraction.exchange import Limits
+from hopsyncd.extraction.process import ExtractionProcess
 from hopsyncd.graph.walk import WalkSettings
 from hopsyncd.query.answer import answer_json
 from hopsyncd.query.engine import Engine

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.extraction.process import ExtractionProcess, Limits
+from hopsyncd.extraction.exchange import Limits
+from hopsyncd.extraction.process import ExtractionProcess
 from store.database import Connection, open_writer
 from store.quarantine import count_quarantined, end_quarantine, put_quarantined, quarantined
 from store.records import Seen
