@@ -6,7 +6,7 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from hopsyncd.config import Config
 from hopsyncd.config_sources import FolderSource
 from hopsyncd.doctor.finding import Finding, well
 from hopsyncd.errors import ReaderUnavailable
+from hopsyncd.extraction.process import WORKER
 from hopsyncd.extraction.samples import SAMPLES
 from hopsyncd.extraction.trial import try_readers
 from store.library import library
@@ -71,10 +72,10 @@ def libraries() -> Iterator[Finding]:
         yield well("sqlite", f"{found}, with full-text search")
 
 
-def readers() -> Iterator[Finding]:
+def readers(command: Sequence[str] = WORKER) -> Iterator[Finding]:
     """Whether the sample of each type of document can be read, by a worker as the daemon has it."""
     unavailable: dict[str, ReaderUnavailable] = {}
-    try_readers(unavailable)
+    try_readers(unavailable, command)
     failed: dict[tuple[str, str], list[str]] = {}
     for kind, error in unavailable.items():
         failed.setdefault((error.why, error.hint), []).append(kind)

@@ -47,12 +47,17 @@ def gain_no_privileges() -> None:
     _libc.prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0)))
 
 
+def landlock_version() -> int:
+    """Which Landlock the kernel has; below 1: none."""
+    return _call(_CREATE_RULESET, None, 0, 1)
+
+
 def read_only_below(places: Iterable[str]) -> bool:
     """Allow files to be read below these places and nothing else to be done to any file.
 
     False where the kernel has no Landlock.
     """
-    version = _call(_CREATE_RULESET, None, 0, 1)
+    version = landlock_version()
     if version < 1:
         return False
     handled = (1 << _FILE_RIGHTS[min(version, len(_FILE_RIGHTS)) - 1]) - 1

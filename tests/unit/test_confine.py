@@ -1,0 +1,72 @@
+"""What binds a worker, native code included; the kernel of the machine must have it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.extraction import kernel
+from hopsyncd.extraction.exchange import Limits
+from hopsyncd.extraction.process import ExtractionProcess
+from tests.unit.test_extraction import BAD
+
+has_landlock = pytest.mark.skipif(kernel.landlock_version() < 1, reason="no Landlock here")
+O_RDONLY, O_CREAT_WRONLY = "0", str(os.O_CREAT | os.O_WRONLY)
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[ExtractionProcess]:
+    with closing(ExtractionProcess(limits=Limits(light_bytes=0), command=BAD)) as process:
+        yield process
+
+
+def natively(worker: ExtractionProcess, *call: str) -> str:
+    (block,) = worker.extract(f"natively {' '.join(call)}".encode(), "text/plain")
+    return block.text
+
+
+@has_landlock
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("open", "/etc/passwd", O_RDONLY),
+        ("open", "/proc/self/environ", O_RDONLY),
+        ("mkdir", "/tmp/hopsyncd-of-a-worker", "448"),
+        ("symlink", "/etc", "/tmp/hopsyncd-of-a-worker"),
+    ],
+)
+def test_native_code_reads_and_changes_no_file_of_yours(
+    worker: ExtractionProcess, call: tuple[str, ...]
+) -> None:
+    assert natively(worker, *call) == "EACCES"
+
+
+@has_landlock
+def test_native_code_makes_and_removes_nothing_in_any_folder(
+    worker: ExtractionProcess, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    kept.touch()
+    assert natively(worker, "open", str(tmp_path / "new"), O_CREAT_WRONLY) == "EACCES"
+    assert natively(worker, "unlink", str(kept)) == "EACCES"
+    assert natively(worker, "rename", str(kept), str(tmp_path / "b")) == "EACCES"
+    assert [*tmp_path.iterdir()] == [kept]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("socket", "1", "1", "0"),
+        ("socket", "2", "2", "0"),
+        ("fork",),
+        ("kill", str(os.getpid()), "0"),
+        ("ptrace", "16", str(os.getpid()), "0", "0"),
+        ("unshare", str(0x1000_0000)),
+    ],
+)
+def test_native_code_makes_no_socket_and_no_process_and_reaches_no_other(
+    worker: ExtractionProcess, call: tuple[str, ...]
+) -> None:
+    assert natively(worker, *call) == "EPERM"

@@ -1,0 +1,146 @@
+"""What a reader needs and this machine does not have: no document is to blame for that."""
+
+import re
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from connectors.folder import FolderConnector
+from hopsyncd.doctor import machine
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
+from hopsyncd.extraction.exchange import Limits
+from hopsyncd.extraction.process import ExtractionProcess
+from hopsyncd.extraction.samples import SAMPLES
+from hopsyncd.extraction.trial import try_readers
+from hopsyncd.sync.read import READER
+from hopsyncd.text.location import PDF, XLSX
+from store.quarantine import end_quarantine, put_quarantined, quarantined
+from store.records import Seen, content_hash
+from store.versions import put_seen
+from tests.fakes import documents
+from tests.fakes.stack import Stack
+from tests.unit.test_extraction import BAD
+
+LIMITS = Limits(memory_bytes=1 << 29, light_bytes=0)
+
+
+def poor(mended: Path, what: str) -> tuple[str, ...]:
+    return (sys.executable, "-P", "-m", "tests.fakes.poor_reader", str(mended), what)
+
+
+def dead(content: bytes, why: str) -> None:
+    raise AssertionError(f"given up for ever: {why}")
+
+
+@pytest.fixture
+def mended(tmp_path: Path) -> Path:
+    return tmp_path / "mended"
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "a.pdf").write_bytes(documents.pdf())
+    (notes / "b.md").write_text("Calm seas.\n")
+    return notes
+
+
+def unread(stack: Stack) -> dict[str, str]:
+    return dict(stack.connection.execute("SELECT path, why FROM seen WHERE why IS NOT NULL"))
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [("pypdfium2", "the library pypdfium2 cannot be loaded"), ("16", "exit status|memory")],
+)
+def test_a_document_waits_for_its_reader_and_is_read_by_the_sync_after(
+    what: str, why: str, tmp_path: Path, notes: Path, mended: Path
+) -> None:
+    with closing(ExtractionProcess(command=poor(mended, what), on_quarantine=dead)) as process:
+        stack = Stack(tmp_path / "s.db", FolderConnector(notes), extract=process.extract)
+        for _ in range(2):
+            stack.sync()
+            assert stack.head.documents == 1
+            (told,) = unread(stack).values()
+            assert re.search(why, told)
+        mended.touch()
+        stack.sync()
+        assert (stack.head.documents, unread(stack)) == (2, {})
+        stack.close()
+
+
+def test_too_little_memory_for_the_worker_is_not_too_large_a_document(mended: Path) -> None:
+    with closing(
+        ExtractionProcess(limits=LIMITS, command=poor(mended, "300"), on_quarantine=dead)
+    ) as process:
+        with pytest.raises(ReaderUnavailable, match="300 MiB of memory are not enough"):
+            process.extract(b"memory", "text/plain")
+        mended.touch()
+        with pytest.raises(DocumentUnreadable, match="more than 512 MiB"):
+            process.extract(b"memory", "text/plain")
+
+
+def test_who_is_killed_from_outside_was_not_killed_by_the_document() -> None:
+    with closing(ExtractionProcess(limits=LIMITS, command=BAD, on_quarantine=dead)) as process:
+        with pytest.raises(ReaderUnavailable, match="want of memory"):
+            process.extract(b"killed", "text/plain")
+        assert process.extract(b"good", "text/plain")
+
+
+def test_a_damaged_document_is_to_blame_where_a_sample_can_be_read() -> None:
+    unavailable: dict[str, ReaderUnavailable] = {}
+    with closing(ExtractionProcess(unavailable=unavailable)) as process:
+        for kind in (PDF, XLSX):
+            with pytest.raises(DocumentUnreadable, match="damaged"):
+                process.extract(b"no such thing", kind)
+    assert not unavailable
+
+
+def test_the_trial_says_which_types_cannot_be_read_and_notes_when_they_can(mended: Path) -> None:
+    unavailable: dict[str, ReaderUnavailable] = {}
+    command = poor(mended, "openpyxl")
+    try_readers(unavailable, command)
+    assert [*unavailable] == [XLSX]
+    assert "openpyxl" in unavailable[XLSX].why
+    mended.touch()
+    try_readers(unavailable, command)
+    assert not unavailable
+
+
+def test_each_sample_is_read_here() -> None:
+    with closing(ExtractionProcess(limits=Limits(light_bytes=0))) as process:
+        for kind, sample in SAMPLES.items():
+            assert any("Sample" in block.text for block in process.extract(sample(), kind)), kind
+    assert [(one.check, one.level) for one in machine.readers()] == [("readers", "ok")]
+
+
+def test_the_doctor_names_what_cannot_be_read_and_why(mended: Path) -> None:
+    (found,) = machine.readers(poor(mended, "pypdfium2"))
+    assert (found.level, PDF in found.detail, "pypdfium2" in found.detail) == ("fail", True, True)
+    (found,) = machine.readers(("/no/such/program",))
+    assert "No such file" in found.detail
+    assert found.remedy
+
+
+def test_what_an_older_hopsyncd_called_damaged_is_read(tmp_path: Path, notes: Path) -> None:
+    data, old = documents.pdf(), "hopsyncd 0.1.0, chunk/3"
+    with closing(ExtractionProcess()) as process:
+        stack = Stack(tmp_path / "s.db", FolderConnector(notes), extract=lambda *_: ())
+        stack.sync()
+        stack.connection.execute("UPDATE source_state SET rules = 'chunk/3:12'")
+        revisions = dict(stack.connection.execute("SELECT path, revision FROM seen"))
+        seen = Seen(stack.source.id, "a.pdf", revisions["a.pdf"], b"", "it is damaged", "Mend it")
+        put_seen(stack.connection, [seen], [])
+        content = content_hash(PDF.encode() + b"\0" + data)
+        put_quarantined(stack.connection, content, old, "crashes the reader", 0)
+        stack.close()
+        stack = Stack(tmp_path / "s.db", FolderConnector(notes), extract=process.extract)
+        assert end_quarantine(stack.connection, READER)
+        assert not quarantined(stack.connection, READER)
+        stack.sync()
+        assert unread(stack) == {}
+        assert stack.head.passages > 3
+        stack.close()
