@@ -102,15 +102,23 @@ def _paragraph(paragraph: Element, parts: _Parts) -> Iterator[tuple[Kind, str, i
     elif text:
         is_item = style.is_list or paragraph.find("{*}pPr/{*}numPr") is not None
         yield "list_item" if is_item else "paragraph", text, 0
-    for inner in paragraph.iter():
-        match local_name(inner):
-            case "Choice":
-                for box in inner.iterfind(".//{*}txbxContent"):
-                    yield from _told(box, parts)
+    yield from _beside(paragraph, parts)
+
+
+def _beside(element: Element, parts: _Parts) -> Iterator[tuple[Kind, str, int]]:
+    """What stands beside the line of a paragraph: its notes, and text boxes anchored in it."""
+    for child in element:
+        match local_name(child):
+            case "txbxContent":
+                yield from _told(child, parts)
             case "footnoteReference" | "endnoteReference" as reference:
-                key = reference.removesuffix("Reference"), _value(inner, "id")
+                key = reference.removesuffix("Reference"), _value(child, "id")
                 if key in parts.notes and (note := "".join(_text(parts.notes[key])).strip()):
                     yield "paragraph", note, 0
+            case "del" | "moveFrom" | "Fallback":
+                pass
+            case _:
+                yield from _beside(child, parts)
 
 
 def _rows(table: Element) -> Iterator[tuple[Kind, str, int]]:
