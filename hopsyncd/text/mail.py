@@ -15,7 +15,7 @@ from email.header import decode_header, make_header
 from email.message import Message
 from email.parser import BytesParser
 
-from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.text.blocks import Block
 from hopsyncd.text.link import link_to_name
 
@@ -149,7 +149,7 @@ def _read(part: Message, kind: str, extract: Extract) -> tuple[Block, ...]:
         data, charset = (_own_words(text) if kind == "text/plain" else _own_html(text)).encode(), ""
     try:
         return extract(data, f"{kind}; charset={charset or 'utf-8'}")
-    except (MemoryError, RecursionError):
+    except (MemoryError, RecursionError, ReaderUnavailable):
         raise
     except Exception:  # noqa: BLE001 - whatever a parser raises, the attachment is at fault
         return ()

@@ -48,6 +48,7 @@ class Place:
     def __init__(self, base: Path, program: Sequence[str] = HOPSYNCD) -> None:
         self.base = base
         self._program = program
+        self.python = sys.executable
         self.home = base / "home"
         self.notes = base / "notes"
         self.socket = self.home / "run/hopsyncd.sock"
@@ -96,7 +97,7 @@ class Place:
     def launch(self, listener: socket.socket | None = None) -> None:
         """Start the daemon and go on at once. A `listener` is passed in as systemd does it."""
         assert self.process is None
-        program, fds = [sys.executable, "-m", *self._program], []
+        program, fds = [self.python, "-m", *self._program], []
         if listener:
             fds = [listener.fileno()]
             program = [sys.executable, "-c", _PASS_ON, str(fds[0]), *program]

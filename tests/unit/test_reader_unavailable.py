@@ -3,6 +3,7 @@
 import re
 import sys
 from contextlib import closing
+from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hopsyncd.extraction.samples import SAMPLES
 from hopsyncd.extraction.trial import try_readers
 from hopsyncd.sync.read import READER
 from hopsyncd.text.location import PDF, XLSX
+from hopsyncd.text.mail import MAIL
 from store.quarantine import end_quarantine, put_quarantined, quarantined
 from store.records import Seen, content_hash
 from store.versions import put_seen
@@ -144,3 +146,16 @@ def test_what_an_older_hopsyncd_called_damaged_is_read(tmp_path: Path, notes: Pa
         assert unread(stack) == {}
         assert stack.head.passages > 3
         stack.close()
+
+
+def test_a_mail_waits_for_the_reader_of_what_is_attached(mended: Path) -> None:
+    message = EmailMessage()
+    message["Subject"] = "Tides"
+    message.set_content("See below.")
+    message.add_attachment(documents.pdf(), "application", "pdf", filename="a.pdf")
+    with closing(ExtractionProcess(command=poor(mended, "pypdfium2"))) as process:
+        with pytest.raises(ReaderUnavailable, match="pypdfium2"):
+            process.extract(message.as_bytes(), MAIL)
+        mended.touch()
+        blocks = process.extract(message.as_bytes(), MAIL)
+    assert any("quizzlefish" in block.text for block in blocks)
