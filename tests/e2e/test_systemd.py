@@ -95,9 +95,12 @@ class Service:
         return self.machine.run("journalctl", "--no-pager", "--lines=60", *options).stdout
 
     def worker(self) -> str:
-        """The number of the process that reads a document, while it does: it has said one thing."""
+        """The number of the process that reads a document, while it does.
+
+        It has written twice: who is to go first when memory is short, and that it is ready.
+        """
         find = """for pid in $(pgrep -f "[h]opsyncd.extraction.worker"); do
-            if grep -qx "syscw: 1" "/proc/$pid/io"; then echo "$pid"; fi; done"""
+            if grep -qx "syscw: 2" "/proc/$pid/io"; then echo "$pid"; break; fi; done"""
         return self._run("sh", "-c", find, user="root").strip()
 
     def clean(self) -> None:
