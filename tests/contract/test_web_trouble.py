@@ -42,7 +42,7 @@ class TestTroubles:
         site.answers["/a"] = Answer(status=status)
         assert [f.id for f in connector.discover(cursor) if isinstance(f, Gone)] == [site.url("/a")]
         with pytest.raises(ItemVanished):
-            connector.fetch(Item(site.url("/a"), "other", 0))
+            connector.fetch(Item(site.url("/a"), "other"))
 
     @pytest.mark.parametrize("status", [500, 503, 401, 403, 418])
     def test_a_page_in_trouble_is_kept(self, site: Site, status: int) -> None:
@@ -57,7 +57,7 @@ class TestTroubles:
         assert (problem.id, str(status) in problem.why) == (site.url("/a"), True)
         assert not any(isinstance(f, Gone) for f in found)
         with pytest.raises(ItemUnreadable):
-            connector.fetch(Item(site.url("/a"), "other", 0))
+            connector.fetch(Item(site.url("/a"), "other"))
         site.answers["/a"] = page("A")
         assert isinstance(found[-1], Cursor)
         assert ids(connector, site, found[-1].value) == ["/", "/a"]

@@ -41,7 +41,7 @@ def list_all(connector: ImapConnector) -> None:
 
 
 def fetch_one(connector: ImapConnector) -> None:
-    connector.fetch(Item("INBOX/1", "7-1", 10))
+    connector.fetch(Item("INBOX/1", "7-1"))
 
 
 @pytest.mark.parametrize(("slowly", "ask"), [(b"LIST", list_all), (b"UID", fetch_one)])
