@@ -20,7 +20,7 @@ FORBIDDEN = {
                      "hopsyncd.answering", "hopsyncd.serve", "hopsyncd.cli", "hopsyncd.daemon",
                      "connectors"),
     "hopsyncd/text": ("hopsyncd.graph", "hopsyncd.sync", "hopsyncd.query", "hopsyncd.serve",
-                      "hopsyncd.cli", "hopsyncd.daemon", "connectors"),
+                      "hopsyncd.cli", "hopsyncd.daemon"),
     "hopsyncd/extraction": ("hopsyncd.graph", "hopsyncd.sync", "hopsyncd.query", "hopsyncd.serve",
                             "hopsyncd.cli", "hopsyncd.daemon", "connectors"),
     "hopsyncd/sync": ("hopsyncd.query", "hopsyncd.serve", "hopsyncd.cli", "hopsyncd.daemon"),
@@ -89,6 +89,12 @@ def test_the_text_knows_of_the_store_its_records_only() -> None:
     used = {m for file in modules("hopsyncd/text") for m in imports(file) if is_in(m, "store")}
     assert used
     assert all(is_in(module, "store.records") for module in used)
+
+
+def test_the_text_knows_of_the_connectors_their_tokenizer_only() -> None:
+    used = {m for file in modules("hopsyncd/text") for m in imports(file) if is_in(m, "connectors")}
+    assert used
+    assert all(is_in(module, "connectors.html_tokens") for module in used)
 
 
 def test_only_the_store_speaks_sql() -> None:
