@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_REPLY_BYTES = 1 << 20
 _CONNECT_S = 10.0
+_TIMEOUT = httpx2.Timeout(None, connect=_CONNECT_S)  # who asks bounds the whole
 _LOOK_S = 0.25  # how long an abandoned request may go on
 _SECRET_CHARS = 8  # a shorter key is a dummy, and may be an ordinary word
 _NO_KEY = "none"  # what local servers get, which want a key but do not look at it
@@ -81,13 +82,8 @@ class HttpClient:
             base_url=self._base_url,
             api_key=self._key or _NO_KEY,
             max_retries=0,
-            timeout=httpx2.Timeout(None, connect=_CONNECT_S),
-            http_client=httpx2.AsyncClient(
-                headers={"accept-encoding": "identity"},
-                event_hooks={"response": [_bound]},
-                limits=httpx2.Limits(keepalive_expiry=30.0),
-                follow_redirects=False,
-            ),
+            timeout=_TIMEOUT,
+            http_client=bounded_http(),
         )
 
     async def _send(
@@ -127,6 +123,17 @@ class HttpClient:
         if len(self._key) >= _SECRET_CHARS:
             text = text.replace(self._key, "[key]")
         return shown(text)
+
+
+def bounded_http() -> httpx2.AsyncClient:
+    """For an endpoint that is not trusted: raises ReplyUnreadable for a body that is too large."""
+    return httpx2.AsyncClient(
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [_bound]},
+        limits=httpx2.Limits(keepalive_expiry=30.0),
+        timeout=_TIMEOUT,
+        follow_redirects=False,
+    )
 
 
 @functools.cache
