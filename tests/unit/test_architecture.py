@@ -4,7 +4,8 @@ import ast
 import doctest
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,20 @@ def test_a_room_does_not_import_what_is_above_or_beside_it(room: str) -> None:
         if any(is_in(module, package) for package in FORBIDDEN[room])
     ]
     assert wrong == []
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    files = {name_of(file): file for package in OURS for file in modules(package)}
+    needs = {
+        name: {of for of in map(_longest(files.keys()), imports(file)) if of not in ("", name)}
+        for name, file in files.items()
+    }
+    tuple(TopologicalSorter(needs).static_order())  # raises CycleError, which names the circle
+
+
+def _longest(names: Set[str]) -> Callable[[str], str]:
+    """From what is imported, a module or a name in one, to that module; "" for none of ours."""
+    return lambda module: next((m for m in (module, module.rpartition(".")[0]) if m in names), "")
 
 
 def test_the_graph_is_numpy_and_records_only() -> None:
