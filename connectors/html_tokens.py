@@ -3,7 +3,8 @@
 The tokenizer is our own: `html.parser` of the standard library takes quadratic time on unclosed
 tags and comments in Python releases that we support (CVE-2025-6069), libxml2 keeps no line number
 above 65,535, and parsers that build the tree of HTML 5 can be made to fill the memory: unclosed
-elements are opened anew in each paragraph. Only what decides on visible text is told apart.
+elements are opened anew in each paragraph, so that 27 kB took selectolax 1.8 GB. Only what decides
+on visible text is told apart.
 """
 
 import re
