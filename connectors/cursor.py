@@ -33,7 +33,7 @@ def known_of(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> di
     """What a Cursor holds, each value made out by `read`. Raises CursorExpired."""
 
     def expired(why: str) -> CursorExpired:
-        return CursorExpired(f"Cannot list only what changed at {where}", why, "All is.")
+        return CursorExpired(f"Cannot list only what changed at {where}", why, "All is listed.")
 
     try:
         made_with, held = json.loads(since)

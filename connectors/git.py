@@ -149,7 +149,6 @@ class GitConnector:
             data,
             item.revision,
             media_type(item.id),
-            modified_ms=change.date_ms if change else None,
             origin=change.origin if change else {},
         )
 
@@ -237,7 +236,7 @@ class GitConnector:
             return Problem(id_, "its path has a part that no file can have", "Rename it there.")
         if size_bytes > self._settings.max_bytes:
             return Problem(id_, *too_large(size_bytes, self._settings.max_bytes))
-        return Item(id_, entry.blob, size_bytes)
+        return Item(id_, entry.blob)
 
 
 def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, int]]:

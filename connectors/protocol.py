@@ -17,7 +17,6 @@ class Item:
 
     id: str
     revision: str
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class Fetched:
     """The content of one item, with the revision that these very bytes had.
 
     `media_type` is a MIME type such as `text/markdown`; `title` is None where the source has none.
-    `links` are the ids or addresses that the item names explicitly; `modified_ms` is Unix time.
+    `links` are the ids or addresses that the item names explicitly.
     `origin` tells people more of this revision, by the keys author, date (ISO 8601), commit, url
     (where it was found in the end) and message_id.
     """
@@ -67,7 +66,6 @@ class Fetched:
     media_type: str
     title: str | None = None
     links: tuple[str, ...] = ()
-    modified_ms: int | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
 
 

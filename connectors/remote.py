@@ -107,8 +107,7 @@ class RemoteConnector:
         if modified_s(after) != seconds or revision_of(before) != revision:
             return None
         check_text(id_, data)
-        modified_ms = None if seconds is None else int(seconds * 1000)
-        return Fetched(data, revision, media_type(id_), modified_ms=modified_ms)
+        return Fetched(data, revision, media_type(id_))
 
     def _list(self, folder: _Folder) -> Iterator[Item | Problem | _Folder]:
         try:
@@ -156,7 +155,7 @@ class RemoteConnector:
         size_bytes = size_of(facts)
         if size_bytes > self._settings.max_bytes:
             return Problem(id_, *too_large(size_bytes, self._settings.max_bytes))
-        return Item(id_, revision_of(facts), size_bytes)
+        return Item(id_, revision_of(facts))
 
     def _own_level(self, folder: _Folder, entries: Sequence[Facts]) -> Iterator[Level]:
         """The folder's ignore files. Raises as the driver does when one cannot be read."""

@@ -129,7 +129,7 @@ class SqliteConnector:
         size_bytes = len(_joined(texts))
         if size_bytes > self._settings.max_bytes:
             return Problem(id_, *too_large(size_bytes, self._settings.max_bytes))
-        return Item(id_, self._revision(updated, title, texts), size_bytes)
+        return Item(id_, self._revision(updated, title, texts))
 
     def _revision(self, updated: object, title: object, texts: Sequence[object]) -> str:
         if self._settings.updated:

@@ -84,10 +84,10 @@ def maker_of(
 
 def open_endpoint(config: LlmConfig, data_dir: Path) -> OpenAiLlm:
     """The configured LLM, its ledger in `data_dir`; nothing is sent yet. Raises ConfigError."""
-    from hopsyncd.llm.wire import Wire
+    from hopsyncd.llm.transport import HttpClient
 
     ledger = Ledger(data_dir / LEDGER_NAME, config.max_calls_per_day, config.max_tokens_per_day)
-    return OpenAiLlm(config, ledger, Wire(config.base_url, _key(config.api_key_env)))
+    return OpenAiLlm(config, ledger, HttpClient(config.base_url, _key(config.api_key_env)))
 
 
 def _key(variable: str) -> str:

@@ -171,7 +171,7 @@ class ImapConnector:
         id_ = f"{opened.name}/{uid}"
         if size_bytes > self.settings.max_bytes:
             return Problem(id_, *too_large(size_bytes, self.settings.max_bytes))
-        return Item(id_, f"{opened.validity}-{uid}", size_bytes)
+        return Item(id_, f"{opened.validity}-{uid}")
 
     def _fetch(self, item: Item) -> Fetched:
         name, _, uid = item.id.rpartition("/")

@@ -11,6 +11,8 @@ from typing import Any
 from connectors.errors import SourceUnavailable
 from connectors.mail.settings import ImapSettings
 
+_WORDS_BYTES = 4 << 20  # of an answer, beside the message in it
+
 
 class Deadline:
     """Cuts the connection of a `with` block that takes longer: a server that sends a byte now and
@@ -41,20 +43,39 @@ class Deadline:
 
 
 class _Bounded:
-    """Refuses to take in one answer more than a message may be; its deadline knows it."""
+    """Refuses to take in more than a message and some words in answer to one command; its deadline
+    knows it."""
 
-    max_literal_bytes: int
+    max_answer_bytes: int
     deadline: Deadline | None
+    _taken_bytes = 0
 
     def open(self, *where: Any, **more: Any) -> None:
         super().open(*where, **more)  # type: ignore[misc]
         if self.deadline:
             self.deadline.watch(self)  # type: ignore[arg-type]
 
+    def send(self, data: Any) -> None:
+        """What came in answer to earlier commands was read: imaplib would keep it."""
+        self.untagged_responses: dict[str, Any] = {}
+        self._taken_bytes = 0
+        super().send(data)  # type: ignore[misc]
+
     def read(self, size: int) -> bytes:
-        if size > self.max_literal_bytes:
-            raise imaplib.IMAP4.abort(f"the server sends {size:,} bytes in one piece")
+        self._take(size)
         return super().read(size)  # type: ignore[misc, no-any-return]
+
+    def readline(self) -> bytes:
+        line: bytes = super().readline()  # type: ignore[misc]
+        self._take(len(line))
+        return line
+
+    def _take(self, size_bytes: int) -> None:
+        self._taken_bytes += size_bytes
+        if self._taken_bytes > self.max_answer_bytes:
+            raise imaplib.IMAP4.abort(
+                f"the server answers with more than {self.max_answer_bytes:,} bytes"
+            )
 
 
 class _Plain(_Bounded, imaplib.IMAP4):
@@ -77,7 +98,7 @@ def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP
     context = None if settings.tls == "off" else ssl.create_default_context(cafile=settings.ca_file)
     # The class, not the object: the greeting is read before it is made.
     base: type[Any] = _Tls if settings.tls == "tls" else _Plain
-    limits = {"max_literal_bytes": settings.max_bytes + 1, "deadline": deadline}
+    limits = {"max_answer_bytes": settings.max_bytes + _WORDS_BYTES, "deadline": deadline}
     kind = type(base.__name__, (base,), limits)
     of_tls = {"ssl_context": context} if settings.tls == "tls" else {}
     server: imaplib.IMAP4 = kind(settings.host, settings.port, timeout=settings.timeout_s, **of_tls)

@@ -156,7 +156,7 @@ class MaildirConnector:
             return Problem(id_, "it is not a regular file", "Move it out of the Maildir.")
         if state.st_size > self._max_bytes:
             return Problem(id_, *too_large(state.st_size, self._max_bytes))
-        return Item(id_, _revision(state), state.st_size)
+        return Item(id_, _revision(state))
 
     def _look(self, folder: str) -> _Names:
         """The names in one Maildir. A rename during a listing can hide a name from it, so it is

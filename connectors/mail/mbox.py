@@ -113,7 +113,7 @@ class MboxConnector:
             if span.size_bytes > self._max_bytes:
                 yield Problem(id_, *too_large(span.size_bytes, self._max_bytes)), span
             else:
-                yield Item(id_, _hash(data), span.size_bytes), span
+                yield Item(id_, _hash(data)), span
 
     def _at(self, file: BinaryIO, span: _Span) -> tuple[str, bytes] | None:
         """The id and the content at a place; of a message over the cap only its head."""

@@ -29,7 +29,6 @@ def fetched(data: bytes, revision: str) -> Fetched:
         MEDIA_TYPE,
         title=_decoded(head, "Subject"),
         links=_answered(head),
-        modified_ms=_sent_ms(head),
         origin=_origin(head),
     )
 

@@ -1,22 +1,20 @@
 """One HTTP request to a server that is not trusted: bounded in time and size, to a public address.
 
-The name is looked up once, every address is checked, and the connection goes to one of those, so
-that a name cannot stand for another address a moment later. No proxy is used, and redirects are
-left to the caller. Timeouts of HTTP libraries hold for each read; here one bounds the whole.
+The name is looked up once, every address is checked, and the request names one of those, so that a
+name cannot stand for another address a moment later; the certificate must still be the name's. No
+proxy is used, and redirects are left to the caller. One time limit bounds the whole request.
 """
 
-import contextlib
+import asyncio
 import functools
 import ipaddress
 import socket
 import ssl
-import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
 
-import httpcore2
+import httpx2
 
 Resolve = Callable[[str, int], Sequence[str]]
 IsAllowed = Callable[[str], bool]
@@ -27,14 +25,8 @@ _MAX_PACKED_RATIO = 200  # of honest text 20 is much
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _GLOBAL = ipaddress.ip_network("2000::/3")  # all that is given out of IPv6
 _PROTOCOLS = ipaddress.ip_network("192.0.0.0/24")
-_FAILURES = (
-    httpcore2.TimeoutException,
-    httpcore2.NetworkError,
-    httpcore2.ProtocolError,
-    httpcore2.UnsupportedProtocol,
-    OSError,
-    ValueError,
-)
+_PORTS = {"http": 80, "https": 443}
+_FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError)
 
 
 class Unreachable(Exception):
@@ -104,34 +96,78 @@ class Client:
 
         Raises Unreachable.
         """
-        backend = _Backend(self, time.monotonic() + self.timeout_s)
-        sent = {"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, identity", **headers}
         try:
-            pool = httpcore2.ConnectionPool(ssl_context=_certificates(), network_backend=backend)
-            with pool, pool.stream("GET", url, headers=list(sent.items())) as response:
-                got = {
-                    name.decode("latin-1").lower(): value.decode("latin-1")
-                    for name, value in response.headers
-                }
-                reply = Reply(response.status, got, b"")
-                if reply.status != 200 or not accepts(reply.media_type):
-                    return reply
-                return Reply(reply.status, got, self._body(reply, response.iter_stream()))
+            target = httpx2.URL(url)
+            addresses = self._addresses(target)
+            return asyncio.run(self._answer(target, addresses, headers, accepts))
         except _FAILURES as error:
-            is_slow = isinstance(error, httpcore2.TimeoutException)
+            is_slow = isinstance(error, TimeoutError | httpx2.TimeoutException)
             why = f"no answer within {self.timeout_s:g} s" if is_slow else str(error)
             raise Unreachable(why or type(error).__name__, host_is_down=True) from error
 
-    def _body(self, reply: Reply, parts: Iterable[bytes]) -> bytes:
+    def _addresses(self, url: httpx2.URL) -> Sequence[str]:
+        addresses = self.resolve(url.host, url.port or _PORTS[url.scheme])
+        for address in addresses:
+            if not self.is_allowed(address):
+                raise Unreachable(f"{url.host} is at {address}, a private address")
+        return addresses
+
+    async def _answer(
+        self,
+        url: httpx2.URL,
+        addresses: Sequence[str],
+        headers: dict[str, str],
+        accepts: Callable[[str], bool],
+    ) -> Reply:
+        async with asyncio.timeout(self.timeout_s), _http() as http:
+            response = await _sent(http, url, addresses, headers)
+            try:
+                reply = Reply(response.status_code, dict(response.headers), b"")
+                if reply.status != 200 or not accepts(reply.media_type):
+                    return reply
+                return replace(reply, body=await self._body(reply, response.aiter_raw()))
+            finally:
+                await response.aclose()
+
+    async def _body(self, reply: Reply, parts: AsyncIterator[bytes]) -> bytes:
         packing = reply.header("content-encoding").strip().lower() or "identity"
         if packing not in ("identity", "gzip", "x-gzip"):
             raise Unreachable(f"its answer is packed as {packing!r}, which was not asked for")
         body = bytearray()
-        for part in parts:
+        async for part in parts:
             body += part
             if len(body) > self.max_bytes:
                 raise too_large(self.max_bytes)
         return bytes(body) if packing == "identity" else unpacked(bytes(body), self.max_bytes)
+
+
+async def _sent(
+    http: httpx2.AsyncClient, url: httpx2.URL, addresses: Sequence[str], headers: dict[str, str]
+) -> httpx2.Response:
+    """What the first of the addresses that can be reached answers, its body not read yet."""
+    failed: Exception = OSError(f"no {url.host} is known")
+    for address in addresses:
+        request = http.build_request(
+            "GET",
+            url.copy_with(host=address),
+            headers={"Host": url.netloc.decode(), **headers},
+            extensions={"sni_hostname": url.host},
+        )
+        try:
+            return await http.send(request, stream=True)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            failed = error
+    raise failed
+
+
+def _http() -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "gzip, identity"},
+        verify=_certificates(),
+        timeout=httpx2.Timeout(None, connect=_CONNECT_S),
+        trust_env=False,
+        follow_redirects=False,
+    )
 
 
 def unpacked(data: bytes, max_bytes: int) -> bytes:
@@ -154,74 +190,3 @@ def too_large(max_bytes: int) -> Unreachable:
 @functools.cache
 def _certificates() -> ssl.SSLContext:
     return ssl.create_default_context()
-
-
-class _Backend(httpcore2.NetworkBackend):
-    def __init__(self, client: Client, deadline_s: float) -> None:
-        self._client = client
-        self._deadline_s = deadline_s
-        self._inner = httpcore2.SyncBackend()
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.NetworkStream:
-        addresses = self._client.resolve(host, port)
-        refused = [address for address in addresses if not self._client.is_allowed(address)]
-        if refused or not addresses:
-            raise Unreachable(
-                f"{host} is at {refused[0]}, a private address"
-                if refused
-                else f"no {host} is known"
-            )
-        error: Exception = OSError(f"no {host} is known")
-        for address in addresses:
-            try:
-                limit = min(left_s(self._deadline_s), _CONNECT_S)
-                inner = self._inner.connect_tcp(address, port, limit, None, socket_options)
-                return _Stream(inner, self._deadline_s)
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failed:
-                error = failed
-        raise error
-
-
-class _Stream(httpcore2.NetworkStream):
-    """Whose every wait ends at the deadline."""
-
-    def __init__(self, inner: httpcore2.NetworkStream, deadline_s: float) -> None:
-        self._inner = inner
-        self._deadline_s = deadline_s
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._inner.read(max_bytes, left_s(self._deadline_s))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._inner.write(buffer, left_s(self._deadline_s))
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._inner.close()
-
-    def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> httpcore2.NetworkStream:
-        limit = left_s(self._deadline_s)
-        return _Stream(self._inner.start_tls(ssl_context, server_hostname, limit), self._deadline_s)
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
-
-
-def left_s(deadline_s: float) -> float:
-    """Raises ReadTimeout when the deadline has passed."""
-    left = deadline_s - time.monotonic()
-    if left <= 0:
-        raise httpcore2.ReadTimeout("no time is left")
-    return left

@@ -40,7 +40,6 @@ class _State:
     etag: str = ""
     modified: str = ""
     revision: str = ""
-    size_bytes: int = 0
     elsewhere: str = ""
 
 
@@ -181,7 +180,7 @@ class WebConnector:
         before = known.get(url, _UNKNOWN)
         if answer.what == "page":
             now[url] = answer.state
-            yield Item(url, answer.state.revision, answer.state.size_bytes)
+            yield Item(url, answer.state.revision)
         elif answer.what == "trouble" or (answer.what == "none" and is_start):
             now[url] = before
             yield Problem(url, answer.why, answer.hint)
@@ -230,7 +229,7 @@ class WebConnector:
         page = content.page
         if keep:
             self._spool.put(url, page)
-        known = replace(known, revision=page.revision, size_bytes=len(page.data))
+        known = replace(known, revision=page.revision)
         return _Answer("page", known, content)
 
     def _elsewhere(self, url: str, links: Sequence[str]) -> Problem:
@@ -261,8 +260,8 @@ def _exactly(host: str) -> str:
     return host.replace("[", "[[]")
 
 
-def _row(state: _State) -> tuple[str, str, str, int, str]:
-    return state.etag, state.modified, state.revision, state.size_bytes, state.elsewhere
+def _row(state: _State) -> tuple[str, str, str, str]:
+    return state.etag, state.modified, state.revision, state.elsewhere
 
 
 def _short(validator: str) -> str:

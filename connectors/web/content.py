@@ -3,7 +3,6 @@
 import hashlib
 import re
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 
 from connectors.protocol import Fetched
 from connectors.web.address import address
@@ -76,7 +75,7 @@ def _fetched(
     told = f"{media_type} {visit.elsewhere}".rstrip()
     revision = hashlib.sha256(told.encode() + b"\0" + data).hexdigest()[:32]
     origin = {"url": visit.elsewhere} if visit.elsewhere else {}
-    return Fetched(data, revision, media_type, title, links, _modified_ms(visit), origin)
+    return Fetched(data, revision, media_type, title, links, origin)
 
 
 def _decoded(body: bytes, content_type: str) -> str:
@@ -92,11 +91,3 @@ def _decoded(body: bytes, content_type: str) -> str:
         except (LookupError, ValueError):
             continue
     return body.decode("cp1252", "replace")
-
-
-def _modified_ms(visit: Visit) -> int | None:
-    try:
-        told = parsedate_to_datetime(visit.reply.header("last-modified"))
-        return int(told.timestamp() * 1000)
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return None

@@ -5,22 +5,18 @@ what differs at each visit (tokens, counters in scripts) is mostly there, and a 
 same must stay the same.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
 from itertools import islice
 
+from connectors.html_tokens import Token, tokens
 from connectors.web.client import Unreachable
 
-_TAG = re.compile(r"</?([a-zA-Z][^\s/>]*+)")
-_REST = re.compile(r"""(?:[^>"']++|"[^"]*+"|'[^']*+')*+>""")
-_HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""", re.IGNORECASE)
 _MAX_LINKS = 2000
 _MAX_PIECES = 300_000
 
-# Their text is no HTML: it ends at their end tag only.
-_RAW = frozenset("script style template svg iframe noscript textarea".split())
+_HIDDEN = frozenset("script style template svg iframe noscript textarea".split())
 _LEFT_OUT = frozenset("nav header footer aside form button dialog".split())
 _KEPT = frozenset(
     "title h1 h2 h3 h4 h5 h6 p pre blockquote ul ol li dl dt dd table thead tbody tfoot caption tr"
@@ -39,21 +35,12 @@ class Page:
     main_links: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Text, or a tag with its attributes."""
-
-    tag: str
-    text: str
-    closes: bool = False
-
-
 def page_of(text: str) -> Page:
     """Read a page; all of it is the main part where no `main` or `article` holds text.
 
     Raises Unreachable for one made of nothing but tags, which would take too much memory.
     """
-    pieces = list(islice(_pieces(text), _MAX_PIECES + 1))
+    pieces = list(islice(tokens(text, _HIDDEN), _MAX_PIECES + 1))
     if len(pieces) > _MAX_PIECES:
         raise Unreachable(f"it has more than {_MAX_PIECES:,} tags")
     links = _hrefs(pieces)
@@ -65,41 +52,7 @@ def page_of(text: str) -> Page:
     return Page(head + html, title, links, _hrefs(kept))
 
 
-def _pieces(text: str) -> Iterator[_Piece]:
-    """Each search either moves past what it scanned, or is never tried again."""
-    place, quotes_close = 0, True
-    while (start := text.find("<", place)) >= 0:
-        if start > place:
-            yield _Piece("", text[place:start])
-        if text.startswith(("<!", "<?"), start):
-            mark = "-->" if text.startswith("<!--", start) else ">"
-            place = _after(text, mark, start + 2)
-            continue
-        name = _TAG.match(text, start)
-        if not name:
-            yield _Piece("", "&lt;")
-            place = start + 1
-            continue
-        rest = _REST.match(text, name.end()) if quotes_close else None
-        quotes_close = rest is not None
-        place = rest.end() if rest else _after(text, ">", name.end())
-        tag, closes = name[1].lower(), text[start + 1] == "/"
-        if tag in _RAW and not closes:
-            if text[place - 2] != "/":
-                found = re.compile(rf"</{tag}[^>]*+>", re.IGNORECASE).search(text, place)
-                place = found.end() if found else len(text)
-            continue
-        yield _Piece(tag, text[name.end() : place], closes)
-    if place < len(text):
-        yield _Piece("", text[place:])
-
-
-def _after(text: str, mark: str, start: int) -> int:
-    found = text.find(mark, start)
-    return len(text) if found < 0 else found + len(mark)
-
-
-def _without(pieces: list[_Piece]) -> Iterator[_Piece]:
+def _without(pieces: list[Token]) -> Iterator[Token]:
     """What stands in no left out element; one that never ends leaves out nothing.
 
     The header of an article is part of it.
@@ -120,7 +73,7 @@ def _without(pieces: list[_Piece]) -> Iterator[_Piece]:
             inside, depth = piece.tag, 1
 
 
-def _inside(pieces: list[_Piece], name: str) -> Iterator[_Piece]:
+def _inside(pieces: list[Token], name: str) -> Iterator[Token]:
     depth = 0
     for piece in pieces:
         if piece.tag == name:
@@ -129,33 +82,33 @@ def _inside(pieces: list[_Piece], name: str) -> Iterator[_Piece]:
             yield piece
 
 
-def _has_text(pieces: list[_Piece]) -> bool:
-    return any(not piece.tag and piece.text.strip() for piece in pieces)
+def _has_text(pieces: list[Token]) -> bool:
+    return any(not piece.tag and piece.value.strip() for piece in pieces)
 
 
-def _title(pieces: list[_Piece]) -> str | None:
+def _title(pieces: list[Token]) -> str | None:
     for at, piece in enumerate(pieces[:-1]):
         if piece.tag == "title" and not piece.closes and not pieces[at + 1].tag:
-            return " ".join(unescape(pieces[at + 1].text).split())[:300] or None
+            return " ".join(unescape(pieces[at + 1].value).split())[:300] or None
     return None
 
 
-def _shown(pieces: list[_Piece]) -> Iterator[str]:
+def _shown(pieces: list[Token]) -> Iterator[str]:
     in_title = False
     for piece in pieces:
         if piece.tag == "title":
             in_title = not piece.closes
         elif not piece.tag:
-            yield "" if in_title else piece.text
+            yield "" if in_title else piece.value.replace("<", "&lt;")
         elif piece.tag in _KEPT:
             yield f"<{'/' if piece.closes else ''}{piece.tag}>"
 
 
-def _hrefs(pieces: list[_Piece]) -> tuple[str, ...]:
+def _hrefs(pieces: list[Token]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for piece in pieces:
-        if piece.tag == "a" and not piece.closes and (href := _HREF.search(piece.text)):
-            found[unescape(href[1] or href[2] or href[3] or "")] = None
+        if piece.href:
+            found[piece.href] = None
             if len(found) >= _MAX_LINKS:
                 break
     return tuple(found)

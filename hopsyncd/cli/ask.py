@@ -14,11 +14,10 @@ from hopsyncd.cli.shared import (
     json_option,
     place_text,
     print_json,
-    printable,
     text_columns,
     warn,
 )
-from hopsyncd.wording import ARROWS
+from hopsyncd.wording import ARROWS, printable
 
 
 @click.command()

@@ -4,7 +4,8 @@ from dataclasses import asdict
 
 import click
 
-from hopsyncd.cli.shared import json_option, print_json, printable
+from hopsyncd.cli.shared import json_option, print_json
+from hopsyncd.wording import printable
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 

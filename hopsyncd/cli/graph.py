@@ -14,12 +14,11 @@ from hopsyncd.cli.shared import (
     json_option,
     place_text,
     print_json,
-    printable,
     warn,
 )
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.errors import NotFound
-from hopsyncd.wording import ARROWS, title_of
+from hopsyncd.wording import ARROWS, printable, title_of
 
 if TYPE_CHECKING:
     from rich.text import Text

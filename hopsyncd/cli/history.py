@@ -9,13 +9,12 @@ from hopsyncd.cli.completion import complete_source, complete_version
 from hopsyncd.cli.index import print_outcomes
 from hopsyncd.cli.shared import (
     client_of,
-    counted,
     json_option,
     local_time,
     post_long,
     print_json,
-    printable,
 )
+from hopsyncd.wording import counted, printable
 
 _SHOWN = 10  # of each list, unless --all
 _FOLDERS = 12

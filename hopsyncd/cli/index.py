@@ -8,15 +8,14 @@ import click
 from hopsyncd.cli.completion import complete_source
 from hopsyncd.cli.shared import (
     client_of,
-    counted,
     json_option,
     post_long,
     print_json,
-    printable,
     warn,
 )
 from hopsyncd.config import load_config
 from hopsyncd.errors import BadRequest, DaemonUnavailable
+from hopsyncd.wording import counted, printable
 
 _SHOWN = 10  # documents of each kind in a dry run
 

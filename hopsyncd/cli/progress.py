@@ -16,9 +16,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from hopsyncd.cli.shared import counted, printable
 from hopsyncd.client import Client
 from hopsyncd.client.calls import Call
+from hopsyncd.wording import counted, printable
 
 
 class _RateColumn(ProgressColumn):

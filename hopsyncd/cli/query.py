@@ -9,13 +9,11 @@ import click
 from hopsyncd.cli.shared import (
     at_option,
     client_of,
-    counted,
     echo_drawn,
     heading_text,
     json_option,
     place_text,
     print_json,
-    printable,
     text_columns,
     warn,
 )
@@ -28,7 +26,7 @@ from hopsyncd.strategy import (
     Reasoner,
     Strategy,
 )
-from hopsyncd.wording import ARROWS
+from hopsyncd.wording import ARROWS, counted, printable
 
 if TYPE_CHECKING:
     from rich.tree import Tree

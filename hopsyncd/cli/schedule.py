@@ -2,7 +2,8 @@
 
 import click
 
-from hopsyncd.cli.shared import client_of, json_option, local_time, print_json, printable
+from hopsyncd.cli.shared import client_of, json_option, local_time, print_json
+from hopsyncd.wording import printable
 
 
 @click.command()

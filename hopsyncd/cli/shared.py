@@ -14,7 +14,7 @@ from hopsyncd.cli.completion import complete_version
 from hopsyncd.client import Client
 from hopsyncd.config import daemon_socket
 from hopsyncd.errors import BadRequest
-from hopsyncd.wording import title_of
+from hopsyncd.wording import printable, title_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -68,28 +68,7 @@ def _post_and_show(
     return post_and_follow(client, path, body)
 
 
-# Documents and their names are not ours: no terminal shall obey what is in them.
-_CONTROLS = {
-    code: chr(code).encode("unicode_escape").decode() for code in (*range(32), *range(127, 160))
-}
 _CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}  # it escapes the others
-
-
-def counted(number: int, noun: str) -> str:
-    """
-    >>> counted(1, "passage"), counted(2000, "passage")
-    ('1 passage', '2,000 passages')
-    """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def printable(text: str) -> str:
-    """The text with its control characters as escapes.
-
-    >>> printable("a\\x1b[2J\\n")
-    'a\\\\x1b[2J\\\\n'
-    """
-    return text.translate(_CONTROLS)
 
 
 def heading_text(end: Mapping[str, Any]) -> str:

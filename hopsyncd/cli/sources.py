@@ -11,17 +11,16 @@ from hopsyncd.cli.reload import reload_if_running
 from hopsyncd.cli.shared import (
     client_of,
     confirm,
-    counted,
     json_option,
     local_time,
     print_json,
-    printable,
 )
 from hopsyncd.cli.status import print_problem
 from hopsyncd.client import Client
 from hopsyncd.config import DATABASE_NAME, Config, config_path, load_config
 from hopsyncd.config_values import CRON_HINT
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
+from hopsyncd.wording import counted, printable
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 

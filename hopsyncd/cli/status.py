@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import client_of, counted, json_option, print_json, printable, warn
+from hopsyncd.cli.shared import client_of, json_option, print_json, warn
+from hopsyncd.wording import counted, printable
 
 _SHOWN = 10  # documents that cannot be used
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hopsyncd.cli.shared import client_of, counted, echo_drawn, local_time, printable
+from hopsyncd.cli.shared import client_of, echo_drawn, local_time
 from hopsyncd.client import Client
+from hopsyncd.wording import counted, printable
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType

@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import confirm, counted, json_option, post_long, print_json, printable
+from hopsyncd.cli.shared import confirm, json_option, post_long, print_json
+from hopsyncd.wording import counted, printable
 
 
 @click.command()

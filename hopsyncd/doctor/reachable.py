@@ -1,17 +1,19 @@
 """What lies elsewhere: the sources, and the LLM's endpoint."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from hopsyncd.config import Config
 from hopsyncd.config_sources import GitSource, ImapSource, RemoteSource, SourceConfig
 from hopsyncd.doctor.finding import Finding, well
 from hopsyncd.errors import HopsyncdError
 from hopsyncd.llm.client import endpoint_host
+from hopsyncd.llm.transport import bounded_http
 from hopsyncd.sources import connector_of
 
 _ENDPOINT_S = 5.0
@@ -66,14 +68,13 @@ def endpoint(config: Config) -> Iterator[Finding]:
     key = os.environ.get(llm.api_key_env, "").strip()
     host = endpoint_host(llm.base_url)
     try:
-        response = httpx.get(
-            f"{llm.base_url.rstrip('/')}/models",
-            headers={"authorization": f"Bearer {key}"} if key else {},
-            timeout=_ENDPOINT_S,
-        )
-    except (httpx.HTTPError, UnicodeEncodeError) as error:
+        response = asyncio.run(_models(llm.base_url, key))
+    except (httpx2.HTTPError, TimeoutError, UnicodeEncodeError) as error:
         remedy = "Check llm.base_url and the network; without it the built-in questions serve"
-        yield Finding("llm", "warn", f"{host}: {str(error) or type(error).__name__}", remedy)
+        late = f"no answer within {_ENDPOINT_S:g} s" if isinstance(error, TimeoutError) else ""
+        yield Finding(
+            "llm", "warn", f"{host}: {late or str(error) or type(error).__name__}", remedy
+        )
         return
     if response.status_code in (401, 403):
         remedy = f"Set the environment variable {llm.api_key_env} to a key that is valid"
@@ -86,3 +87,9 @@ def endpoint(config: Config) -> Iterator[Finding]:
         yield Finding("llm", "warn", f"{host} lists no model {llm.model}", remedy)
     else:
         yield well("llm", f"{llm.model} at {host}, where passages and questions are sent")
+
+
+async def _models(base_url: str, key: str) -> httpx2.Response:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    async with asyncio.timeout(_ENDPOINT_S), bounded_http() as http:
+        return await http.get(f"{base_url.rstrip('/')}/models", headers=headers)

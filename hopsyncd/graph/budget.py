@@ -44,9 +44,6 @@ class Ranking:
         return Cut(-float(self.loss[budget - 1]), QuestionId(int(self.question[budget - 1])))
 
 
-EMPTY_RANKING = Ranking(np.empty(0, dtype=np.float64), np.empty(0, dtype=np.int64))
-
-
 def rank(question: NDArray[np.int64], similarity: NDArray[np.float64]) -> Ranking:
     """Sort matches into a ranking."""
     order = np.lexsort((question, -similarity))
@@ -59,7 +56,7 @@ def move(ranking: Ranking, ended: Sequence[Match], begun: Sequence[Match]) -> Ra
     What did not change is moved as a block and never compared again, so the cut of the result
     stands where a fresh ranking would have it.
 
-    >>> first = move(EMPTY_RANKING, [], [Match(QuestionId(7), QuestionId(1), 0.5)])
+    >>> first = rank(np.array([7]), np.array([0.5]))
     >>> both = move(first, [], [Match(QuestionId(3), QuestionId(2), 0.5)])
     >>> both.question.tolist(), both.cut(1)
     ([3, 7], Cut(similarity=0.5, question=3))

@@ -32,7 +32,7 @@ _FIRST_SHARE = 0.75  # of the time that is left: a stalled request leaves some f
 
 
 class Sender(Protocol):
-    """Sends one request; `wire.Wire` is the real one."""
+    """Sends one request; `transport.HttpClient` is the real one."""
 
     def post(
         self,

@@ -1,177 +1,180 @@
-"""HTTP to an endpoint that is not trusted: bounded in time and size, and abandoned when told so.
+"""Requests to the endpoint through `openai`: the bytes of a reply, or a failure.
 
-The timeouts of HTTP libraries hold for each read, so that a server that sends a byte now and then
-keeps its caller for ever. Here the read timeout of a request bounds all of it, headers included.
+The endpoint is not trusted. A request is bounded in time and its reply in size, nothing is tried
+again here, and nothing of the reply is believed. One thread runs the HTTP of all requests on an
+event loop; who waits for a reply keeps the time, so no server can hold it up.
 """
 
-import contextlib
-import ssl
+import asyncio
+import functools
 import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterable, Iterator
-from contextvars import ContextVar
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
 
-import httpcore2
 import httpx2
+
+from hopsyncd.llm.failure import Failure, shown
+
+if TYPE_CHECKING:
+    import openai
 
 MAX_REPLY_BYTES = 1 << 20
 _CONNECT_S = 10.0
-_PIECE_BYTES = 1 << 16
-_SLICE_S = 0.25  # how long an abandoned request may go on
-_ERRORS = (
-    httpcore2.TimeoutException,
-    httpcore2.NetworkError,
-    httpcore2.ProtocolError,
-    httpcore2.ProxyError,
-    httpcore2.UnsupportedProtocol,
-)
-
-Stop = threading.Event
-Hear = Callable[[bytes], None]
-_stop: ContextVar[Stop] = ContextVar("stop")
-_hear: ContextVar[Hear | None] = ContextVar("hear")
-_deadline: ContextVar[float] = ContextVar("deadline")
+_TIMEOUT = httpx2.Timeout(None, connect=_CONNECT_S)  # who asks bounds the whole
+_LOOK_S = 0.25  # how long an abandoned request may go on
+_SECRET_CHARS = 8  # a shorter key is a dummy, and may be an ordinary word
+_NO_KEY = "none"  # what local servers get, which want a key but do not look at it
+_STARTING = threading.Lock()
 
 
 class ReplyUnreadable(httpx2.TransportError):
-    """The response is larger than any reply can be, or packed though that was not asked for."""
+    """The response is larger than any reply can be, or compressed though that was not asked for."""
 
 
-@contextlib.contextmanager
-def attended(stop: Stop, hear: Hear | None) -> Iterator[None]:
-    """Requests of this thread end soon after `stop` is set.
+class HttpClient:
+    """The endpoint at `base_url`. The key goes into its requests and nowhere else.
 
-    `hear` gets the body of a response that is no error, part by part as it comes.
-    """
-    stopped, heard = _stop.set(stop), _hear.set(hear)
-    try:
-        yield
-    finally:
-        _hear.reset(heard)
-        _stop.reset(stopped)
-
-
-class BoundedTransport(httpx2.BaseTransport):
-    """Redirects are not followed; the proxies of the environment are used.
-
-    Looking up the host's name is left to the system and its own timeouts.
+    Redirects are not followed; the proxies of the environment are used.
     """
 
-    def __init__(self, base_url: str) -> None:
-        host, scheme = httpx2.URL(base_url).host, httpx2.URL(base_url).scheme
-        proxies = {} if urllib.request.proxy_bypass(host) else urllib.request.getproxies()
-        proxy = proxies.get(scheme) or proxies.get("all")
-        self._pool = httpcore2.ConnectionPool(
-            ssl_context=httpx2.create_ssl_context(),
-            proxy=_proxy(proxy) if proxy else None,
-            max_connections=None,
-            keepalive_expiry=30.0,
-            network_backend=_Backend(),
-        )
+    def __init__(self, base_url: str, key: str) -> None:
+        self._base_url = base_url
+        self._key = key
 
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        request.headers["accept-encoding"] = "identity"
-        token = _deadline.set(time.monotonic() + request.extensions["timeout"]["read"])
+    def __repr__(self) -> str:
+        return f"HttpClient({self._base_url!r})"
+
+    def post(
+        self,
+        body: dict[str, Any],
+        timeout_s: float,
+        stop: threading.Event,
+        hear: Callable[[bytes], None] | None,
+    ) -> bytes:
+        """Send one chat completion and read the whole reply. Raises Failure.
+
+        It ends soon after `stop` is set. `hear` gets the parts of the reply on this thread.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        with _STARTING:
+            loop, client = _loop(), self._client
+        parts: SimpleQueue[bytes | None] = SimpleQueue()
+        request = asyncio.run_coroutine_threadsafe(self._send(client, body, parts.put), loop)
+        request.add_done_callback(lambda _: parts.put(None))
+        reply = bytearray()
         try:
-            return self._answer(request)
-        except httpcore2.TimeoutException as error:
-            raise httpx2.ReadTimeout(str(error), request=request) from error
-        except (httpcore2.ConnectError, httpcore2.ProxyError) as error:
-            raise httpx2.ConnectError(str(error), request=request) from error
-        except _ERRORS as error:
-            raise httpx2.ReadError(str(error), request=request) from error
-        finally:
-            _deadline.reset(token)
-
-    def _answer(self, request: httpx2.Request) -> httpx2.Response:
-        url = httpcore2.URL(
-            scheme=request.url.raw_scheme,
-            host=request.url.raw_host,
-            port=request.url.port,
-            target=request.url.raw_path,
-        )
-        with self._pool.stream(
-            request.method, url, headers=request.headers.raw, content=request.read()
-        ) as response:
-            headers = httpx2.Headers(response.headers)
-            if headers.get("content-encoding", "identity").lower() != "identity":
-                raise ReplyUnreadable("it is compressed, which was not asked for")
-            hear = _hear.get() if response.status == 200 else None
-            body = bytearray()
-            for part in response.iter_stream():
-                body += part
-                if len(body) > MAX_REPLY_BYTES:
-                    raise ReplyUnreadable(f"it is larger than {MAX_REPLY_BYTES} bytes")
+            while (part := _next(parts, deadline_s, stop)) is not None:
+                reply += part
                 if hear:
                     hear(part)
-            return httpx2.Response(response.status, headers=headers, content=bytes(body))
+            request.result()
+        finally:
+            request.cancel()
+        return bytes(reply)
 
-    def close(self) -> None:
-        self._pool.close()
+    @functools.cached_property
+    def _client(self) -> "openai.AsyncOpenAI":
+        import openai  # it takes half a second, which only those pay who ask
 
+        return openai.AsyncOpenAI(
+            base_url=self._base_url,
+            api_key=self._key or _NO_KEY,
+            max_retries=0,
+            timeout=_TIMEOUT,
+            http_client=bounded_http(),
+        )
 
-def _proxy(address: str) -> httpcore2.Proxy:
-    proxy = httpx2.Proxy(address)
-    return httpcore2.Proxy(str(proxy.url), auth=proxy.raw_auth)
+    async def _send(
+        self, client: "openai.AsyncOpenAI", body: dict[str, Any], put: Callable[[bytes], None]
+    ) -> None:
+        import openai
 
-
-def _left_s() -> float:
-    """Until the deadline. Raises ReadTimeout when it has passed or the request is abandoned."""
-    left = _deadline.get() - time.monotonic()
-    if left <= 0 or _stop.get().is_set():
-        raise httpcore2.ReadTimeout("no time is left")
-    return left
-
-
-class _Backend(httpcore2.NetworkBackend):
-    def __init__(self) -> None:
-        self._inner = httpcore2.SyncBackend()
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.NetworkStream:
-        limit = min(_left_s(), _CONNECT_S)
+        completions = client.chat.completions.with_streaming_response
         try:
-            inner = self._inner.connect_tcp(host, port, limit, local_address, socket_options)
-        except httpcore2.ConnectTimeout as error:
-            raise httpcore2.ConnectError(f"no connection within {limit:.0f} s") from error
-        return _Stream(inner)
+            async with completions.create(**body) as response:
+                async for part in response.iter_bytes():
+                    put(part)
+        except openai.APIStatusError as error:
+            raise self._refused(error) from None
+        except openai.APIConnectionError as error:
+            raise self._cut(error.__cause__) from None
+        except httpx2.TransportError as error:
+            raise self._cut(error) from None
+
+    def _refused(self, error: "openai.APIStatusError") -> Failure:
+        code = error.code if isinstance(error.code, str) else ""
+        said = error.body.get("message") if isinstance(error.body, dict) else error.body
+        message = self._shown(said) if isinstance(said, str) and said else "it gave no reason"
+        retry_after = error.response.headers.get("retry-after", "")
+        return Failure(error.status_code, message, code, retry_after)
+
+    def _cut(self, cause: BaseException | None) -> Failure:
+        if isinstance(cause, ReplyUnreadable):
+            return Failure(0, f"its reply was not read: {cause}", readable=False)
+        if isinstance(cause, httpx2.ConnectTimeout):
+            return Failure(0, f"no connection within {_CONNECT_S:.0f} s", sent=False)
+        sent = not isinstance(cause, httpx2.ConnectError | httpx2.ProxyError)
+        return Failure(0, self._shown(str(cause)) or "the connection failed", sent=sent)
+
+    def _shown(self, text: str) -> str:
+        """What a stranger said, fit for a log: no key, no control characters, not long."""
+        if len(self._key) >= _SECRET_CHARS:
+            text = text.replace(self._key, "[key]")
+        return shown(text)
 
 
-class _Stream(httpcore2.NetworkStream):
-    """Reads and writes in slices of time, to look at the deadline and at `stop` in between."""
+def bounded_http() -> httpx2.AsyncClient:
+    """For an endpoint that is not trusted: raises ReplyUnreadable for a body that is too large."""
+    return httpx2.AsyncClient(
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [_bound]},
+        limits=httpx2.Limits(keepalive_expiry=30.0),
+        timeout=_TIMEOUT,
+        follow_redirects=False,
+    )
 
-    def __init__(self, inner: httpcore2.NetworkStream) -> None:
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The event loop of all requests, on a thread that lasts as long as the process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="llm-http", daemon=True).start()
+    return loop
+
+
+def _next(
+    parts: SimpleQueue[bytes | None], deadline_s: float, stop: threading.Event
+) -> bytes | None:
+    """The next part of the reply, None after the last. Raises Failure when the time is up."""
+    while (left_s := deadline_s - time.monotonic()) > 0 and not stop.is_set():
+        try:
+            return parts.get(timeout=min(left_s, _LOOK_S))
+        except Empty:
+            continue
+    raise Failure(0, "no whole reply came in time")
+
+
+async def _bound(response: httpx2.Response) -> None:
+    """Before anything reads the body, whatever the status: `openai` reads all of an error's."""
+    packed = response.headers.get("content-encoding", "identity").lower()
+    if packed != "identity":
+        raise ReplyUnreadable("it is compressed, which was not asked for")
+    response.stream = _Bounded(response.stream)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, inner: Any) -> None:
         self._inner = inner
 
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        while True:
-            limit = min(_left_s(), _SLICE_S)
-            with contextlib.suppress(httpcore2.ReadTimeout):
-                return self._inner.read(max_bytes, limit)
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size_bytes = 0
+        async for part in self._inner:
+            size_bytes += len(part)
+            if size_bytes > MAX_REPLY_BYTES:
+                raise ReplyUnreadable(f"it is larger than {MAX_REPLY_BYTES} bytes")
+            yield part
 
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        for at in range(0, len(buffer), _PIECE_BYTES):
-            self._inner.write(buffer[at : at + _PIECE_BYTES], _left_s())
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> httpcore2.NetworkStream:
-        limit = min(_left_s(), _CONNECT_S)
-        return _Stream(self._inner.start_tls(ssl_context, server_hostname, limit))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
+    async def aclose(self) -> None:
+        await self._inner.aclose()

@@ -1,26 +1,15 @@
-"""HTML: the text a reader sees, by headings, paragraphs, items, rows and preformatted blocks.
-
-The tokenizer is our own: `html.parser` of the standard library takes quadratic time on unclosed
-tags and comments in Python releases that we support (CVE-2025-6069), and libxml2 keeps no line
-number above 65,535. Only what decides on visible text is told apart.
-"""
+"""HTML: the text a reader sees, by headings, paragraphs, items, rows and preformatted blocks."""
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass
 from html import unescape
 from itertools import accumulate
-from typing import Literal
 
+from connectors.html_tokens import Token, tokens
 from hopsyncd.text.blocks import Block, Kind, Links, with_title
 from hopsyncd.text.link import link_to_address
 
-_TAG_NAME = re.compile(r"</?([a-zA-Z][^\s/>]*+)")
-_TAG_REST = re.compile(r"""(?:[^>"']++|"[^"]*+"|'[^']*+')*+>""")
-_HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""", re.IGNORECASE)
 _BLANKS = re.compile(r"[^\S\n]+")
-_MAX_HREF_CHARACTERS = 4000
 _MARK = "\0"  # where a link begins; no text holds it
 
 _HIDDEN_NAMES = "script style template svg iframe object textarea select"
@@ -36,19 +25,6 @@ _BLOCKS = frozenset(_BLOCK_NAMES.split()).union(_LISTS, _TABLES, _HEADINGS)
 _IN_CELLS = frozenset(("p", "div", "center"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Event:
-    """Text, or the opening or closing of an element; `start` is its place in the source.
-
-    `href` is the address that an `a` opens with.
-    """
-
-    what: Literal["text", "open", "close"]
-    value: str
-    start: int
-    href: str = ""
-
-
 def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     """Read HTML whose first line has the number `first_line`.
 
@@ -57,58 +33,10 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     browsers; an unclosed comment or script runs to the end.
     """
     builder = _Builder(_Lines(text, first_line))
-    for event in _events(text):
+    for event in tokens(text, _HIDDEN):
         builder.take(event)
     builder.flush()
     return with_title(tuple(builder.blocks), builder.title, builder.title_line)
-
-
-def _events(text: str) -> Iterator[_Event]:
-    """Tokenize. Linear: each search either moves past what it scanned, or is never tried again."""
-    place, quotes_close = 0, True
-    while (start := text.find("<", place)) >= 0:
-        yield _Event("text", text[place:start], place)
-        if text.startswith(("<!", "<?"), start):
-            place = _after_declaration(text, start)
-            continue
-        name = _TAG_NAME.match(text, start)
-        if not name:
-            yield _Event("text", "<", start)
-            place = start + 1
-            continue
-        rest = _TAG_REST.match(text, name.end()) if quotes_close else None
-        quotes_close = rest is not None
-        place = rest.end() if rest else _after(text, ">", name.end())
-        tag = name[1].lower()
-        if tag == "a" and text[start + 1] != "/":
-            yield _Event("open", tag, start, _href(text[name.end() : place]))
-        else:
-            yield _Event("close" if text[start + 1] == "/" else "open", tag, start)
-        if tag in _HIDDEN and text[start + 1] != "/" and text[place - 2] != "/":
-            place = _after_hidden(text, tag, place)
-    yield _Event("text", text[place:], place)
-
-
-def _href(attributes: str) -> str:
-    found = _HREF.search(attributes)
-    address = (found[1] or found[2] or found[3] or "") if found else ""
-    return unescape(address) if len(address) <= _MAX_HREF_CHARACTERS else ""
-
-
-def _after(text: str, mark: str, start: int) -> int:
-    found = text.find(mark, start)
-    return len(text) if found < 0 else found + len(mark)
-
-
-def _after_declaration(text: str, start: int) -> int:
-    if text.startswith("<!--", start):
-        return _after(text, "-->", start + 2)
-    return _after(text, ">", start)
-
-
-def _after_hidden(text: str, tag: str, start: int) -> int:
-    found = re.compile(rf"</{tag}[^>]*+>", re.IGNORECASE).search(text, start)
-    return found.end() if found else len(text)
 
 
 class _Lines:
@@ -139,7 +67,7 @@ class _Builder:
         self._href, self._is_shown = "", False
         self._links: list[tuple[str, list[str]]] = []  # addresses, with the pieces shown
 
-    def take(self, event: _Event) -> None:
+    def take(self, event: Token) -> None:
         if event.what == "text":
             self._text(event)
         elif event.value == "br":
@@ -163,7 +91,7 @@ class _Builder:
         self._parts, self._has_text = [], False
         self._links, self._is_shown = [], False
 
-    def _text(self, event: _Event) -> None:
+    def _text(self, event: Token) -> None:
         if not event.value or (not self._parts and event.value.isspace()):
             return
         text = unescape(event.value)
@@ -185,11 +113,11 @@ class _Builder:
         bare = text.lstrip()
         return text[: len(text) - len(bare)] + _MARK + bare
 
-    def _cell(self, event: _Event) -> None:
+    def _cell(self, event: Token) -> None:
         if event.what == "open" and self._in_row:
             self._parts.append(" | " if self._has_text else "")
 
-    def _block(self, event: _Event) -> None:
+    def _block(self, event: Token) -> None:
         name, opens = event.value, event.what == "open"
         if self._in_row and name in _IN_CELLS:
             self._parts.append(" ")

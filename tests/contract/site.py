@@ -2,6 +2,8 @@
 
 import gzip
 import hashlib
+import ssl
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +36,18 @@ def page(text: str, title: str = "A page", links: str = "") -> Answer:
     return Answer(html.encode())
 
 
+def certificate_of(name: str, folder: Path) -> tuple[Path, Path]:
+    """A certificate of that name, signed by itself, and its key."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+         f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}", "-keyout", key,
+         "-out", certificate],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    return certificate, key
+
+
 class Site:
     """Serves `answers` by path, honours ETags, and keeps the requests: path and status."""
 
@@ -64,6 +78,12 @@ class Site:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    def serve_tls(self, certificate: Path, key: Path) -> None:
+        """From now on over TLS only."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     def url(self, path: str = "/") -> str:
         return f"http://{self._host}:{self.port}{path}"

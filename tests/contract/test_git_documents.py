@@ -57,7 +57,7 @@ class TestWhatIsADocument:
             assert "too large" in found.why
         blob = repository.git("rev-parse", "HEAD:huge.md")
         with pytest.raises(ItemUnreadable, match="too large"):
-            connector.fetch(Item("huge.md", blob, 1))
+            connector.fetch(Item("huge.md", blob))
 
     @pytest.mark.parametrize(
         "data", [b"a\0b", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"]
@@ -106,7 +106,7 @@ class TestWhatIsADocument:
         self, repository: GitRepository, revision: str
     ) -> None:
         with pytest.raises(ItemVanished):
-            here(repository).fetch(Item("a.md", revision, 1))
+            here(repository).fetch(Item("a.md", revision))
 
 
 class TestPauses:

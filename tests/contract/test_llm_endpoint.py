@@ -19,7 +19,7 @@ from hopsyncd.errors import LlmError, LlmNonsense, LlmRefused, LlmUnavailable
 from hopsyncd.llm.call import Call, ask, ask_all
 from hopsyncd.llm.client import OpenAiLlm
 from hopsyncd.llm.meter import Meter
-from hopsyncd.llm.wire import Wire
+from hopsyncd.llm.transport import HttpClient
 from hopsyncd.models import open_endpoint
 from store.ledger import Ledger
 from tests.fakes.endpoint import (
@@ -75,10 +75,10 @@ def test_a_thousand_hostile_replies_end_as_checked_rows_or_as_errors_counted_by_
     config = LlmConfig(
         base_url=endpoint.base_url, model="fake", max_calls_per_day=0, max_tokens_per_day=0
     )
-    ledger, wire, meter = Ledger(tmp_path / "llm.db"), Wire(config.base_url, "sk-1"), Meter()
+    ledger, http, meter = Ledger(tmp_path / "llm.db"), HttpClient(config.base_url, "sk-1"), Meter()
 
     def end_of(number: int) -> Rows | LlmError:
-        llm = OpenAiLlm(config, ledger, wire, FakeTime().timing)
+        llm = OpenAiLlm(config, ledger, http, FakeTime().timing)
         return ask_all(llm, [call(f"case {number}")], Rows, meter)[0]
 
     with ThreadPoolExecutor(4) as pool:
@@ -151,7 +151,7 @@ def test_an_endpoint_that_is_down_costs_seconds_once(tmp_path: Path) -> None:
         base_url = gone.base_url
     fake = FakeTime()
     config = LlmConfig(base_url=base_url, model="fake", concurrency=1)
-    llm = OpenAiLlm(config, Ledger(tmp_path / "llm.db"), Wire(base_url, ""), fake.timing)
+    llm = OpenAiLlm(config, Ledger(tmp_path / "llm.db"), HttpClient(base_url, ""), fake.timing)
     ends = ask_all(llm, [call(str(n)) for n in range(200)], Rows, meter := Meter())
     assert all(isinstance(end, LlmUnavailable) for end in ends)
     assert meter.failures == {"unavailable": 200}
@@ -222,7 +222,7 @@ def test_the_key_goes_to_the_endpoint_and_into_no_error(
         ask(llm, call("hello"), Rows, Meter())
     assert endpoint.headers[0]["authorization"] == "Bearer sk-very-secret"
     shown = "".join(
-        map(repr, [caught.value, llm, llm.status(), Wire("http://h", "sk-very-secret")])
+        map(repr, [caught.value, llm, llm.status(), HttpClient("http://h", "sk-very-secret")])
     )
     assert "secret" not in shown
 
@@ -248,7 +248,9 @@ def test_a_dropped_connection_is_tried_again(endpoint: Endpoint, tmp_path: Path)
     endpoint.play = in_turn(drop(), error(503, "busy", retry_after="2"), say_json(GOOD))
     fake = FakeTime()
     config = LlmConfig(base_url=endpoint.base_url, model="fake")
-    llm = OpenAiLlm(config, Ledger(tmp_path / "llm.db"), Wire(config.base_url, ""), fake.timing)
+    llm = OpenAiLlm(
+        config, Ledger(tmp_path / "llm.db"), HttpClient(config.base_url, ""), fake.timing
+    )
     assert ask(llm, call("hello"), Rows, Meter()).rows
     assert fake.waited == [0.375, 2.0]
 

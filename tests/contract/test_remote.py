@@ -103,7 +103,6 @@ class TestOnEachFileSystem:
             id_: item.revision for id_, item in found.items()
         }
         assert fetched["a.md"].media_type == "text/markdown"
-        assert abs((fetched["a.md"].modified_ms or 0) / 1000 - time.time()) < 60
 
     def test_a_revision_changes_with_the_content_and_else_stays(self, remote: Remote) -> None:
         remote.put("a.md", b"one")
@@ -153,7 +152,7 @@ class TestOnEachFileSystem:
         assert isinstance(found["huge.md"], Problem)
         for id_ in ("huge.md", "nul.md"):
             with pytest.raises(ItemUnreadable):
-                remote.connector().fetch(Item(id_, "x", 1))
+                remote.connector().fetch(Item(id_, "x"))
         assert isinstance(found["z.md"], Item)
 
     def test_a_folder_that_is_not_there_is_not_an_empty_one(self, remote: Remote) -> None:
@@ -251,7 +250,7 @@ class TestTrouble:
         assert part == [found[1]]
         Odd.before = refuse("/notes/a.md")
         with pytest.raises(ItemUnreadable, match="credentials"):
-            odd.connector().fetch(Item("a.md", "x", 1))
+            odd.connector().fetch(Item("a.md", "x"))
         Odd.before = refuse("/notes")
         with pytest.raises(SourceUnavailable, match="credentials"):
             listed(odd)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.errors import SourceUnavailable
+from connectors.errors import CursorExpired, SourceUnavailable
 from connectors.protocol import Cursor, Gone, Item
 from hopsyncd.sync.decide import Scope
 from store.content import known_passages
@@ -61,9 +61,18 @@ class TestWhatIsListed:
         )
         assert fetched.title == "The & quay"
         assert fetched.links == (site.url("/noon"),)
-        assert fetched.modified_ms == 1793613600000
         assert fetched.origin == {}
         assert site.asked() == ["/"]
+
+    def test_a_cursor_of_another_release_makes_the_next_listing_one_of_everything(
+        self, site: Site
+    ) -> None:
+        site.answers["/"] = page("Home")
+        mark, known = json.loads(cursor_of(web(site)))
+        (row,) = known.values()
+        older = json.dumps([mark, {site.url("/"): [*row[:3], 1000, *row[3:]]}])
+        with pytest.raises(CursorExpired):
+            list(web(site).discover(older))
 
     def test_sitemaps_of_sitemaps_also_packed_ones(self, site: Site) -> None:
         pages = [site.url(f"/{key}") for key in "abc"]

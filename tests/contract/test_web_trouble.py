@@ -1,9 +1,13 @@
 """Web pages against a real server: what goes wrong there, and what must never be asked."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +20,7 @@ from tests.contract.site import (
     MAX_BYTES,
     Answer,
     Site,
+    certificate_of,
     cursor_of,
     ids,
     link,
@@ -37,7 +42,7 @@ class TestTroubles:
         site.answers["/a"] = Answer(status=status)
         assert [f.id for f in connector.discover(cursor) if isinstance(f, Gone)] == [site.url("/a")]
         with pytest.raises(ItemVanished):
-            connector.fetch(Item(site.url("/a"), "other", 0))
+            connector.fetch(Item(site.url("/a"), "other"))
 
     @pytest.mark.parametrize("status", [500, 503, 401, 403, 418])
     def test_a_page_in_trouble_is_kept(self, site: Site, status: int) -> None:
@@ -52,7 +57,7 @@ class TestTroubles:
         assert (problem.id, str(status) in problem.why) == (site.url("/a"), True)
         assert not any(isinstance(f, Gone) for f in found)
         with pytest.raises(ItemUnreadable):
-            connector.fetch(Item(site.url("/a"), "other", 0))
+            connector.fetch(Item(site.url("/a"), "other"))
         site.answers["/a"] = page("A")
         assert isinstance(found[-1], Cursor)
         assert ids(connector, site, found[-1].value) == ["/", "/a"]
@@ -163,6 +168,40 @@ class TestWhatIsNeverAsked:
             assert site.requests == [("/robots.txt", 404)]
         finally:
             inside.stop()
+
+    def test_an_address_is_connected_to_under_the_certificate_of_its_name(
+        self, site: Site, tmp_path: Path
+    ) -> None:
+        """The request goes to 127.0.0.1, for which the certificate is not."""
+        site.answers["/"] = page("Home")
+        site.serve_tls(*certificate_of("public.test", tmp_path))
+        script = (
+            "import sys; from connectors.web.client import Client, Unreachable\n"
+            "client = Client(10.0, 1000, lambda _: True, lambda *_: ['127.0.0.1'])\n"
+            "try: print(client.get(sys.argv[1], {}, lambda _: True).body)\n"
+            "except Unreachable as error: print(error.why)\n"
+        )
+        said = [
+            subprocess.run(
+                [sys.executable, "-c", script, f"https://{name}:{site.port}/"],
+                cwd=Path(__file__).parents[2],
+                env={**os.environ, "SSL_CERT_FILE": str(tmp_path / "cert.pem")},
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=True,
+            ).stdout
+            for name in ("public.test", "another.test")
+        ]
+        assert "Home" in said[0]
+        assert "another.test" in said[1]
+        assert "certificate" in said[1]
+
+    def test_a_host_is_asked_at_each_of_its_addresses(self, site: Site) -> None:
+        site.answers["/"] = page("Home")
+        client = Client(30.0, MAX_BYTES, lambda _: True, lambda *_: ["127.0.0.3", "127.0.0.1"])
+        reply = client.get(f"http://public.test:{site.port}/", {}, lambda _: True)
+        assert b"Home" in reply.body
 
     def test_a_redirect_to_another_host_is_not_followed(self, site: Site) -> None:
         site.answers["/"] = Answer(status=301, headers={"Location": "http://elsewhere.test/"})

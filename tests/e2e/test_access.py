@@ -10,7 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from hopsyncd.client import Client
@@ -232,7 +232,7 @@ def test_over_tcp_only_the_token_opens(place: Place) -> None:
     token_file = place.home / "data/token"
     assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
     token = {"authorization": f"Bearer {token_file.read_text().strip()}"}
-    with httpx.Client(base_url=url, timeout=60) as http:
+    with httpx2.Client(base_url=url, timeout=60) as http:
         for headers in ({}, {"authorization": "Bearer x"}, {"authorization": "Basic x"}):
             refused = http.get("/v1/status", headers=headers)
             assert refused.status_code == 401

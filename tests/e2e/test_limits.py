@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from threading import Event
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from tests.e2e.daemon import SMALL, Place, new_place, source
@@ -191,7 +191,7 @@ def test_the_newest_of_too_many_busy_connections_makes_room_for_another_process(
 
 def test_a_full_queue_is_told_and_what_is_in_it_is_answered(daemon: Place) -> None:
     many = json.dumps({"queries": [{"question": "Who met Ada?"}] * 100}).encode()
-    told: list[httpx.Response] = []
+    told: list[httpx2.Response] = []
 
     def is_too_much() -> bool:
         with ThreadPoolExecutor(7) as clients:

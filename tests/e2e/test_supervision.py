@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 
-import httpx
+import httpx2
 import pytest
 
 from hopsyncd.client import Client
@@ -62,7 +62,7 @@ def test_a_hanging_event_loop_falls_silent_and_one_that_goes_on_speaks_again(
     try:
         place.until(lambda: supervisor.count("WATCHDOG=1") > 2)
         asked_s = time.monotonic()
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), timeout=60) as http:
+        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(path)), timeout=60) as http:
             assert http.get("http://hopsyncd/").status_code == 204
         place.until(lambda: supervisor.heard[-1][0] > asked_s + BLOCKS_S)
     finally:

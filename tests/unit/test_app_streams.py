@@ -5,7 +5,7 @@ import json
 import threading
 from typing import Any, get_type_hints
 
-import httpx
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
@@ -122,8 +122,8 @@ def test_what_waits_for_an_llm_holds_no_turn_of_the_others() -> None:
     app = as_owner(make_app(service, lanes))
 
     async def scenario() -> list[int]:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://hopsyncd") as http:
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://hopsyncd") as http:
             asked = {"question": "Who?", "llm": True}
             waiting = asyncio.create_task(http.post("/v1/ask", json=asked))
             assert await asyncio.to_thread(service.waits.wait, 60)

@@ -4,7 +4,8 @@ import ast
 import doctest
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ FORBIDDEN = {
                      "hopsyncd.answering", "hopsyncd.serve", "hopsyncd.cli", "hopsyncd.daemon",
                      "connectors"),
     "hopsyncd/text": ("hopsyncd.graph", "hopsyncd.sync", "hopsyncd.query", "hopsyncd.serve",
-                      "hopsyncd.cli", "hopsyncd.daemon", "connectors"),
+                      "hopsyncd.cli", "hopsyncd.daemon"),
     "hopsyncd/extraction": ("hopsyncd.graph", "hopsyncd.sync", "hopsyncd.query", "hopsyncd.serve",
                             "hopsyncd.cli", "hopsyncd.daemon", "connectors"),
     "hopsyncd/sync": ("hopsyncd.query", "hopsyncd.serve", "hopsyncd.cli", "hopsyncd.daemon"),
@@ -76,6 +77,20 @@ def test_a_room_does_not_import_what_is_above_or_beside_it(room: str) -> None:
     assert wrong == []
 
 
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    files = {name_of(file): file for package in OURS for file in modules(package)}
+    needs = {
+        name: {of for of in map(_longest(files.keys()), imports(file)) if of not in ("", name)}
+        for name, file in files.items()
+    }
+    tuple(TopologicalSorter(needs).static_order())  # raises CycleError, which names the circle
+
+
+def _longest(names: Set[str]) -> Callable[[str], str]:
+    """From what is imported, a module or a name in one, to that module; "" for none of ours."""
+    return lambda module: next((m for m in (module, module.rpartition(".")[0]) if m in names), "")
+
+
 def test_the_graph_is_numpy_and_records_only() -> None:
     allowed = ("numpy", "hopsyncd.graph", "store.records", *sys.stdlib_module_names)
     io = ("os", "pathlib", "time", "datetime", "random", "sqlite3", "threading", "socket")
@@ -89,6 +104,12 @@ def test_the_text_knows_of_the_store_its_records_only() -> None:
     used = {m for file in modules("hopsyncd/text") for m in imports(file) if is_in(m, "store")}
     assert used
     assert all(is_in(module, "store.records") for module in used)
+
+
+def test_the_text_knows_of_the_connectors_their_tokenizer_only() -> None:
+    used = {m for file in modules("hopsyncd/text") for m in imports(file) if is_in(m, "connectors")}
+    assert used
+    assert all(is_in(module, "connectors.html_tokens") for module in used)
 
 
 def test_only_the_store_speaks_sql() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.graph.budget import EMPTY_RANKING, Ranking, edge_budget, move, rank
+from hopsyncd.graph.budget import Ranking, edge_budget, move, rank
 from store.records import Cut, Match, QuestionId
 
 matches = st.dictionaries(st.integers(0, 30), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
@@ -52,7 +52,7 @@ def test_a_budget_of_none_one_and_all() -> None:
     assert admitted(similarities, ranking.cut(1)) == {7}
     assert admitted(similarities, ranking.cut(2)) == {7, 3}
     assert ranking.cut(3) is None
-    assert EMPTY_RANKING.cut(0) is None
+    assert ranking_of({}).cut(0) is None
 
 
 @given(matches, st.integers(0, 40))

@@ -49,7 +49,7 @@ def state(stack: Stack) -> ListingState:
 def test_only_what_is_gone_is_removed() -> None:
     seen = {path: Seen(1, path, "r1", b"") for path in ("a", "b", "c")}
     live = dict.fromkeys(seen, b"")
-    since = Listing({"a": Item("a", "r2", 1)}, (), None, frozenset({"b", "never"}), since="7")
+    since = Listing({"a": Item("a", "r2")}, (), None, frozenset({"b", "never"}), since="7")
     steps = plan(since, seen, live)
     assert [(step.action, step.path) for step in steps] == [
         (Action.FETCH, "a"),
@@ -60,7 +60,7 @@ def test_only_what_is_gone_is_removed() -> None:
 def test_the_last_word_about_an_item_holds() -> None:
     class Wavering(MemoryConnector):
         def discover(self, since, under=None):  # type: ignore[no-untyped-def]
-            yield from [Gone("a"), Item("a", "r2", 1), Item("b", "r1", 1), Gone("b"), Cursor("8")]
+            yield from [Gone("a"), Item("a", "r2"), Item("b", "r1"), Gone("b"), Cursor("8")]
 
     listing = finished(scan(Wavering(), None, "7"))
     assert (set(listing.items), listing.gone, listing.cursor) == ({"a"}, frozenset({"b"}), "8")
@@ -69,7 +69,7 @@ def test_the_last_word_about_an_item_holds() -> None:
 def test_ids_that_cannot_be_stored_are_problems() -> None:
     class Odd(MemoryConnector):
         def discover(self, since, under=None):  # type: ignore[no-untyped-def]
-            yield Item("a\udcff", "r", 1)
+            yield Item("a\udcff", "r")
             yield Problem("b\udcff", "it is odd", "Rename it")
 
     assert [problem.id for problem in finished(scan(Odd(), None)).problems] == [

@@ -2,8 +2,9 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -156,3 +157,42 @@ def test_the_endpoint_is_asked_for_its_models_alone(
         server.shutdown()
     assert levels(found) == [("llm", level)]
     assert levels(reachable.endpoint(config)) == [("llm", "warn")], "nobody answers any more"
+
+
+class _Endless(BaseHTTPRequestHandler):
+    """An endpoint whose answer goes on, quickly or slowly."""
+
+    pause_s = 0.0
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            for _ in range(100):
+                self.wfile.write(b"x" if self.pause_s else bytes(100_000))
+                time.sleep(self.pause_s)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Not among the output of tests."""
+
+
+class _Dripping(_Endless):
+    pause_s = 0.3
+
+
+@pytest.mark.parametrize(
+    ("endless", "why"), [(_Endless, "larger than 1048576 bytes"), (_Dripping, "within 5 s")]
+)
+def test_an_endpoint_whose_answer_does_not_end_is_left(
+    endless: type[_Endless], why: str, tmp_path: Path
+) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), endless) as server:
+        server.daemon_threads = True
+        server.block_on_close = False
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        config = config_of(tmp_path, f'[llm]\nbase_url = "{url}"\nmodel = "small"\n')
+        (found,) = reachable.endpoint(config)
+        server.shutdown()
+    assert found.level == "warn"
+    assert why in found.detail

@@ -27,7 +27,7 @@ def problem(entry: Item | Problem) -> Problem:
 
 
 def item(id_: str) -> Item:
-    return Item(id_, "", 0)
+    return Item(id_, "")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ SEEN = {path: Seen(1, path, "r1", content) for path, content in LIVE.items()}
 def listing(
     *paths: str, revision: str = "r1", problems: tuple[Problem, ...] = (), under: str | None = None
 ) -> Listing:
-    items = {path: Item(path, revision, 1) for path in paths}
+    items = {path: Item(path, revision) for path in paths}
     return Listing(items, problems, None if under is None else (under,))
 
 

@@ -1,0 +1,93 @@
+"""HTML as texts and tags, for whoever keeps what a reader sees of it.
+
+The tokenizer is our own: `html.parser` of the standard library takes quadratic time on unclosed
+tags and comments in Python releases that we support (CVE-2025-6069), libxml2 keeps no line number
+above 65,535, and parsers that build the tree of HTML 5 can be made to fill the memory: unclosed
+elements are opened anew in each paragraph, so that 27 kB took selectolax 1.8 GB. Only what decides
+on visible text is told apart.
+"""
+
+import re
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from html import unescape
+from typing import Literal
+
+_TAG_NAME = re.compile(r"</?([a-zA-Z][^\s/>]*+)")
+_TAG_REST = re.compile(r"""(?:[^>"']++|"[^"]*+"|'[^']*+')*+>""")
+_HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""", re.IGNORECASE)
+_MAX_HREF_CHARACTERS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Text as written, or the name of an element that opens or closes.
+
+    `start` is its place in the source, `href` the address that an `a` opens with.
+    """
+
+    what: Literal["text", "open", "close"]
+    value: str
+    start: int
+    href: str = ""
+
+    @property
+    def tag(self) -> str:
+        """The element's name; empty for text."""
+        return "" if self.what == "text" else self.value
+
+    @property
+    def closes(self) -> bool:
+        return self.what == "close"
+
+
+def tokens(text: str, hidden: Set[str]) -> Iterator[Token]:
+    """The tokens of a page, without comments and without what stands in `hidden` elements.
+
+    An unclosed comment or hidden element runs to the end. Linear: each search either moves past
+    what it scanned, or is never tried again.
+    """
+    place, quotes_close = 0, True
+    while (start := text.find("<", place)) >= 0:
+        if start > place:
+            yield Token("text", text[place:start], place)
+        if text.startswith(("<!", "<?"), start):
+            place = _after_declaration(text, start)
+            continue
+        name = _TAG_NAME.match(text, start)
+        if not name:
+            yield Token("text", "<", start)
+            place = start + 1
+            continue
+        rest = _TAG_REST.match(text, name.end()) if quotes_close else None
+        quotes_close = rest is not None
+        place = rest.end() if rest else _after(text, ">", name.end())
+        tag, opens = name[1].lower(), text[start + 1] != "/"
+        href = _href(text[name.end() : place]) if tag == "a" and opens else ""
+        yield Token("open" if opens else "close", tag, start, href)
+        if tag in hidden and opens and text[place - 2] != "/":
+            place = _after_hidden(text, tag, place)
+    if place < len(text):
+        yield Token("text", text[place:], place)
+
+
+def _href(attributes: str) -> str:
+    found = _HREF.search(attributes)
+    address = (found[1] or found[2] or found[3] or "") if found else ""
+    return unescape(address) if len(address) <= _MAX_HREF_CHARACTERS else ""
+
+
+def _after(text: str, mark: str, start: int) -> int:
+    found = text.find(mark, start)
+    return len(text) if found < 0 else found + len(mark)
+
+
+def _after_declaration(text: str, start: int) -> int:
+    if text.startswith("<!--", start):
+        return _after(text, "-->", start + 2)
+    return _after(text, ">", start)
+
+
+def _after_hidden(text: str, tag: str, start: int) -> int:
+    found = re.compile(rf"</{tag}[^>]*+>", re.IGNORECASE).search(text, start)
+    return found.end() if found else len(text)
