@@ -1,12 +1,12 @@
 """What one sync of a source is to do, and the reading of each step of it."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 
 from connectors.errors import SourceUnavailable
 from connectors.protocol import Connector
 from hopsyncd.sync.aside import Caller, GiveWay, Here
-from hopsyncd.sync.plan import AGAIN, Step, plan
+from hopsyncd.sync.plan import AGAIN, Action, Step, plan
 from hopsyncd.sync.read import RETRY, Reading, read
 from hopsyncd.sync.scan import Listing, scan
 from hopsyncd.text.extract import Extract
@@ -53,10 +53,14 @@ def held(name: str) -> SourceUnavailable:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a sync is to do, and the listing that it follows from."""
+    """What a sync is to do, and the listing that it follows from.
+
+    `gone` are the documents that it removes, by path, with the content that each has.
+    """
 
     steps: tuple[Step, ...]
     listing: Listing
+    gone: Mapping[str, bytes]
 
 
 def since_of(state: ListingState, scope: Scope, now_ms: int) -> str | None:
@@ -88,7 +92,8 @@ def planned(
         excluded=excluded_paths(connection, source.id),
         accept_empty=scope.accept_empty,
     )
-    return Decision(steps, listing)
+    gone = {step.path: live[step.path] for step in steps if step.action is Action.REMOVE}
+    return Decision(steps, listing, gone)
 
 
 def read_step(

@@ -1,7 +1,7 @@
 """One sync of one source: scan, plan, read, apply, in batches that are a version each."""
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -219,24 +219,28 @@ class SourceSync:
     def _filled(
         self, source: Source, scope: Scope, decision: Decision, intake: Intake
     ) -> Iterator[bool | None]:
-        """Fill the intake for one batch after the other; removals go with the last, after a second
-        look. None is no batch but a short wait.
+        """Fill the intake for one batch after the other. A removal goes with the batch that has
+        its content at another path, else with the last; each after a second look. None is no batch
+        but a short wait.
 
         Items that are worth a second try, soon, are `unsettled`.
         """
         fetches = [step for step in decision.steps if step.action is Action.FETCH]
         self.progress.documents_total = len(fetches)
-        yield from self._fetched(source, scope, fetches, intake)
         removals = {step.path: step for step in decision.steps if step.action in _REMOVALS}
+        moved = _by_content(decision.gone)
+        back: list[Step] = []  # what was to be removed, and is there again
+        for _ in self._fetched(source, scope, fetches, intake):
+            paths = _moved(intake, moved) if isinstance(source.caller, Here) else []
+            intake.removals = {path: removals.pop(path) for path in paths}
+            back += yield from self._confirm_removals(source, scope, decision, intake)
+            yield True
         if removals and intake.readings and not (scope.afresh or isinstance(source.caller, Here)):
             yield True  # nothing may be in hand while others have their turns
         intake.reports = {s.path: s for s in decision.steps if s.action is Action.REPORT}
         intake.removals = dict(removals)
-        look = yield from self._second_look(source, scope, decision, intake)
-        for path in removals.keys() - {step.path for step in look if step.action in _REMOVALS}:
-            intake.removals.pop(path, None)
-        found = [step for step in look if step.action is Action.FETCH and step.path in removals]
-        yield from self._fetched(source, scope, found, intake)
+        back += yield from self._confirm_removals(source, scope, decision, intake)
+        yield from self._fetched(source, scope, back, intake)
         if intake.readings or intake.reports or intake.removals:
             yield True
 
@@ -277,6 +281,17 @@ class SourceSync:
         if reading:
             intake.end(reading)
 
+    def _confirm_removals(
+        self, source: Source, scope: Scope, decision: Decision, intake: Intake
+    ) -> Generator[None, None, list[Step]]:
+        """Look again at what the intake removes, and leave out what is not gone; returns the
+        fetches of what is there again."""
+        wanted = set(intake.removals)
+        look = yield from self._second_look(source, scope, decision, intake)
+        for path in wanted - {step.path for step in look if step.action in _REMOVALS}:
+            intake.removals.pop(path, None)
+        return [step for step in look if step.action is Action.FETCH and step.path in wanted]
+
     def _second_look(
         self, source: Source, scope: Scope, decision: Decision, intake: Intake
     ) -> Generator[None, None, Collection[Step]]:
@@ -293,3 +308,17 @@ class SourceSync:
         turns = planned(self.connection, source, again, give_way=self.give_way)
         decided = finished(turns) if intake.readings else (yield from turns)
         return decided.steps
+
+
+def _by_content(gone: Mapping[str, bytes]) -> dict[bytes, list[str]]:
+    """The paths that each content is to leave, the first of them last."""
+    paths: dict[bytes, list[str]] = {}
+    for path in sorted(gone, reverse=True):
+        paths.setdefault(gone[path], []).append(path)
+    return paths
+
+
+def _moved(intake: Intake, paths: dict[bytes, list[str]]) -> list[str]:
+    """Take out a path for each document of the intake that has the content of one."""
+    contents = [one.document.content for one in intake.documents]
+    return [paths[content].pop() for content in contents if paths.get(content)]
