@@ -207,7 +207,10 @@ class Daemon:
             watcher.stop()
 
     def _hint(self, source: str, paths: Sequence[str] | None) -> None:
-        self._worker.hint(source, None if paths is None else widened(paths))
+        wide = None if paths is None else widened(paths)
+        self._worker.hint(source, wide)
+        if wide is None and paths:
+            self._worker.hint(source, paths)
 
     def _open_path(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
         """Put the write path together, on the worker's thread; what is stored is served first."""

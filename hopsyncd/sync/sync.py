@@ -12,12 +12,12 @@ from hopsyncd.sync.apply import Batch, Writer
 from hopsyncd.sync.aside import GiveWay, Here
 from hopsyncd.sync.decide import Decision, Scope, Source, held, planned, read_step, since_of
 from hopsyncd.sync.intake import Intake
-from hopsyncd.sync.plan import AGAIN, Action, Step
+from hopsyncd.sync.plan import AGAIN, CHANGED, Action, Step
 from hopsyncd.sync.prepare import Cost
 from hopsyncd.sync.progress import Progress
 from hopsyncd.sync.read import RETRY
 from hopsyncd.sync.restore import restoration
-from hopsyncd.sync.scan import Listing, finished
+from hopsyncd.sync.scan import Listing, TooMuch, finished
 from hopsyncd.sync.upgrades import Upgrades
 from hopsyncd.text.extract import Extract, extract
 from store.database import Connection
@@ -47,7 +47,8 @@ _SMALL_STEPS, _SMALL_PASSAGES = 100, 32  # of a small sync
 class Outcome:
     """What a sync of one source did; `problem` says why it is paused, None when it is not.
 
-    `too_large` says that it was to be small and proved not to be: it is still to be done.
+    `too_large` says that it was to be small and proved not to be: it is still to be done. `left`
+    are edited documents that a sync of a few edits has left.
     """
 
     source: str
@@ -55,6 +56,7 @@ class Outcome:
     removed: int = 0
     problem: str | None = None
     too_large: bool = False
+    left: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -111,6 +113,8 @@ class SourceSync:
             if scope.under is None and not intake.unsettled:
                 self._note_listing(source, decision.listing, began_ms, before)
             return outcome
+        except TooMuch:
+            return Outcome(source.name, too_large=True)
         except SourceUnavailable as problem:
             if source.name in self.removed:
                 return Outcome(source.name)
@@ -143,6 +147,13 @@ class SourceSync:
         changed = removed = 0
         looked_at: set[str] = set()
         progress = self.progress
+        is_looked_at: Callable[[str], bool] = decision.listing.names
+        left: tuple[str, ...] = ()
+        if scope.edits:
+            edited = _edited(decision.steps, scope)
+            decision = replace(decision, steps=edited[: scope.edits], gone={})
+            is_looked_at = {step.path for step in decision.steps}.__contains__
+            left = tuple(step.path for step in edited[scope.edits :])
         if scope.small and len(decision.steps) > _SMALL_STEPS:
             return Outcome(source.name, too_large=True)
         self._underway.append(intake)
@@ -161,14 +172,14 @@ class SourceSync:
         finally:
             self._underway.remove(intake)
         if not (whole := scope.under is None):
-            self._overtake(source.id, decision.listing.names)
+            self._overtake(source.id, is_looked_at)
         if scope.afresh:
             unread = live_documents(self.connection, source.id).keys() - looked_at
             put_rules(self.connection, source.id, self.writer.rules, unread)
             intake.unsettled |= unread
         self.paused.pop(source.name, None)
         put_source_state(self.connection, source.id, self.now_ms() if whole else None, None, None)
-        return Outcome(source.name, changed, removed)
+        return Outcome(source.name, changed, removed, left=left)
 
     def _require_unheld(self, source: Source) -> None:
         if source.name in self.removed or is_held(self.connection, source.id):
@@ -249,8 +260,12 @@ class SourceSync:
     ) -> Iterator[bool]:
         """Read the items of these steps into the intake, which may be full in between."""
         began_s = self.monotonic_s()
+        are_many, reason = len(steps) > self.batch_documents, None
         for step in steps:
-            if not scope.afresh and self._is_full(intake, source, began_s):
+            # Edits are answered before many new documents are read.
+            is_edited = are_many and reason == CHANGED != step.reason and bool(intake.readings)
+            reason = step.reason
+            if not scope.afresh and (is_edited or self._is_full(intake, source, began_s)):
                 yield True
                 began_s = self.monotonic_s()
             try:
@@ -308,6 +323,12 @@ class SourceSync:
         turns = planned(self.connection, source, again, give_way=self.give_way)
         decided = finished(turns) if intake.readings else (yield from turns)
         return decided.steps
+
+
+def _edited(steps: Sequence[Step], scope: Scope) -> tuple[Step, ...]:
+    """The fetches of edited documents, in the order of the scope."""
+    edits = {step.path: step for step in steps if step.reason == CHANGED}
+    return tuple(edits[path] for path in scope.under or () if path in edits)
 
 
 def _by_content(gone: Mapping[str, bytes]) -> dict[bytes, list[str]]:
