@@ -244,6 +244,9 @@ class Daemon:
             extract=self._extraction.extract,
             removed=self.service.removed,
         )
+        if self.service.path is None:
+            newest = head(self._connection)
+            self.service.told.at_start = newest.id if newest else 0
         self.service.path = path
         renewed = writer.renew()
         if renewed:
