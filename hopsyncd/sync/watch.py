@@ -12,7 +12,7 @@ import stat
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +46,7 @@ _EVENTS: list[type[events.FileSystemEvent]] = [
     events.DirMovedEvent,
     events.DirDeletedEvent,
 ]
+_WRITES = (events.FileModifiedEvent, events.FileClosedEvent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +184,10 @@ class FolderWatcher:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What came in one window, the newest last. `lost`: the paths are not all there is."""
+    """What came in one window, the newest last, and whether each was written to itself. `lost`: the
+    paths are not all there is."""
 
-    paths: tuple[str, ...]
+    paths: Mapping[str, bool]
     lost: bool
     new_folder: bool
 
@@ -197,7 +199,7 @@ class _Pending(events.FileSystemEventHandler):
         self._max_paths = max_paths
         self._lock = threading.Lock()
         self._filled = threading.Event()
-        self._paths: dict[str, None] = {}
+        self._paths: dict[str, bool] = {}
         self._lost = False
         self._new_folder = False
 
@@ -207,8 +209,8 @@ class _Pending(events.FileSystemEventHandler):
             for path in (event.src_path, event.dest_path):
                 if path:
                     name = os.fsdecode(path)
-                    self._paths.pop(name, None)
-                    self._paths[name] = None
+                    was_written = self._paths.pop(name, False)
+                    self._paths[name] = was_written or isinstance(event, _WRITES)
             while len(self._paths) > self._max_paths:
                 self._lost = True
                 del self._paths[next(iter(self._paths))]
@@ -226,7 +228,7 @@ class _Pending(events.FileSystemEventHandler):
 
     def take(self) -> _Seen:
         with self._lock:
-            seen = _Seen(tuple(self._paths), self._lost, self._new_folder)
+            seen = _Seen(self._paths, self._lost, self._new_folder)
             self._paths, self._lost, self._new_folder = {}, False, False
             self._filled.clear()
             return seen
@@ -315,18 +317,27 @@ def _not_watching(root: Path, error: OSError) -> WatchStatus:
 _RAISE = "sysctl fs.inotify.max_user_watches=1048576, or watch a smaller folder."
 
 
-def _relative(paths: Sequence[str], root: str, skip: Callable[[str], bool]) -> list[str] | None:
-    """Paths relative to the root, without those below another; None where the root is among them.
+def _relative(
+    paths: Mapping[str, bool], root: str, skip: Callable[[str], bool]
+) -> list[str] | None:
+    """Paths relative to the root, in order; None where the root is among them.
 
-    >>> _relative(["/r/c.md", "/r/a", "/r/a/b.md"], "/r", lambda _: False)
-    ['c.md', 'a']
+    Of those below another only what was written to itself is kept: a folder that moves comes with
+    an event for each file in it, and an edit of one of these must not wait for the others.
+
+    >>> written = {"/r/c.md": True, "/r/a": False, "/r/a/b.md": False, "/r/a/d.md": True}
+    >>> _relative(written, "/r", lambda _: False)
+    ['c.md', 'a', 'a/d.md']
     """
     if root in paths:
         return None
     prefix = root.rstrip("/") + "/"
-    ids = dict.fromkeys(path[len(prefix) :] for path in paths if path.startswith(prefix))
-    wanted = {id_: None for id_ in ids if not skip(id_)}
-    return [id_ for id_ in wanted if wanted.keys().isdisjoint(_folders_above(id_))]
+    ids = {path[len(prefix) :]: own for path, own in paths.items() if path.startswith(prefix)}
+    return [
+        id_
+        for id_, own in ids.items()
+        if (own or ids.keys().isdisjoint(_folders_above(id_))) and not skip(id_)
+    ]
 
 
 def _folders_above(id_: str) -> list[str]:
