@@ -41,6 +41,7 @@ _FEWEST_PASSAGES = 32
 _LONGEST_READING_S = 10.0  # of a batch from a slow source: others have their turns then
 _LONGEST_COMMIT_S = 0.5  # beyond it batches get smaller: nobody else gets a turn meanwhile
 _SMALL_STEPS, _SMALL_PASSAGES = 100, 32  # of a small sync
+_SMALL_BYTES = 1 << 20  # of a document of one: nobody has a turn while it is read and cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ class SourceSync:
             decision = replace(decision, steps=edited[: scope.edits], gone={})
             is_looked_at = {step.path for step in decision.steps}.__contains__
             left = tuple(step.path for step in edited[scope.edits :])
-        if scope.small and len(decision.steps) > _SMALL_STEPS:
+        if scope.small and not _is_small(decision.steps):
             return Outcome(source.name, too_large=True)
         self._underway.append(intake)
         try:
@@ -325,9 +326,14 @@ class SourceSync:
         return decided.steps
 
 
+def _is_small(steps: Sequence[Step]) -> bool:
+    sizes = [step.item.size_bytes for step in steps if step.item]
+    return len(steps) <= _SMALL_STEPS and max(sizes, default=0) <= _SMALL_BYTES
+
+
 def _edited(steps: Sequence[Step], scope: Scope) -> tuple[Step, ...]:
     """The fetches of edited documents, in the order of the scope."""
-    edits = {step.path: step for step in steps if step.reason == CHANGED}
+    edits = {step.path: step for step in steps if step.reason == CHANGED and _is_small([step])}
     return tuple(edits[path] for path in scope.under or () if path in edits)
 
 
