@@ -5,6 +5,11 @@ that folder; the clock runs from before the write until a query over the socket 
 with the fact. Nobody asks for a sync.
 
 python benchmarks/overtake.py --files 20000 --minutes 10
+
+With --storm the folder is imported before; then as many files again are moved in at once, and the
+tree is renamed with all of them while they are read: the worst that a user does to a folder.
+
+python benchmarks/overtake.py --storm --small --files 12000
 """
 
 import random
@@ -18,6 +23,7 @@ from tests.e2e.daemon import HOPSYNCD, SMALL, Place, new_place, source
 _POLL_S = 0.1
 _DEADLINE_S = 120.0
 _DIARIES = 5
+_RENAMED_AFTER = 5  # edits
 _SYLLABLES = "ba cor del fin gar hul is jo kel lor mar nes or pel quin ros sul tar ven wil".split()
 _DEEDS = (
     "founded a mill near",
@@ -35,17 +41,24 @@ def main() -> None:
         ("--minutes", {"type": float, "default": 10.0, "help": "The longest run. Default: 10"}),
         ("--every", {"type": float, "default": 5.0, "help": "Seconds between two edits"}),
         ("--small", {"action": "store_true", "help": "The tests' small models"}),
+        ("--storm", {"action": "store_true", "help": "Edits while files move in by thousands"}),
     )
     with new_place(SMALL if given.small else HOPSYNCD) as place:
-        _write(place.notes / "import", given.files)
+        folder = place.base / "away" if given.storm else place.notes / "import"
+        _write(folder, given.files)
         diaries = [place.write(f"diary{n}.md", "# Diary\n") for n in range(_DIARIES)]
         place.configure(source("notes", place.notes))
         place.start()
+        if given.storm:
+            place.sync()
+            folder = folder.rename(place.notes / "import")
         began_s = time.monotonic()
         took_s: list[float] = []
         while time.monotonic() - began_s < 60 * given.minutes:
             time.sleep(given.every)
-            if place.status()["documents"] >= given.files:
+            if given.storm and len(took_s) == _RENAMED_AFTER:
+                folder = folder.rename(place.notes / "renamed")
+            if _is_over(place, given.files, len(took_s), given.storm):
                 break
             took_s.append(_edit(place, diaries[len(took_s) % _DIARIES], len(took_s)))
         import_s = time.monotonic() - began_s
@@ -64,6 +77,12 @@ def main() -> None:
             ]
         ],
     )
+
+
+def _is_over(place: Place, files: int, edits: int, storm: bool) -> bool:
+    now = place.status()
+    is_busy = storm and (edits <= 2 * _RENAMED_AFTER or now["syncing"])
+    return now["documents"] >= files and not is_busy
 
 
 def _edit(place: Place, file: Path, number: int) -> float:

@@ -217,10 +217,10 @@ def widened(ids: Sequence[str]) -> list[str] | None:
 
     A changed ignore file concerns the whole folder that it is in.
     """
-    scopes = {
+    scopes = dict.fromkeys(
         id_.rpartition("/")[0] if id_.rpartition("/")[2] in IGNORE_FILES else id_ for id_ in ids
-    }
-    return None if "" in scopes else sorted(scopes)
+    )
+    return None if "" in scopes else [*scopes]
 
 
 _IGNORE_IT = "Move it out of the folder or add it to `ignore`."

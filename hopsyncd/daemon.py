@@ -213,7 +213,10 @@ class Daemon:
             watcher.stop()
 
     def _hint(self, source: str, paths: Sequence[str] | None) -> None:
-        self._worker.hint(source, None if paths is None else widened(paths))
+        wide = None if paths is None else widened(paths)
+        self._worker.hint(source, wide)
+        if wide is None and paths:
+            self._worker.hint(source, paths)
 
     def _open_path(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
         """Put the write path together, on the worker's thread; what is stored is served first."""
@@ -248,6 +251,9 @@ class Daemon:
             extract=self._extraction.extract,
             removed=self.service.removed,
         )
+        if self.service.path is None:
+            newest = head(self._connection)
+            self.service.told.at_start = newest.id if newest else 0
         self.service.path = path
         renewed = writer.renew()
         if renewed:

@@ -46,6 +46,7 @@ from hopsyncd.sync.rota import full_scan_job, scan_job
 from hopsyncd.sync.sync import Outcome, SourceSync
 from hopsyncd.sync.watch import FolderWatcher
 from hopsyncd.sync.worker import UPGRADE, SyncWorker
+from hopsyncd.synced import Told, synced
 from hopsyncd.upkeep import (
     backed_up,
     checked,
@@ -111,11 +112,18 @@ class DaemonService(GraphReads):
         self._started_ms = now_ms()
         self._requests = Requests()
         self.unavailable: dict[str, ReaderUnavailable] = {}  # by type of document
+        self.told = Told()
         self.removed: set[str] = set()  # sources left alone though the configuration has them
 
-    def sync(self, request: SyncRequest, _: Caller) -> Soon:
-        self._wanted(request.sources)
-        return _then(self._worker.request(request.sources, request.accept_empty), self._synced)
+    def sync(self, request: SyncRequest, caller: Caller) -> Soon:
+        since = self.told.before(caller.name, self._wanted(request.sources))
+
+        def told(outcomes: Sequence[Outcome]) -> Json:
+            found = synced(self._reader(), outcomes, since)
+            self.told.note(caller.name, [one.source for one in outcomes], found["version"])
+            return {**found, "degraded": self._degraded()}
+
+        return _then(self._worker.request(request.sources, request.accept_empty), told)
 
     def preview(self, request: PreviewRequest, _: Caller) -> Json:
         wanted = self._wanted(request.sources)
@@ -144,13 +152,13 @@ class DaemonService(GraphReads):
     def release(self, request: ReleaseRequest, caller: Caller) -> Soon:
         wanted = self._wanted(request.sources)
         freed = self._worker.submit(lambda path: released(path, wanted))
-        synced = self.sync(SyncRequest(sources=request.sources), caller)
+        scanned = self.sync(SyncRequest(sources=request.sources), caller)
 
         def unless_failed(done: dict[str, Any]) -> Json:
             freed.result()  # done by now: jobs come before syncs
             return done
 
-        return _then(synced, unless_failed)
+        return _then(scanned, unless_failed)
 
     def pause(self, request: PauseRequest, _: Caller) -> Soon:
         (name,) = self._wanted([request.name])
@@ -206,21 +214,6 @@ class DaemonService(GraphReads):
                 self._engine.forget_pasts()
 
         return self._worker.submit(job)
-
-    def _synced(self, outcomes: Sequence[Outcome]) -> Json:
-        return {
-            "version": self._version,
-            "sources": [
-                {
-                    "name": outcome.source,
-                    "changed": outcome.changed,
-                    "removed": outcome.removed,
-                    "problem": outcome.problem,
-                }
-                for outcome in outcomes
-            ],
-            "degraded": self._degraded(),
-        }
 
     def schedule(self, _: NoParameters, caller: Caller) -> Json:
         asks = self._endpoint and self.config.llm.questions != "off"

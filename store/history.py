@@ -1,6 +1,7 @@
 """History: naming versions, listing them, and what differs between two."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,6 +47,19 @@ class EdgeEnds:
     source: PassageId
     target: PassageId
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChanges:
+    """How many documents of a source differ between two versions.
+
+    One that is gone from a path while a new path has its content has moved, and counts once.
+    """
+
+    added: int
+    changed: int
+    moved: int
+    removed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +178,7 @@ def diff(connection: Connection, old: Version, new: Version) -> Diff:
 
     Only rows that hold at one of the two and not at the other are read.
     """
-    before, after = _documents(connection, old, new), _documents(connection, new, old)
+    before, after = _documents(connection, old.id, new.id), _documents(connection, new.id, old.id)
     lived, live = _passages(connection, old, new), _passages(connection, new, old)
     was, now = _edges(connection, old, new), _edges(connection, new, old)
     return Diff(
@@ -180,6 +194,19 @@ def diff(connection: Connection, old: Version, new: Version) -> Diff:
     )
 
 
+def source_changes(connection: Connection, source: str, old: int, new: int) -> SourceChanges:
+    """What came to a source of that name from one version to another; 0 is before the first."""
+    before, after = (
+        {path: content for (name, path), content in found.items() if name == source}
+        for found in (_documents(connection, old, new), _documents(connection, new, old))
+    )
+    gone = Counter(before[path] for path in before.keys() - after.keys())
+    come = Counter(after[path] for path in after.keys() - before.keys())
+    moved = (gone & come).total()
+    changed = sum(before[path] != after[path] for path in before.keys() & after.keys())
+    return SourceChanges(come.total() - moved, changed, moved, gone.total() - moved)
+
+
 def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
     """What each of the edges joins, in their order."""
     rows = connection.execute(
@@ -193,12 +220,12 @@ def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
     return [EdgeEnds(PassageId(row[0]), PassageId(row[1]), row[2]) for row in rows]
 
 
-def _documents(connection: Connection, at: Version, other: Version) -> dict[tuple[str, str], bytes]:
+def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, str], bytes]:
     """The content hash of the documents whose rows hold `at` alone, by source name and path."""
     rows = connection.execute(
         "SELECT s.name, d.path, d.content FROM document AS d"
         f" JOIN source AS s ON s.id = d.source WHERE {_AT_ALONE}",
-        [at.id, other.id],
+        [at, other],
     )
     return {(row[0], row[1]): row[2] for row in rows}
 

@@ -124,14 +124,26 @@ def _print_preview(source: Mapping[str, Any]) -> None:
 
 
 def print_outcomes(result: Mapping[str, Any]) -> None:
-    """What a sync took in of each source."""
+    """What came to each source since the caller was last told, and what could not be read."""
     for source in result["sources"]:
-        if source["problem"]:
-            why = printable(source["problem"])
-            click.echo(f"{source['name']}: paused, its data is kept: {why}")
-        else:
-            click.echo(
-                f"{source['name']}: {source['changed']} changed, {source['removed']} removed"
-            )
+        click.echo(f"{source['name']}: {_outcome_text(source)}")
+        unreadable = source["unreadable"]
+        if unreadable and not source["problem"]:
+            click.echo(f"  {counted(len(unreadable), 'document')} cannot be read:")
+        for one in unreadable[:_SHOWN]:
+            click.echo(f"    {printable(one['document'])}: {printable(one['why'])}")
+        if len(unreadable) > _SHOWN:
+            click.echo("    and others: `hopsyncd status` lists them")
     click.echo(f"Serving version {result['version']}.")
     warn(result["degraded"])
+
+
+def _outcome_text(source: Mapping[str, Any]) -> str:
+    counts = {kind: source[kind] for kind in ("added", "changed", "moved", "removed")}
+    parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
+    if source["problem"]:
+        parts.append(f"paused, its data is kept: {printable(source['problem'])}")
+    since = source["since"]
+    return ", ".join(parts) or (
+        f"nothing changed since version {since}" if since else "no documents yet"
+    )

@@ -59,7 +59,11 @@ def _post_and_show(
     client: Client, path: str, body: dict[str, Any], doing: str | None
 ) -> dict[str, Any]:
     if not sys.stderr.isatty():
-        return client.post(path, body)
+        if doing:
+            return client.post(path, body)
+        from hopsyncd.cli.piped import post_and_tell
+
+        return post_and_tell(client, path, body)
     # Takes 0.1 s to import.
     from hopsyncd.cli.progress import post_and_follow, post_and_wait
 

@@ -5,12 +5,24 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 
+class UnreadableDocument(TypedDict):
+    """A document that cannot be read now."""
+
+    document: str
+    why: str
+    hint: str
+
+
 class SyncedSource(TypedDict):
-    """What a sync did to one source; `problem` says why it is paused."""
+    """What came to a source after the version `since`; `problem` says why it is paused."""
 
     name: str
+    since: int
+    added: int
     changed: int
+    moved: int
     removed: int
+    unreadable: list[UnreadableDocument]
     problem: str | None
 
 

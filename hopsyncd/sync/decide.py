@@ -1,12 +1,12 @@
 """What one sync of a source is to do, and the reading of each step of it."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 
 from connectors.errors import SourceUnavailable
 from connectors.protocol import Connector
 from hopsyncd.sync.aside import Caller, GiveWay, Here
-from hopsyncd.sync.plan import AGAIN, Step, plan
+from hopsyncd.sync.plan import AGAIN, Action, Step, plan
 from hopsyncd.sync.read import RETRY, Reading, read
 from hopsyncd.sync.scan import Listing, scan
 from hopsyncd.text.extract import Extract
@@ -15,6 +15,7 @@ from store.purge import excluded_paths
 from store.reads import live_document, live_documents
 from store.sources import ListingState, pins_of, seen_items
 
+_SMALL_ITEMS = 2000  # that a small sync lists
 _WHOLE_EVERY_MS = 24 * 3600 * 1000  # whatever cursors say, everything is listed that often
 
 
@@ -35,6 +36,7 @@ class Scope:
     `accept_empty` allows the last documents to be removed; `afresh` reads every document again;
     `whole` lists everything, also where what changed since the last listing could be asked for.
     `small` is for others to wait for: it asks no LLM yet, and gives up if there is much to do.
+    `edits`, where it is small: only so many documents are read, edited ones, those named first.
     """
 
     under: tuple[str, ...] | None = None
@@ -42,6 +44,7 @@ class Scope:
     afresh: bool = False
     whole: bool = False
     small: bool = False
+    edits: int = 0
 
 
 def held(name: str) -> SourceUnavailable:
@@ -53,10 +56,14 @@ def held(name: str) -> SourceUnavailable:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a sync is to do, and the listing that it follows from."""
+    """What a sync is to do, and the listing that it follows from.
+
+    `gone` are the documents that it removes, by path, with the content that each has.
+    """
 
     steps: tuple[Step, ...]
     listing: Listing
+    gone: Mapping[str, bytes]
 
 
 def since_of(state: ListingState, scope: Scope, now_ms: int) -> str | None:
@@ -74,10 +81,14 @@ def planned(
     since: str | None = None,
     give_way: GiveWay = lambda: None,
 ) -> Generator[None, None, Decision]:
-    """Decide what a sync would do, changing nothing, in turns. Raises SourceUnavailable."""
+    """Decide what a sync would do, changing nothing, in turns.
+
+    Raises SourceUnavailable, and TooMuch where a small sync would have much to list.
+    """
     # As it was before the listing: what a small sync adds meanwhile may be missing in that.
     seen, live = seen_items(connection, source.id), live_documents(connection, source.id)
-    listing = yield from scan(source.connector, scope.under, since, source.caller, give_way)
+    most = _SMALL_ITEMS if scope.small else None
+    listing = yield from scan(source.connector, scope.under, since, source.caller, give_way, most)
     if scope.afresh:
         seen = {path: replace(item, revision=RETRY) for path, item in seen.items()}
     steps = plan(
@@ -88,7 +99,8 @@ def planned(
         excluded=excluded_paths(connection, source.id),
         accept_empty=scope.accept_empty,
     )
-    return Decision(steps, listing)
+    gone = {step.path: live[step.path] for step in steps if step.action is Action.REMOVE}
+    return Decision(steps, listing, gone)
 
 
 def read_step(

@@ -11,6 +11,7 @@ from connectors.protocol import Item, Problem
 from hopsyncd.sync.scan import Listing
 from store.records import Seen
 
+CHANGED = "changed"  # the reason for a fetch of an edited document
 AGAIN = "read again"  # the reason for a fetch of what could not be used, or is wanted afresh
 
 
@@ -45,6 +46,7 @@ def plan(
 ) -> tuple[Step, ...]:
     """Decide every step: what to fetch first, what to report, and what to remove last.
 
+    Edited documents are fetched before new ones: many new ones may have come with an edit.
     `live` are the documents at the head, by path. Removals come last so that a renamed document's
     passages never cease to be held. `pins` are documents that a restore set, by path, with what
     their files held: where there was no file, and none was seen since, its absence changes nothing.
@@ -78,7 +80,8 @@ def plan(
             f"nothing of its {len(live)} indexed documents is there any more",
             "If that is meant, run `hopsyncd sync --accept-empty`; nothing was removed",
         )
-    return (*(step for step in fetches if step), *reports, *removals)
+    wanted = sorted((step for step in fetches if step), key=lambda step: step.reason != CHANGED)
+    return (*wanted, *reports, *removals)
 
 
 def _fetch(item: Item, seen: Seen | None) -> Step | None:
@@ -87,5 +90,5 @@ def _fetch(item: Item, seen: Seen | None) -> Step | None:
     if not seen.revision:
         return Step(Action.FETCH, item.id, AGAIN, item)
     if seen.revision != item.revision:
-        return Step(Action.FETCH, item.id, "changed", item)
+        return Step(Action.FETCH, item.id, CHANGED, item)
     return None

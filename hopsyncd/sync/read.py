@@ -12,7 +12,7 @@ from hopsyncd import __version__
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.sync.aside import Caller, GiveWay, Here, call
 from hopsyncd.text.blocks import names_of, with_title
-from hopsyncd.text.chunk import Chunk, chunk
+from hopsyncd.text.chunk import Chunk, chunks
 from hopsyncd.text.extract import Extract
 from hopsyncd.text.link import link_to_name
 from store.records import Document, Link, Passage, Placement, Seen, content_hash
@@ -79,27 +79,30 @@ def read(
         return Reading(seen)
     try:
         blocks = extract(fetched.data, fetched.media_type)
-        chunks = chunk(with_title(blocks, fetched.title or "", 1), passage_tokens)
     except DocumentUnreadable as problem:
         return Reading(Seen(source, item.id, fetched.revision, content, problem.why, problem.hint))
     except ReaderUnavailable as problem:
         seen = Seen(source, item.id, RETRY, None, problem.why, problem.hint)
         return Reading(seen, waits=True)
-    passages = tuple(Passage(piece.heading, piece.text) for piece in chunks)
+    pieces: list[Chunk] = []
+    for piece in chunks(with_title(blocks, fetched.title or "", 1), passage_tokens):
+        pieces.append(piece)
+        give_way()
+    passages = tuple(Passage(piece.heading, piece.text) for piece in pieces)
     placements = tuple(
         Placement(passage.id, piece.first_line, piece.last_line, links)
-        for passage, piece, links in zip(passages, chunks, _links(chunks, fetched), strict=True)
+        for passage, piece, links in zip(passages, pieces, _links(pieces, fetched), strict=True)
     )
     names = names_of(blocks, fetched.title)
     document = Document(source, item.id, content, fetched.media_type, placements, names, origin)
     return Reading(seen, ReadDocument(document, passages))
 
 
-def _links(chunks: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ...]]:
+def _links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ...]]:
     """Those of each passage, one a target; the first has also those that the source tells."""
-    told = {link.target for piece in chunks for link in piece.links}
+    told = {link.target for piece in pieces for link in piece.links}
     placeless = [link for target in fetched.links if (link := link_to_name(target))]
-    for at, piece in enumerate(chunks):
+    for at, piece in enumerate(pieces):
         more = [link for link in placeless if at == 0 and link.target not in told]
         shown: dict[str, str] = {}
         for link in (*piece.links, *more):

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -12,10 +13,12 @@ from hopsyncd.schedule import When
 from hopsyncd.sync.decide import Scope, Source
 from hopsyncd.sync.sync import Outcome, SourceSync
 from hopsyncd.sync.timetable import Timetable
-from store.sources import listing_state
+from store.sources import listing_state, seen_items
 
 log = structlog.get_logger(__name__)
 
+_SMALL_PARTS = 1000  # hinted paths that may be looked at before all else
+_EDITS = 8  # documents that a storm brings before its other documents are read, at a time
 _MAX_PARTS = 2000  # hinted paths of a source; of more than these everything is listed
 
 
@@ -185,17 +188,40 @@ class Rota:
         if paths is None or len(due.parts) > _MAX_PARTS or self._path.is_behind(due.source):
             due.asked = True
 
-    def overtake(self, name: str, paths: Collection[str]) -> None:
-        """Sync these parts before all else, if they are little; when it is its turn, if not."""
+    def overtake(self, name: str, newest: Sequence[str]) -> Sequence[str]:
+        """Sync these parts, the newest first, before all else, if they are little.
+
+        If not, the newest edits among them; everything when it is its turn. Returns the edits to
+        overtake with next.
+        """
         due = self._due.get(name)
+        left: Sequence[str] = ()
         if due is not None and not self._path.is_behind(due.source):
-            began_s = self._clock_s()
-            outcome = self._path.sync(due.source, Scope(tuple(sorted(paths)), small=True))
-            self._on_synced(self._clock_s() - began_s)
-            _log(outcome)
+            is_little = len(newest) <= _SMALL_PARTS
+            if is_little and not self._small(due, Scope(tuple(newest), small=True)).too_large:
+                return ()
+            left = self._edits(due, newest)
+        self.hint(name, newest)
+        return left
+
+    def _edits(self, due: _Due, newest: Sequence[str]) -> Sequence[str]:
+        """Sync the newest edits, fewer where they are too much; returns the others."""
+        seen = seen_items(self._path.connection, due.source.id)
+        known = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
+        edits = _EDITS if known else 0
+        while edits:
+            outcome = self._small(due, Scope(known, small=True, edits=edits))
             if not outcome.too_large:
-                return
-        self.hint(name, paths)
+                return outcome.left
+            edits //= 2
+        return ()
+
+    def _small(self, due: _Due, scope: Scope) -> Outcome:
+        began_s = self._clock_s()
+        outcome = self._path.sync(due.source, scope)
+        self._on_synced(self._clock_s() - began_s)
+        _log(outcome)
+        return outcome
 
     def turn(self) -> list[Request]:
         """One batch of the next source that has work; returns the requests that are answered."""

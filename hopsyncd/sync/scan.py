@@ -15,6 +15,10 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 
 
+class TooMuch(Exception):
+    """Raised inside a listing that was to be short, and is not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listing:
     """What a source has now. `under` is None for the whole source, else the parts listed.
@@ -62,26 +66,31 @@ def scan(
     since: str | None = None,
     caller: Caller = Here(),  # noqa: B008 - it holds nothing
     give_way: GiveWay = lambda: None,
+    most: int | None = None,
 ) -> Generator[None, None, Listing]:
     """List to the end; everything, where the cursor `since` has expired. Others have their turn
     while the source makes one wait.
 
-    Raises SourceUnavailable when the listing cannot be completed.
+    Raises SourceUnavailable when the listing cannot be completed, TooMuch when it names more than
+    `most` items.
     """
     try:
         listed = each(_listed(connector, since, under), caller, give_way)
-        return (yield from _scan(listed, under, since))
+        return (yield from _scan(listed, under, since, most))
     except CursorExpired as expired:
         log.info("everything is listed again", why=expired.why)
     try:
         listed = each(_listed(connector, None, under), caller, give_way)
-        return (yield from _scan(listed, under, None))
+        return (yield from _scan(listed, under, None, most))
     except CursorExpired as error:
         raise SourceUnavailable(error.what, error.why, error.hint) from error
 
 
 def _scan(
-    listed: Iterator[Found | None], under: Sequence[str] | None, since: str | None
+    listed: Iterator[Found | None],
+    under: Sequence[str] | None,
+    since: str | None,
+    most: int | None,
 ) -> Generator[None, None, Listing]:
     items: dict[str, Item] = {}
     problems: list[Problem] = []
@@ -102,6 +111,8 @@ def _scan(
         else:
             items[found.id] = found
             gone.discard(found.id)
+            if most is not None and len(items) > most:
+                raise TooMuch
     parts = None if under is None else frozenset(under)
     return Listing(items, tuple(problems), parts, frozenset(gone), since, cursor)
 

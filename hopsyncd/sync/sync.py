@@ -1,7 +1,7 @@
 """One sync of one source: scan, plan, read, apply, in batches that are a version each."""
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -12,12 +12,12 @@ from hopsyncd.sync.apply import Batch, Writer
 from hopsyncd.sync.aside import GiveWay, Here
 from hopsyncd.sync.decide import Decision, Scope, Source, held, planned, read_step, since_of
 from hopsyncd.sync.intake import Intake
-from hopsyncd.sync.plan import AGAIN, Action, Step
+from hopsyncd.sync.plan import AGAIN, CHANGED, Action, Step
 from hopsyncd.sync.prepare import Cost
 from hopsyncd.sync.progress import Progress
 from hopsyncd.sync.read import RETRY
 from hopsyncd.sync.restore import restoration
-from hopsyncd.sync.scan import Listing, finished
+from hopsyncd.sync.scan import Listing, TooMuch, finished
 from hopsyncd.sync.upgrades import Upgrades
 from hopsyncd.text.extract import Extract, extract
 from store.database import Connection
@@ -41,13 +41,15 @@ _FEWEST_PASSAGES = 32
 _LONGEST_READING_S = 10.0  # of a batch from a slow source: others have their turns then
 _LONGEST_COMMIT_S = 0.5  # beyond it batches get smaller: nobody else gets a turn meanwhile
 _SMALL_STEPS, _SMALL_PASSAGES = 100, 32  # of a small sync
+_SMALL_BYTES = 1 << 20  # of a document of one: nobody has a turn while it is read and cut
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a sync of one source did; `problem` says why it is paused, None when it is not.
 
-    `too_large` says that it was to be small and proved not to be: it is still to be done.
+    `too_large` says that it was to be small and proved not to be: it is still to be done. `left`
+    are edited documents that a sync of a few edits has left.
     """
 
     source: str
@@ -55,6 +57,7 @@ class Outcome:
     removed: int = 0
     problem: str | None = None
     too_large: bool = False
+    left: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -111,6 +114,8 @@ class SourceSync:
             if scope.under is None and not intake.unsettled:
                 self._note_listing(source, decision.listing, began_ms, before)
             return outcome
+        except TooMuch:
+            return Outcome(source.name, too_large=True)
         except SourceUnavailable as problem:
             if source.name in self.removed:
                 return Outcome(source.name)
@@ -143,7 +148,14 @@ class SourceSync:
         changed = removed = 0
         looked_at: set[str] = set()
         progress = self.progress
-        if scope.small and len(decision.steps) > _SMALL_STEPS:
+        is_looked_at: Callable[[str], bool] = decision.listing.names
+        left: tuple[str, ...] = ()
+        if scope.edits:
+            edited = _edited(decision.steps, scope)
+            decision = replace(decision, steps=edited[: scope.edits], gone={})
+            is_looked_at = {step.path for step in decision.steps}.__contains__
+            left = tuple(step.path for step in edited[scope.edits :])
+        if scope.small and not _is_small(decision.steps):
             return Outcome(source.name, too_large=True)
         self._underway.append(intake)
         try:
@@ -161,14 +173,14 @@ class SourceSync:
         finally:
             self._underway.remove(intake)
         if not (whole := scope.under is None):
-            self._overtake(source.id, decision.listing.names)
+            self._overtake(source.id, is_looked_at)
         if scope.afresh:
             unread = live_documents(self.connection, source.id).keys() - looked_at
             put_rules(self.connection, source.id, self.writer.rules, unread)
             intake.unsettled |= unread
         self.paused.pop(source.name, None)
         put_source_state(self.connection, source.id, self.now_ms() if whole else None, None, None)
-        return Outcome(source.name, changed, removed)
+        return Outcome(source.name, changed, removed, left=left)
 
     def _require_unheld(self, source: Source) -> None:
         if source.name in self.removed or is_held(self.connection, source.id):
@@ -219,24 +231,28 @@ class SourceSync:
     def _filled(
         self, source: Source, scope: Scope, decision: Decision, intake: Intake
     ) -> Iterator[bool | None]:
-        """Fill the intake for one batch after the other; removals go with the last, after a second
-        look. None is no batch but a short wait.
+        """Fill the intake for one batch after the other. A removal goes with the batch that has
+        its content at another path, else with the last; each after a second look. None is no batch
+        but a short wait.
 
         Items that are worth a second try, soon, are `unsettled`.
         """
         fetches = [step for step in decision.steps if step.action is Action.FETCH]
         self.progress.documents_total = len(fetches)
-        yield from self._fetched(source, scope, fetches, intake)
         removals = {step.path: step for step in decision.steps if step.action in _REMOVALS}
+        moved = _by_content(decision.gone)
+        back: list[Step] = []  # what was to be removed, and is there again
+        for _ in self._fetched(source, scope, fetches, intake):
+            paths = _moved(intake, moved) if isinstance(source.caller, Here) else []
+            intake.removals = {path: removals.pop(path) for path in paths}
+            back += yield from self._confirm_removals(source, scope, decision, intake)
+            yield True
         if removals and intake.readings and not (scope.afresh or isinstance(source.caller, Here)):
             yield True  # nothing may be in hand while others have their turns
         intake.reports = {s.path: s for s in decision.steps if s.action is Action.REPORT}
         intake.removals = dict(removals)
-        look = yield from self._second_look(source, scope, decision, intake)
-        for path in removals.keys() - {step.path for step in look if step.action in _REMOVALS}:
-            intake.removals.pop(path, None)
-        found = [step for step in look if step.action is Action.FETCH and step.path in removals]
-        yield from self._fetched(source, scope, found, intake)
+        back += yield from self._confirm_removals(source, scope, decision, intake)
+        yield from self._fetched(source, scope, back, intake)
         if intake.readings or intake.reports or intake.removals:
             yield True
 
@@ -245,8 +261,12 @@ class SourceSync:
     ) -> Iterator[bool]:
         """Read the items of these steps into the intake, which may be full in between."""
         began_s = self.monotonic_s()
+        are_many, reason = len(steps) > self.batch_documents, None
         for step in steps:
-            if not scope.afresh and self._is_full(intake, source, began_s):
+            # Edits are answered before many new documents are read.
+            is_edited = are_many and reason == CHANGED != step.reason and bool(intake.readings)
+            reason = step.reason
+            if not scope.afresh and (is_edited or self._is_full(intake, source, began_s)):
                 yield True
                 began_s = self.monotonic_s()
             try:
@@ -281,6 +301,17 @@ class SourceSync:
         if reading:
             intake.end(reading)
 
+    def _confirm_removals(
+        self, source: Source, scope: Scope, decision: Decision, intake: Intake
+    ) -> Generator[None, None, list[Step]]:
+        """Look again at what the intake removes, and leave out what is not gone; returns the
+        fetches of what is there again."""
+        wanted = set(intake.removals)
+        look = yield from self._second_look(source, scope, decision, intake)
+        for path in wanted - {step.path for step in look if step.action in _REMOVALS}:
+            intake.removals.pop(path, None)
+        return [step for step in look if step.action is Action.FETCH and step.path in wanted]
+
     def _second_look(
         self, source: Source, scope: Scope, decision: Decision, intake: Intake
     ) -> Generator[None, None, Collection[Step]]:
@@ -297,3 +328,28 @@ class SourceSync:
         turns = planned(self.connection, source, again, give_way=self.give_way)
         decided = finished(turns) if intake.readings else (yield from turns)
         return decided.steps
+
+
+def _is_small(steps: Sequence[Step]) -> bool:
+    sizes = [step.item.size_bytes for step in steps if step.item]
+    return len(steps) <= _SMALL_STEPS and max(sizes, default=0) <= _SMALL_BYTES
+
+
+def _edited(steps: Sequence[Step], scope: Scope) -> tuple[Step, ...]:
+    """The fetches of edited documents, in the order of the scope."""
+    edits = {step.path: step for step in steps if step.reason == CHANGED and _is_small([step])}
+    return tuple(edits[path] for path in scope.under or () if path in edits)
+
+
+def _by_content(gone: Mapping[str, bytes]) -> dict[bytes, list[str]]:
+    """The paths that each content is to leave, the first of them last."""
+    paths: dict[bytes, list[str]] = {}
+    for path in sorted(gone, reverse=True):
+        paths.setdefault(gone[path], []).append(path)
+    return paths
+
+
+def _moved(intake: Intake, paths: dict[bytes, list[str]]) -> list[str]:
+    """Take out a path for each document of the intake that has the content of one."""
+    contents = [one.document.content for one in intake.documents]
+    return [paths[content].pop() for content in contents if paths.get(content)]

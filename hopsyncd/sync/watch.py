@@ -12,7 +12,7 @@ import stat
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,12 +22,13 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 Hint = Callable[[Sequence[str] | None], None]
-"""Takes sorted paths relative to the root, of files or folders, maybe gone; None: everything."""
+"""Takes paths relative to the root, of files or folders, maybe gone, the newest last; None:
+everything. Where events were lost, everything is hinted at, and beside it the paths that came."""
 
 log = structlog.get_logger(__name__)
 
 DEBOUNCE_S = 0.3
-MAX_PATHS = 2_000
+MAX_PATHS = 20_000
 CHECK_EVERY_S = 2.0
 RETRY_AFTER_LIMIT_S = 60.0
 STOP_TIMEOUT_S = 5.0
@@ -45,6 +46,7 @@ _EVENTS: list[type[events.FileSystemEvent]] = [
     events.DirMovedEvent,
     events.DirDeletedEvent,
 ]
+_WRITES = (events.FileModifiedEvent, events.FileClosedEvent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,9 @@ class FolderWatcher:
     """Watches one folder, on one thread beside those of watchdog.
 
     `skip` says of a relative path that its changes do not matter. `max_paths` is how many distinct
-    paths one hint may name before it becomes None; `check_every_s` how soon a dead watch or a root
-    that came back is noticed. `observer` makes watchdog's observer.
+    paths one hint may name, the newest; where more came there is a hint of None too.
+    `check_every_s` is how soon a dead watch or a root that came back is noticed. `observer` makes
+    watchdog's observer.
     """
 
     def __init__(
@@ -133,15 +136,16 @@ class FolderWatcher:
         seen = self._pending.take()
         if self._stopping.is_set():
             return
-        hint: list[str] | None
         if self._session is None:
-            hint = None if self._begin(root) else []
-        elif not self._holds(root, self._session, seen.new_folder) or seen.lost:
-            hint = None
-        else:
-            hint = _relative(seen.paths, self._session.real, self._skip)
-        if hint != []:
-            on_hint(hint)
+            if self._begin(root):
+                on_hint(None)
+            return
+        paths = _relative(seen.paths, self._session.real, self._skip)
+        holds = self._holds(root, self._session, seen.new_folder)
+        if paths is None or seen.lost or not holds:
+            on_hint(None)
+        if paths:
+            on_hint(paths)
 
     def _begin(self, root: Path) -> bool:
         """Try to watch. Sets the status."""
@@ -180,9 +184,10 @@ class FolderWatcher:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What came in one window. `lost`: the paths are not all there is."""
+    """What came in one window, the newest last, and whether each was written to itself. `lost`: the
+    paths are not all there is."""
 
-    paths: frozenset[str]
+    paths: Mapping[str, bool]
     lost: bool
     new_folder: bool
 
@@ -194,7 +199,7 @@ class _Pending(events.FileSystemEventHandler):
         self._max_paths = max_paths
         self._lock = threading.Lock()
         self._filled = threading.Event()
-        self._paths: set[str] = set()
+        self._paths: dict[str, bool] = {}
         self._lost = False
         self._new_folder = False
 
@@ -202,11 +207,13 @@ class _Pending(events.FileSystemEventHandler):
         with self._lock:
             self._new_folder |= isinstance(event, events.DirCreatedEvent | events.DirMovedEvent)
             for path in (event.src_path, event.dest_path):
-                if path and not self._lost:
-                    self._paths.add(os.fsdecode(path))
-            if len(self._paths) > self._max_paths:
+                if path:
+                    name = os.fsdecode(path)
+                    was_written = self._paths.pop(name, False)
+                    self._paths[name] = was_written or isinstance(event, _WRITES)
+            while len(self._paths) > self._max_paths:
                 self._lost = True
-                self._paths = set()
+                del self._paths[next(iter(self._paths))]
             self._filled.set()
 
     def lose(self) -> None:
@@ -221,8 +228,8 @@ class _Pending(events.FileSystemEventHandler):
 
     def take(self) -> _Seen:
         with self._lock:
-            seen = _Seen(frozenset(self._paths), self._lost, self._new_folder)
-            self._paths, self._lost, self._new_folder = set(), False, False
+            seen = _Seen(self._paths, self._lost, self._new_folder)
+            self._paths, self._lost, self._new_folder = {}, False, False
             self._filled.clear()
             return seen
 
@@ -310,18 +317,27 @@ def _not_watching(root: Path, error: OSError) -> WatchStatus:
 _RAISE = "sysctl fs.inotify.max_user_watches=1048576, or watch a smaller folder."
 
 
-def _relative(paths: frozenset[str], root: str, skip: Callable[[str], bool]) -> list[str] | None:
-    """Paths relative to the root, sorted, without those below another; None for the root itself.
+def _relative(
+    paths: Mapping[str, bool], root: str, skip: Callable[[str], bool]
+) -> list[str] | None:
+    """Paths relative to the root, in order; None where the root is among them.
 
-    >>> _relative(frozenset({"/r/a", "/r/a/b.md", "/r/c.md"}), "/r", lambda _: False)
-    ['a', 'c.md']
+    Of those below another only what was written to itself is kept: a folder that moves comes with
+    an event for each file in it, and an edit of one of these must not wait for the others.
+
+    >>> written = {"/r/c.md": True, "/r/a": False, "/r/a/b.md": False, "/r/a/d.md": True}
+    >>> _relative(written, "/r", lambda _: False)
+    ['c.md', 'a', 'a/d.md']
     """
     if root in paths:
         return None
     prefix = root.rstrip("/") + "/"
-    ids = {path[len(prefix) :] for path in paths if path.startswith(prefix)}
-    wanted = {id_ for id_ in ids if not skip(id_)}
-    return sorted(id_ for id_ in wanted if wanted.isdisjoint(_folders_above(id_)))
+    ids = {path[len(prefix) :]: own for path, own in paths.items() if path.startswith(prefix)}
+    return [
+        id_
+        for id_, own in ids.items()
+        if (own or ids.keys().isdisjoint(_folders_above(id_))) and not skip(id_)
+    ]
 
 
 def _folders_above(id_: str) -> list[str]:

@@ -21,6 +21,7 @@ log = structlog.get_logger(__name__)
 Result = TypeVar("Result")
 
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not one source's own
+_MOST_HINTED = 50_000  # paths of a source, the newest, that wait
 _LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed
 
 UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
@@ -64,7 +65,8 @@ class SyncWorker:
         self._chores = chores
         self._clocks = clocks
         self._wake = threading.Condition()
-        self._hints: dict[str, set[str] | None] = {}
+        self._hints: dict[str, dict[str, None]] = {}  # paths by source, the newest last
+        self._unsure: set[str] = set()  # sources of which anything may have changed
         self._requests: list[Request] = []
         self._jobs: list[_Job] = []
         self._stopping = False
@@ -93,10 +95,16 @@ class SyncWorker:
         return not self._thread.is_alive()
 
     def hint(self, source: str, paths: Sequence[str] | None) -> None:
-        """Something under these paths may have changed; None: anything may have."""
+        """Something under these paths, the newest last, may have changed; None: anything may have,
+        beside what is named before and after."""
         with self._wake:
-            known = self._hints.get(source, set())
-            self._hints[source] = None if paths is None or known is None else known | set(paths)
+            if paths is None:
+                self._unsure.add(source)
+            else:
+                self._hints[source] = _newest_last([*self._hints.get(source, ()), *paths])
+            if len(self._hints.get(source, ())) > _MOST_HINTED:
+                self._hints[source] = _newest_last([*self._hints[source]][-_MOST_HINTED:])
+                self._unsure.add(source)
             self._wake.notify_all()
 
     def request(self, sources: Sequence[str], accept_empty: bool) -> "Future[tuple[Outcome, ...]]":
@@ -150,7 +158,11 @@ class SyncWorker:
     @property
     def pending(self) -> bool:
         """Whether the served version may be behind what is known to have happened."""
-        return self.busy or bool(self._hints) or bool(self._requests)
+        return self.busy or self._is_hinted or bool(self._requests)
+
+    @property
+    def _is_hinted(self) -> bool:
+        return bool(self._hints or self._unsure)
 
     def _run(self) -> None:
         while not self._stopping:
@@ -229,7 +241,7 @@ class SyncWorker:
         return self._stopping or bool(self._requests or self._jobs)
 
     def _has_work(self) -> bool:
-        return self._is_asked() or bool(self._hints)
+        return self._is_asked() or self._is_hinted
 
     def _sleep_s(self) -> float:
         if self._syncs.is_wanted:
@@ -251,13 +263,16 @@ class SyncWorker:
         return self._syncs.turn()
 
     def _take_hints(self) -> None:
-        """Give the hints their turn; of a few paths they wait for a sync under way to give way."""
+        """Give the hints their turn; paths wait for a sync under way to give way."""
         with self._wake:
-            hints, self._hints = self._hints, {}
-            if self._syncs.is_underway:
-                self._hints = {name: paths for name, paths in hints.items() if paths is not None}
-        for name in hints.keys() - self._hints.keys():
-            self._syncs.hint(name, hints[name])
+            unsure, self._unsure = self._unsure, set()
+            hints: dict[str, dict[str, None]] = {}
+            if not self._syncs.is_underway:
+                hints, self._hints = self._hints, {}
+        for name in unsure:
+            self._syncs.hint(name, None)
+        for name, paths in hints.items():
+            self._syncs.hint(name, paths)
 
     def _when_nobody_waits(self) -> None:
         answered = self._write_path.upgrades.run(lambda: not self._has_work())
@@ -319,11 +334,12 @@ class SyncWorker:
     def _serve_hints(self) -> None:
         for name in [*self._hints]:
             with self._wake:
-                paths = self._hints[name]
-                if paths is not None:
-                    del self._hints[name]
-            if paths is not None:
-                self._syncs.overtake(name, paths)
+                paths = self._hints.pop(name)
+            left = self._syncs.overtake(name, [*reversed(paths)])
+            if left:
+                with self._wake:
+                    newer = self._hints.get(name, ())
+                    self._hints[name] = _newest_last([*reversed(left), *newer])
 
     def _check_stop(self) -> None:
         if self._stopping:
@@ -337,6 +353,11 @@ class SyncWorker:
         log.error("sync failed", why=self.error, exc_info=not isinstance(error, REPORTABLE))
         for request in self._rota.abandon() if self._rota else ():
             request.done.set_exception(_reportable(error))
+
+
+def _newest_last(paths: Sequence[str]) -> dict[str, None]:
+    """Each path once, where it comes last."""
+    return dict.fromkeys(reversed(dict.fromkeys(reversed(paths))))
 
 
 def _reportable(error: BaseException) -> BaseException:

@@ -34,10 +34,12 @@ the run gives one passage many times over, and does not shift when something com
 tests/property/test_chunk_stability.py tries both.
 """
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import accumulate, islice, pairwise
+from itertools import chain, islice, pairwise
 
 from hopsyncd.text.blocks import Block
 from hopsyncd.text.link import Link
@@ -73,14 +75,20 @@ def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...
     (see the module's docstring). The result is the same on every platform.
     Raises ValueError for a target under 1.
     """
+    return tuple(chunks(blocks, target_tokens))
+
+
+def chunks(blocks: Sequence[Block], target_tokens: int) -> Iterator[Chunk]:
+    """The same one by one: a large document takes seconds, and others may work in between."""
     if target_tokens < 1:
         raise ValueError(f"target_tokens is {target_tokens}, and must be at least 1")
-    passages = [
-        passage
-        for path, body in _sections(_with_links_in_text(blocks))
-        for passage in _passages(path, body, target_tokens)
-    ]
-    return tuple(passages or _headings_alone(blocks, target_tokens))
+    is_empty = True
+    for path, body in _sections(_with_links_in_text(blocks)):
+        for passage in _passages(path, body, target_tokens):
+            is_empty = False
+            yield passage
+    if is_empty:
+        yield from _headings_alone(blocks, target_tokens)
 
 
 def _with_links_in_text(blocks: Sequence[Block]) -> list[Block]:
@@ -128,111 +136,135 @@ def _headings_alone(blocks: Sequence[Block], target: int) -> Iterator[Chunk]:
 
 
 def _passages(path: tuple[str, ...], body: list[Block], target: int) -> Iterator[Chunk]:
-    units = _joined(body, target)
-    for start, end in pairwise(_cuts(units, target)):
-        first, *others = units[start:end]
+    for first, *others in _groups(_joined(body, target), target):
         text = "".join([first.text, *(unit.glue + unit.text for unit in others)])
-        links = tuple(link for unit in units[start:end] for link in unit.links)
-        yield Chunk(path, text, first.first_line, units[end - 1].last_line, links)
+        links = tuple(link for unit in (first, *others) for link in unit.links)
+        yield Chunk(path, text, first.first_line, [first, *others][-1].last_line, links)
 
 
-def _joined(body: list[Block], target: int) -> list[Unit]:
-    """Turn a section's blocks into its units, each with the glue to the unit before it."""
-    units: list[Unit] = []
+def _joined(body: list[Block], target: int) -> Iterator[Unit]:
+    """Yield a section's units, each with the glue to the unit before it."""
     before: Block | None = None
     for block in body:
         glue = "\n" if before and _is_run(before, block) else "\n\n"
         pieces = units_of(block, whole=target * 3 // 2, sentence=target)
-        units += (replace(u, glue=glue, tokens=tokens(glue + u.text)) for u in islice(pieces, 1))
-        units += pieces
+        for unit in islice(pieces, 1):
+            yield unit._replace(glue=glue, tokens=tokens(glue + unit.text))
+        yield from pieces
         before = block
-    return units
 
 
 def _is_run(before: Block, block: Block) -> bool:
     return before.kind == block.kind and block.kind in ("list_item", "table")
 
 
-def _cuts(units: Sequence[Unit], target: int) -> list[int]:
-    """Return where passages begin, as indices of units, and the number of units at the end."""
-    offsets = list(accumulate((unit.tokens for unit in units), initial=0))
-    gap = max(1, target * 3 // 10)
-    ranks = _ranks(units, gap)
-    cuts = [0, *_lowest(offsets, ranks, gap), len(units)]
-    for start, end in pairwise(cuts.copy()):
-        if offsets[end] - offsets[start] > 2 * target:
-            cuts += _split(offsets, ranks, start, end, target)
-    return sorted(cuts)
+@dataclass(slots=True)
+class _Boundary:
+    """The place before a unit, after so many tokens; the last one has no unit.
+
+    `is_beaten`: another one nearer than the gap ranks below it, or equals it.
+    """
+
+    offset: int
+    rank: bytes
+    unit: Unit | None
+    is_beaten: bool = False
 
 
-def _ranks(units: Sequence[Unit], gap: int) -> list[bytes]:
-    """Return for each unit the rank of the boundary before it; the two ends rank lowest.
+def _groups(units: Iterable[Unit], target: int) -> Iterator[list[Unit]]:
+    """Yield the units of each passage; of an endless row no more than a few passages are held."""
+    gap, limit = max(1, target * 3 // 10), 2 * target
+    row: list[_Boundary] = []  # since the last cut
+    for place in _judged(_boundaries(units, gap), gap):
+        is_cut = not place.is_beaten
+        # A stretch that goes on for so long is split alike wherever it ends.
+        longest = limit if is_cut else limit + gap - 1
+        while len(row) > 1 and place.offset - row[0].offset > longest:
+            end = _split(row, place.offset, target)
+            yield _units(row[:end])
+            del row[:end]
+        if is_cut and row:
+            yield _units(row)
+            row = []
+        row.append(place)
+
+
+def _units(row: Iterable[_Boundary]) -> list[Unit]:
+    return [place.unit for place in row if place.unit]
+
+
+def _boundaries(units: Iterable[Unit], gap: int) -> Iterator[_Boundary]:
+    """Yield the boundary before each unit with its rank, and that after the last.
 
     The hash of the two units at the boundary decides; where two boundaries have equal ones
     (repeated text), that of the four units around it. Between two identical units of half a gap
-    or more the first alone stands, twice: a run of one text has one rank.
+    or more the first alone stands, twice: a run of one text has one rank. The two ends rank lowest.
     """
-    digests = [_digest(unit.text.encode("utf-8", "surrogatepass")) for unit in units]
-    ranks = [_END]
-    for place in range(1, len(units)):
-        near = _digest(digests[place - 1] + digests[place])
-        twin = digests[place - 1] == digests[place] and 2 * units[place].tokens >= gap
-        wide = near if twin else _digest(b"".join(digests[max(0, place - 2) : place + 2]))
-        ranks.append(near + wide)
-    return [*ranks, _END]
+    offset = 0
+    above, before, own = b"", b"", b""  # digests of the units before the boundary, and after it
+    for unit, following in pairwise(chain(units, [None])):
+        if unit is None:
+            break
+        own = own or _digest_of(unit)
+        below = _digest_of(following) if following else b""
+        rank = _END
+        if before:
+            near = _digest(before + own)
+            is_twin = before == own and 2 * unit.tokens >= gap
+            rank = near + (near if is_twin else _digest(above + before + own + below))
+        yield _Boundary(offset, rank, unit)
+        offset += unit.tokens
+        above, before, own = before, own, below
+    yield _Boundary(offset, _END, None)
 
 
 def _is_twin(rank: bytes) -> bool:
     return rank[:8] == rank[8:]
 
 
+def _digest_of(unit: Unit) -> bytes:
+    return _digest(unit.text.encode("utf-8", "surrogatepass"))
+
+
 def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=8).digest()
 
 
-def _lowest(offsets: list[int], ranks: list[bytes], gap: int) -> Iterator[int]:
-    """Yield the inner boundaries that no other within `gap` tokens ranks below or equals."""
-    left = _nearest_lower(ranks)
-    right = [len(ranks) - 1 - place for place in reversed(_nearest_lower(ranks[::-1]))]
-    for place in range(1, len(ranks) - 1):
-        here = offsets[place]
-        if here - offsets[left[place]] >= gap and offsets[right[place]] - here >= gap:
-            yield place
+def _judged(places: Iterable[_Boundary], gap: int) -> Iterator[_Boundary]:
+    """Yield each boundary as soon as it is known whether another one within `gap` beats it.
 
-
-def _nearest_lower(ranks: list[bytes]) -> list[int]:
-    """Return for each place the nearest earlier one of no higher rank (of the first, itself).
-
-    Each place is pushed and popped once: [0, 7, 4, 9] gives [0, 0, 0, 2].
+    Each is appended and taken once from either row, so the time is linear and neither row holds
+    more than `gap` tokens. `rising` are those that none after them ranks below.
     """
-    nearest = [0] * len(ranks)
-    rising = [0]
-    for place in range(1, len(ranks)):
-        rank, twin = ranks[place], _is_twin(ranks[place])
-        while len(rising) > 1 and (
-            ranks[rising[-1]] > rank or (twin and ranks[rising[-1]] == rank)
-        ):
-            rising.pop()
-        nearest[place] = rising[-1]
+    waiting: deque[_Boundary] = deque()
+    rising: deque[_Boundary] = deque()
+    for place in places:
+        while waiting and place.offset - waiting[0].offset >= gap:
+            yield waiting.popleft()
+        while rising and place.offset - rising[0].offset >= gap:
+            rising.popleft()
+        while rising and rising[-1].rank > place.rank:
+            rising.pop().is_beaten = True
+        if rising and rising[-1].rank == place.rank and not _is_twin(place.rank):
+            rising[-1].is_beaten = place.is_beaten = True
+        elif rising and rising[0].rank < place.rank:
+            place.is_beaten = True
+        waiting.append(place)
         rising.append(place)
-    return nearest
+    yield from waiting
 
 
-def _split(
-    offsets: list[int], ranks: list[bytes], start: int, end: int, target: int
-) -> Iterator[int]:
-    """Split an over-long stretch from its start: at the lowest rank that leaves a fair size.
+def _split(row: Sequence[_Boundary], end: int, target: int) -> int:
+    """Where to split an over-long stretch that ends after so many tokens, as an index.
 
-    Of equal ranks (repeated text) the one nearest to the target is taken. Each step looks at
-    2 x target tokens and moves on by a seventh of that at least.
+    At the lowest rank that leaves a fair size; of equal ranks (repeated text) the one nearest to
+    the target is taken. Each step looks at 2 x target tokens and moves on by a seventh of that at
+    least.
     """
-    gap, limit = max(1, target * 3 // 10), 2 * target
-    while offsets[end] - offsets[start] > limit:
-        reach = start + 1
-        while offsets[reach + 1] - offsets[start] <= limit:
-            reach += 1
-        inner = range(start + 1, reach + 1)
-        fair = [n for n in inner if offsets[n] - offsets[start] >= gap <= offsets[end] - offsets[n]]
-        wanted = offsets[start] + target
-        start = min(fair or inner, key=lambda n: (ranks[n], abs(offsets[n] - wanted)))
-        yield start
+    start, gap = row[0].offset, max(1, target * 3 // 10)
+    reach = bisect_right(row, start + 2 * target, key=lambda place: place.offset)
+    inner = range(1, max(reach, 2))
+    fair = [n for n in inner if row[n].offset - start >= gap <= end - row[n].offset] or inner
+    lowest = min(row[n].rank for n in fair)
+    best = [n for n in fair if row[n].rank == lowest]
+    return min(best, key=lambda n: abs(row[n].offset - start - target))

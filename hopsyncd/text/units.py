@@ -3,7 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hopsyncd.text.blocks import Block
 from hopsyncd.text.link import Link
@@ -26,8 +26,7 @@ _WORD = re.compile(rf"[{_CJK}]\s*|[^\s{_CJK}]{{1,32}}\s*")
 _CJK_BREAK = re.compile(rf"(?<=[{_CJK}、。\uff0c])[ \t]*\n\s*(?=[{_CJK}])")
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """A piece of text that is never cut, with what joins it to the piece before it.
 
     `tokens` is its estimated size. Lines are 1-based and inclusive. `links` begin in it.
@@ -68,17 +67,18 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
     # An image at the end may show nothing there.
     end = len(block.text)
     for piece in _pieces(block.text, laid_out, sentence):
-        text, after = _split_tail(piece, laid_out)
-        lead = len(piece) - len(piece.lstrip("\n"))
+        bare = piece.rstrip()
+        text, after = bare if laid_out else _flowed(bare), piece[len(bare) :]
+        lead = len(piece) - len(piece.lstrip("\n")) if piece[0] == "\n" else 0
         first = min(line + lead, block.last_line)
         line += piece.count("\n")
         last = min(line - after.count("\n"), block.last_line)
         at += len(piece)
         if text:
-            glue = joint[:2] if laid_out else " " if joint else ""
-            begun = tuple(_taken(links, at if at < end else end + 1))
+            glue = joint if laid_out else " " if joint else ""
+            begun = tuple(_taken(links, at if at < end else end + 1)) if links else ()
             yield Unit(text, glue, tokens(glue + text), first, max(first, last), begun)
-        joint = after if text else joint + after
+        joint = (after if text else joint + after)[:2]
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -105,7 +105,9 @@ def _is_inside(text: str, mark: re.Match[str]) -> bool:
     if text[mark.end() : mark.end() + 1].islower():
         return True
     before = text[max(0, mark.start() - 12) : mark.start()]
-    return mark[0][0] == "." and bool(_ABBREVIATION.search(before))
+    if mark[0][0] != "." or not (before[-1:].isalnum() or before[-1:] == "_"):
+        return False
+    return bool(_ABBREVIATION.search(before))
 
 
 def _taken(links: deque[tuple[int, Link]], before: int) -> Iterator[Link]:
@@ -121,12 +123,6 @@ def _pieces(text: str, laid_out: bool, sentence: int) -> Iterator[str]:
             yield part
         else:
             yield from (found[0] for found in _WORD.finditer(part))
-
-
-def _split_tail(piece: str, laid_out: bool) -> tuple[str, str]:
-    """Return the text to show, and the white space that followed it."""
-    bare = piece.rstrip()
-    return bare if laid_out else _flowed(bare), piece[len(bare) :]
 
 
 def _flowed(text: str) -> str:

@@ -125,7 +125,12 @@ def test_sync_as_json(daemon: Place) -> None:
     daemon.sync()
     synced = daemon.printed("sync", "--wait", "notes")
     assert synced["version"] == daemon.status()["version"]
-    assert synced["sources"] == [{"name": "notes", "changed": 0, "removed": 0, "problem": None}]
+    (notes,) = synced["sources"]
+    since = daemon.printed("sync", "--wait", "notes")["sources"][0].pop("since")
+    assert since == synced["version"]
+    assert notes.keys() == {
+        *("name", "since", "added", "changed", "moved", "removed", "unreadable", "problem")
+    }
     assert daemon.printed("sync") == {"accepted": True}
 
 

@@ -159,6 +159,14 @@ def test_what_proves_large_is_left_to_its_turn(stack: Stack) -> None:
     assert "large.md" not in seen_items(stack.connection, stack.source.id)
 
 
+def test_a_document_that_takes_long_to_read_is_left_to_its_turn(stack: Stack) -> None:
+    stack.sync()
+    memory(stack).put("a.md", b". " * (1 << 20))
+    fetched = len(memory(stack).fetched)
+    assert stack.overtake("a.md").too_large
+    assert len(memory(stack).fetched) == fetched
+
+
 def test_an_overtaking_edit_does_not_wait_for_an_llm_and_gets_its_questions_later(
     tmp_path: Path,
 ) -> None:

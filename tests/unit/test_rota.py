@@ -15,6 +15,7 @@ from hopsyncd.sync.rota import Request, Rota, Task
 from hopsyncd.sync.sync import Outcome
 from hopsyncd.sync.timetable import Clocks, Timetable
 from store.reads import live_documents
+from store.records import content_hash
 from store.sources import register_source
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -195,3 +196,41 @@ def test_others_have_their_turns_while_removals_are_looked_at_again(
     files.let.set()
     two.work()
     assert live_documents(two.stack.connection, source.id).keys() == FILES.keys() - {"Ada.md"}
+
+
+def storm(two: Sources) -> list[str]:
+    """Many new documents, as hints name them."""
+    paths = [f"new/{number}.md" for number in range(1200)]
+    for path in paths:
+        two.files.put(path, f"{path} is new in Rome.".encode())
+    return paths
+
+
+def test_an_edit_among_a_storm_is_synced_first_and_the_rest_in_its_turn(two: Sources) -> None:
+    two.work()
+    before = two.stack.head.id
+    for hinted in (storm(two), storm(two)[:150]):
+        two.files.put("Ada.md", b"Ada met Sappho in Oslo %d." % len(hinted))
+        assert two.rota.overtake("notes", [*hinted, "Ada.md"]) == ()
+        live = live_documents(two.stack.connection, two.notes.id)
+        assert live["Ada.md"] == content_hash(two.files.files["Ada.md"])
+        assert live.keys() == FILES.keys()
+    assert two.stack.head.id == before + 2
+    assert two.rota.is_wanted
+
+
+def test_many_edits_among_a_storm_are_synced_a_few_at_a_time_the_newest_first(
+    two: Sources,
+) -> None:
+    paths = [f"{number}.md" for number in range(20)]
+    for path in paths:
+        two.files.put(path, b"Nero met Rome.")
+    two.work()
+    new = storm(two)
+    for path in paths:
+        two.files.put(path, f"{path} met Oslo.".encode())
+    left = two.rota.overtake("notes", [*paths, *new])
+    assert left == tuple(paths[8:])
+    live = live_documents(two.stack.connection, two.notes.id)
+    done = {path for path in paths if live[path] == content_hash(two.files.files[path])}
+    assert done == {*paths[:8]}

@@ -15,6 +15,8 @@ from hopsyncd.sync.sync import SourceSync
 from hopsyncd.sync.timetable import Clocks
 from hopsyncd.sync.worker import Chore, SyncWorker
 from store.jobs import all_jobs
+from store.reads import live_documents
+from store.records import Version, content_hash
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
@@ -291,3 +293,30 @@ def test_what_is_told_during_a_scan_leads_to_another(tmp_path: Path) -> None:
     worker.stop(WAIT_S)
     stack.close()
     assert len(connector.listings) == 2
+
+
+def test_a_hint_of_everything_swallows_no_path(tmp_path: Path) -> None:
+    connector = MemoryConnector({f"{number:02}.md": b"Rome is in Italy." for number in range(20)})
+    stack = Stack(tmp_path / "a.db", connector, batch_documents=5)
+    worker_of: list[SyncWorker] = []
+    seen: list[bytes] = []
+
+    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+        stack.path.give_way = give_way
+        return stack.path, [Task(stack.source, every(3600))]
+
+    def told(version: Version) -> None:
+        if len(seen) == 0:
+            connector.put("00.md", b"Rome is in Gaul.")
+            for paths in (None, ["00.md"], None):
+                worker_of[0].hint("notes", paths)
+        live = live_documents(stack.connection, stack.source.id)
+        seen.append(live["00.md"])
+
+    stack.path.on_version = told
+    worker_of.append(SyncWorker(open_path))
+    worker_of[0].start()
+    settle(worker_of[0])
+    worker_of[0].stop(WAIT_S)
+    stack.close()
+    assert seen[1] == content_hash(b"Rome is in Gaul."), "it waits for what came before it"
