@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,6 +62,8 @@ from hopsyncd.upkeep import (
     tagged,
     untagged,
 )
+from store.database import SqliteError, fresh_database
+from store.errors import StoreError
 from store.gc import Retention
 
 log = structlog.get_logger(__name__)
@@ -117,6 +121,7 @@ class DaemonService(GraphReads):
         return _then(self._worker.request(request.sources, request.accept_empty), self._synced)
 
     def preview(self, request: PreviewRequest, _: Caller) -> Json:
+        self.refuse_gone()
         wanted = self._wanted(request.sources)
         found = preview_json(self._reader(), self.config, wanted, request.limit)
         return {**found, "degraded": self._degraded()}
@@ -183,9 +188,11 @@ class DaemonService(GraphReads):
         return self._worker.submit(lambda path: untagged(path, request.name))
 
     def check(self, request: CheckRequest, _: Caller) -> Json:
+        self.refuse_gone()
         return checked(self._reader(), request.deep)
 
     def backup(self, request: BackupRequest, _: Caller) -> Json:
+        self.refuse_gone()
         return backed_up(self._reader(), Path(request.file))
 
     def rebuild(self, request: RebuildRequest, _: Caller) -> Soon:
@@ -234,13 +241,20 @@ class DaemonService(GraphReads):
         return schedule_json(self._reader(), planned)
 
     def status(self, _: NoParameters, caller: Caller) -> Json:
-        return status_json(self._reader(), self._served(caller.hidden))
+        served = self._served(caller.hidden)
+        try:
+            return status_json(self._reader(), served)
+        except (StoreError, SqliteError) as error:
+            # Nothing can be read of the database: the rest of the status says so.
+            with closing(fresh_database()) as nothing:
+                return status_json(nothing, replace(served, error=served.error or str(error)))
 
     def sources(self, request: NoParameters, caller: Caller) -> Json:
         whole = self.status(request, caller)
         return {key: whole[key] for key in ("version", "degraded", "sources")}
 
     def health(self, _: NoParameters, __: Caller) -> Json:
+        self.refuse_gone()
         return {"status": "ok", "version": self._version}
 
     def jobs(self, request: NoParameters, caller: Caller) -> Json:
@@ -294,7 +308,7 @@ class DaemonService(GraphReads):
             return "nothing is indexed yet"
         version = served.version
         doing = "indexing" if self._worker.pending else "up to date"
-        if self._worker.error:
+        if self._error():
             doing = "the last sync failed"
         if self.reloaded.refused:
             doing += ", the changed configuration is refused"
@@ -319,7 +333,7 @@ class DaemonService(GraphReads):
             progress=self.path.progress if self.path else None,
             busy=self._worker.busy,
             pending=self._worker.pending,
-            error=self._worker.error,
+            error=self._error(),
             degraded=self._degraded(hidden),
             queries=self._queries,
             llm=self._endpoint.status() if self._endpoint else None,

@@ -11,19 +11,23 @@ Three depths:
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
+from store.acknowledged import state_of
 from store.check_content import CONTENT_CHECKS, passage_vectors
 from store.check_graph import GRAPH_CHECKS
 from store.database import (
     APPLICATION_ID,
-    SCHEMA_VERSION,
     Connection,
     SqliteError,
+    disk_failure,
     fresh_database,
     objects_of,
+    open_file,
     snapshot,
 )
-from store.errors import NotADatabase
+from store.errors import NotADatabase, StoreError
 from store.finding import REBUILD, RESTORE, Finding
+from store.migrations import SCHEMA_VERSION
+from store.presence import gone, refuse_gone
 from store.records import ALIVE
 from store.vectors import create_vectors
 from store.versions import head, kept_versions, version
@@ -86,6 +90,28 @@ def opening_check(connection: Connection) -> None:
             f"it is damaged: {found[0].where}: {found[0].detail}{more}",
             "`hopsyncd check --deep` names all of it; restore a backup, or `hopsyncd rebuild`",
         )
+
+
+def refuse_overwritten(connection: Connection) -> None:
+    """Raise DatabaseGone unless the writer's files, read anew, hold what it takes them to hold.
+
+    A connection that is open does not see that another program wrote into its file.
+    """
+    refuse_gone(connection)
+    if connection.opened is None:
+        return
+    database, why = connection.opened.database, None
+    try:
+        with closing(open_file(database)) as fresh:
+            if state_of(fresh) != state_of(connection):
+                why = "its content was replaced"
+    except (StoreError, *UNREADABLE) as error:
+        if told := disk_failure(error, f"Cannot use the database {database}"):
+            raise told from error
+        why = f"it can no longer be read: {error}"
+    if why:
+        connection.opened.overwritten = why
+        raise gone(database, why)
 
 
 def _quick_integrity(connection: Connection) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from store.records import content_hash
 
 if TYPE_CHECKING:
-    from store.database import Connection
+    from sqlite3 import Connection
 
 QUESTION_COLUMNS = "id, direction, ordinal, text, keywords, vector_row"
 PLACE_COLUMNS = "passage, first_line, last_line, links"

@@ -15,8 +15,9 @@ from hopsyncd.text.encoder import SentenceEncoder
 from hopsyncd.text.language import SpacyLanguage
 from hopsyncd.text.reranker import CrossReranker
 from store.check import check
-from store.database import SCHEMA_VERSION, open_reader
+from store.database import open_reader
 from store.errors import OlderSchema, StoreError
+from store.migrations import SCHEMA_VERSION
 from store.versions import head
 
 _CLOCK_SLACK_MS = 60_000
