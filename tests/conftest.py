@@ -1,8 +1,9 @@
 """Hypothesis profiles: by default each run tries the same; HYPOTHESIS_PROFILE=nightly tries more,
-and other things each time."""
+and other things each time. HOPSYNCD_NIGHTLY=1 runs what is marked nightly."""
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A busy machine is no fault of the code's: hence no deadline, and not that health check.
@@ -15,3 +16,10 @@ ALL = settings(
 settings.register_profile("default", ALL, max_examples=150, derandomize=True)
 settings.register_profile("nightly", ALL, max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("HOPSYNCD_NIGHTLY") != "1":
+        for item in items:
+            if item.get_closest_marker("nightly"):
+                item.add_marker(pytest.mark.skip(reason="runs where HOPSYNCD_NIGHTLY=1"))
