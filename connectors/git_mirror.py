@@ -94,7 +94,6 @@ class Mirror:
         """
         for folder in (self.folder.parent, self.folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.chmod(0o700)
         with _alone(self.folder):
             return self._fetched(branch)
 

@@ -118,6 +118,7 @@ class DaemonService(GraphReads):
 
     def sync(self, request: SyncRequest, _: Caller) -> Soon:
         self._wanted(request.sources)
+        self.refuse_gone()
         return _then(self._worker.request(request.sources, request.accept_empty), self._synced)
 
     def preview(self, request: PreviewRequest, _: Caller) -> Json:
