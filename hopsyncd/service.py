@@ -20,6 +20,7 @@ from hopsyncd.query.engine import Engine
 from hopsyncd.reload import Reloaded
 from hopsyncd.removal import drop_mirror, removed
 from hopsyncd.serve.caller import Caller
+from hopsyncd.serve.listener import Listener
 from hopsyncd.serve.openapi import openapi_document
 from hopsyncd.serve.parameters import (
     NoParameters,
@@ -188,9 +189,13 @@ class DaemonService(GraphReads):
     def untag(self, request: UntagRequest, _: Caller) -> Soon:
         return self._worker.submit(lambda path: untagged(path, request.name))
 
-    def check(self, request: CheckRequest, _: Caller) -> Json:
+    def check(self, request: CheckRequest, _: Caller, listener: Listener) -> Json:
         self.refuse_gone()
-        return checked(self._reader(), request.deep)
+
+        def tell(name: str, done: int, total: int) -> None:
+            listener.tell("progress", checking=name, checks_done=done, checks_total=total)
+
+        return checked(self._reader(), request.deep, tell)
 
     def backup(self, request: BackupRequest, _: Caller) -> Json:
         self.refuse_gone()

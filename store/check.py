@@ -33,6 +33,7 @@ from store.vectors import create_vectors
 from store.versions import head, kept_versions, version
 
 Check = Callable[[Connection], Iterator[Finding]]
+OnCheck = Callable[[str], None]  # takes the name of a check that begins
 
 # What reading damaged rows can raise: bytes that are no text, no JSON, no number, no row.
 UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
@@ -42,22 +43,32 @@ _INTERVALS = ("document", "life", "match")
 _LIVE_KEYS = {"document": "source, path", "life": "passage", "match": "question"}
 
 
-def check(connection: Connection, deep: bool) -> list[Finding]:
+def count_checks(deep: bool) -> int:
+    """How many checks there are at most."""
+    return 2 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 1 if deep else 0)
+
+
+def check(
+    connection: Connection, deep: bool, on_check: OnCheck = lambda name: None
+) -> list[Finding]:
     """Everything found wrong; an empty list is a sound database."""
-    found = run_checks(connection, (_schema, _integrity if deep else _quick_integrity))
+    found = run_checks(connection, (_schema, _integrity if deep else _quick_integrity), on_check)
     checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
     # sqlite-vec crashes the process where its tables are not as it made them.
     if deep and not any(one.where.startswith(_VECTORS) for one in found):
         checks.append(passage_vectors)
-    return found + run_checks(connection, checks)
+    return found + run_checks(connection, checks, on_check)
 
 
-def run_checks(connection: Connection, checks: Iterable[Check]) -> list[Finding]:
+def run_checks(
+    connection: Connection, checks: Iterable[Check], on_check: OnCheck = lambda name: None
+) -> list[Finding]:
     """Run checks on one state; one that cannot read what it checks is a finding itself."""
     found: list[Finding] = []
     try:
         with snapshot(connection):
             for one in checks:
+                on_check(_name(one))
                 found.extend(_run(connection, one))
     except SqliteError as error:
         # On a damaged file even the end of a transaction that only read can fail.
@@ -72,8 +83,12 @@ def _run(connection: Connection, check_: Check) -> list[Finding]:
     try:
         found.extend(check_(connection))
     except UNREADABLE as error:
-        found.append(_unreadable(check_.__name__.lstrip("_").replace("_", " "), error))
+        found.append(_unreadable(_name(check_), error))
     return found
+
+
+def _name(check_: Check) -> str:
+    return check_.__name__.lstrip("_").replace("_", " ")
 
 
 def _unreadable(what: str, error: Exception) -> Finding:

@@ -53,6 +53,7 @@ def test_nothing_claims_success_once_the_database_is_gone(act: str) -> None:
         place.write("pier.md", "The lamp of the pier is green.\n")
         place.start()
         place.sync()
+        place.post("/v1/gc", {})  # moves what is in the log to the file
         go(place.home / "data/hopsyncd.db")
         place.write("pier.md", "The lamp of the pier is red.\n")
         for path, body in WRITES.items():
