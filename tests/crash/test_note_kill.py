@@ -1,10 +1,9 @@
 """A kill between a commit and the note of it, which must be written before anyone is told."""
 
-import shutil
 from contextlib import closing
 from pathlib import Path
 
-from store.acknowledged import note_path, noted, state_of
+from store.acknowledged import noted, state_of
 from store.database import open_writer
 from store.history import set_tag
 from tests.fakes.kill import Step, copy_database, kill_at, steps_of, trace
@@ -26,7 +25,6 @@ def test_a_kill_between_a_commit_and_its_note_leaves_what_was_committed(folder: 
     assert told > committed + 1
     for number in range(steps.index("BEGIN IMMEDIATE"), told + 1):
         copy_database(base, path)
-        shutil.copy(note_path(base), note_path(path))
         kill_at(number, tag, path)
         before = noted(path)
         with closing(open_writer(path)) as connection:
