@@ -206,9 +206,9 @@ class GitConnector:
         return self._changed(repository, old, new, rules)
 
     def _all(self, repository: Repository, commit: str, rules: _Rules) -> Iterator[Item | Problem]:
-        for entry, size_bytes in _files(repository, commit):
+        for entry, size in _files(repository, commit):
             if rules.wants(entry.path):
-                yield self._judge(entry, size_bytes)
+                yield self._judge(entry, size)
 
     def _changed(
         self, repository: Repository, old: str, new: str, rules: _Rules
@@ -222,31 +222,35 @@ class GitConnector:
                     yield Gone(_printable(entry.path))
                     continue
                 size = _ask(sizes, entry.blob)
-                if not size.strip().isdigit():
+                if not size:
                     raise repository.unavailable(
-                        f"its object {entry.blob} is missing", "Run `git fsck` in it."
+                        "git ended before its time", "Run `git fsck` in it."
                     )
-                yield self._judge(entry, int(size))
+                yield self._judge(entry, size.decode().strip())
 
-    def _judge(self, entry: _Entry, size_bytes: int) -> Item | Problem:
+    def _judge(self, entry: _Entry, size: str) -> Item | Problem:
+        """`size` is what git says of the object, which a partial clone may lack."""
         id_ = _printable(entry.path)
         if id_ != entry.path:
             return Problem(id_, "its name is not UTF-8", "Rename it in the repository.")
         if not {"", ".", ".."}.isdisjoint(id_.split("/")):
             return Problem(id_, "its path has a part that no file can have", "Rename it there.")
-        if size_bytes > self._settings.max_bytes:
-            return Problem(id_, *too_large(size_bytes, self._settings.max_bytes))
+        if not size.isdecimal():
+            why = f"the repository lacks its content, object {entry.blob}"
+            return Problem(id_, why, "Fetch it: `git fsck` lists what a clone lacks.")
+        if int(size) > self._settings.max_bytes:
+            return Problem(id_, *too_large(int(size), self._settings.max_bytes))
         return Item(id_, entry.blob)
 
 
-def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, int]]:
-    """The files of a commit with their sizes, neither submodules nor symbolic links."""
+def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, str]]:
+    """The files of a commit with what git says of their sizes, no submodules or symbolic links."""
     for record in repository.records("ls-tree", "-r", "-l", "-z", "--full-tree", commit):
         facts, _, path = record.partition(b"\t")
         mode, _, blob, size = facts.decode().split()
         entry = _Entry(_text(path), mode, blob)
         if entry.is_file:
-            yield entry, int(size)
+            yield entry, size
 
 
 def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]:

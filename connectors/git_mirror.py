@@ -92,7 +92,8 @@ class Mirror:
 
         Raises SourceUnavailable, and ValueError for what is no name of a branch.
         """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.folder.parent, self.folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _alone(self.folder):
             return self._fetched(branch)
 

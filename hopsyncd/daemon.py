@@ -54,8 +54,9 @@ from hopsyncd.sync.watch import FolderWatcher
 from hopsyncd.sync.worker import Chore, SyncWorker
 from store.check import opening_check
 from store.content import recipe_of
-from store.database import Connection, open_writer, writer_place
+from store.database import Connection, confirm, open_writer, writer_place
 from store.errors import StoreError
+from store.presence import refuse_gone
 from store.quarantine import end_quarantine, put_quarantined, quarantined
 from store.records import Version
 from store.sources import listing_state, register_source, source_names
@@ -104,6 +105,7 @@ class Daemon:
         self._worker.on_synced = self.service.measured.note_sync
         self._extraction: ExtractionProcess | None = None
         self._tasks: dict[str, Task] = {}
+        self.service.refuse_gone = partial(refuse_gone, connection)
         self.known_sources = set(source_names(connection).values())
 
     def start(self) -> None:
@@ -220,7 +222,11 @@ class Daemon:
 
     def _open_path(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
         """Put the write path together, on the worker's thread; what is stored is served first."""
-        self._publish_stored()
+        try:
+            confirm(self._connection)
+            self._publish_stored()
+        finally:
+            self._looked.set()
         index = self._config.index
         writer = Writer(
             self._connection,
@@ -268,13 +274,10 @@ class Daemon:
 
     def _publish_stored(self) -> None:
         """Serve the newest version, if its vectors are of the present encoder."""
-        try:
-            newest = head(self._connection)
-            recipe = self._maker.recipe
-            if newest and recipe_of(self._connection, newest.recipe).encoder == recipe.encoder:
-                self._engine.publish(load_head(self._connection, newest, recipe.dimensions))
-        finally:
-            self._looked.set()
+        newest = head(self._connection)
+        recipe = self._maker.recipe
+        if newest and recipe_of(self._connection, newest.recipe).encoder == recipe.encoder:
+            self._engine.publish(load_head(self._connection, newest, recipe.dimensions))
 
     def _close(self, tasks: Iterable[Task]) -> None:
         sources = [task.source for task in tasks]

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +20,7 @@ from hopsyncd.query.engine import Engine
 from hopsyncd.reload import Reloaded
 from hopsyncd.removal import drop_mirror, removed
 from hopsyncd.serve.caller import Caller
+from hopsyncd.serve.listener import Listener
 from hopsyncd.serve.openapi import openapi_document
 from hopsyncd.serve.parameters import (
     NoParameters,
@@ -61,6 +64,8 @@ from hopsyncd.upkeep import (
     tagged,
     untagged,
 )
+from store.database import SqliteError, fresh_database
+from store.errors import StoreError
 from store.gc import Retention
 
 log = structlog.get_logger(__name__)
@@ -117,6 +122,7 @@ class DaemonService(GraphReads):
 
     def sync(self, request: SyncRequest, caller: Caller) -> Soon:
         since = self.told.before(caller.name, self._wanted(request.sources))
+        self.refuse_gone()
 
         def told(outcomes: Sequence[Outcome]) -> Json:
             found = synced(self._reader(), outcomes, since)
@@ -126,6 +132,7 @@ class DaemonService(GraphReads):
         return _then(self._worker.request(request.sources, request.accept_empty), told)
 
     def preview(self, request: PreviewRequest, _: Caller) -> Json:
+        self.refuse_gone()
         wanted = self._wanted(request.sources)
         found = preview_json(self._reader(), self.config, wanted, request.limit)
         return {**found, "degraded": self._degraded()}
@@ -191,10 +198,16 @@ class DaemonService(GraphReads):
     def untag(self, request: UntagRequest, _: Caller) -> Soon:
         return self._worker.submit(lambda path: untagged(path, request.name))
 
-    def check(self, request: CheckRequest, _: Caller) -> Json:
-        return checked(self._reader(), request.deep)
+    def check(self, request: CheckRequest, _: Caller, listener: Listener) -> Json:
+        self.refuse_gone()
+
+        def tell(name: str, done: int, total: int) -> None:
+            listener.tell("progress", checking=name, checks_done=done, checks_total=total)
+
+        return checked(self._reader(), request.deep, tell)
 
     def backup(self, request: BackupRequest, _: Caller) -> Json:
+        self.refuse_gone()
         return backed_up(self._reader(), Path(request.file))
 
     def rebuild(self, request: RebuildRequest, _: Caller) -> Soon:
@@ -228,13 +241,20 @@ class DaemonService(GraphReads):
         return schedule_json(self._reader(), planned)
 
     def status(self, _: NoParameters, caller: Caller) -> Json:
-        return status_json(self._reader(), self._served(caller.hidden))
+        served = self._served(caller.hidden)
+        try:
+            return status_json(self._reader(), served)
+        except (StoreError, SqliteError) as error:
+            # Nothing can be read of the database: the rest of the status says so.
+            with closing(fresh_database()) as nothing:
+                return status_json(nothing, replace(served, error=served.error or str(error)))
 
     def sources(self, request: NoParameters, caller: Caller) -> Json:
         whole = self.status(request, caller)
         return {key: whole[key] for key in ("version", "degraded", "sources")}
 
     def health(self, _: NoParameters, __: Caller) -> Json:
+        self.refuse_gone()
         return {"status": "ok", "version": self._version}
 
     def jobs(self, request: NoParameters, caller: Caller) -> Json:
@@ -288,7 +308,7 @@ class DaemonService(GraphReads):
             return "nothing is indexed yet"
         version = served.version
         doing = "indexing" if self._worker.pending else "up to date"
-        if self._worker.error:
+        if self._error():
             doing = "the last sync failed"
         if self.reloaded.refused:
             doing += ", the changed configuration is refused"
@@ -313,7 +333,7 @@ class DaemonService(GraphReads):
             progress=self.path.progress if self.path else None,
             busy=self._worker.busy,
             pending=self._worker.pending,
-            error=self._worker.error,
+            error=self._error(),
             degraded=self._degraded(hidden),
             unavailable=dict(self.unavailable),
             queries=self._queries,

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 
 from hopsyncd.answering.asker import MAX_LLM_CALLS, Asker
@@ -41,7 +42,7 @@ from hopsyncd.strategy import Search
 from hopsyncd.sync.sync import SourceSync
 from hopsyncd.sync.worker import SyncWorker
 from store.database import Connection, open_reader, snapshot
-from store.errors import NoSuchVersion
+from store.errors import DatabaseGone, NoSuchVersion
 from store.history import diff as history_diff
 from store.history import log as history_log
 from store.history import resolve
@@ -64,6 +65,7 @@ class GraphReads:
         self._queries = 0
         self.measured = Metrics()
         self._local = threading.local()
+        self.refuse_gone: Callable[[], None] = lambda: None  # raises DatabaseGone
 
     def query(self, request: QueryRequest, caller: Caller, listener: Listener) -> Json:
         meter = Meter(self.config.llm.max_calls_per_query or None)
@@ -192,8 +194,8 @@ class GraphReads:
             reasons.append("no source is configured: `hopsyncd add` adds one")
         elif self._engine.head is None:
             reasons.append("nothing is indexed yet: the first sync is not finished")
-        if self._worker.error:
-            why = "" if hidden else f": {self._worker.error}"
+        if error := self._error():
+            why = "" if hidden else f": {error}"
             reasons.append(f"the last sync failed{why}")
         elif self._worker.pending and self._engine.head is not None:
             reasons.append("changes are being indexed")
@@ -204,6 +206,14 @@ class GraphReads:
                 if name not in hidden
             ]
         return reasons
+
+    def _error(self) -> str | None:
+        """Why the last sync failed, or the next one must."""
+        try:
+            self.refuse_gone()
+        except DatabaseGone as error:
+            return str(error)
+        return self._worker.error
 
     @property
     def _version(self) -> int:

@@ -3,17 +3,18 @@
 Functions that take a SourceSync run on the writer's thread; the others only read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from hopsyncd.sync.apply import Batch
 from hopsyncd.sync.decide import held
 from hopsyncd.sync.sync import SourceSync
-from hopsyncd.sync.verify import verify_matches
+from hopsyncd.sync.verify import MATCH_CHECKS, verify_matches
 from store.backup import backup
-from store.check import check
+from store.check import check, count_checks
 from store.database import Connection
 from store.errors import PurgeRefused
 from store.gc import Retention, collect, plan_gc
@@ -32,13 +33,23 @@ from store.sources import (
 from store.versions import head
 
 
-def checked(connection: Connection, deep: bool) -> dict[str, Any]:
-    """What a check finds, with the version that it began at; reads only."""
+def checked(
+    connection: Connection, deep: bool, on_step: Callable[[str, int, int], None]
+) -> dict[str, Any]:
+    """What a check finds, with the version that it began at; reads only.
+
+    `on_step` takes what is checked now, how many checks are done, and how many there are.
+    """
     newest = head(connection)
-    findings = check(connection, deep)
+    done, total = count(), count_checks(deep) + (MATCH_CHECKS if deep else 0)
+
+    def on_check(name: str) -> None:
+        on_step(name, next(done), total)
+
+    findings = check(connection, deep, on_check)
     if deep and not findings:
         # Damaged rows are told first: the arithmetic of matches would only repeat them.
-        findings = verify_matches(connection)
+        findings = verify_matches(connection, on_check)
     return {
         "version": newest.id if newest else 0,
         "deep": deep,

@@ -11,24 +11,29 @@ Three depths:
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
+from store.acknowledged import state_of
 from store.check_content import CONTENT_CHECKS, passage_vectors
 from store.check_graph import GRAPH_CHECKS
 from store.database import (
     APPLICATION_ID,
-    SCHEMA_VERSION,
     Connection,
     SqliteError,
+    disk_failure,
     fresh_database,
     objects_of,
+    open_file,
     snapshot,
 )
-from store.errors import NotADatabase
+from store.errors import NotADatabase, StoreError
 from store.finding import REBUILD, RESTORE, Finding
+from store.migrations import SCHEMA_VERSION
+from store.presence import gone, refuse_gone
 from store.records import ALIVE
 from store.vectors import create_vectors
 from store.versions import head, kept_versions, version
 
 Check = Callable[[Connection], Iterator[Finding]]
+OnCheck = Callable[[str], None]  # takes the name of a check that begins
 
 # What reading damaged rows can raise: bytes that are no text, no JSON, no number, no row.
 UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
@@ -38,22 +43,32 @@ _INTERVALS = ("document", "life", "match")
 _LIVE_KEYS = {"document": "source, path", "life": "passage", "match": "question"}
 
 
-def check(connection: Connection, deep: bool) -> list[Finding]:
+def count_checks(deep: bool) -> int:
+    """How many checks there are at most."""
+    return 2 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 1 if deep else 0)
+
+
+def check(
+    connection: Connection, deep: bool, on_check: OnCheck = lambda name: None
+) -> list[Finding]:
     """Everything found wrong; an empty list is a sound database."""
-    found = run_checks(connection, (_schema, _integrity if deep else _quick_integrity))
+    found = run_checks(connection, (_schema, _integrity if deep else _quick_integrity), on_check)
     checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
     # sqlite-vec crashes the process where its tables are not as it made them.
     if deep and not any(one.where.startswith(_VECTORS) for one in found):
         checks.append(passage_vectors)
-    return found + run_checks(connection, checks)
+    return found + run_checks(connection, checks, on_check)
 
 
-def run_checks(connection: Connection, checks: Iterable[Check]) -> list[Finding]:
+def run_checks(
+    connection: Connection, checks: Iterable[Check], on_check: OnCheck = lambda name: None
+) -> list[Finding]:
     """Run checks on one state; one that cannot read what it checks is a finding itself."""
     found: list[Finding] = []
     try:
         with snapshot(connection):
             for one in checks:
+                on_check(_name(one))
                 found.extend(_run(connection, one))
     except SqliteError as error:
         # On a damaged file even the end of a transaction that only read can fail.
@@ -68,8 +83,12 @@ def _run(connection: Connection, check_: Check) -> list[Finding]:
     try:
         found.extend(check_(connection))
     except UNREADABLE as error:
-        found.append(_unreadable(check_.__name__.lstrip("_").replace("_", " "), error))
+        found.append(_unreadable(_name(check_), error))
     return found
+
+
+def _name(check_: Check) -> str:
+    return check_.__name__.lstrip("_").replace("_", " ")
 
 
 def _unreadable(what: str, error: Exception) -> Finding:
@@ -86,6 +105,28 @@ def opening_check(connection: Connection) -> None:
             f"it is damaged: {found[0].where}: {found[0].detail}{more}",
             "`hopsyncd check --deep` names all of it; restore a backup, or `hopsyncd rebuild`",
         )
+
+
+def refuse_overwritten(connection: Connection) -> None:
+    """Raise DatabaseGone unless the writer's files, read anew, hold what it takes them to hold.
+
+    A connection that is open does not see that another program wrote into its file.
+    """
+    refuse_gone(connection)
+    if connection.opened is None:
+        return
+    database, why = connection.opened.database, None
+    try:
+        with closing(open_file(database)) as fresh:
+            if state_of(fresh) != state_of(connection):
+                why = "its content was replaced"
+    except (StoreError, *UNREADABLE) as error:
+        if told := disk_failure(error, f"Cannot use the database {database}"):
+            raise told from error
+        why = f"it can no longer be read: {error}"
+    if why:
+        connection.opened.overwritten = why
+        raise gone(database, why)
 
 
 def _quick_integrity(connection: Connection) -> Iterator[Finding]:

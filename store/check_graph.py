@@ -173,14 +173,20 @@ def _in_force(numbers: list[int], rows: list[tuple[int, int, int]]) -> NDArray[n
 
 
 def _cuts(connection: Connection) -> Iterator[Finding]:
-    rows = connection.execute("SELECT question, born, died, similarity FROM match").fetchall()
+    """One walk over the versions, that takes in what changed from each to the next."""
+    rows = connection.execute(
+        "SELECT question, born, died, similarity FROM match ORDER BY similarity DESC, question"
+    ).fetchall()
     question, born, died = np.array([row[:3] for row in rows], dtype=np.int64).reshape(-1, 3).T
     similarity = np.array([row[3] for row in rows], dtype=np.float64)
+    numbers = kept_versions(connection)
     newest = head(connection)
-    for number in kept_versions(connection):
-        holds = (born <= number) & (number < died)
+    ranking = _Ranking(question, similarity)
+    begins, ends = _by_version(numbers, born), _by_version(numbers, died)
+    for at, number in enumerate(numbers):
+        ranking.change(ends[at], begins[at])
         one = version(connection, number)
-        wrong = _wrong_cut(one, question[holds], similarity[holds])
+        wrong = ranking.wrong_cut(one)
         if wrong:
             yield Finding(
                 "the cut admits as many matches as the edge budget",
@@ -190,22 +196,55 @@ def _cuts(connection: Connection) -> Iterator[Finding]:
             )
 
 
-def _wrong_cut(
-    at: Version, question: NDArray[np.int64], similarity: NDArray[np.float64]
-) -> str | None:
-    """What is wrong with the version's cut among the matches in force."""
-    if at.cut is None:
-        count = len(question)
-        return f"there is no cut, and {count} matches" if at.edge_budget < count else None
-    tied = similarity == at.cut.similarity
-    admitted = np.count_nonzero(
-        (similarity > at.cut.similarity) | (tied & (question <= at.cut.question))
-    )
-    if admitted != at.edge_budget or admitted >= len(question):
-        return f"the cut admits {admitted} of {len(question)} matches"
-    if admitted and at.cut.question not in question[tied]:
-        return "the cut is at no match in force"
-    return None
+def _by_version(numbers: list[int], events: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """For each version the places of the events that it is the first to see."""
+    order = np.argsort(events, kind="stable")
+    bounds = np.searchsorted(events[order], numbers, side="right")
+    return np.split(order, bounds)[: len(numbers)]
+
+
+class _Ranking:
+    """All matches, the best first, and which are in force at the version that is looked at.
+
+    The first `_at` are within its cut, `_admitted` of them in force: a cut that moves passes over
+    a few matches, where counting them anew would look at all.
+    """
+
+    def __init__(self, question: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:
+        self._question, self._falling = question, -similarity
+        self._in_force = np.zeros(len(question), dtype=np.int32)
+        self._count = self._at = self._admitted = 0
+
+    def change(self, ended: NDArray[np.int64], begun: NDArray[np.int64]) -> None:
+        """Go on to the next version; what begins and ends between two was never in force."""
+        for places, by in ((begun, 1), (ended, -1)):
+            self._in_force[places] += by
+            self._count += by * len(places)
+            self._admitted += by * int(np.count_nonzero(places < self._at))
+
+    def wrong_cut(self, at: Version) -> str | None:
+        """What is wrong with the version's cut among the matches in force."""
+        if at.cut is None:
+            few = at.edge_budget < self._count
+            return f"there is no cut, and {self._count} matches" if few else None
+        first, last = (
+            int(np.searchsorted(self._falling, -at.cut.similarity, side=side))
+            for side in ("left", "right")
+        )
+        tied = self._question[first:last]
+        self._move(first + int(np.searchsorted(tied, at.cut.question, side="right")))
+        if self._admitted != at.edge_budget or self._admitted >= self._count:
+            return f"the cut admits {self._admitted} of {self._count} matches"
+        is_last = tied[: self._at - first] == at.cut.question
+        if self._admitted and not self._in_force[first : self._at][is_last].any():
+            return "the cut is at no match in force"
+        return None
+
+    def _move(self, at: int) -> None:
+        low, high = sorted((self._at, at))
+        passed = int(np.count_nonzero(self._in_force[low:high]))
+        self._admitted += passed if at > self._at else -passed
+        self._at = at
 
 
 GRAPH_CHECKS = (

@@ -10,6 +10,7 @@ from itertools import count, groupby
 
 import numpy as np
 
+from store.acknowledged import INTERNAL_COUNTERS
 from store.database import Connection, transaction
 from store.digests import QUESTION_COLUMNS, set_digest
 from store.errors import ContentConflict
@@ -157,9 +158,9 @@ def _count(connection: Connection, name: str, more: int) -> None:
 
 def counters(connection: Connection) -> dict[str, int]:
     """The totals over the life of the database."""
-    return {"passages_generated": 0, "texts_embedded": 0} | dict(
-        connection.execute("SELECT name, value FROM counter")
-    )
+    rows = connection.execute("SELECT name, value FROM counter")
+    totals = {name: value for name, value in rows if name not in INTERNAL_COUNTERS}
+    return {"passages_generated": 0, "texts_embedded": 0} | totals
 
 
 def _insert_passage(connection: Connection, passage: Passage) -> None:

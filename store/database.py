@@ -6,17 +6,32 @@ One process holds the writer's place (an flock beside the file); readers come an
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from importlib import resources
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO
 
 import sqlite_vec
 from sqlite_utils import Database
-from sqlite_utils.migrations import Migrations
 
-from store.digests import fill_digests
-from store.errors import DiskFailure, NewerSchema, NotADatabase, OlderSchema, WriterBusy
+from store.acknowledged import (
+    acknowledge,
+    count_write,
+    lost,
+    note_path,
+    noted,
+    refuse_older,
+    reserve_lost,
+)
+from store.errors import (
+    DiskFailure,
+    NewerSchema,
+    NotADatabase,
+    OlderSchema,
+    VersionsLost,
+    WriterBusy,
+)
+from store.migrations import MIGRATIONS, SCHEMA_VERSION
+from store.presence import Opened, note_size, opened_now, refuse_gone
 from store.wal import refuse_lost_wal
 
 if TYPE_CHECKING:
@@ -28,89 +43,25 @@ else:
     except ImportError:
         import sqlite3 as sqlite
 
-Connection: TypeAlias = sqlite.Connection
 SqliteError = sqlite.Error
 OperationalError = sqlite.OperationalError
 
 _FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
 _AGAIN = "syncs go on by themselves, anything else must be asked for again"
 
+
+class Connection(sqlite.Connection):
+    """A connection; the writer's has `opened`, and each of its commits is noted beside the file."""
+
+    opened: Opened | None = None
+
+
 APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header, so that file(1) and we know our own
-MIGRATIONS = Migrations("hopsyncd")
-
-
-def _statements(script: str) -> Iterator[str]:
-    """Split a SQL script; executescript() would commit behind the migration's back."""
-    pending = ""
-    for line in script.splitlines(keepends=True):
-        pending += line
-        if sqlite.complete_statement(pending):
-            yield pending
-            pending = ""
-
-
-def _run_file(db: Database, name: str) -> None:
-    for statement in _statements(resources.files("store.schema").joinpath(name).read_text()):
-        db.conn.execute(statement)
-
-
-@MIGRATIONS(name="001_initial")
-def _initial(db: Database) -> None:
-    _run_file(db, "001_initial.sql")
-
-
-@MIGRATIONS(name="002_history")
-def _history(db: Database) -> None:
-    _run_file(db, "002_history.sql")
-
-
-@MIGRATIONS(name="003_digest")
-def _digest(db: Database) -> None:
-    _run_file(db, "003_digest.sql")
-    fill_digests(db.conn)
-
-
-@MIGRATIONS(name="004_retention")
-def _retention(db: Database) -> None:
-    _run_file(db, "004_retention.sql")
-
-
-@MIGRATIONS(name="005_llm")
-def _llm(db: Database) -> None:
-    _run_file(db, "005_llm.sql")
-
-
-@MIGRATIONS(name="006_cursor")
-def _cursor(db: Database) -> None:
-    _run_file(db, "006_cursor.sql")
-
-
-@MIGRATIONS(name="007_jobs")
-def _jobs(db: Database) -> None:
-    _run_file(db, "007_jobs.sql")
-
-
-@MIGRATIONS(name="008_links")
-def _links(db: Database) -> None:
-    _run_file(db, "008_links.sql")
-
-
-@MIGRATIONS(name="009_origin")
-def _origin(db: Database) -> None:
-    _run_file(db, "009_origin.sql")
-
-
-@MIGRATIONS(name="010_rules")
-def _rules(db: Database) -> None:
-    _run_file(db, "010_rules.sql")
-
-
-SCHEMA_VERSION = 10
 
 
 def memory_database() -> Connection:
     """An empty database in memory, without extensions."""
-    return sqlite.connect(":memory:", isolation_level=None)
+    return sqlite.connect(":memory:", isolation_level=None, factory=Connection)
 
 
 def fresh_database() -> Connection:
@@ -126,14 +77,22 @@ def objects_of(connection: Connection) -> dict[str, str]:
     return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
-def _connect(path: Path) -> Connection:
-    connection = sqlite.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
-        uri=True,
-        isolation_level=None,
-        timeout=10.0,
-        check_same_thread=False,
-    )
+def _connect(path: Path, mode: str = "rw") -> Connection:
+    try:
+        connection = sqlite.connect(
+            f"{path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            timeout=10.0,
+            check_same_thread=False,
+            factory=Connection,
+        )
+    except OperationalError as error:
+        raise NotADatabase(
+            f"Cannot open {path}",
+            str(error) if path.exists() else "it is not there",
+            "See that the file is there and that you may read and write it",
+        ) from error
     _load_extension(connection)
     return connection
 
@@ -228,18 +187,32 @@ def disk_failures(connection: Connection) -> Iterator[None]:
 def transaction(connection: Connection) -> Iterator[None]:
     """One write transaction, begun IMMEDIATE: a deferred one can fail when it first writes.
 
-    Raises DiskFailure.
+    When it ends without an error, what it wrote may be acknowledged. Raises DiskFailure,
+    NotAcknowledged or DatabaseGone; the latter two may leave it committed.
     """
+    refuse_gone(connection)
     with disk_failures(connection):
         try:
             connection.execute("BEGIN IMMEDIATE")
             yield
+            count_write(connection)
             connection.execute("COMMIT")
         except BaseException:
             # Some errors have rolled back already; others not, even those of BEGIN and COMMIT.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+    confirm(connection)
+
+
+def confirm(connection: Connection) -> None:
+    """Note that the writer's database is as it is, before anyone is told so or reads it.
+
+    Raises DatabaseGone or NotAcknowledged.
+    """
+    refuse_gone(connection)
+    note_size(connection)
+    acknowledge(connection)
 
 
 @contextmanager
@@ -254,14 +227,36 @@ def snapshot(connection: Connection) -> Iterator[None]:
                 connection.execute("COMMIT")
 
 
-def _judge_wal(path: Path) -> None:
-    """Raise NotADatabase if the log is not all there, unless this process has it open already.
+def _judge(path: Path) -> None:
+    """Raise VersionsLost if something acknowledged is not there, in the file or in its log.
 
-    Closing any descriptor of the log's index ends all locks that SQLite has on it in this process.
-    The next process would take the index for nobody's and truncate it, under those who use it.
+    Not where this process has it open already. Closing any descriptor of the log's index ends all
+    locks that SQLite has on it in this process. The next process would take the index for nobody's
+    and truncate it, under those who use it.
     """
-    if not _has_open(path.with_name(path.name + "-shm")):
-        refuse_lost_wal(path)
+    if _has_open(path.with_name(path.name + "-shm")):
+        return
+    known = noted(path)  # before the database: a writer may go on meanwhile
+    refuse_lost_wal(path)
+    if known is None:
+        return
+    if not path.exists():
+        if known.version:
+            raise lost(path, f"version {known.version} was acknowledged, and the file is not there")
+        return
+    # Read only: a writer that closes takes what it has read of a damaged log for the whole of it.
+    with closing(_connect(path, "ro")) as connection:
+        _refuse_foreign(connection, path)
+        refuse_older(connection, path, known)
+
+
+def lost_from(path: Path) -> str | None:
+    """What the database lacks of what was acknowledged, in words; None if it lacks nothing."""
+    try:
+        _judge(path)
+    except VersionsLost as error:
+        return error.why
+    return None
 
 
 def _has_open(path: Path) -> bool:
@@ -277,13 +272,17 @@ def _has_open(path: Path) -> bool:
     return False
 
 
-def open_writer(path: Path) -> Connection:
+def open_writer(path: Path, *, accept_loss: bool = False) -> Connection:
     """Open, creating or migrating as needed. Raises NewerSchema, NotADatabase or DiskFailure.
 
-    Commits are synced to disk: what a caller was told is stored survives a power cut.
+    Commits are synced to disk: what a caller was told is stored survives a power cut. Raises
+    VersionsLost where it did not, unless that is accepted: then the numbers of what was lost are
+    not used again.
     """
-    _judge_wal(path)
-    if not path.exists():
+    known = noted(path)
+    if not accept_loss:
+        _judge(path)
+    with _folder_of(path):
         path.touch(0o600)
     connection = _connect(path)
     try:
@@ -296,6 +295,12 @@ def open_writer(path: Path) -> Connection:
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA foreign_keys = ON")
         _migrate(connection)
+        if accept_loss and known:
+            with transaction(connection):
+                reserve_lost(connection, known)
+            note_path(path).unlink()
+        connection.opened = opened_now(path)
+        confirm(connection)
     except BaseException:
         connection.close()
         raise
@@ -308,7 +313,7 @@ def open_reader(path: Path) -> Connection:
     The file is opened writable because a reader keeps its place in the WAL's shared memory;
     query_only refuses every write, and the checkpoints are left to the writer.
     """
-    _judge_wal(path)
+    _judge(path)
     connection = _connect(path)
     try:
         _refuse_foreign(connection, path)
@@ -322,10 +327,25 @@ def open_reader(path: Path) -> Connection:
 
 
 @contextmanager
+def _folder_of(path: Path) -> Iterator[None]:
+    """Let what hinders from writing beside the database come out as a DiskFailure."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskFailure(
+            f"Cannot write to {path.parent}",
+            f"{Path(error.filename or path).name}: {(error.strerror or str(error)).lower()}",
+            "Give this user the right to write there, or set daemon.data_dir, or HOPSYNCD_HOME, to"
+            " a folder where it may",
+        ) from error
+
+
+@contextmanager
 def writer_place(path: Path) -> Iterator[BinaryIO]:
     """Hold the single writer's place for the database at `path`. Raises WriterBusy."""
     lock_path = path.with_name(path.name + ".lock")
-    descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with _folder_of(path):
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "r+b") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -4,6 +4,9 @@ StoreError
 ├── NewerSchema        written by a newer hopsyncd: refused untouched
 ├── OlderSchema        written by an older hopsyncd: a writer must bring it up to date first
 ├── NotADatabase       the file is no database of ours, or is damaged
+├── VersionsLost       something that was acknowledged is not in the database
+├── NotAcknowledged    what was committed cannot be noted, so nobody is told that it is kept
+├── DatabaseGone       the database went away under the process that has it open
 ├── NoSuchVersion      the version was never written, or has expired
 ├── WriterBusy         another process holds the store for writing
 ├── DiskFailure        the disk is full, or failing
@@ -34,6 +37,18 @@ class OlderSchema(StoreError):
 
 class NotADatabase(StoreError):
     """The file cannot be opened as a hopsyncd database."""
+
+
+class VersionsLost(StoreError):
+    """The database is older than what was acknowledged of it: its log was lost or damaged."""
+
+
+class NotAcknowledged(StoreError):
+    """The note of what was acknowledged cannot be written; the commit itself is done."""
+
+
+class DatabaseGone(StoreError):
+    """The file was deleted, replaced or cut short while it was open."""
 
 
 class NoSuchVersion(StoreError):

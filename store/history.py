@@ -123,6 +123,12 @@ def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None
             "it would read as a version or a time",
             "Choose another name",
         )
+    if not name.isprintable():
+        raise TagRefused(
+            f"Cannot tag version {number} as {name!r}",
+            "it has a character that cannot be seen",
+            "Choose a name without control characters",
+        )
     with transaction(connection):
         known = connection.execute("SELECT version FROM tag WHERE name = ?", [name]).fetchone()
         if known and known[0] != number:

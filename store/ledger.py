@@ -79,6 +79,7 @@ class Ledger:
         self._max_tokens = max_tokens_per_day
         self._lock = threading.Lock()
         self._connection: Connection | None = None
+        self._file: tuple[int, int] | None = None  # device and inode of what is open
 
     def reserve(self, day: int, purpose: str, source: str, tokens: int) -> Reservation | None:
         """Room for one request of at most so many tokens; None if the day's limits leave none."""
@@ -147,8 +148,11 @@ class Ledger:
         """The connection, for this thread alone. After an error the next use opens it anew."""
         with self._lock:
             try:
+                if self._connection is not None and _identity(self._path) != self._file:
+                    self._drop()  # it was moved away, to begin a new one
                 if self._connection is None:
                     self._connection = _open(self._path)
+                    self._file = _identity(self._path)
                 yield self._connection
             except (SqliteError, OSError, UnicodeDecodeError) as error:
                 self._drop()
@@ -156,6 +160,14 @@ class Ledger:
             except StoreError:
                 self._drop()
                 raise
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _add(

@@ -41,12 +41,12 @@ def _merge_text(connection: Connection, between: Callable[[], None]) -> None:
     """FTS5's documented way to optimise in steps: the first, negative, step assigns all to it."""
     pages, changes = -_MERGED_PAGES, 2
     while changes >= 2:
-        before = connection.total_changes
         with transaction(connection):
+            before = connection.total_changes
             connection.execute(
                 "INSERT INTO passage_text (passage_text, rank) VALUES ('merge', ?)", [pages]
             )
-        pages, changes = _MERGED_PAGES, connection.total_changes - before
+            pages, changes = _MERGED_PAGES, connection.total_changes - before
         between()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from store.acknowledged import lost_version
 from store.database import Connection, transaction
 from store.digests import PLACE_COLUMNS, document_digest
 from store.errors import NoSuchVersion
@@ -41,9 +42,13 @@ def version(connection: Connection, number: int) -> Version:
     if row:
         raise _expired(connection, number, row[0])
     newest = head(connection)
+    if newest and 0 < number < newest.id:
+        why = "it was lost, as `hopsyncd recover` said"
+    else:
+        why = f"the newest is {newest.id}" if newest else "nothing was indexed yet"
     raise NoSuchVersion(
         f"Cannot read version {number}",
-        f"the newest is {newest.id}" if newest else "nothing was indexed yet",
+        why,
         "`hopsyncd status` names the newest version",
     )
 
@@ -101,7 +106,7 @@ def commit(connection: Connection, change: Change, created_ms: int) -> Version:
 def write_version(connection: Connection, change: Change, created_ms: int) -> Version:
     """As commit(), inside a transaction of the caller's."""
     before = head(connection)
-    number = before.id + 1 if before else 1
+    number = max(before.id if before else 0, lost_version(connection)) + 1
     _put_seen(connection, change.seen, change.unseen)
     new_keys = [(new.source, new.path) for new in change.documents_new]
     gone = sorted(set(change.documents_gone) - set(new_keys))

@@ -21,6 +21,7 @@ from hopsyncd.cli.index import sync
 from hopsyncd.cli.init import init
 from hopsyncd.cli.mcp import mcp
 from hopsyncd.cli.query import query
+from hopsyncd.cli.recover import recover
 from hopsyncd.cli.reload import reload
 from hopsyncd.cli.schedule import schedule
 from hopsyncd.cli.serve import serve
@@ -54,7 +55,7 @@ _COMMANDS = (
     *(init, serve, sync, query, ask, graph, status, sources, schedule, top),
     *(add, remove, pause, resume),
     *(log, diff, why, tag, restore, release),
-    *(check, rebuild, backup, gc, purge),
+    *(check, rebuild, backup, recover, gc, purge),
     *(doctor, service, reload, completion, mcp, evaluate),
 )
 for command in _COMMANDS:

@@ -68,13 +68,18 @@ def ask_and_show(client: Client, question: str, k: int, at: str) -> dict[str, An
 
 
 def post_and_follow(client: Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """POST what ends in a sync, and show how far that is."""
+    """POST what tells how far it is, a sync or a check, and show that."""
     result: dict[str, Any] = {}
+    checks = path == "/v1/check"
+    begins, unit = ("checking", "checks") if checks else ("scanning", "documents")
     with bars() as shown:
-        bar = shown.add_task("scanning", total=None, unit="documents")
+        bar = shown.add_task(begins, total=None, unit=unit)
         for event in client.events(Call("POST", path, body)):
             if event["event"] == "answer":
                 result = event["answer"]
+            elif event["event"] == "progress" and (total := event.get("checks_total")):
+                name = f"checking {event['checking']}"
+                shown.update(bar, description=name, total=total, completed=event["checks_done"])
             elif event["event"] == "progress" and (total := event["documents_total"]):
                 name = f"{event['source']}: {counted(total, 'document')}"
                 shown.update(bar, description=name, total=total, completed=event["share"] * total)

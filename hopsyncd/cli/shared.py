@@ -45,8 +45,8 @@ def client_of(context: click.Context) -> Client:
 def post_long(
     context: click.Context, path: str, body: dict[str, Any], doing: str | None = None
 ) -> dict[str, Any]:
-    """POST what takes long, with a bar at a terminal: that it is `doing` this, or, of what ends in
-    a sync, how far that is."""
+    """POST what takes long, with a bar at a terminal: that it is `doing` this, or, of what tells
+    it, how far it is."""
     with client_of(context) as client:
         try:
             return _post_and_show(client, path, body, doing)

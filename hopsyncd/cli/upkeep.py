@@ -18,7 +18,7 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
 
     Example: hopsyncd check --deep
     """
-    found = post_long(context, "/v1/check", {"deep": deep}, "checking")
+    found = post_long(context, "/v1/check", {"deep": deep})
     if as_json:
         print_json(found)
     for one in () if as_json else found["findings"]:

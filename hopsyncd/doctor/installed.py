@@ -15,8 +15,9 @@ from hopsyncd.text.encoder import SentenceEncoder
 from hopsyncd.text.language import SpacyLanguage
 from hopsyncd.text.reranker import CrossReranker
 from store.check import check
-from store.database import SCHEMA_VERSION, open_reader
+from store.database import lost_from, open_reader
 from store.errors import OlderSchema, StoreError
+from store.migrations import SCHEMA_VERSION
 from store.versions import head
 
 _CLOCK_SLACK_MS = 60_000
@@ -60,7 +61,7 @@ def data_folder(config: Config) -> Iterator[Finding]:
 def database(config: Config) -> Iterator[Finding]:
     """It opens, its schema is known, its structure is whole, no version is from the future."""
     path = config.daemon.data_dir / DATABASE_NAME
-    if not path.exists():
+    if not path.exists() and lost_from(path) is None:
         yield well("database", f"{path} is made at the first start")
         return
     try:

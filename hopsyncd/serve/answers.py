@@ -220,7 +220,7 @@ class PathsAnswer(TypedDict):
 
 class ProgressEvent(TypedDict):
     """A line of a stream. A sync tells how far it is, an ask what it begins: `search`, then
-    `answer`, from so many `passages`."""
+    `answer`, from so many `passages`; a check what it is `checking`."""
 
     event: Literal["progress"]
     stage: NotRequired[Literal["search", "answer"]]
@@ -231,6 +231,9 @@ class ProgressEvent(TypedDict):
     passages_done: NotRequired[int]
     passages_total: NotRequired[int]
     share: NotRequired[float]
+    checking: NotRequired[str]
+    checks_done: NotRequired[int]
+    checks_total: NotRequired[int]
 
 
 class TextEvent(TypedDict):

@@ -9,6 +9,7 @@ import structlog
 from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -82,8 +83,22 @@ def _route(endpoint: Endpoint, service: Service, lanes: Lanes) -> Route:
             note(response.status_code)
         return response
 
-    # A name in a path may have slashes in it.
-    return Route(endpoint.path.replace("}", ":path}"), answer, methods=[endpoint.method])
+    return Route(endpoint.path.replace("}", ":name}"), answer, methods=[endpoint.method])
+
+
+class _Name(Convertor[str]):
+    """A name in a path: it may have slashes in it, and line breaks."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("name", _Name())
 
 
 async def _answered(

@@ -148,7 +148,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/check", "admin", "check", "Verify the database",
-        requests.CheckRequest, answers_changes.CheckAnswer,
+        requests.CheckRequest, answers_changes.CheckAnswer, listens=True, streams=True,
     ),
     Endpoint(
         "POST", "/v1/backup", "admin", "backup", "Copy the database",

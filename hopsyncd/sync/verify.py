@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from hopsyncd.graph.merge import MergeIndex
 from hopsyncd.graph.similarity import similarity
-from store.check import run_checks
+from store.check import OnCheck, run_checks
 from store.content import recipe_dimensions, sets_at, sets_by_id
 from store.database import Connection
 from store.finding import REBUILD, RESTORE, Finding
@@ -12,6 +12,7 @@ from store.reads import matches_at
 from store.records import ALIVE, Match, Question, QuestionSet, SetId
 from store.versions import head
 
+MATCH_CHECKS = 2
 _GROUP = 2000  # matches whose question sets are held at once
 
 _MATCHES = """
@@ -21,12 +22,12 @@ _MATCHES = """
 """
 
 
-def verify_matches(connection: Connection) -> list[Finding]:
+def verify_matches(connection: Connection, on_check: OnCheck = lambda name: None) -> list[Finding]:
     """Compare every stored similarity with Eq. 1, and the head's matches with a fresh merge.
 
     Matches to questions that do not exist are store.check's to find.
     """
-    return run_checks(connection, (_similarities, _best_matches))
+    return run_checks(connection, (_similarities, _best_matches), on_check)
 
 
 def _similarities(connection: Connection) -> Iterator[Finding]:

@@ -14,7 +14,9 @@ from hopsyncd.sync.aside import GiveWay
 from hopsyncd.sync.rota import Request, Rota, Task, full_scan_job, promise, scan_job
 from hopsyncd.sync.sync import Outcome, SourceSync
 from hopsyncd.sync.timetable import Clocks, Planned, Timetable
-from store.errors import DiskFailure
+from store.check import refuse_overwritten
+from store.errors import DatabaseGone, DiskFailure
+from store.presence import refuse_gone
 
 log = structlog.get_logger(__name__)
 
@@ -128,7 +130,9 @@ class SyncWorker:
 
         def run(path: SourceSync) -> None:
             try:
+                refuse_overwritten(path.connection)
                 result = job(path)
+                refuse_overwritten(path.connection)
                 if counts_as:
                     self._times.note(counts_as, None)
             except BaseException as error:
@@ -226,14 +230,14 @@ class SyncWorker:
             self._check_stop()
             self.busy = True
             try:
+                refuse_gone(self._write_path.connection)
                 answered = self._turn()
                 self.busy = self._syncs.is_wanted
             except BaseException:
                 self.busy = False
                 raise
             self.error, self._retry_s = None, _RETRY_S
-            for request in answered:
-                request.answer()
+            self._answer(answered)
             if not self.busy:
                 self._when_nobody_waits()
 
@@ -242,6 +246,19 @@ class SyncWorker:
 
     def _has_work(self) -> bool:
         return self._is_asked() or self._is_hinted
+
+    def _answer(self, requests: Sequence[Request]) -> None:
+        """Say that the sources are in step, if what was stored of them is still there."""
+        if not requests:
+            return
+        try:
+            refuse_overwritten(self._write_path.connection)
+        except DatabaseGone as error:
+            for request in requests:
+                request.done.set_exception(error)
+            raise
+        for request in requests:
+            request.answer()
 
     def _sleep_s(self) -> float:
         if self._syncs.is_wanted:

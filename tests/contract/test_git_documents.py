@@ -11,6 +11,7 @@ import pytest
 
 from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
 from connectors.git import GitConnector, GitSettings
+from connectors.git_mirror import Mirror
 from connectors.git_program import Repository
 from connectors.protocol import Gone, Item, Problem
 from tests.contract.git_sources import here, ids, listed, mirror
@@ -100,6 +101,21 @@ class TestWhatIsADocument:
         repository.git("update-ref", "refs/heads/bad", commit)
         found, _ = listed(here(repository, branch="bad"))
         assert [type(one) for one in found] == [Problem]
+
+    def test_a_blob_that_a_partial_clone_lacks_is_its_documents_problem(
+        self, repository: GitRepository
+    ) -> None:
+        connector = here(repository)
+        before, cursor = listed(connector)
+        repository.put("lacking.md", b"text that is not fetched")
+        blob = repository.git("rev-parse", "HEAD:lacking.md")
+        (repository.root / ".git/objects" / blob[:2] / blob[2:]).unlink()
+        for since in (None, cursor):
+            found, _ = listed(connector, since)
+            (problem,) = [one for one in found if isinstance(one, Problem)]
+            assert (problem.id, blob in problem.why) == ("lacking.md", True)
+            if since is None:
+                assert ids(found) == ids(before)
 
     @pytest.mark.parametrize("revision", ["0" * 40, "HEAD", "--help", "main:a.md\n"])
     def test_a_blob_that_is_not_there_has_vanished(
@@ -199,3 +215,13 @@ class TestPauses:
         monkeypatch.setenv("PATH", "/nowhere")
         with pytest.raises(SourceUnavailable, match="no git program"):
             list(here(repository).discover(None))
+
+
+def test_mirrors_are_their_owners_alone(repository: GitRepository, tmp_path: Path) -> None:
+    folder = tmp_path / "data/git/one.git"
+    before = os.umask(0o022)
+    try:
+        Mirror(f"file://{repository.root}", folder).refresh("")
+    finally:
+        os.umask(before)
+    assert [one.stat().st_mode & 0o777 for one in (folder, folder.parent)] == [0o700, 0o700]

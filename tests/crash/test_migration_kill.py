@@ -15,13 +15,12 @@ from store.check import check
 from store.content import full_text, index_passage, known_passages
 from store.database import (
     APPLICATION_ID,
-    MIGRATIONS,
-    SCHEMA_VERSION,
     Connection,
     objects_of,
     open_file,
     open_writer,
 )
+from store.migrations import MIGRATIONS, SCHEMA_VERSION
 from store.records import PassageId
 from store.vectors import create_vectors, put_vector
 from tests.crash.sweep import sound, state_of

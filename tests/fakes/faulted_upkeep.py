@@ -11,7 +11,7 @@ from hopsyncd.sync.verify import verify_matches
 from store.backup import backup
 from store.check import check
 from store.database import Connection, open_reader, open_writer, snapshot
-from store.errors import BackupFailed, DiskFailure
+from store.errors import BackupFailed, DiskFailure, NotAcknowledged
 from store.gc import Retention, collect
 from store.purge import purge
 from store.versions import kept_versions
@@ -84,7 +84,12 @@ def run(before: Before, folder: Path, fault: AbstractContextManager[None]) -> Ou
         assert check(reader, deep=True) == []
         assert verify_matches(reader) == []
         if failed:
-            assert {file.name for file in live.iterdir()} == {"s.db", "s.db-wal", "s.db-shm"}
+            assert {file.name for file in live.iterdir()} == {
+                "s.db",
+                "s.db-wal",
+                "s.db-shm",
+                "s.head",
+            }
             act(connection)
         assert _graphs(connection) == before.done
         if before.act == "backup":
@@ -98,7 +103,7 @@ def run(before: Before, folder: Path, fault: AbstractContextManager[None]) -> Ou
 def _fails(act: Callable[[Connection], object], connection: Connection) -> bool:
     try:
         act(connection)
-    except (BackupFailed, DiskFailure):
+    except (BackupFailed, DiskFailure, NotAcknowledged):
         return True
     return False
 

@@ -12,6 +12,7 @@ from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
+from store.acknowledged import note_path
 from store.database import Connection
 
 Step = Callable[[str], None]
@@ -26,9 +27,11 @@ _ENDINGS = ("", "-wal", "-shm")
 
 
 def copy_database(path: Path, target: Path) -> Path:
-    """Copy a database that nobody has open, with its log as a kill left it."""
-    for ending in _ENDINGS:
-        file, copy = path.with_name(path.name + ending), target.with_name(target.name + ending)
+    """Copy a database that nobody has open, with its log and its note as a kill left them."""
+    pairs = [
+        (path.with_name(path.name + end), target.with_name(target.name + end)) for end in _ENDINGS
+    ]
+    for file, copy in (*pairs, (note_path(path), note_path(target))):
         copy.unlink(missing_ok=True)
         if file.exists():
             shutil.copy(file, copy)

@@ -45,7 +45,7 @@ class FakeService:
     def __getattr__(self, name: str) -> Any:
         """Every other request is answered with its own name and what was asked."""
 
-        def answer(request: Any, _: Caller) -> Any:
+        def answer(request: Any, _: Caller, *__: Listener) -> Any:
             self._fail()
             done: Future[dict[str, Any]] = Future()
             done.set_result({"asked": name, "given": request.model_dump()})

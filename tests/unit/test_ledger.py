@@ -137,3 +137,14 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("in the way")
     with pytest.raises(StoreError, match="File exists"):
         reserve(Ledger(tmp_path / "data" / "llm.db"))
+
+
+def test_a_ledger_that_is_moved_away_is_begun_anew_and_nothing_is_counted_for_nobody(
+    path: Path,
+) -> None:
+    ledger = Ledger(path)
+    reserve(ledger)
+    path.rename(path.with_name("old.db"))
+    reserve(ledger)
+    ledger.close()
+    assert Ledger(path).spent(DAY)[0].calls == 1

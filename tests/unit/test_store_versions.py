@@ -83,9 +83,11 @@ def without_gaul(store: Connection) -> Version:
 
 
 def dumped(store: Connection) -> dict[str, list[tuple[object, ...]]]:
-    """Every row of the ordinary tables."""
+    """Every row of the ordinary tables, but the count of transactions."""
     names = store.execute("SELECT name FROM pragma_table_list WHERE type = 'table'").fetchall()
-    return {name: store.execute(f"SELECT * FROM {name}").fetchall() for (name,) in names}
+    rows = {name: store.execute(f"SELECT * FROM {name}").fetchall() for (name,) in names}
+    rows["counter"] = [row for row in rows["counter"] if row[0] != "writes"]
+    return rows
 
 
 def in_force(store: Connection, number: int) -> tuple[object, ...]:

@@ -1,0 +1,109 @@
+"""The note of what was acknowledged: torn, damaged, missing, of another database."""
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from store.acknowledged import note_path, noted, state_of
+from store.backup import backup
+from store.database import open_reader, open_writer, writer_place
+from store.errors import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
+from store.history import delete_tag, set_tag
+from tests.fakes.lived import lived
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    lived(tmp_path / "s.db").close()
+    return tmp_path / "s.db"
+
+
+def test_each_commit_is_noted_and_the_note_is_private(path: Path) -> None:
+    with closing(open_writer(path)) as connection:
+        before = noted(path)
+        set_tag(connection, "release", 6, 0)
+        after = noted(path)
+        assert before and after == state_of(connection)
+        assert (after.writes, after.version) == (before.writes + 1, 6)
+    assert note_path(path).stat().st_mode & 0o777 == 0o600
+    assert not list(path.parent.glob("*.part"))
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_torn_write_leaves_the_note_before(path: Path, slot: int) -> None:
+    whole = note_path(path).read_bytes()
+    known = noted(path)
+    assert known
+    torn = bytearray(whole)
+    torn[slot * 4096 + 40] ^= 1
+    note_path(path).write_bytes(torn)
+    left = noted(path)
+    assert left and left.writes == known.writes - (known.writes % 2 == slot)
+    open_writer(path).close()
+    assert noted(path) == known
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no note at all", bytes(8192)])
+def test_without_a_note_a_database_opens_and_gets_one(path: Path, content: bytes | None) -> None:
+    known = noted(path)
+    note_path(path).unlink()
+    if content is not None:
+        note_path(path).write_bytes(content)
+    open_writer(path).close()
+    assert noted(path) == known
+
+
+def test_a_backup_opens_elsewhere_and_in_its_old_place_by_hand(path: Path) -> None:
+    copy = path.parent / "elsewhere/copy.db"
+    copy.parent.mkdir()
+    with closing(open_writer(path)) as connection:
+        backup(connection, copy)
+        set_tag(connection, "release", 6, 0)
+    open_writer(copy).close()
+    shutil.copy(copy, path)
+    for opened in (open_writer, open_reader):
+        with pytest.raises(VersionsLost, match="`hopsyncd recover`"):
+            opened(path)
+    open_writer(path, accept_loss=True).close()
+    open_reader(path).close()
+
+
+def test_a_database_that_is_missing_is_not_begun_anew_without_a_word(path: Path) -> None:
+    path.unlink()
+    with pytest.raises(VersionsLost, match="version 6 was acknowledged, and the file is not there"):
+        open_writer(path)
+    assert not path.exists()
+
+
+def test_what_cannot_be_noted_is_not_acknowledged(path: Path) -> None:
+    with closing(open_writer(path)) as connection:
+        note_path(path).unlink()
+        note_path(path).mkdir()
+        with pytest.raises(NotAcknowledged, match="is a directory"):
+            set_tag(connection, "release", 6, 0)
+
+
+@pytest.mark.parametrize("act", ["deleted", "replaced", "cut short", "log deleted"])
+def test_a_database_that_goes_away_takes_no_write(path: Path, act: str) -> None:
+    with closing(open_writer(path)) as connection:
+        if act == "deleted":
+            path.unlink()
+        elif act == "replaced":
+            path.rename(path.with_name("old.db"))
+            shutil.copy(path.with_name("old.db"), path)
+        elif act == "cut short":
+            with path.open("r+b") as file:
+                file.truncate(4096)
+        else:
+            path.with_name("s.db-wal").unlink()
+        with pytest.raises(DatabaseGone, match="Nothing is kept from now on"):
+            delete_tag(connection, "release")
+
+
+def test_a_folder_that_takes_no_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "s.db.lock").mkdir()
+    told = r"Cannot write to .*: s\.db\.lock: is a directory\. Give this user the right"
+    with pytest.raises(DiskFailure, match=told), writer_place(tmp_path / "s.db"):
+        """It is not held."""
