@@ -12,10 +12,11 @@ from hopsyncd.cli.shared import (
     counted,
     json_option,
     local_time,
-    post_long,
     print_json,
     printable,
+    send_long,
 )
+from hopsyncd.client import calls
 
 _SHOWN = 10  # of each list, unless --all
 _FOLDERS = 12
@@ -239,8 +240,7 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
 
     Example: hopsyncd restore before-the-move --source notes
     """
-    body = {"version": version, "sources": list(sources)}
-    done = post_long(context, "/v1/restore", body, "restoring")
+    done = send_long(context, calls.restore(version, sources), "restoring")
     if as_json:
         print_json(done)
         return
@@ -273,7 +273,7 @@ def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> 
 
     Example: hopsyncd release
     """
-    done = post_long(context, "/v1/release", {"sources": list(sources)})
+    done = send_long(context, calls.release(sources))
     if as_json:
         print_json(done)
         return

@@ -10,11 +10,12 @@ from hopsyncd.cli.shared import (
     client_of,
     counted,
     json_option,
-    post_long,
     print_json,
     printable,
+    send_long,
     warn,
 )
+from hopsyncd.client import calls
 from hopsyncd.config import load_config
 from hopsyncd.errors import BadRequest, DaemonUnavailable
 
@@ -55,9 +56,7 @@ def sync(
         return
     result: Mapping[str, Any]
     if wait:
-        result = post_long(
-            context, "/v1/sync", {"sources": list(names), "accept_empty": accept_empty}
-        )
+        result = send_long(context, calls.sync(names, accept_empty))
     else:
         with client_of(context) as client:
             result = client.start_sync(names, accept_empty)

@@ -1,5 +1,6 @@
 """`hopsyncd`: the command group, and how errors end a command."""
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ from hopsyncd.cli.reload import reload
 from hopsyncd.cli.schedule import schedule
 from hopsyncd.cli.serve import serve
 from hopsyncd.cli.service import service
+from hopsyncd.cli.shared import printable
 from hopsyncd.cli.sources import add, pause, remove, resume, sources
 from hopsyncd.cli.status import status
 from hopsyncd.cli.top import top
@@ -63,8 +65,12 @@ for command in _COMMANDS:
 
 def main() -> None:
     """Run a command; an error of ours is one message on standard error and exit status 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what it cannot show ends no command
+            stream.reconfigure(errors="backslashreplace")
     try:
         cli(prog_name="hopsyncd")
     except REPORTABLE as error:
-        click.echo(f"hopsyncd: {error}", err=True)
+        told = "\n".join(printable(line) for line in str(error).split("\n"))
+        click.echo(f"hopsyncd: {told}", err=True)
         sys.exit(1)

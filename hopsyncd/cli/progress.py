@@ -18,6 +18,7 @@ from rich.text import Text
 
 from hopsyncd.cli.shared import counted, printable
 from hopsyncd.client import Client
+from hopsyncd.client.blocking import Answer
 from hopsyncd.client.calls import Call
 
 
@@ -43,12 +44,12 @@ def bars(*, disable: bool = False) -> Progress:
     )
 
 
-def post_and_wait(client: Client, path: str, body: dict[str, Any], doing: str) -> dict[str, Any]:
-    """POST what takes long, and show that it is going on, and since when."""
+def send_and_wait(client: Client, call: Call[Answer], doing: str) -> Answer:
+    """Send what takes long, and show that it is going on, and since when."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as running:
         running.add_task(doing, total=None)
-        return client.post(path, body)
+        return client.send(call)
 
 
 def ask_and_show(client: Client, question: str, k: int, at: str) -> dict[str, Any]:
@@ -67,15 +68,17 @@ def ask_and_show(client: Client, question: str, k: int, at: str) -> dict[str, An
     return result
 
 
-def post_and_follow(client: Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """POST what ends in a sync, and show how far that is."""
-    result: dict[str, Any] = {}
+def send_and_follow(client: Client, call: Call[Answer]) -> Answer:
+    """Send what ends in a sync, and show how far that is."""
+    result: Any = None  # the last event has it, or the client raises
     with bars() as shown:
         bar = shown.add_task("scanning", total=None, unit="documents")
-        for event in client.events(Call("POST", path, body)):
+        for event in client.events(call):
             if event["event"] == "answer":
                 result = event["answer"]
-            elif event["event"] == "progress" and (total := event["documents_total"]):
-                name = f"{event['source']}: {counted(total, 'document')}"
-                shown.update(bar, description=name, total=total, completed=event["share"] * total)
-    return result
+            elif event["event"] == "progress" and (total := event.get("documents_total")):
+                name = f"{event.get('source')}: {counted(total, 'document')}"
+                done = event.get("share", 0.0) * total
+                shown.update(bar, description=name, total=total, completed=done)
+    answer: Answer = result
+    return answer

@@ -12,6 +12,8 @@ import click
 
 from hopsyncd.cli.completion import complete_version
 from hopsyncd.client import Client
+from hopsyncd.client.blocking import Answer
+from hopsyncd.client.calls import Call
 from hopsyncd.config import daemon_socket
 from hopsyncd.errors import BadRequest
 from hopsyncd.wording import title_of
@@ -42,30 +44,26 @@ def client_of(context: click.Context) -> Client:
     return Client(socket)
 
 
-def post_long(
-    context: click.Context, path: str, body: dict[str, Any], doing: str | None = None
-) -> dict[str, Any]:
-    """POST what takes long, with a bar at a terminal: that it is `doing` this, or, of what ends in
+def send_long(context: click.Context, call: Call[Answer], doing: str | None = None) -> Answer:
+    """Send what takes long, with a bar at a terminal: that it is `doing` this, or, of what ends in
     a sync, how far that is."""
     with client_of(context) as client:
         try:
-            return _post_and_show(client, path, body, doing)
+            return _send_and_show(client, call, doing)
         except KeyboardInterrupt:
             click.echo("What the daemon has begun goes on: `hopsyncd status` tells.", err=True)
             raise
 
 
-def _post_and_show(
-    client: Client, path: str, body: dict[str, Any], doing: str | None
-) -> dict[str, Any]:
+def _send_and_show(client: Client, call: Call[Answer], doing: str | None) -> Answer:
     if not sys.stderr.isatty():
-        return client.post(path, body)
+        return client.send(call)
     # Takes 0.1 s to import.
-    from hopsyncd.cli.progress import post_and_follow, post_and_wait
+    from hopsyncd.cli.progress import send_and_follow, send_and_wait
 
     if doing:
-        return post_and_wait(client, path, body, doing)
-    return post_and_follow(client, path, body)
+        return send_and_wait(client, call, doing)
+    return send_and_follow(client, call)
 
 
 # Documents and their names are not ours: no terminal shall obey what is in them.

@@ -1,11 +1,13 @@
 """`hopsyncd check`, `rebuild`, `backup`, `gc` and `purge`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import confirm, counted, json_option, post_long, print_json, printable
+from hopsyncd.cli.shared import confirm, counted, json_option, print_json, printable, send_long
+from hopsyncd.client import calls
 
 
 @click.command()
@@ -17,7 +19,7 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
 
     Example: hopsyncd check --deep
     """
-    found = post_long(context, "/v1/check", {"deep": deep}, "checking")
+    found = send_long(context, calls.check(deep), "checking")
     if as_json:
         print_json(found)
     for one in () if as_json else found["findings"]:
@@ -39,7 +41,7 @@ def rebuild(context: click.Context, as_json: bool) -> None:
 
     Example: hopsyncd rebuild
     """
-    done = post_long(context, "/v1/rebuild", {}, "rebuilding")
+    done = send_long(context, calls.rebuild(), "rebuilding")
     if as_json:
         print_json(done)
     else:
@@ -55,7 +57,7 @@ def backup(context: click.Context, file: Path, as_json: bool) -> None:
 
     Example: hopsyncd backup ~/backups/notes.db
     """
-    done = post_long(context, "/v1/backup", {"file": str(file.absolute())}, "copying")
+    done = send_long(context, calls.backup(str(file.absolute())), "copying")
     if as_json:
         print_json(done)
     else:
@@ -77,7 +79,7 @@ def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
 
     Example: hopsyncd gc --dry-run
     """
-    done = post_long(context, "/v1/gc", {"dry_run": dry_run}, "collecting")
+    done: Mapping[str, Any] = send_long(context, calls.gc(dry_run), "collecting")
     if as_json:
         print_json(done)
         return
@@ -118,8 +120,7 @@ def purge(
     """
     if not again and not yes:
         confirm(f"Remove {document} from every version, for good?", f"{document} was not purged")
-    body = {"document": document, "source": source, "again": again}
-    done = post_long(context, "/v1/purge", body, "purging")
+    done = send_long(context, calls.purge(document, source, again), "purging")
     if as_json:
         print_json(done)
     elif again:
@@ -130,7 +131,7 @@ def purge(
         _print_purge(done)
 
 
-def _print_purge(done: dict[str, Any]) -> None:
+def _print_purge(done: Mapping[str, Any]) -> None:
     click.echo(
         f"Purged {printable(done['document'])} of {done['source']}:"
         f" {counted(done['revisions'], 'revision')}, {counted(done['passages'], 'passage')},"

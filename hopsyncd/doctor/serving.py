@@ -8,7 +8,7 @@ from typing import Any
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config import Config
 from hopsyncd.doctor.finding import Finding, well
-from hopsyncd.errors import DaemonUnavailable
+from hopsyncd.errors import DaemonUnavailable, DaemonUntrusted
 
 _MAX_PATH_BYTES = 107
 _CONNECT_S, _ANSWER_S = 1.0, 5.0
@@ -62,6 +62,9 @@ def _answered(config: Config) -> Iterator[Finding]:
     try:
         status = Client(config.daemon.socket, timeout_s=_ANSWER_S).status()
     except RequestFailed as error:
+        yield Finding("daemon", "fail", error.why, error.hint)
+        return
+    except DaemonUntrusted as error:
         yield Finding("daemon", "fail", error.why, error.hint)
         return
     except DaemonUnavailable as error:
