@@ -70,7 +70,7 @@ def resolve(connection: Connection, at: str) -> Version:
     if at == "head":
         newest = head(connection)
         return newest if newest else version(connection, 0)
-    if at.isdecimal():
+    if at.isascii() and at.isdecimal():
         return version(connection, int(at))
     tagged = connection.execute("SELECT version FROM tag WHERE name = ?", [at]).fetchone()
     if tagged:

@@ -8,6 +8,7 @@ import click
 from hopsyncd.cli.completion import complete_source, complete_version
 from hopsyncd.cli.index import print_outcomes
 from hopsyncd.cli.shared import (
+    WholeNumber,
     client_of,
     counted,
     json_option,
@@ -27,7 +28,7 @@ _SIGNS = {"added": "+", "changed": "~", "removed": "-"}
 @click.option(
     "-n",
     "limit",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     default=20,
     show_default=True,
     help="How many versions.",
@@ -146,7 +147,9 @@ _LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge
 @click.argument("question")
 @click.argument("old", shell_complete=complete_version)
 @click.argument("new", default="head", shell_complete=complete_version)
-@click.option("-k", type=int, default=10, show_default=True, help="How many passages.")
+@click.option(
+    "-k", type=WholeNumber(1, 1000), default=10, show_default=True, help="How many passages."
+)
 @json_option
 @click.pass_context
 def why(context: click.Context, question: str, old: str, new: str, k: int, as_json: bool) -> None:

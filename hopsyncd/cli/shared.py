@@ -1,6 +1,7 @@
 """What several commands need."""
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from hopsyncd.wording import title_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+_WHOLE = re.compile("-?[0-9]+")
 _PIPED_COLUMNS = 92  # of running text
 _LEAST_COLUMNS, _MOST_COLUMNS = 20, 110  # longer lines are hard to read
 _UNWRAPPED_COLUMNS = 100_000
@@ -32,6 +34,18 @@ at_option = click.option(
     shell_complete=complete_version,
     help="A version: a number, a tag, or a time such as 2026-11-01T09:00. Default: the newest.",
 )
+
+
+class WholeNumber(click.IntRange):
+    """A number in a range, in digits alone: int() takes `1_0`, and digits of any script."""
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """The number. Raises click.BadParameter."""
+        if isinstance(value, str) and not _WHOLE.fullmatch(value):
+            self.fail(f"{value!r} is no whole number.", parameter, context)
+        return super().convert(value, parameter, context)
 
 
 def client_of(context: click.Context) -> Client:

@@ -18,7 +18,7 @@ from hopsyncd.cli.shared import (
     printable,
 )
 from hopsyncd.cli.status import print_problem
-from hopsyncd.client import Client
+from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config import DATABASE_NAME, Config, config_path, load_config
 from hopsyncd.config_values import CRON_HINT
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
@@ -30,7 +30,7 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
     """`30m` as seconds."""
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
     if not found:
         raise click.BadParameter("write a number and s, m, h or d, such as 30m")
     return float(found[1]) * _UNITS_S[found[2]]
@@ -158,6 +158,9 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
     try:
         with Client(config.daemon.socket) as client:
             return client.remove(name, purge=purge)
+    except RequestFailed as error:
+        if error.code != "not_found":  # the daemon may never have heard of it
+            raise
     except DaemonUnavailable:
         if (config.daemon.data_dir / DATABASE_NAME).exists():
             return removed_alone(config, name, purge)
