@@ -210,6 +210,8 @@ def _account(place: str) -> Recognised:
 def _site(place: str) -> Recognised:
     """A page, or with what it links to where the address is that of a whole site or a part."""
     parts = urlsplit(place)
+    if not parts.hostname:
+        raise _refused(place, "it names no host", "Write it like https://example.org/pages/")
     keys: dict[str, Any] = {"kind": "web", "start": [place]}
     host = parts.netloc.rpartition("@")[2]
     notes = [

@@ -146,7 +146,7 @@ class GraphReads:
             raise NotFound(
                 f"There is no source {request.source!r}",
                 "none of that name is configured or indexed",
-                "GET /v1/sources lists them",
+                "Give its name as the status has it",
             )
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return documents_answer(connection, head, request, self._degraded(caller.hidden))

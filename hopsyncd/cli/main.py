@@ -33,8 +33,23 @@ from hopsyncd.cli.top import top
 from hopsyncd.cli.upkeep import backup, check, gc, purge, rebuild
 from hopsyncd.errors import REPORTABLE
 
+# What others call our commands: near in meaning, not in spelling.
+_MEANT = {"search": "query", "find": "query", "index": "sync", "update": "sync", "ls": "sources",
+          "list": "sources", "start": "serve", "history": "log", "rm": "remove"}  # fmt: skip
+
+
+class _Commands(click.Group):
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = arguments[0]
+        if name in _MEANT and name not in self.commands:
+            context.fail(f"No such command {name!r}. Did you mean {_MEANT[name]!r}?")
+        return super().resolve_command(context, arguments)
+
 
 @click.group(
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Begin with `hopsyncd init --folder ~/notes`, then `hopsyncd serve`.",
 )

@@ -23,6 +23,7 @@ from hopsyncd.config import DATABASE_NAME, Config, config_path, load_config
 from hopsyncd.config_values import CRON_HINT
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
 
+_OF_FILES = ("folder", "git", "remote")  # kinds whose documents are files
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -65,6 +66,8 @@ def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> l
     metavar="CRON",
     help='The times of its scans, such as "30 3 * * mon-fri".',
 )
+@click.option("--include", multiple=True, help="Only files of this pattern: *.md. Repeatable.")
+@click.option("--ignore", multiple=True, help="Not what this gitignore pattern names. Repeatable.")
 @click.option("--table", help="SQLite: the table or view whose rows are documents.")
 @click.option("--query", help="SQLite: a SELECT in place of a table.")
 @click.option("--key", help="SQLite: the column that identifies a row.")
@@ -82,6 +85,8 @@ def add(
     kind: str,
     every: float | None,
     at: str | None,
+    include: tuple[str, ...],
+    ignore: tuple[str, ...],
     dry_run: bool,
     **of_database: Any,
 ) -> None:
@@ -98,8 +103,15 @@ def add(
     from hopsyncd.places import recognised
 
     found = recognised(place, kind, {key: value for key, value in of_database.items() if value})
-    times = {"scan_every_s": every, "scan_at": at}
-    keys = {**found.keys, **{key: value for key, value in times.items() if value is not None}}
+    patterns = {"include": list(include) or None, "ignore": list(ignore) or None}
+    if any(patterns.values()) and found.keys["kind"] not in _OF_FILES:
+        raise BadRequest(
+            f"Cannot add {place}",
+            f"--include and --ignore choose among files, and its kind is {found.keys['kind']}",
+            "Leave them out",
+        )
+    more = {"scan_every_s": every, "scan_at": at, **patterns}
+    keys = {**found.keys, **{key: value for key, value in more.items() if value is not None}}
     file = config_path(context.obj)
     chosen, block = add_source(file, keys, name, dry_run=dry_run)
     click.echo(block)

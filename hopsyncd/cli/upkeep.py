@@ -1,6 +1,7 @@
 """`hopsyncd check`, `rebuild`, `backup`, `gc` and `purge`."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import click
 
 from hopsyncd.cli.shared import confirm, counted, json_option, print_json, printable, send_long
 from hopsyncd.client import calls
+from hopsyncd.config import DATABASE_NAME, load_config
+from hopsyncd.errors import BadRequest, DaemonUnavailable
 
 
 @click.command()
@@ -15,11 +18,15 @@ from hopsyncd.client import calls
 @json_option
 @click.pass_context
 def check(context: click.Context, deep: bool, as_json: bool) -> None:
-    """Verify the database. Exit status 1 if something is wrong.
+    """Verify the database. Exit status 1 if something is wrong. Needs no daemon.
 
     Example: hopsyncd check --deep
     """
-    found = send_long(context, calls.check(deep), "checking")
+    found: Mapping[str, Any]
+    try:
+        found = send_long(context, calls.check(deep), "checking")
+    except DaemonUnavailable:
+        found = _checked_alone(context, deep)
     if as_json:
         print_json(found)
     for one in () if as_json else found["findings"]:
@@ -29,6 +36,22 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
         context.exit(1)
     if not as_json:
         click.echo(f"Version {found['version']} is whole{' in every detail' if deep else ''}.")
+
+
+def _checked_alone(context: click.Context, deep: bool) -> Mapping[str, Any]:
+    """What a check finds where no daemon runs."""
+    from hopsyncd.upkeep import checked
+    from store.database import open_reader
+
+    database = load_config(context.obj).daemon.data_dir / DATABASE_NAME
+    if not database.exists():
+        raise BadRequest(
+            "There is nothing to check",
+            f"{database} does not exist",
+            "`hopsyncd serve` makes it, and indexes the configured sources",
+        )
+    with closing(open_reader(database)) as connection:
+        return checked(connection, deep)
 
 
 @click.command()

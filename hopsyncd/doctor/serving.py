@@ -78,7 +78,7 @@ def _answered(config: Config) -> Iterator[Finding]:
         yield Finding("daemon", "fail", status["error"], "It tries again; its log has the details")
     yield from _configured(status["configuration"])
     if found := len(status["problems"]):
-        detail = f"{found} documents cannot be read"
+        detail = f"{found} document{'' if found == 1 else 's'} cannot be read"
         yield Finding("documents", "warn", detail, "`hopsyncd status` names them")
     for source in status["sources"]:
         name = f"source {source['name']}"
