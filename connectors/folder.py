@@ -166,7 +166,7 @@ class FolderConnector:
             return Problem(id_, *too_large(state.st_size, self._max_bytes))
         if not _is_readable(path, state):
             return _failed(id_, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-        return Item(id_, revision_of(state))
+        return Item(id_, revision_of(state), state.st_size)
 
     def _enter(self) -> _Root:
         real = os.path.realpath(self._root)

@@ -13,10 +13,12 @@ class Item:
     `id` is unique in its source (for a folder: the path relative to the root, with `/`).
     `revision` is opaque: equal revisions mean "nothing to fetch", and nobody parses it. An empty
     one means that the source cannot tell: the item is fetched at every listing that names it.
+    `size_bytes` is 0 where a listing does not tell it.
     """
 
     id: str
     revision: str
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

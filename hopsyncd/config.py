@@ -64,18 +64,26 @@ def default_data_dir() -> Path:
 
 
 def default_socket() -> Path:
-    """In /tmp when the system gives the user no runtime folder; the server checks its owner."""
+    """In /tmp when the system gives the user no runtime folder; its owner is checked before use."""
     base = home()
     if base is None:
         # Programs that start others with few variables, as MCP clients do, drop this one.
         usual = f"/run/user/{os.getuid()}"
-        runtime = os.environ.get("XDG_RUNTIME_DIR") or (usual if Path(usual).is_dir() else "")
+        runtime = os.environ.get("XDG_RUNTIME_DIR") or usual
         shared = Path(f"/tmp/hopsyncd-{os.getuid()}")
-        folder = Path(runtime) / "hopsyncd" if runtime.startswith("/") else shared
+        folder = Path(runtime) / "hopsyncd" if _is_own_folder(runtime) else shared
     else:
         # A folder of its own: HOPSYNCD_HOME may be one that others may enter.
         folder = base / "run"
     return folder / "hopsyncd.sock"
+
+
+def _is_own_folder(path: str) -> bool:
+    """Whether it is our user's: after `su`, $XDG_RUNTIME_DIR may still be another's."""
+    try:
+        return path.startswith("/") and Path(path).stat().st_uid == os.getuid()
+    except OSError:
+        return False
 
 
 def _xdg(variable: str, fallback: str) -> Path:

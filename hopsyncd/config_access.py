@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from hopsyncd.config_values import ConfigPath, Seconds, Section
 
-_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<four>[0-9.]+)):(?P<port>\d{1,5})")
+_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
 
 
 def group_id(name: str) -> int:

@@ -9,6 +9,7 @@ HopsyncdError
 ├── ReaderUnavailable    documents, or those of one type, cannot be read on this machine now
 ├── ModelUnavailable     a model is missing, damaged or not the one named
 ├── DaemonUnavailable    no daemon answers on the socket
+├── DaemonUntrusted      another user could be answering on the socket
 ├── AlreadyRunning       another daemon serves this socket
 ├── SocketRefused        the socket path is unusable
 ├── SyncFailed           a sync could not be completed
@@ -75,7 +76,11 @@ class ModelUnavailable(HopsyncdError):
 
 
 class DaemonUnavailable(HopsyncdError):
-    """Nothing answers on the socket."""
+    """Nothing answers on the socket, or nothing that is an answer."""
+
+
+class DaemonUntrusted(HopsyncdError):
+    """Another user could be answering in the daemon's place; nothing was sent."""
 
 
 class AlreadyRunning(HopsyncdError):

@@ -14,6 +14,7 @@ from connectors.sqlite_tables import Table, tables_of
 from hopsyncd.config_sources import known_kinds
 from hopsyncd.errors import ConfigError
 
+_PORT = re.compile("[0-9]{1,5}")
 _SQLITE, _MBOX = b"SQLite format 3\0", b"From "
 _SECRETS = re.compile(r"://[^/@]*:[^/@]*@")
 _SSH_SHORT = re.compile(r"[\w.-]+@[\w.-]+:.+")
@@ -187,7 +188,12 @@ def _account(place: str) -> Recognised:
     user, _, server = place_of.rpartition("@")
     host, _, port = server.partition(":")
     user = unquote(user)
-    if scheme not in ("imap", "imaps") or not user or not host or (port and not port.isdecimal()):
+    if (
+        scheme not in ("imap", "imaps")
+        or not user
+        or not host
+        or (port and not _PORT.fullmatch(port))
+    ):
         raise _refused(place, "it is not the address of an account", "Write imap://user@host")
     variable = "HOPSYNCD_IMAP_PASSWORD_" + re.sub(r"[^A-Za-z0-9]+", "_", user).strip("_").upper()
     keys: dict[str, Any] = {"kind": "imap", "host": host, "user": user, "password_env": variable}
@@ -204,6 +210,8 @@ def _account(place: str) -> Recognised:
 def _site(place: str) -> Recognised:
     """A page, or with what it links to where the address is that of a whole site or a part."""
     parts = urlsplit(place)
+    if not parts.hostname:
+        raise _refused(place, "it names no host", "Write it like https://example.org/pages/")
     keys: dict[str, Any] = {"kind": "web", "start": [place]}
     host = parts.netloc.rpartition("@")[2]
     notes = [

@@ -77,6 +77,8 @@ def at(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 0.0) -> 
         zone = zone_of(fields.pop())
     if len(fields) != 5:
         raise ValueError("it should have five parts")
+    if not " ".join(fields).isascii():
+        raise ValueError("it has other characters than those of a cron expression")
     if re.search(r"\d", fields[4]):
         raise ValueError("days of the week are written as names, mon to sun")
     try:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import structlog
 
 from hopsyncd.config import Config
-from hopsyncd.errors import BadRequest, ReaderUnavailable
+from hopsyncd.errors import BadRequest, NotFound, ReaderUnavailable
 from hopsyncd.jobs import GC, schedule_json
 from hopsyncd.models import Models
 from hopsyncd.preview import preview_json
@@ -188,6 +188,12 @@ class DaemonService(GraphReads):
             drop_mirror(self.config, request.name)
             return done
 
+        if request.name not in self._known():
+            raise NotFound(
+                f"Cannot remove {request.name!r}",
+                "there is no source of that name",
+                "`hopsyncd sources` lists them",
+            )
         return self._worker.submit(job)
 
     def tag(self, request: TagRequest, _: Caller) -> Soon:

@@ -9,7 +9,7 @@ from hopsyncd.answering.asker import MAX_LLM_CALLS, Asker
 from hopsyncd.answering.draft import Draft
 from hopsyncd.answering.reply import reply_json
 from hopsyncd.config import DATABASE_NAME, Config
-from hopsyncd.errors import REPORTABLE
+from hopsyncd.errors import REPORTABLE, NotFound
 from hopsyncd.graph.budget import edge_budget
 from hopsyncd.llm.meter import Meter
 from hopsyncd.models import Models
@@ -46,6 +46,7 @@ from store.errors import DatabaseGone, NoSuchVersion
 from store.history import diff as history_diff
 from store.history import log as history_log
 from store.history import resolve
+from store.sources import source_names
 from store.visible_log import visible_entry
 
 
@@ -143,6 +144,12 @@ class GraphReads:
             return passage_answer(connection, head, request.id, self._degraded(caller.hidden))
 
     def documents(self, request: DocumentsRequest, caller: Caller) -> Json:
+        if request.source is not None and request.source not in self._known(caller.hidden):
+            raise NotFound(
+                f"There is no source {request.source!r}",
+                "none of that name is configured or indexed",
+                "Give its name as the status has it",
+            )
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return documents_answer(connection, head, request, self._degraded(caller.hidden))
 
@@ -183,6 +190,11 @@ class GraphReads:
             return diff_json(
                 connection, *ends, restricted_diff(found, before, after), request.limit
             )
+
+    def _known(self, hidden: frozenset[str] = frozenset()) -> set[str]:
+        """The names of all sources that are configured or stored, but for the hidden ones."""
+        configured = {one.name for one in self.config.sources}
+        return (configured | set(source_names(self._reader()).values())) - hidden
 
     def _degraded(self, hidden: frozenset[str] = frozenset()) -> list[str]:
         """Why the answer may be behind the documents: empty when nothing is known against it.

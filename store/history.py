@@ -1,9 +1,9 @@
 """History: naming versions, listing them, and what differs between two."""
 
 import json
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from store.database import Connection, transaction
@@ -12,12 +12,32 @@ from store.records import PassageId, QuestionId, Version
 from store.versions import CHANGES, head, recorded, version
 
 # Rows that hold at the version ?1 and not at ?2.
+_LEFT_OUT = "(SELECT id FROM source WHERE name IN (SELECT value FROM json_each(?2)))"
+# How many documents the version ?1 moved to another path, but for those of the sources ?2.
+_RENAMES = f"""
+WITH begun AS (
+  SELECT d.source, d.content, count(*) AS documents FROM document AS d
+  WHERE d.born = ?1 AND d.source NOT IN {_LEFT_OUT} AND NOT EXISTS (
+    SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path AND o.died = ?1)
+  GROUP BY d.source, d.content
+), ended AS (
+  SELECT d.source, d.content, count(*) AS documents FROM document AS d
+  WHERE d.died = ?1 AND d.source NOT IN {_LEFT_OUT} AND NOT EXISTS (
+    SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path AND o.born = ?1)
+  GROUP BY d.source, d.content
+)
+SELECT coalesce(sum(min(begun.documents, ended.documents)), 0)
+FROM begun JOIN ended USING (source, content)
+"""
 _AT_ALONE = "born <= ?1 AND ?1 < died AND NOT (born <= ?2 AND ?2 < died)"
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
     """A version with what it changed: documents by kind, and passages that began and ended.
+
+    A renamed document, whose content went from one path to another of its source, is neither added
+    nor removed.
 
     `collected_ms` says when it expired (Unix time), None while it can be read.
     """
@@ -30,6 +50,7 @@ class LogEntry:
     passages_added: int
     passages_removed: int
     collected_ms: int | None
+    documents_renamed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +84,22 @@ class SourceChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class Renamed:
+    """A document whose content is at another path of the same source."""
+
+    source: str
+    was: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class Diff:
     """What differs between two versions, sorted; documents are (source name, path)."""
 
     documents_added: tuple[tuple[str, str], ...]
     documents_removed: tuple[tuple[str, str], ...]
     documents_changed: tuple[tuple[str, str], ...]
+    documents_renamed: tuple[Renamed, ...]
     passages_added: tuple[PassageId, ...]
     passages_removed: tuple[PassageId, ...]
     edges_added: tuple[Edge, ...]
@@ -84,7 +115,7 @@ def resolve(connection: Connection, at: str) -> Version:
     if at == "head":
         newest = head(connection)
         return newest if newest else version(connection, 0)
-    if at.isdecimal():
+    if at.isascii() and at.isdecimal():
         return version(connection, int(at))
     tagged = connection.execute("SELECT version FROM tag WHERE name = ?", [at]).fetchone()
     if tagged:
@@ -169,9 +200,27 @@ def log(connection: Connection, limit: int, before: int | None = None) -> list[L
         [before, limit],
     ).fetchall()
     return [
-        LogEntry(recorded(connection, number), _tags(connection, number), *columns)
+        with_renames(
+            connection,
+            LogEntry(recorded(connection, number), _tags(connection, number), *columns),
+        )
         for number, *columns in rows
     ]
+
+
+def with_renames(connection: Connection, entry: LogEntry, hidden: Collection[str] = ()) -> LogEntry:
+    """The entry with its renames told as such, as far as its rows are kept."""
+    if not (entry.documents_added and entry.documents_removed):
+        return entry
+    (renamed,) = connection.execute(
+        _RENAMES, [entry.version.id, json.dumps(sorted(hidden))]
+    ).fetchone()
+    return replace(
+        entry,
+        documents_added=entry.documents_added - renamed,
+        documents_removed=entry.documents_removed - renamed,
+        documents_renamed=renamed,
+    )
 
 
 def _tags(connection: Connection, number: int) -> tuple[str, ...]:
@@ -187,9 +236,12 @@ def diff(connection: Connection, old: Version, new: Version) -> Diff:
     before, after = _documents(connection, old.id, new.id), _documents(connection, new.id, old.id)
     lived, live = _passages(connection, old, new), _passages(connection, new, old)
     was, now = _edges(connection, old, new), _edges(connection, new, old)
+    added, removed = after.keys() - before.keys(), before.keys() - after.keys()
+    renamed = _renamed({key: before[key] for key in removed}, {key: after[key] for key in added})
     return Diff(
-        documents_added=tuple(sorted(after.keys() - before.keys())),
-        documents_removed=tuple(sorted(before.keys() - after.keys())),
+        documents_added=tuple(sorted(added - {(one.source, one.path) for one in renamed})),
+        documents_removed=tuple(sorted(removed - {(one.source, one.was) for one in renamed})),
+        documents_renamed=renamed,
         documents_changed=tuple(
             sorted(key for key in after.keys() & before.keys() if after[key] != before[key])
         ),
@@ -211,6 +263,26 @@ def source_changes(connection: Connection, source: str, old: int, new: int) -> S
     moved = (gone & come).total()
     changed = sum(before[path] != after[path] for path in before.keys() & after.keys())
     return SourceChanges(come.total() - moved, changed, moved, gone.total() - moved)
+
+
+def _renamed(
+    removed: Mapping[tuple[str, str], bytes], added: Mapping[tuple[str, str], bytes]
+) -> tuple[Renamed, ...]:
+    """Which of them are pairs: of equal content, those that keep their file name first."""
+    gone = defaultdict[tuple[str, bytes], list[str]](list)
+    for (source, path), content in sorted(removed.items(), reverse=True):
+        gone[source, content].append(path)
+    found = list[Renamed]()
+    for kept_name in (True, False):
+        paired = {(one.source, one.path) for one in found}
+        for (source, path), content in sorted(added.items()):
+            olds = gone[source, content]
+            name = path.rpartition("/")[2]
+            fitting = [old for old in olds if not kept_name or old.rpartition("/")[2] == name]
+            if fitting and (source, path) not in paired:
+                olds.remove(fitting[-1])
+                found.append(Renamed(source, fitting[-1], path))
+    return tuple(sorted(found, key=lambda one: (one.source, one.path)))
 
 
 def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from store.database import Connection
-from store.history import LogEntry
+from store.history import LogEntry, with_renames
 from store.visible import (
     SEEN_DOCUMENTS,
     VISIBLE_DOCUMENTS,
@@ -42,7 +42,7 @@ def visible_entry(
     reason = entry.version.reason
     passages = count(f"({VISIBLE_LIVES})")
     before, now = placed_in(_BEFORE), placed_in(VISIBLE_DOCUMENTS)
-    return replace(
+    told = replace(
         entry,
         version=replace(
             entry.version,
@@ -53,9 +53,11 @@ def visible_entry(
             edge_budget=budget(passages),
             counters={},
         ),
+        documents_renamed=0,
         documents_added=count(f"{_BEGUN} AND NOT {_REPLACED} AND o.died = d.born)"),
         documents_changed=count(f"{_BEGUN} AND {_REPLACED} AND o.died = d.born)"),
         documents_removed=count(f"{_ENDED} AND NOT {_REPLACED} AND o.born = d.died)"),
         passages_added=count(f"({now} EXCEPT {before})"),
         passages_removed=count(f"({before} EXCEPT {now})"),
     )
+    return with_renames(connection, told, hidden)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from hopsyncd.cli.shared import (
+    WholeNumber,
     at_option,
     client_of,
     heading_text,
@@ -24,7 +25,7 @@ from hopsyncd.wording import ARROWS, printable
 @click.argument("question")
 @click.option(
     "-k",
-    type=click.IntRange(1, 50),
+    type=WholeNumber(1, 50),
     default=8,
     show_default=True,
     help="From how many passages to answer.",

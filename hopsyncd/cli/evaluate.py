@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hopsyncd.cli.shared import echo_drawn, json_option, print_json
+from hopsyncd.cli.shared import WholeNumber, echo_drawn, json_option, print_json
 from hopsyncd.config import DATABASE_NAME, Config, load_config
 from hopsyncd.strategy import ALL_STRATEGIES, PROFILES, REASONERS, STRATEGIES, Search, Strategy
 
@@ -47,8 +47,8 @@ _OPTIONS = (
     ),
     click.option("--profile", "profiles", multiple=True, type=click.Choice(PROFILES)),
     click.option("--reasoner", "reasoners", multiple=True, type=click.Choice(REASONERS)),
-    click.option("--top-k", "top_ks", multiple=True, type=click.IntRange(1, 1000)),
-    click.option("--n-hop", "n_hops", multiple=True, type=click.IntRange(1, 20)),
+    click.option("--top-k", "top_ks", multiple=True, type=WholeNumber(1, 1000)),
+    click.option("--n-hop", "n_hops", multiple=True, type=WholeNumber(1, 20)),
     click.option("--answers", is_flag=True, help="Answer too, and compare with the gold answers."),
     click.option(
         "--llm",
@@ -166,7 +166,7 @@ def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":
     if given["corpus"] or given["questions_from"] or given["keep"]:
         raise click.UsageError("--self measures your own index: it takes no corpus, and keeps none")
     wanted = given["questions"] or "50"
-    if not wanted.isdecimal() or not 1 <= int(wanted) <= 1000:
+    if not (wanted.isascii() and wanted.isdecimal()) or not 1 <= int(wanted) <= 1000:
         raise click.UsageError("with --self, --questions is a number from 1 to 1000")
     from hopsyncd.evaluation.own import NOTES, measured_own
     from hopsyncd.evaluation.report import Measured

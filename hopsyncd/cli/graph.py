@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hopsyncd.cli.shared import (
+    WholeNumber,
     at_option,
     client_of,
     echo_drawn,
@@ -33,12 +34,12 @@ _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=d
 @click.argument("passage", required=False)
 @click.option("--document", help="All passages of this document, in place of one.")
 @click.option("--source", help="The source of --document, where several have one of that name.")
-@click.option("--hops", default=2, show_default=True, type=click.IntRange(1, 4), help="How far.")
+@click.option("--hops", default=2, show_default=True, type=WholeNumber(1, 4), help="How far.")
 @click.option(
     "--limit",
     default=50,
     show_default=True,
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     help="How many passages at most around each, the nearest first.",
 )
 @at_option

@@ -8,24 +8,27 @@ import click
 from hopsyncd.cli.completion import complete_source, complete_version
 from hopsyncd.cli.index import print_outcomes
 from hopsyncd.cli.shared import (
+    WholeNumber,
     client_of,
+    heading_text,
     json_option,
     local_time,
-    post_long,
     print_json,
+    send_long,
 )
-from hopsyncd.wording import counted, printable
+from hopsyncd.client import calls
+from hopsyncd.wording import ARROWS, counted, printable
 
 _SHOWN = 10  # of each list, unless --all
 _FOLDERS = 12
-_SIGNS = {"added": "+", "changed": "~", "removed": "-"}
+_SIGNS = {"added": "+", "changed": "~", "removed": "-", "renamed": ">"}
 
 
 @click.command()
 @click.option(
     "-n",
     "limit",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     default=20,
     show_default=True,
     help="How many versions.",
@@ -66,7 +69,7 @@ def _llm_cost(spent: dict[str, int]) -> str:
 
 
 def _signed(counts: Mapping[str, Any], prefix: str = "") -> str:
-    """What came, changed and went, such as `+3 ~1`; `as before` when nothing did."""
+    """What came, changed, went and was renamed, such as `+3 ~1`; `as before` when nothing did."""
     parts = [f"{sign}{counts.get(prefix + kind, 0):,}" for kind, sign in _SIGNS.items()]
     return " ".join(part for part in parts if part[1:] != "0") or "as before"
 
@@ -124,7 +127,8 @@ def _print_list(title: str, sign: str, lines: list[str], count: int) -> None:
 
 
 def _document_line(one: Mapping[str, Any]) -> str:
-    return f"{one['source']}: {one['document']}"
+    was = f"{one['was']} -> " if "was" in one else ""
+    return f"{one['source']}: {was}{one['document']}"
 
 
 def _passage_line(one: Mapping[str, Any]) -> str:
@@ -144,13 +148,15 @@ _LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge
 @click.argument("question")
 @click.argument("old", shell_complete=complete_version)
 @click.argument("new", default="head", shell_complete=complete_version)
-@click.option("-k", type=int, default=10, show_default=True, help="How many passages.")
+@click.option(
+    "-k", type=WholeNumber(1, 1000), default=10, show_default=True, help="How many passages."
+)
 @json_option
 @click.pass_context
 def why(context: click.Context, question: str, old: str, new: str, k: int, as_json: bool) -> None:
     """Ask a question at two versions, and compare what is found.
 
-    It shows the rank of each passage at both, and which was reached over other hops.
+    It shows the rank of each passage at both, and the hops it was reached over where they differ.
 
     Example: hopsyncd why "Who runs the mill?" 40
     """
@@ -170,9 +176,19 @@ def why(context: click.Context, question: str, old: str, new: str, k: int, as_js
     click.secho(f"rank at {first['version']} -> at {second['version']}", bold=True)
     for row in rows:
         before, after = (row[key] if row[key] else "-" for key in ("rank_from", "rank_to"))
-        changed = "" if row["same_hops"] else "  (reached another way)"
         name = printable(f"{row['title']}  {row['source']}: {row['document']}")
-        click.echo(f"  {before!s:>3} -> {after!s:<3} {name}{changed}")
+        click.echo(f"  {before!s:>3} -> {after!s:<3} {name}")
+        if not row["same_hops"]:
+            click.echo(f"             before: {_way(row['hops_from'])}")
+            click.echo(f"             now:    {_way(row['hops_to'])}")
+
+
+def _way(hops: Sequence[Mapping[str, Any]]) -> str:
+    """Over which hops a passage was reached."""
+    if not hops:
+        return "found directly"
+    steps = [f" {ARROWS[hop['asked_by']]} {heading_text(hop['to'])}" for hop in hops]
+    return f"{heading_text(hops[0]['from'])}{''.join(steps)}   {printable(hops[-1]['question'])}"
 
 
 def _compared(old: tuple[int, Any] | None, new: tuple[int, Any] | None) -> dict[str, Any]:
@@ -238,8 +254,7 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
 
     Example: hopsyncd restore before-the-move --source notes
     """
-    body = {"version": version, "sources": list(sources)}
-    done = post_long(context, "/v1/restore", body, "restoring")
+    done = send_long(context, calls.restore(version, sources), "restoring")
     if as_json:
         print_json(done)
         return
@@ -272,7 +287,7 @@ def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> 
 
     Example: hopsyncd release
     """
-    done = post_long(context, "/v1/release", {"sources": list(sources)})
+    done = send_long(context, calls.release(sources))
     if as_json:
         print_json(done)
         return

@@ -9,10 +9,11 @@ from hopsyncd.cli.completion import complete_source
 from hopsyncd.cli.shared import (
     client_of,
     json_option,
-    post_long,
     print_json,
+    send_long,
     warn,
 )
+from hopsyncd.client import calls
 from hopsyncd.config import load_config
 from hopsyncd.errors import BadRequest, DaemonUnavailable
 from hopsyncd.wording import counted, printable
@@ -54,9 +55,7 @@ def sync(
         return
     result: Mapping[str, Any]
     if wait:
-        result = post_long(
-            context, "/v1/sync", {"sources": list(names), "accept_empty": accept_empty}
-        )
+        result = send_long(context, calls.sync(names, accept_empty))
     else:
         with client_of(context) as client:
             result = client.start_sync(names, accept_empty)

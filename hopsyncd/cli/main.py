@@ -1,5 +1,6 @@
 """`hopsyncd`: the command group, and how errors end a command."""
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -31,9 +32,25 @@ from hopsyncd.cli.status import status
 from hopsyncd.cli.top import top
 from hopsyncd.cli.upkeep import backup, check, gc, purge, rebuild
 from hopsyncd.errors import REPORTABLE
+from hopsyncd.wording import printable
+
+# What others call our commands: near in meaning, not in spelling.
+_MEANT = {"search": "query", "find": "query", "index": "sync", "update": "sync", "ls": "sources",
+          "list": "sources", "start": "serve", "history": "log", "rm": "remove"}  # fmt: skip
+
+
+class _Commands(click.Group):
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = arguments[0]
+        if name in _MEANT and name not in self.commands:
+            context.fail(f"No such command {name!r}. Did you mean {_MEANT[name]!r}?")
+        return super().resolve_command(context, arguments)
 
 
 @click.group(
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Begin with `hopsyncd init --folder ~/notes`, then `hopsyncd serve`.",
 )
@@ -64,8 +81,12 @@ for command in _COMMANDS:
 
 def main() -> None:
     """Run a command; an error of ours is one message on standard error and exit status 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what it cannot show ends no command
+            stream.reconfigure(errors="backslashreplace")
     try:
         cli(prog_name="hopsyncd")
     except REPORTABLE as error:
-        click.echo(f"hopsyncd: {error}", err=True)
+        told = "\n".join(printable(line) for line in str(error).split("\n"))
+        click.echo(f"hopsyncd: {told}", err=True)
         sys.exit(1)

@@ -17,6 +17,7 @@ from rich.progress import (
 from rich.text import Text
 
 from hopsyncd.client import Client
+from hopsyncd.client.blocking import Answer
 from hopsyncd.client.calls import Call
 from hopsyncd.wording import counted, printable
 
@@ -43,12 +44,12 @@ def bars(*, disable: bool = False) -> Progress:
     )
 
 
-def post_and_wait(client: Client, path: str, body: dict[str, Any], doing: str) -> dict[str, Any]:
-    """POST what takes long, and show that it is going on, and since when."""
+def send_and_wait(client: Client, call: Call[Answer], doing: str) -> Answer:
+    """Send what takes long, and show that it is going on, and since when."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as running:
         running.add_task(doing, total=None)
-        return client.post(path, body)
+        return client.send(call)
 
 
 def ask_and_show(client: Client, question: str, k: int, at: str) -> dict[str, Any]:
@@ -67,20 +68,22 @@ def ask_and_show(client: Client, question: str, k: int, at: str) -> dict[str, An
     return result
 
 
-def post_and_follow(client: Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """POST what tells how far it is, a sync or a check, and show that."""
-    result: dict[str, Any] = {}
-    checks = path == "/v1/check"
+def send_and_follow(client: Client, call: Call[Answer]) -> Answer:
+    """Send what tells how far it is, a sync or a check, and show that."""
+    result: Any = None  # the last event has it, or the client raises
+    checks = call.path == "/v1/check"
     begins, unit = ("checking", "checks") if checks else ("scanning", "documents")
     with bars() as shown:
         bar = shown.add_task(begins, total=None, unit=unit)
-        for event in client.events(Call("POST", path, body)):
+        for event in client.events(call):
             if event["event"] == "answer":
                 result = event["answer"]
             elif event["event"] == "progress" and (total := event.get("checks_total")):
-                name = f"checking {event['checking']}"
+                name = f"checking {event.get('checking')}"
                 shown.update(bar, description=name, total=total, completed=event["checks_done"])
-            elif event["event"] == "progress" and (total := event["documents_total"]):
-                name = f"{event['source']}: {counted(total, 'document')}"
-                shown.update(bar, description=name, total=total, completed=event["share"] * total)
-    return result
+            elif event["event"] == "progress" and (total := event.get("documents_total")):
+                name = f"{event.get('source')}: {counted(total, 'document')}"
+                done = event.get("share", 0.0) * total
+                shown.update(bar, description=name, total=total, completed=done)
+    answer: Answer = result
+    return answer

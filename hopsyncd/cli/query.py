@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hopsyncd.cli.shared import (
+    WholeNumber,
     at_option,
     client_of,
     echo_drawn,
@@ -38,7 +39,7 @@ _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
 @click.argument("question")
 @click.option(
     "-k",
-    type=click.IntRange(1, 1000),
+    type=WholeNumber(1, 1000),
     help="How many passages. Default: query.k of the configuration.",
 )
 @click.option("--strategy", type=click.Choice(ALL_STRATEGIES), help="How to search. Default: hop.")
@@ -56,14 +57,14 @@ _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
 )
 @click.option(
     "--top-k",
-    type=click.IntRange(1, 1000),
+    type=WholeNumber(1, 1000),
     default=DEFAULT_TOP_K,
     show_default=True,
     help="How many seeds a reasoner other than walk begins with.",
 )
 @click.option(
     "--n-hop",
-    type=click.IntRange(1, 20),
+    type=WholeNumber(1, 20),
     help="How many rounds. Default: query.hops; the paper's is 4.",
 )
 @at_option

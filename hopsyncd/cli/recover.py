@@ -4,8 +4,9 @@ from contextlib import closing
 
 import click
 
-from hopsyncd.cli.shared import confirm, counted, printable
+from hopsyncd.cli.shared import confirm
 from hopsyncd.config import DATABASE_NAME, load_config
+from hopsyncd.wording import counted, printable
 
 
 @click.command()

@@ -1,6 +1,7 @@
 """What several commands need."""
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ import click
 
 from hopsyncd.cli.completion import complete_version
 from hopsyncd.client import Client
+from hopsyncd.client.blocking import Answer
+from hopsyncd.client.calls import Call
 from hopsyncd.config import daemon_socket
 from hopsyncd.errors import BadRequest
 from hopsyncd.wording import printable, title_of
@@ -19,6 +22,7 @@ from hopsyncd.wording import printable, title_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+_WHOLE = re.compile("-?[0-9]+")
 _PIPED_COLUMNS = 92  # of running text
 _LEAST_COLUMNS, _MOST_COLUMNS = 20, 110  # longer lines are hard to read
 _UNWRAPPED_COLUMNS = 100_000
@@ -32,6 +36,18 @@ at_option = click.option(
 )
 
 
+class WholeNumber(click.IntRange):
+    """A number in a range, in digits alone: int() takes `1_0`, and digits of any script."""
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """The number. Raises click.BadParameter."""
+        if isinstance(value, str) and not _WHOLE.fullmatch(value):
+            self.fail(f"{value!r} is no whole number.", parameter, context)
+        return super().convert(value, parameter, context)
+
+
 def client_of(context: click.Context) -> Client:
     """A client of the daemon that the configuration names, whatever else is wrong with that."""
     config_file: Path | None = context.obj
@@ -42,34 +58,30 @@ def client_of(context: click.Context) -> Client:
     return Client(socket)
 
 
-def post_long(
-    context: click.Context, path: str, body: dict[str, Any], doing: str | None = None
-) -> dict[str, Any]:
-    """POST what takes long, with a bar at a terminal: that it is `doing` this, or, of what tells
+def send_long(context: click.Context, call: Call[Answer], doing: str | None = None) -> Answer:
+    """Send what takes long, with a bar at a terminal: that it is `doing` this, or, of what tells
     it, how far it is."""
     with client_of(context) as client:
         try:
-            return _post_and_show(client, path, body, doing)
+            return _send_and_show(client, call, doing)
         except KeyboardInterrupt:
             click.echo("What the daemon has begun goes on: `hopsyncd status` tells.", err=True)
             raise
 
 
-def _post_and_show(
-    client: Client, path: str, body: dict[str, Any], doing: str | None
-) -> dict[str, Any]:
+def _send_and_show(client: Client, call: Call[Answer], doing: str | None) -> Answer:
     if not sys.stderr.isatty():
         if doing:
-            return client.post(path, body)
-        from hopsyncd.cli.piped import post_and_tell
+            return client.send(call)
+        from hopsyncd.cli.piped import send_and_tell
 
-        return post_and_tell(client, path, body)
+        return send_and_tell(client, call)
     # Takes 0.1 s to import.
-    from hopsyncd.cli.progress import post_and_follow, post_and_wait
+    from hopsyncd.cli.progress import send_and_follow, send_and_wait
 
     if doing:
-        return post_and_wait(client, path, body, doing)
-    return post_and_follow(client, path, body)
+        return send_and_wait(client, call, doing)
+    return send_and_follow(client, call)
 
 
 _CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}  # it escapes the others

@@ -16,12 +16,13 @@ from hopsyncd.cli.shared import (
     print_json,
 )
 from hopsyncd.cli.status import print_problem
-from hopsyncd.client import Client
+from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config import DATABASE_NAME, Config, config_path, load_config
 from hopsyncd.config_values import CRON_HINT
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
 from hopsyncd.wording import counted, printable
 
+_OF_FILES = ("folder", "git", "remote")  # kinds whose documents are files
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -29,7 +30,7 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
     """`30m` as seconds."""
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
     if not found:
         raise click.BadParameter("write a number and s, m, h or d, such as 30m")
     return float(found[1]) * _UNITS_S[found[2]]
@@ -64,6 +65,8 @@ def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> l
     metavar="CRON",
     help='The times of its scans, such as "30 3 * * mon-fri".',
 )
+@click.option("--include", multiple=True, help="Only files of this pattern: *.md. Repeatable.")
+@click.option("--ignore", multiple=True, help="Not what this gitignore pattern names. Repeatable.")
 @click.option("--table", help="SQLite: the table or view whose rows are documents.")
 @click.option("--query", help="SQLite: a SELECT in place of a table.")
 @click.option("--key", help="SQLite: the column that identifies a row.")
@@ -81,6 +84,8 @@ def add(
     kind: str,
     every: float | None,
     at: str | None,
+    include: tuple[str, ...],
+    ignore: tuple[str, ...],
     dry_run: bool,
     **of_database: Any,
 ) -> None:
@@ -97,8 +102,15 @@ def add(
     from hopsyncd.places import recognised
 
     found = recognised(place, kind, {key: value for key, value in of_database.items() if value})
-    times = {"scan_every_s": every, "scan_at": at}
-    keys = {**found.keys, **{key: value for key, value in times.items() if value is not None}}
+    patterns = {"include": list(include) or None, "ignore": list(ignore) or None}
+    if any(patterns.values()) and found.keys["kind"] not in _OF_FILES:
+        raise BadRequest(
+            f"Cannot add {place}",
+            f"--include and --ignore choose among files, and its kind is {found.keys['kind']}",
+            "Leave them out",
+        )
+    more = {"scan_every_s": every, "scan_at": at, **patterns}
+    keys = {**found.keys, **{key: value for key, value in more.items() if value is not None}}
     file = config_path(context.obj)
     chosen, block = add_source(file, keys, name, dry_run=dry_run)
     click.echo(block)
@@ -157,6 +169,9 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
     try:
         with Client(config.daemon.socket) as client:
             return client.remove(name, purge=purge)
+    except RequestFailed as error:
+        if error.code != "not_found":  # the daemon may never have heard of it
+            raise
     except DaemonUnavailable:
         if (config.daemon.data_dir / DATABASE_NAME).exists():
             return removed_alone(config, name, purge)

@@ -46,9 +46,8 @@ def status(context: click.Context, as_json: bool) -> None:
         click.echo(f"waiting for questions from the LLM: {counted(total, 'passage')} ({reasons})")
     if now["progress"]:
         share, total = now["progress"]["share"], now["progress"]["documents_total"]
-        click.echo(
-            f"indexing {now['progress']['source']}: {share:.0%} of {counted(total, 'document')}"
-        )
+        how_far = f"{share:.0%} of {counted(total, 'document')}" if total else "it is being listed"
+        click.echo(f"indexing {now['progress']['source']}: {how_far}")
     for source in now["sources"]:
         _print_source(source)
     for reader in now["unavailable_readers"]:

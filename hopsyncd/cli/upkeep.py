@@ -1,11 +1,16 @@
 """`hopsyncd check`, `rebuild`, `backup`, `gc` and `purge`."""
 
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import confirm, json_option, post_long, print_json
+from hopsyncd.cli.shared import confirm, json_option, print_json, send_long
+from hopsyncd.client import calls
+from hopsyncd.config import DATABASE_NAME, load_config
+from hopsyncd.errors import BadRequest, DaemonUnavailable
 from hopsyncd.wording import counted, printable
 
 
@@ -14,11 +19,15 @@ from hopsyncd.wording import counted, printable
 @json_option
 @click.pass_context
 def check(context: click.Context, deep: bool, as_json: bool) -> None:
-    """Verify the database. Exit status 1 if something is wrong.
+    """Verify the database. Exit status 1 if something is wrong. Needs no daemon.
 
     Example: hopsyncd check --deep
     """
-    found = post_long(context, "/v1/check", {"deep": deep})
+    found: Mapping[str, Any]
+    try:
+        found = send_long(context, calls.check(deep))
+    except DaemonUnavailable:
+        found = _checked_alone(context, deep)
     if as_json:
         print_json(found)
     for one in () if as_json else found["findings"]:
@@ -28,6 +37,22 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
         context.exit(1)
     if not as_json:
         click.echo(f"Version {found['version']} is whole{' in every detail' if deep else ''}.")
+
+
+def _checked_alone(context: click.Context, deep: bool) -> Mapping[str, Any]:
+    """What a check finds where no daemon runs."""
+    from hopsyncd.upkeep import checked
+    from store.database import open_reader
+
+    database = load_config(context.obj).daemon.data_dir / DATABASE_NAME
+    if not database.exists():
+        raise BadRequest(
+            "There is nothing to check",
+            f"{database} does not exist",
+            "`hopsyncd serve` makes it, and indexes the configured sources",
+        )
+    with closing(open_reader(database)) as connection:
+        return checked(connection, deep, lambda *_: None)
 
 
 @click.command()
@@ -40,7 +65,7 @@ def rebuild(context: click.Context, as_json: bool) -> None:
 
     Example: hopsyncd rebuild
     """
-    done = post_long(context, "/v1/rebuild", {}, "rebuilding")
+    done = send_long(context, calls.rebuild(), "rebuilding")
     if as_json:
         print_json(done)
     else:
@@ -56,7 +81,7 @@ def backup(context: click.Context, file: Path, as_json: bool) -> None:
 
     Example: hopsyncd backup ~/backups/notes.db
     """
-    done = post_long(context, "/v1/backup", {"file": str(file.absolute())}, "copying")
+    done = send_long(context, calls.backup(str(file.absolute())), "copying")
     if as_json:
         print_json(done)
     else:
@@ -78,7 +103,7 @@ def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
 
     Example: hopsyncd gc --dry-run
     """
-    done = post_long(context, "/v1/gc", {"dry_run": dry_run}, "collecting")
+    done: Mapping[str, Any] = send_long(context, calls.gc(dry_run), "collecting")
     if as_json:
         print_json(done)
         return
@@ -119,8 +144,7 @@ def purge(
     """
     if not again and not yes:
         confirm(f"Remove {document} from every version, for good?", f"{document} was not purged")
-    body = {"document": document, "source": source, "again": again}
-    done = post_long(context, "/v1/purge", body, "purging")
+    done = send_long(context, calls.purge(document, source, again), "purging")
     if as_json:
         print_json(done)
     elif again:
@@ -131,7 +155,7 @@ def purge(
         _print_purge(done)
 
 
-def _print_purge(done: dict[str, Any]) -> None:
+def _print_purge(done: Mapping[str, Any]) -> None:
     click.echo(
         f"Purged {printable(done['document'])} of {done['source']}:"
         f" {counted(done['revisions'], 'revision')}, {counted(done['passages'], 'passage')},"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -11,17 +13,26 @@ from hopsyncd.client import calls
 from hopsyncd.client.calls import Call
 from hopsyncd.client.response import (
     CONNECT_S,
+    JSON,
+    MAX_BYTES,
     NDJSON,
+    WHOLE_S,
     answer_of,
     body_of,
-    cut_off,
+    check_type,
     event_of,
     headers_of,
+    place_of,
+    too_long,
     unreachable,
+    unusable,
 )
+from hopsyncd.client.trust import check_peer, trusted_users
 from hopsyncd.errors import DaemonUnavailable
 
 if TYPE_CHECKING:
+    import httpx2
+
     from hopsyncd.serve.answers import Event
 
 Asked = ParamSpec("Asked")
@@ -53,24 +64,25 @@ def _told(
 class AsyncClient:
     """Speaks to the daemon at `place`, as Client does; use it with `async with`.
 
-    Every method raises DaemonUnavailable where nobody answers, and RequestFailed for an error.
+    Every method raises what those of Client raise.
     """
 
-    def __init__(self, place: Path | str, token: str = "") -> None:
-        import httpx  # a fifth of a second that `hopsyncd query` does not wait for
+    def __init__(self, place: Path | str, token: str = "", timeout_s: float | None = None) -> None:
+        import httpx2  # a fifth of a second that `hopsyncd query` does not wait for
 
-        self._place = place
-        over_tcp = isinstance(place, str)
-        self._http = httpx.AsyncClient(
+        self._place = place_of(place)
+        self._timeout_s = timeout_s
+        over_tcp = isinstance(self._place, str)
+        self._http = httpx2.AsyncClient(
             # Without verify=False all root certificates are loaded, for a socket that needs none.
-            transport=httpx.AsyncHTTPTransport(
-                uds=None if over_tcp else str(place),
+            transport=httpx2.AsyncHTTPTransport(
+                uds=None if over_tcp else str(self._place),
                 verify=False,
-                limits=httpx.Limits(max_keepalive_connections=0),
+                limits=httpx2.Limits(max_keepalive_connections=0),
             ),
-            base_url=f"http://{place}" if over_tcp else "http://hopsyncd",
+            base_url=f"http://{self._place}" if over_tcp else "http://hopsyncd",
             headers=headers_of(token),
-            timeout=httpx.Timeout(None, connect=CONNECT_S),
+            timeout=httpx2.Timeout(timeout_s, connect=CONNECT_S),
         )
 
     async def __aenter__(self) -> AsyncClient:
@@ -124,20 +136,13 @@ class AsyncClient:
 
     async def send(self, call: Call[Answer]) -> Answer:
         """The answer to any call."""
-        import httpx
-
         try:
-            response = await self._http.request(
-                call.method,
-                call.path,
-                content=_content(call),
-                headers={"Accept": "application/json"},
-            )
-        except httpx.TransportError as error:
-            raise _unreachable(self._place, error) from error
-        answer: Answer = answer_of(
-            self._place, response.status_code, response.content, is_text=call.is_text
-        )
+            async with asyncio.timeout(self._timeout_s), self._response(call, JSON) as response:
+                content = await _content_of(self._place, response)
+        except TimeoutError as error:
+            raise unreachable(self._place, error, connecting=False) from error
+        media_type = response.headers.get("Content-Type", "")
+        answer: Answer = answer_of(self._place, call, response.status_code, media_type, content)
         return answer
 
     async def events(self, call: Call[Any]) -> AsyncIterator[Event]:
@@ -145,33 +150,91 @@ class AsyncClient:
 
         Closing the iterator before that ends the work, as far as only this client waits for it.
         """
-        import httpx
+        async with self._response(call, NDJSON) as response:
+            media_type = response.headers.get("Content-Type", "")
+            if response.status_code != 200:
+                content = await _content_of(self._place, response)
+                answer_of(self._place, call, response.status_code, media_type, content)
+            check_type(self._place, response.status_code, media_type, NDJSON)
+            async for line in _lines(self._place, response):
+                event = event_of(self._place, call, line)
+                yield event
+                if event["event"] == "answer":
+                    return
+        raise unusable(self._place, "the stream ended before the answer")
 
+    @asynccontextmanager
+    async def _response(self, call: Call[Any], accept: str) -> AsyncIterator[httpx2.Response]:
+        import httpx2
+
+        place = self._place
+        extensions = {}
+        if isinstance(place, Path):
+            extensions["trace"] = _only_to(place, trusted_users(place))
         try:
             async with self._http.stream(
-                call.method, call.path, content=_content(call), headers={"Accept": NDJSON}
+                call.method,
+                call.path,
+                content=None if call.body is None else body_of(call.body),
+                headers={"Accept": accept},
+                extensions=extensions,
             ) as response:
-                if not response.is_success:
-                    answer_of(self._place, response.status_code, await response.aread())
-                async for line in response.aiter_lines():
-                    event = event_of(self._place, line.encode())
-                    yield event
-                    if event["event"] == "answer":
-                        return
-        except httpx.TransportError as error:
-            raise _unreachable(self._place, error) from error
-        raise cut_off(self._place, "the stream ended before the answer")
+                yield response
+        except httpx2.RequestError as error:
+            raise _unreachable(place, error) from error
 
 
-def _unreachable(place: object, error: Exception) -> DaemonUnavailable:
-    import httpx
+def _only_to(
+    place: Path, trusted: frozenset[int]
+) -> Callable[[str, Mapping[str, Any]], Awaitable[None]]:
+    """What httpx2 tells of its steps; a connection to another user ends before it is used."""
 
-    connecting = isinstance(error, httpx.ConnectError)
+    async def trace(step: str, told: Mapping[str, Any]) -> None:
+        if step == "connection.connect_unix_socket.complete":
+            stream = told["return_value"]
+            try:
+                check_peer(place, stream.get_extra_info("socket"), trusted)
+            except BaseException:
+                await stream.aclose()
+                raise
+
+    return trace
+
+
+async def _content_of(place: Path | str, response: httpx2.Response) -> bytes:
+    """What follows the headers, which come with the rest of an answer in one piece."""
+    content = bytearray()
+    async with asyncio.timeout(WHOLE_S):
+        async for part in response.aiter_raw():
+            content += part
+            if len(content) > MAX_BYTES:
+                raise too_long(place)
+    return bytes(content)
+
+
+async def _lines(place: Path | str, response: httpx2.Response) -> AsyncIterator[bytes]:
+    begun = bytearray()
+    async for part in response.aiter_raw():
+        *ended, rest = part.split(b"\n")
+        for line in ended:
+            yield bytes(begun + line)
+            begun.clear()
+        begun += rest
+        if len(begun) > MAX_BYTES:
+            raise too_long(place)
+    if begun:
+        yield bytes(begun)
+
+
+def _unreachable(place: object, error: httpx2.RequestError) -> DaemonUnavailable:
+    import httpx2
+
+    connecting = isinstance(error, httpx2.ConnectError)
     below: BaseException | None = error
+    if isinstance(error, httpx2.TimeoutException):
+        below = TimeoutError()
     while connecting and below and not isinstance(below, OSError):  # the system's own words
         below = below.__cause__ or below.__context__
+    if isinstance(error, httpx2.NetworkError) and not connecting:
+        below = ConnectionError()
     return unreachable(place, below or error, connecting=connecting)
-
-
-def _content(call: Call[Any]) -> bytes | None:
-    return None if call.body is None else body_of(call.body)

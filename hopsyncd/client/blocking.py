@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import wraps
@@ -14,14 +15,21 @@ from hopsyncd.client import calls
 from hopsyncd.client.calls import Call
 from hopsyncd.client.response import (
     CONNECT_S,
+    JSON,
+    MAX_BYTES,
     NDJSON,
+    WHOLE_S,
     answer_of,
     body_of,
+    check_type,
     event_of,
     headers_of,
+    place_of,
+    too_long,
     unreachable,
-    whole,
+    unusable,
 )
+from hopsyncd.client.trust import check_peer, trusted_users
 
 if TYPE_CHECKING:
     from hopsyncd.serve.answers import Event
@@ -29,23 +37,57 @@ if TYPE_CHECKING:
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
 
+_PART_BYTES = 1 << 16
+
+
+class _Socket(socket.socket):
+    """Waits for an answer until a moment, however slowly it drips in."""
+
+    until_s: float | None = None  # of time.monotonic()
+    whole_s: float | None = None  # from the first byte on
+
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        """As of any socket. Raises TimeoutError once the moment has come."""
+        if self.until_s is not None:
+            left_s = self.until_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError("timed out")
+            self.settimeout(left_s)
+        received = super().recv_into(buffer, nbytes, flags)
+        if self.whole_s is not None:
+            until_s, self.whole_s = time.monotonic() + self.whole_s, None
+            self.until_s = min(until_s, self.until_s or until_s)
+        return received
+
 
 class _Connection(HTTPConnection):
-    """Over a Unix socket, or TCP. Without `timeout_s` an answer may take as long as it takes."""
+    """Over a Unix socket, or TCP. Without `timeout_s` an answer may let itself be waited for.
 
-    def __init__(self, place: Path | str, timeout_s: float | None) -> None:
+    One that `streams` may take long between two lines, any other one not once it has begun.
+    """
+
+    def __init__(self, place: Path | str, timeout_s: float | None, *, streams: bool) -> None:
         super().__init__(place if isinstance(place, str) else "hopsyncd", timeout=CONNECT_S)
         self._place = place
         self._timeout_s = timeout_s
+        self._streams = streams
 
     def connect(self) -> None:
         if isinstance(self._place, str):
             super().connect()
+            made = _Socket(fileno=self.sock.detach())
         else:
-            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.sock.settimeout(CONNECT_S)
-            self.sock.connect(str(self._place))
-        self.sock.settimeout(self._timeout_s)
+            made = _Socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock = made  # closed with the connection, whatever comes
+            trusted = trusted_users(self._place)
+            made.settimeout(CONNECT_S)
+            made.connect(str(self._place))
+            check_peer(self._place, made, trusted)
+        self.sock = made
+        made.settimeout(self._timeout_s)
+        if not self._streams:
+            made.until_s = time.monotonic() + self._timeout_s if self._timeout_s else None
+            made.whole_s = WHOLE_S
 
 
 def _sent(
@@ -71,12 +113,13 @@ def _told(
 class Client:
     """Speaks to the daemon at `place`: the path of its socket, or "HOST:PORT" with the `token`.
 
-    Every method raises DaemonUnavailable where nobody answers, or is silent for `timeout_s`, and
-    RequestFailed for an error.
+    Every method raises DaemonUntrusted where another user could be answering, DaemonUnavailable
+    where nobody answers within `timeout_s`, or with what is no answer, and RequestFailed for an
+    error.
     """
 
     def __init__(self, place: Path | str, token: str = "", timeout_s: float | None = None) -> None:
-        self._place = place
+        self._place = place_of(place)
         self._timeout_s = timeout_s
         self._headers = headers_of(token)
 
@@ -142,9 +185,10 @@ class Client:
 
     def send(self, call: Call[Answer]) -> Answer:
         """The answer to any call."""
-        with self._response(call, "application/json") as response:
-            content = response.read()
-        answer: Answer = answer_of(self._place, response.status, content, is_text=call.is_text)
+        with self._response(call, JSON) as response:
+            content = self._content_of(response)
+        media_type = response.headers.get("Content-Type", "")
+        answer: Answer = answer_of(self._place, call, response.status, media_type, content)
         return answer
 
     def events(self, call: Call[Any]) -> Iterator[Event]:
@@ -153,18 +197,39 @@ class Client:
         Closing the iterator before that ends the work, as far as only this client waits for it.
         """
         with self._response(call, NDJSON) as response:
+            media_type = response.headers.get("Content-Type", "")
             if response.status != 200:
-                answer_of(self._place, response.status, response.read())
-            yield from whole(self._place, (event_of(self._place, line) for line in response))
+                content = self._content_of(response)
+                answer_of(self._place, call, response.status, media_type, content)
+            check_type(self._place, response.status, media_type, NDJSON)
+            while line := response.readline(MAX_BYTES + 1):
+                if len(line) > MAX_BYTES:
+                    raise too_long(self._place)
+                event = event_of(self._place, call, line)
+                yield event
+                if event["event"] == "answer":
+                    return
+        raise unusable(self._place, "the stream ended before the answer")
+
+    def _content_of(self, response: HTTPResponse) -> bytes:
+        content = bytearray()
+        while part := response.read(_PART_BYTES):
+            content += part
+            if len(content) > MAX_BYTES:
+                raise too_long(self._place)
+        if response.length:
+            raise unusable(self._place, "it was cut off")
+        return bytes(content)
 
     @contextmanager
     def _response(self, call: Call[Any], accept: str) -> Iterator[HTTPResponse]:
         body = None if call.body is None else body_of(call.body)
         headers = {**self._headers, "Accept": accept, "Connection": "close"}
-        with closing(_Connection(self._place, self._timeout_s)) as connection:
+        streams = accept == NDJSON
+        with closing(_Connection(self._place, self._timeout_s, streams=streams)) as connection:
             try:
                 connection.connect()
-            except OSError as error:
+            except (OSError, UnicodeError) as error:
                 raise unreachable(self._place, error, connecting=True) from error
             try:
                 connection.request(call.method, call.path, body, headers)

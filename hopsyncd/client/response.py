@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hopsyncd.errors import DaemonUnavailable, HopsyncdError
 
 if TYPE_CHECKING:
-    from hopsyncd.serve.answers import ErrorEvent, Event
+    from hopsyncd.client.calls import Call
+    from hopsyncd.serve.answers import Event
 
-NDJSON = "application/x-ndjson"
+JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
 CONNECT_S = 5.0
+WHOLE_S = 120.0  # for what follows the first byte of an answer in one piece
+MAX_BYTES = 256 << 20  # of an answer, or of a line of a stream
+_SHOWN_CHARACTERS = 60
+_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^/:\s]+):[0-9]{1,5}")
 
 
 class RequestFailed(HopsyncdError):
@@ -27,9 +33,19 @@ class RequestFailed(HopsyncdError):
         return f"{self.why}. {self.hint}" if self.hint else self.why
 
 
+def place_of(place: Path | str) -> Path | str:
+    """Where a daemon is: a path is a socket, and HOST:PORT is TCP.
+
+    >>> place_of("127.0.0.1:7717"), place_of("run/s.sock")
+    ('127.0.0.1:7717', PosixPath('run/s.sock'))
+    """
+    over_tcp = isinstance(place, str) and _HOST_AND_PORT.fullmatch(place)
+    return place if over_tcp else Path(place).expanduser()
+
+
 def headers_of(token: str) -> dict[str, str]:
     """What each request has; the token is asked for over TCP alone."""
-    headers = {"Content-Type": "application/json"}
+    headers = {"Content-Type": JSON, "Accept-Encoding": "identity"}
     return {**headers, "Authorization": f"Bearer {token}"} if token else headers
 
 
@@ -38,46 +54,58 @@ def body_of(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")
 
 
-def answer_of(place: object, status: int, content: bytes, *, is_text: bool = False) -> Any:
-    """The answer. Raises RequestFailed, or DaemonUnavailable for what is no JSON object."""
-    if is_text and status == 200:
-        return content.decode()
-    try:
-        answer = json.loads(content)
-    except ValueError as error:
-        raise cut_off(place, f"status {status}, and no JSON: the daemon may be stopping") from error
-    if not 200 <= status < 300:
+def answer_of(place: object, call: Call[Any], status: int, media_type: str, content: bytes) -> Any:
+    """The answer. Raises RequestFailed, or DaemonUnavailable for what cannot be one."""
+    is_good = 200 <= status < 300
+    wanted = TEXT if call.is_text and is_good else JSON
+    check_type(place, status, media_type, wanted)
+    if wanted == TEXT:
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            raise unusable(place, "its text is not UTF-8") from error
+    answer = _parsed(place, content, f"status {status}, and no JSON")
+    if not is_good:
         raise _failed(status, answer)
-    return answer
+    return _of_its_shape(place, call, answer)
 
 
-def event_of(place: object, line: bytes) -> Event:
+def event_of(place: object, call: Call[Any], line: bytes) -> Event:
     """An event of a stream. Raises RequestFailed if the stream ends in an error."""
-    try:
-        event: Event | ErrorEvent = json.loads(line)
-    except ValueError as error:
-        raise cut_off(place, "a line was cut off: the daemon may be stopping") from error
-    if event["event"] == "error":
-        raise _failed(event["status"], event)
-    return event
+    event = _parsed(place, line, "a line of the stream is no JSON, or was cut off")
+    kind = event.get("event")
+    if kind == "error":
+        status = event.get("status")
+        raise _failed(status if isinstance(status, int) else 500, event)
+    if kind == "answer":
+        _of_its_shape(place, call, event.get("answer"))
+    elif not isinstance(kind, str):
+        raise unusable(place, "a line of the stream is no event")
+    found: Event = event  # type: ignore[assignment]  # a newer daemon may have other kinds
+    return found
 
 
-def whole(place: object, events: Iterable[Event]) -> Iterator[Event]:
-    """The events up to the answer. Raises DaemonUnavailable if that does not come."""
-    for event in events:
-        yield event
-        if event["event"] == "answer":
-            return
-    raise cut_off(place, "the stream ended before the answer")
+def check_type(place: object, status: int, media_type: str, wanted: str) -> None:
+    """Raise DaemonUnavailable where an answer is of another media type."""
+    got = media_type.partition(";")[0].strip().lower()
+    if got != wanted:
+        shown = repr(got[:_SHOWN_CHARACTERS]) if got else "no type"
+        raise unusable(place, f"it has status {status} and {shown} in place of {wanted}")
 
 
-def cut_off(place: object, why: str) -> DaemonUnavailable:
-    """No answer, or a part of one."""
+def unusable(place: object, why: str) -> DaemonUnavailable:
+    """What came is no answer, or a part of one."""
     return DaemonUnavailable(
         f"No whole answer came from {place}",
         why,
-        "Ask again, or check that a hopsyncd daemon serves there",
+        "Ask again; if it stays so, restart the daemon, which may be of another version, or find"
+        " out what else listens there",
     )
+
+
+def too_long(place: object) -> DaemonUnavailable:
+    """An answer beyond all measure."""
+    return unusable(place, f"it is longer than {MAX_BYTES >> 20} MiB")
 
 
 def unreachable(place: object, error: BaseException, *, connecting: bool) -> DaemonUnavailable:
@@ -89,19 +117,44 @@ def unreachable(place: object, error: BaseException, *, connecting: bool) -> Dae
     elif isinstance(error, FileNotFoundError | ConnectionRefusedError):
         why = "nothing listens on that socket"
     elif isinstance(error, TimeoutError):
-        why = "a daemon took the connection and was silent"
+        why = "a daemon took the connection and gave no whole answer in time"
+        hint = "Ask again, and restart the daemon if it stays so"
     elif connecting:
         why = (getattr(error, "strerror", None) or str(error)).lower()
+    elif isinstance(error, OSError):
+        return unusable(place, f"the connection broke ({type(error).__name__})")
     else:
-        why = f"the connection broke ({type(error).__name__})"
+        return unusable(place, f"it is not HTTP as a daemon speaks it ({type(error).__name__})")
     return DaemonUnavailable(f"No daemon answers at {place}", why, hint)
 
 
-def _failed(status: int, answer: Any) -> RequestFailed:
-    problem = answer.get("error", {}) if isinstance(answer, dict) else {}
+def _parsed(place: object, content: bytes, otherwise: str) -> dict[str, Any]:
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise unusable(place, otherwise) from error
+    if not isinstance(value, dict):
+        raise unusable(place, "it is JSON, but no object")
+    return value
+
+
+def _of_its_shape(place: object, call: Call[Any], answer: Any) -> Any:
+    if call.answer:
+        from hopsyncd.client.shape import misfit  # the types take a moment to load
+
+        if why := misfit(call.answer, answer):
+            raise unusable(place, why)
+    elif not isinstance(answer, dict):
+        raise unusable(place, "the answer is no object")
+    return answer
+
+
+def _failed(status: int, answer: dict[str, Any]) -> RequestFailed:
+    problem = answer.get("error")
+    told = problem if isinstance(problem, dict) else {}
     return RequestFailed(
         status,
-        str(problem.get("code", "unknown")),
-        str(problem.get("message", f"status {status}")),
-        str(problem.get("hint", "")),
+        str(told.get("code", "unknown")),
+        str(told.get("message", f"status {status}, without a reason")),
+        str(told.get("hint", "")),
     )

@@ -8,7 +8,7 @@ from typing import Any
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config import Config
 from hopsyncd.doctor.finding import Finding, well
-from hopsyncd.errors import DaemonUnavailable
+from hopsyncd.errors import DaemonUnavailable, DaemonUntrusted
 
 _MAX_PATH_BYTES = 107
 _CONNECT_S, _ANSWER_S = 1.0, 5.0
@@ -64,6 +64,9 @@ def _answered(config: Config) -> Iterator[Finding]:
     except RequestFailed as error:
         yield Finding("daemon", "fail", error.why, error.hint)
         return
+    except DaemonUntrusted as error:
+        yield Finding("daemon", "fail", error.why, error.hint)
+        return
     except DaemonUnavailable as error:
         remedy = "Restart it; `hopsyncd service install` has systemd do that by itself"
         yield Finding("daemon", "fail", error.why, remedy)
@@ -75,7 +78,7 @@ def _answered(config: Config) -> Iterator[Finding]:
         yield Finding("daemon", "fail", status["error"], "It tries again; its log has the details")
     yield from _configured(status["configuration"])
     if found := len(status["problems"]):
-        detail = f"{found} documents cannot be read"
+        detail = f"{found} document{'' if found == 1 else 's'} cannot be read"
         yield Finding("documents", "warn", detail, "`hopsyncd status` names them")
     for source in status["sources"]:
         name = f"source {source['name']}"

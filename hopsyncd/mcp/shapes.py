@@ -52,7 +52,7 @@ def version_brief(entry: Mapping[str, Any]) -> dict[str, Any]:
     changes = {
         name: entry[name]
         for name in (
-            *("documents_added", "documents_changed", "documents_removed"),
+            *("documents_added", "documents_changed", "documents_removed", "documents_renamed"),
             *("passages_added", "passages_removed"),
         )
         if entry[name]

@@ -79,6 +79,9 @@ def restricted_diff(found: Diff, old: Head, new: Head) -> Diff:
     return Diff(
         documents_added=seen(found.documents_added),
         documents_removed=seen(found.documents_removed),
+        documents_renamed=tuple(
+            one for one in found.documents_renamed if one.source not in new.hidden
+        ),
         documents_changed=seen(found.documents_changed),
         passages_added=tuple(sorted(live - lived)),
         passages_removed=tuple(sorted(lived - live)),

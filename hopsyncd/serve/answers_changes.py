@@ -81,6 +81,7 @@ class LogEntry(TypedDict):
     documents_added: int
     documents_changed: int
     documents_removed: int
+    documents_renamed: int
     passages_added: int
     passages_removed: int
     counters: dict[str, int]
@@ -102,6 +103,7 @@ class DiffFolder(TypedDict):
     added: int
     changed: int
     removed: int
+    renamed: int
 
 
 class DiffDocument(TypedDict):
@@ -109,6 +111,12 @@ class DiffDocument(TypedDict):
 
     source: str
     document: str
+
+
+class RenamedDocument(DiffDocument):
+    """A document with the content that another path of its source had before."""
+
+    was: str
 
 
 class DiffPassage(TypedDict):
@@ -128,6 +136,7 @@ class DiffDocuments(TypedDict):
     added: list[DiffDocument]
     changed: list[DiffDocument]
     removed: list[DiffDocument]
+    renamed: list[RenamedDocument]
 
 
 class DiffPassages(TypedDict):

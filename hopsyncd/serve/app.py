@@ -49,10 +49,12 @@ def make_app(service: Service, lanes: Lanes | None = None) -> Starlette:
     work ended with: a stream has begun with 200 by then.
     """
     lanes = lanes or lanes_of(LimitsConfig(), Load())
-    return Starlette(
+    app = Starlette(
         routes=[_route(endpoint, service, lanes) for endpoint in ENDPOINTS],
         exception_handlers={HTTPException: _http_error, Exception: _unexpected},
     )
+    app.router.redirect_slashes = False  # a redirect is no answer: it has no JSON
+    return app
 
 
 def caller_of(request: Request) -> Caller:

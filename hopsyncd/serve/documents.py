@@ -122,7 +122,7 @@ def document_answer(
         raise NotFound(
             f"There is no document {request.document}",
             f"version {version} has none of that path in a source named {request.source!r}",
-            "GET /v1/documents lists them",
+            "Give source and path exactly as an answer names them",
         )
     media_type, placements = found
     ids = {one.passage for one in placements}

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from hopsyncd.errors import BadRequest, Busy, ConfigError, Forbidden, NotFound, TimedOut
-from hopsyncd.serve.parameters import PASSAGE_ID
+from hopsyncd.serve.parameters import DOCUMENT_KEY, PASSAGE_ID
 from hopsyncd.serve.requests import ABSOLUTE, NOT_BLANK
 from store.errors import BackupFailed, NoSuchVersion, PurgeRefused, TagRefused
 
@@ -29,6 +29,7 @@ _REFUSALS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int, str],
 _FORMS = {  # by the pattern that a text does not have
     NOT_BLANK: "it is blank",
     PASSAGE_ID: "it is no id of a passage (16 hexadecimal digits, of which the first 4 may do)",
+    DOCUMENT_KEY: "it is not the `next` of an earlier answer",
     ABSOLUTE: "it is no absolute path",
 }
 

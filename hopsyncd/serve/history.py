@@ -30,6 +30,7 @@ def entry_json(entry: LogEntry) -> dict[str, Any]:
         "documents_added": entry.documents_added,
         "documents_changed": entry.documents_changed,
         "documents_removed": entry.documents_removed,
+        "documents_renamed": entry.documents_renamed,
         "passages_added": entry.passages_added,
         "passages_removed": entry.passages_removed,
         "counters": version.counters,
@@ -44,7 +45,12 @@ def diff_json(
         "added": found.documents_added,
         "changed": found.documents_changed,
         "removed": found.documents_removed,
+        "renamed": tuple((one.source, one.path) for one in found.documents_renamed),
     }
+    renamed = [
+        {"source": one.source, "document": one.path, "was": one.was}
+        for one in found.documents_renamed[:limit]
+    ]
     passages = {"added": found.passages_added, "removed": found.passages_removed}
     edges = {"added": found.edges_added, "removed": found.edges_removed}
     return {
@@ -56,7 +62,10 @@ def diff_json(
             "edges": {kind: len(some) for kind, some in edges.items()},
         },
         "folders": by_folder(documents),
-        "documents": {kind: _documents(some[:limit]) for kind, some in documents.items()},
+        "documents": {
+            **{kind: _documents(some[:limit]) for kind, some in documents.items()},
+            "renamed": renamed,
+        },
         "passages": {kind: _passages(connection, some[:limit]) for kind, some in passages.items()},
         "edges": {kind: _edges(connection, some[:limit]) for kind, some in edges.items()},
     }

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from hopsyncd.serve.requests import At
+from hopsyncd.serve.requests import At, SourceName
 
 _MAX_NUMBER = 1_000_000_000
 
@@ -21,6 +21,9 @@ Limit = Annotated[int, Field(ge=1, le=_MAX_NUMBER), Digits]
 # An id, or as much of its beginning as tells it from the others of the version.
 PASSAGE_ID = "^[0-7][0-9a-f]{3,15}$"
 PassageHex = Annotated[str, Field(pattern=PASSAGE_ID)]
+# A source and a document's path in it: the name of a source has no slash.
+DOCUMENT_KEY = r"^[^/]+/[\s\S]+$"
+DocumentKey = Annotated[str, Field(max_length=4400, pattern=DOCUMENT_KEY)]
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
@@ -42,9 +45,9 @@ class PassageRequest(_Parameters):
 class DocumentsRequest(_Parameters):
     """GET /v1/documents. `under`: a folder; `after`: the `next` of an earlier answer."""
 
-    source: str | None = None
+    source: SourceName | None = None
     under: Path | None = None
-    after: Path | None = None
+    after: DocumentKey | None = None
     limit: Annotated[int, Field(ge=1, le=1000), Digits] = 100
     at: At = "head"
 
@@ -52,7 +55,7 @@ class DocumentsRequest(_Parameters):
 class DocumentRequest(_Parameters):
     """GET /v1/document."""
 
-    source: str
+    source: SourceName
     document: Path
     at: At = "head"
 

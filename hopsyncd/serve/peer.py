@@ -1,14 +1,19 @@
 """Who is at the other end of a connection, as the kernel says."""
 
+from __future__ import annotations
+
 import os
 import pwd
 import socket
 import struct
 import sys
-from asyncio.trsock import TransportSocket
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the client waits for no asyncio
+    from asyncio.trsock import TransportSocket
 
 _SO_PEERGROUPS = 59  # Linux, see socket(7); Python has no name for it
 _MAX_OPTION_BYTES = 1024  # of Python: 256 groups
@@ -48,7 +53,7 @@ def _name(uid: int) -> str:
         return str(uid)
 
 
-def peer_of(connection: TransportSocket) -> Peer:
+def peer_of(connection: TransportSocket | socket.socket) -> Peer:
     """The process that opened a connection, with the rights that it had then."""
     if connection.family != socket.AF_UNIX:
         return UNKNOWN
@@ -59,7 +64,7 @@ def peer_of(connection: TransportSocket) -> Peer:
     return Peer(uid, pid, frozenset({gid, *_more_groups(connection, uid, gid)}))
 
 
-def _more_groups(connection: TransportSocket, uid: int, gid: int) -> list[int]:
+def _more_groups(connection: TransportSocket | socket.socket, uid: int, gid: int) -> list[int]:
     try:
         packed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, _MAX_OPTION_BYTES)
     except OSError:  # more groups than that, or a kernel before 4.13
@@ -75,7 +80,7 @@ def _known_groups(uid: int, gid: int) -> list[int]:
         return []
 
 
-def _macos_peer(connection: TransportSocket) -> Peer:
+def _macos_peer(connection: TransportSocket | socket.socket) -> Peer:
     """struct xucred: version, uid, number of groups, 16 groups."""
     packed = connection.getsockopt(_MACOS_LEVEL, _MACOS_CREDENTIALS, struct.calcsize("2Ih16I"))
     _, uid, count, *groups = struct.unpack("2Ih16I", packed)

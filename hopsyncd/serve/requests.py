@@ -8,10 +8,14 @@ from hopsyncd.strategy import DEFAULT_TOP_K, Profile, Reasoner, Strategy
 
 MAX_QUESTION_CHARACTERS = 10_000
 MAX_QUERIES = 100
-NOT_BLANK, ABSOLUTE = r"\S", "^/"  # patterns
+# Patterns: neither control characters nor those of no width make a question.
+NOT_BLANK = r"[^\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+ABSOLUTE = r"^/[^\x00]+$"
+_MAX_LINES = 1_000_000_000
 _ASK_K = 8
 
 At = Annotated[str, Field(min_length=1, max_length=200)]
+SourceName = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class _Body(BaseModel):
@@ -63,7 +67,7 @@ class AskRequest(_Body):
 class SyncRequest(_Body):
     """The body of POST /v1/sync: which sources (none: all), and how."""
 
-    sources: tuple[str, ...] = Field(default=(), strict=False)
+    sources: tuple[SourceName, ...] = Field(default=(), strict=False)
     wait: bool = True
     accept_empty: bool = False
 
@@ -71,33 +75,33 @@ class SyncRequest(_Body):
 class PreviewRequest(_Body):
     """The body of POST /v1/preview: which sources (none: all), and how long lists may be."""
 
-    sources: tuple[str, ...] = Field(default=(), strict=False)
-    limit: int | None = Field(default=None, ge=0)
+    sources: tuple[SourceName, ...] = Field(default=(), strict=False)
+    limit: int | None = Field(default=None, ge=0, le=_MAX_LINES)
 
 
 class RestoreRequest(_Body):
     """The body of POST /v1/restore: which version, and which sources (none: all)."""
 
     version: At
-    sources: tuple[str, ...] = Field(default=(), strict=False)
+    sources: tuple[SourceName, ...] = Field(default=(), strict=False)
 
 
 class ReleaseRequest(_Body):
     """The body of POST /v1/release: which sources (none: all)."""
 
-    sources: tuple[str, ...] = Field(default=(), strict=False)
+    sources: tuple[SourceName, ...] = Field(default=(), strict=False)
 
 
 class PauseRequest(_Body):
     """The body of POST /v1/pause and /v1/resume: which source."""
 
-    name: str = Field(min_length=1, max_length=200)
+    name: SourceName
 
 
 class RemoveRequest(_Body):
     """The body of POST /v1/remove: which source; `purge`: from every version."""
 
-    name: str = Field(min_length=1, max_length=200)
+    name: SourceName
     purge: bool = False
 
 
@@ -133,7 +137,7 @@ class PurgeRequest(_Body):
     """
 
     document: str = Field(min_length=1, max_length=4096)
-    source: str | None = None
+    source: SourceName | None = None
     again: bool = False
 
 

@@ -2,7 +2,9 @@
 
 import json
 import os
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from socket import AF_UNIX, SOCK_STREAM, socket
@@ -56,3 +58,47 @@ def as_user(uid: int, groups: Sequence[int], act: Callable[[], Any]) -> Any:
         told = json.load(pipe)
     os.waitpid(child, 0)
     return told
+
+
+@contextmanager
+def serving_as(uid: int, path: Path, reply: bytes, mode: int = 0o666) -> Iterator[Path]:
+    """A server of another user at a socket path; the file that is given has all that it was told.
+
+    It makes the socket's folder, if that is not there, and is ended at the end.
+    """
+    heard = path.parent / "heard"
+    ready, done = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            _listen(path, reply, mode, heard, done)
+        finally:
+            os._exit(1)
+    os.close(done)
+    try:
+        assert os.read(ready, 1) == b"1", "it could not listen"
+        yield heard
+    finally:
+        os.close(ready)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def _listen(path: Path, reply: bytes, mode: int, heard: Path, ready: int) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.parent.chmod(0o755)
+    with heard.open("ab", buffering=0) as file, socket(AF_UNIX, SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        path.chmod(mode)
+        listener.listen()
+        os.write(ready, b"1")
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(5)
+                if told := connection.recv(1 << 16):
+                    file.write(told)
+                    connection.sendall(reply)

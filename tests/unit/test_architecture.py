@@ -33,7 +33,7 @@ FORBIDDEN = {
                      "hopsyncd.serve", "hopsyncd.cli", "hopsyncd.daemon", "hopsyncd.service",
                      "store", "connectors"),
     "hopsyncd/doctor": ("hopsyncd.sync", "hopsyncd.query", "hopsyncd.cli", "hopsyncd.daemon"),
-    # The types of answers are imported for the type checker only.
+    # The types of answers are imported when one is checked, and the rest of serve is not.
     "hopsyncd/client": ("hopsyncd.graph", "hopsyncd.text", "hopsyncd.llm", "hopsyncd.sync",
                         "hopsyncd.query", "hopsyncd.answering", "hopsyncd.cli", "hopsyncd.daemon",
                         "hopsyncd.service", "store", "connectors"),

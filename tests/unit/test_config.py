@@ -83,10 +83,12 @@ def test_places_follow_xdg(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert load_config().daemon.socket == folder / "hopsyncd.sock"
     monkeypatch.setenv("XDG_CONFIG_HOME", "/c")
     monkeypatch.setenv("XDG_DATA_HOME", "relative/is/ignored")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime := own_home.parent))
     assert config_path() == Path("/c/hopsyncd/config.toml")
     assert load_config().daemon.data_dir == own_home / ".local/share/hopsyncd"
-    assert load_config().daemon.socket == Path("/run/user/7/hopsyncd/hopsyncd.sock")
+    assert load_config().daemon.socket == runtime / "hopsyncd/hopsyncd.sock"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/that/is/not/there")
+    assert load_config().daemon.socket == shared / "hopsyncd.sock"
 
 
 def test_hopsyncd_home_holds_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,9 +79,14 @@ def test_a_unit_names_its_command_and_its_home_word_for_word() -> None:
 
 def test_only_a_system_service_hides_temporary_folders_and_only_where_it_uses_none() -> None:
     assert "PrivateTmp" not in service_unit(OWN, socket_activated=False)
-    assert "PrivateTmp=yes" in service_unit(OF_MACHINE, socket_activated=False)
-    in_tmp = replace(OF_MACHINE, socket=Path("/tmp/hopsyncd-1/hopsyncd.sock"))
-    assert "PrivateTmp" not in service_unit(in_tmp, socket_activated=False)
+    # Not this interpreter, which may be in a temporary folder itself.
+    of_machine = replace(OF_MACHINE, command=("/opt/hopsyncd/bin/hopsyncd",))
+    assert "PrivateTmp=yes" in service_unit(of_machine, socket_activated=False)
+    for in_tmp in (
+        replace(of_machine, socket=Path("/tmp/hopsyncd-1/hopsyncd.sock")),
+        replace(of_machine, command=("/tmp/clone/.venv/bin/hopsyncd",)),
+    ):
+        assert "PrivateTmp" not in service_unit(in_tmp, socket_activated=False)
 
 
 def test_a_group_that_may_ask_may_enter_the_socket() -> None:

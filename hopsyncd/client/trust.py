@@ -1,0 +1,102 @@
+"""Whom the client speaks to: no byte is sent to a socket that another user could have put there."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hopsyncd.errors import DaemonUntrusted
+from hopsyncd.serve.peer import peer_of
+
+if TYPE_CHECKING:
+    import socket
+    from asyncio.trsock import TransportSocket
+
+_MAX_LINKS = 40  # as many as Linux follows
+_ROOT = 0
+
+
+def trusted_users(path: Path) -> frozenset[int]:
+    """The users who may serve at a socket's path: our own, root, and whom these gave a folder to.
+
+    The folders are walked from the root. Where somebody else could put or replace the next one,
+    such as in /tmp, that must belong to one of them. Where only they could, its owner was named
+    by whoever made or configured the path, and is trusted too: so a group shares a daemon.
+    Raises DaemonUntrusted. What is missing, or may not be looked at, is left to the connecting.
+    """
+    trusted = {_ROOT, os.getuid()}
+    ahead = list(reversed(path.absolute().parts))
+    here, others_may_write, links = Path(ahead.pop()), False, 0
+    while True:
+        try:
+            found = here.lstat()
+        except OSError:
+            return frozenset(trusted)
+        if found.st_uid not in trusted:
+            if others_may_write:
+                raise _untrusted(path, f"{here} belongs to {user_name(found.st_uid)}")
+            trusted.add(found.st_uid)
+        if stat.S_ISLNK(found.st_mode):
+            if (links := links + 1) > _MAX_LINKS:
+                return frozenset(trusted)
+            ahead += reversed((here.parent / here.readlink()).parts)
+            here, others_may_write = Path(ahead.pop()), False
+            continue
+        if stat.S_ISDIR(found.st_mode):
+            others_may_write = _others_may_write(found)
+            if others_may_write and not found.st_mode & stat.S_ISVTX:
+                raise _untrusted(
+                    path, f"others may replace what is in {here}", f"Run `chmod go-w {here}`"
+                )
+        if not ahead:
+            return frozenset(trusted)
+        part = ahead.pop()
+        here = here.parent if part == ".." else here / part
+
+
+def check_peer(
+    path: Path, connection: TransportSocket | socket.socket, trusted: frozenset[int]
+) -> None:
+    """Raise DaemonUntrusted unless the process that listens is of a trusted user."""
+    uid = peer_of(connection).uid
+    if uid not in trusted:
+        raise _untrusted(path, f"the process that listens there is of {user_name(uid)}")
+
+
+def user_name(uid: int | None) -> str:
+    """A user, as a message names them."""
+    if uid is None:
+        return "an unknown user"
+    try:
+        return f"the user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"the user {uid}"
+
+
+def _others_may_write(folder: os.stat_result) -> bool:
+    if folder.st_mode & stat.S_IWOTH:
+        return True
+    return bool(folder.st_mode & stat.S_IWGRP) and not _is_private(folder.st_gid)
+
+
+def _is_private(gid: int) -> bool:
+    """Whether a group is root's, or has our user alone in it: many systems give each user one."""
+    if gid == _ROOT:
+        return True
+    try:
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.getuid())
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _untrusted(path: Path, why: str, hint: str = "") -> DaemonUntrusted:
+    return DaemonUntrusted(
+        f"Nothing was sent to {path}",
+        f"{why}, so another user could answer in the daemon's place",
+        hint or "Set daemon.socket, here and for the daemon, to a path in a folder of yours",
+    )

@@ -1,0 +1,151 @@
+"""Every parameter of every request with values that mean nothing: an error, never an answer."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from hopsyncd.serve.endpoints import ENDPOINTS, Endpoint
+from tests.e2e.daemon import SMALL, Place, new_place, source
+
+# Digits that int() takes: Arabic and wide ones; and a superscript, which only looks like one.
+THREE, ONE, SQUARE = "\u0663", "\uff11", "\u00b2"
+NUMBERS = ("", THREE, ONE, SQUARE, " 1", "+1", "1_0", "-1", "0", "0x1", "1e3", "1.0", "nan")
+NUMBERS += ("9" * 30,)
+VERSIONS = ("", THREE, ONE, SQUARE, " 1", "1 ", "1\n", "+1", "1_0", "-1", "HEAD", "head ", "null")
+VERSIONS += ("9" * 30, "9" * 190, "9" * 201, "2026-13-01", THREE * 4 + "-01-01", "0001-01-01", "\0")
+IDS = ("", "x", THREE * 16, "0" * 16, "8" * 16, "ABCD", "0000\n", "../status", "0" * 17)
+NAMES = ("", "nowhere", "x" * 201, "\0", "no/where")
+# By the name of the parameter; `id_` and `end` stand for ids that are there.
+HOSTILE: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("limit", "hops", "max_hops", "before"), NUMBERS),
+    **dict.fromkeys(("at",), VERSIONS),
+    **dict.fromkeys(("id",), IDS),
+    "source": NAMES,
+    "document": ("", "nowhere.md", "/", "\0", "x" * 4097, "../notes/a.md"),
+    "under": ("", "x" * 4097),
+    "after": ("", "garbage", "/", "notes", "notes/", "/a.md", "x" * 5000),
+    "name": ("nowhere", "x" * 101, THREE),
+}
+# In a body: values of another type or beyond the limits.
+TYPES: tuple[Any, ...] = (None, True, 1.5, {}, [[]], [1], "\ud800")
+BODIES: dict[str, tuple[Any, ...]] = {
+    "question": (*TYPES, 7, "", " ", "\0", "\u200b\ufeff", "\u3000", "x" * 10_001),
+    "k": (True, 1.5, "5", 0, -1, 10**9, 10**30, THREE, []),
+    "top_k": (True, "5", 0, 1001, []),
+    "n_hop": (True, "5", 0, 21, []),
+    "strategy": (True, "best", "", "HOP", []),
+    "profile": (None, "best", "", []),
+    "reasoner": (True, "best", "", []),
+    "at": (*TYPES, 1, *VERSIONS),
+    "version": (*TYPES, 1, *VERSIONS),
+    "llm": (None, 1, "yes", []),
+    "wait": (None, 1, "yes", []),
+    "deep": (None, 1, "yes", []),
+    "dry_run": (None, 1, "yes", []),
+    "purge": (None, 1, "yes", []),
+    "again": (None, 1, "yes", []),
+    "accept_empty": (None, 1, "yes", []),
+    "queries": (*TYPES, "x", [], [{}], [{"question": ""}], [{"question": "x"}] * 101),
+    "sources": (None, True, "notes", 1, {"notes": 1}, [1], [None], *([one] for one in NAMES)),
+    "name": (*TYPES, 1, "", "x" * 201),
+    "limit": (True, "5", 1.5, -1, 10**30, []),
+    "file": (*TYPES, "", "/", "relative.db", "/nowhere/x.db", "/a\0b", "/" + "x" * 5000),
+    "document": (*TYPES, 1, "", "nowhere.md", "x" * 4097),
+    "source": (True, 1, [], *NAMES),
+}
+NEEDED: dict[str, dict[str, Any]] = {
+    "query": {"question": "Ada"},
+    "ask": {"question": "Ada"},
+    "restore": {"version": "1"},
+    "tag": {"name": "kept"},
+    "remove": {"name": "notes"},
+    "pause": {"name": "notes"},
+    "resume": {"name": "notes"},
+    "purge": {"document": "a.md"},
+}
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with new_place(SMALL) as made:
+        for name in ("a", "b", "c"):
+            made.write(f"{name}.md", f"# {name}\n\nAda Byron met Charles Babbage in {name}.\n")
+        made.configure("[watch]\nenabled = false\n" + source("notes", made.notes))
+        made.start()
+        made.sync()
+        yield made
+
+
+def parameters(*, of_posts: bool) -> list[Any]:
+    return [
+        pytest.param(one, field.alias or name, id=f"{one.operation}-{field.alias or name}")
+        for one in ENDPOINTS
+        if (one.method == "POST") == of_posts
+        for name, field in one.request.model_fields.items()
+    ]
+
+
+def check(response: Any, asked: object) -> None:
+    """An error of the caller's, in JSON, with its parts."""
+    assert 400 <= response.status_code < 500, (asked, response.status_code, response.text[:300])
+    assert response.headers["content-type"] == "application/json"
+    error = response.json()["error"]
+    assert error["code"] and error["message"] and error["hint"], asked
+
+
+@pytest.mark.parametrize(("endpoint", "name"), parameters(of_posts=False))
+def test_a_parameter_that_means_nothing(place: Place, endpoint: Endpoint, name: str) -> None:
+    ids = [one["id"] for one in place.query("Ada")]
+    needed: dict[str, dict[str, str]] = {
+        "paths": {"from": ids[0], "to": ids[1]},
+        "diff": {"from": "1"},
+        "document": {"source": "notes", "document": "a.md"},
+    }
+    in_path = {"id": ids[0], "name": "nowhere"}
+    ends = VERSIONS if endpoint.operation == "diff" else IDS
+    for value in {**HOSTILE, "from": ends, "to": ends}[name]:
+        path, given = endpoint.path, {**needed.get(endpoint.operation, {})}
+        if f"{{{name}}}" not in path:
+            given[name] = value
+        for key, one in {**in_path, name: value}.items():
+            path = path.replace(f"{{{key}}}", quote(one, safe=""))
+        asked = "&".join(f"{key}={quote(one, safe='')}" for key, one in given.items())
+        check(place.request(endpoint.method, f"{path}?{asked}" if asked else path), (path, asked))
+
+
+@pytest.mark.parametrize(("endpoint", "name"), parameters(of_posts=True))
+def test_a_field_that_means_nothing(place: Place, endpoint: Endpoint, name: str) -> None:
+    before = place.status()["version"]
+    for value in BODIES[name]:
+        body = {**NEEDED.get(endpoint.operation, {}), name: value}
+        check(place.request("POST", endpoint.path, json.dumps(body).encode()), (name, value))
+    assert place.status()["version"] == before
+
+
+@pytest.mark.parametrize("path", ["/v1/health/", "/v1/status/", "/v1/openapi.json/", "/v1/log%2F"])
+def test_a_slash_too_many_is_another_path(place: Place, path: str) -> None:
+    response = place.request("GET", path)
+    assert response.status_code == 404
+    assert response.json()["error"]["code"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("query", "Ada", "-k", THREE),
+        ("query", "Ada", "-k", "1_0"),
+        ("query", "Ada", "--n-hop", "+1"),
+        ("log", "-n", ONE),
+        ("why", "Ada", "1", "-k", "0"),
+        ("graph", "--document", "a.md", "--hops", " 1"),
+        ("add", "/", "--every", f"{THREE}m"),
+        ("add", "/", "--at", f"{THREE} * * * *"),
+    ],
+)
+def test_a_number_in_a_command_is_written_in_digits(place: Place, command: tuple[str, ...]) -> None:
+    ran = place.run(*command)
+    assert ran.returncode == 2, ran
+    assert "Traceback" not in ran.stderr
