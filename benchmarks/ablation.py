@@ -16,27 +16,26 @@ import numpy as np
 from common import arguments, dataset, table
 from numpy.typing import NDArray
 
-from hopsyncd.config import Config
-from hopsyncd.evaluation.data import GoldQuestion, read_corpus, read_questions
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.strategy import Search
+from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.run import DATABASE_NAME, build, kept_folder, measure
-from hopsyncd.graph.helpfulness import most_helpful, paper_helpfulness
-from hopsyncd.graph.merge import MergeIndex
-from hopsyncd.graph.similarity import HALF_COSINE
-from hopsyncd.graph.traverse import choose_first, traverse
-from hopsyncd.graph.walk import WalkSettings, pull_of, walk
-from hopsyncd.models import load_models
-from hopsyncd.query.head import Head, head_of
-from hopsyncd.query.hop import hop
-from hopsyncd.query.inquiry import Inquiry
-from hopsyncd.query.ranked import Ranked
-from hopsyncd.strategy import Search
-from store.content import sets_at
-from store.database import Connection, open_reader
-from store.reads import matches_at
+from hopsyncd.index.matching import MergeIndex
+from hopsyncd.index.similarity import HALF_COSINE
+from hopsyncd.models.loading import load_models
+from hopsyncd.retrieve.edge_traversal import choose_first, traverse
+from hopsyncd.retrieve.hop import hop
+from hopsyncd.retrieve.query_context import QueryContext
+from hopsyncd.retrieve.ranking import Ranked, most_helpful, paper_helpfulness
+from hopsyncd.retrieve.snapshot import Snapshot, head_of
+from hopsyncd.retrieve.walk import WalkSettings, pull_of, walk
 from store.records import PassageId, Vectors, to_grid
-from store.search import postings
+from store.sqlite.content import sets_at
+from store.sqlite.database import Connection, open_reader
+from store.sqlite.reads import matches_at
+from store.sqlite.search import postings
 
-Rank = Callable[[Inquiry, int], Sequence[Ranked]]
+Rank = Callable[[QueryContext, int], Sequence[Ranked]]
 Floats = NDArray[np.float64]
 
 TOP_K, N_HOP = 20, 4
@@ -66,7 +65,7 @@ class Step:
     both_ways: bool = False
     pull: bool = False
 
-    def __call__(self, inquiry: Inquiry, k: int) -> list[Ranked]:
+    def __call__(self, inquiry: QueryContext, k: int) -> list[Ranked]:
         view, likeness = inquiry.view, inquiry.of_edges()
         if self.seeds:
             mass = inquiry.seeds()
@@ -101,18 +100,18 @@ STEPS = {
 }
 
 
-def paper_ranking(inquiry: Inquiry, k: int) -> list[Ranked]:
+def paper_ranking(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Our walk, and the paper's helpfulness."""
     walked = walk(inquiry.view, inquiry.seeds(), inquiry.cosines, inquiry.coverage, DEFAULT)
     return ranked(inquiry, by_paper(inquiry, walked.arrived, k))
 
 
-def by_paper(inquiry: Inquiry, arrived: Floats, k: int) -> list[tuple[int, float]]:
+def by_paper(inquiry: QueryContext, arrived: Floats, k: int) -> list[tuple[int, float]]:
     values = np.where(arrived > 0, paper_helpfulness(inquiry.of_passages(), arrived), -np.inf)
     return [(at, float(values[at])) for at in best(values, inquiry.view.passage)[:k].tolist()]
 
 
-def ranked(inquiry: Inquiry, found: Sequence[tuple[int, float]]) -> list[Ranked]:
+def ranked(inquiry: QueryContext, found: Sequence[tuple[int, float]]) -> list[Ranked]:
     return [Ranked(PassageId(int(inquiry.view.passage[at])), score) for at, score in found]
 
 
@@ -124,7 +123,11 @@ class Ranking:
     """Stands in for an engine, with any ranking of one head."""
 
     def __init__(
-        self, connection: Connection, head: Head, vector_of: Callable[[str], Vectors], rank: Rank
+        self,
+        connection: Connection,
+        head: Snapshot,
+        vector_of: Callable[[str], Vectors],
+        rank: Rank,
     ) -> None:
         self._postings = partial(postings, connection)
         self._head = head
@@ -133,11 +136,11 @@ class Ranking:
 
     def query(self, question: str, k: int, _: Search) -> SimpleNamespace:
         vector, head = self._vector_of(question), self._head
-        inquiry = Inquiry.of(question, vector, head.view, head.words, self._postings)
+        inquiry = QueryContext.of(question, vector, head.view, head.words, self._postings)
         return SimpleNamespace(ranked=self._rank(inquiry, k), llm=None)
 
 
-def topics_count_double(connection: Connection, head: Head) -> Head:
+def topics_count_double(connection: Connection, head: Snapshot) -> Snapshot:
     """The head with the Eq. 1 of "What is <topic>?" doubled wherever edges are made."""
     index = MergeIndex(head.view.rows.shape[1])
     stored = matches_at(connection, head.version.id)
@@ -182,7 +185,7 @@ def main() -> None:
 
             print(f"asking {data}", file=sys.stderr)
 
-            def fill(rows: dict[str, list[str]], name: str, served: Head, rank: Rank) -> None:
+            def fill(rows: dict[str, list[str]], name: str, served: Snapshot, rank: Rank) -> None:
                 engine = Ranking(connection, served, vector_of, rank)  # noqa: B023
                 scores = measure(engine, Search(), corpus, questions)  # type: ignore[arg-type]  # noqa: B023
                 shown = (*(scores.recall[depth] for depth in (2, 5, 10)), scores.all_at_5)

@@ -19,21 +19,21 @@ from tempfile import TemporaryDirectory
 
 from common import arguments, dataset, p50, p95, table
 
-from hopsyncd.answering.asker import Asker
-from hopsyncd.answering.reply import Reply
-from hopsyncd.config import Config
-from hopsyncd.evaluation.data import GoldQuestion, read_corpus, read_questions
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.strategy import Search
+from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.measures import answer_f1, exact_match, interval
 from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, kept_folder
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.models import Models, load_models
-from hopsyncd.query.engine import Engine
-from hopsyncd.query.head import Head, head_of
-from hopsyncd.strategy import Search
-from hopsyncd.sync.apply import Batch, Writer
-from store.database import open_writer
+from hopsyncd.ingest.commit import Batch, Writer
+from hopsyncd.models.loading import Models, load_models
+from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.retrieve.answering.reply import AskReply
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.snapshot import Snapshot, head_of
+from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Passage
-from store.versions import head
+from store.sqlite.database import open_writer
+from store.sqlite.versions import head
 
 NAMES = ("hotpotqa", "musique")
 OTHERS = (0, 30, 250)  # passages of a cut beside the gold ones
@@ -77,8 +77,8 @@ def main() -> None:
 
 
 def _replies(
-    database: Path, served: Head, models: Models, questions: Sequence[GoldQuestion]
-) -> tuple[list[Reply], list[float]]:
+    database: Path, served: Snapshot, models: Models, questions: Sequence[GoldQuestion]
+) -> tuple[list[AskReply], list[float]]:
     """The reply to each question, and its milliseconds."""
     engine = Engine(database, models.encoder, WalkSettings())
     engine.publish(served)
@@ -97,7 +97,7 @@ def _near_misses(
     corpus: Mapping[str, Passage],
     models: Models,
     questions: Sequence[GoldQuestion],
-) -> list[Reply]:
+) -> list[AskReply]:
     """The replies to every second question, in a copy without the gold passages of these."""
     half = questions[::2]
     gone = {line for question in half for line in question.gold}
@@ -112,9 +112,9 @@ def _in_cuts(
     models: Models,
     questions: Sequence[GoldQuestion],
     foreign: Sequence[GoldQuestion],
-) -> tuple[list[Reply], list[Reply]]:
+) -> tuple[list[AskReply], list[AskReply]]:
     """The replies to the questions whose gold passages a cut has, and to as many foreign ones."""
-    own, strange = list[Reply](), list[Reply]()
+    own, strange = list[AskReply](), list[AskReply]()
     for number in range(_CUTS):
         random = Random(number)
         asked = random.sample(questions, _CUT_QUESTIONS)
@@ -130,7 +130,7 @@ def _in_cuts(
 @contextmanager
 def _without(
     gone: Collection[str], database: Path, corpus: Mapping[str, Passage], models: Models
-) -> Iterator[tuple[Path, Head]]:
+) -> Iterator[tuple[Path, Snapshot]]:
     """A copy of the database in which these lines of the corpus are deleted."""
     with TemporaryDirectory() as folder:
         copy = Path(folder) / database.name
@@ -148,7 +148,7 @@ def _without(
         yield copy, served
 
 
-def _scores(questions: Sequence[GoldQuestion], replies: Sequence[Reply]) -> list[object]:
+def _scores(questions: Sequence[GoldQuestion], replies: Sequence[AskReply]) -> list[object]:
     pairs = list(zip(questions, replies, strict=True))
     f1 = [answer_f1(reply.brief, question.answers) for question, reply in pairs]
     em = [exact_match(reply.brief, question.answers) for question, reply in pairs]
@@ -162,7 +162,7 @@ def _scores(questions: Sequence[GoldQuestion], replies: Sequence[Reply]) -> list
     ]
 
 
-def _not_found(replies: Sequence[Reply]) -> float:
+def _not_found(replies: Sequence[AskReply]) -> float:
     return 100 * sum(not reply.found for reply in replies) / len(replies)
 
 

@@ -47,16 +47,16 @@ done("imports of the command line")
 import hopsyncd.daemon
 done("imports of the daemon")
 from pathlib import Path
-from hopsyncd.config import DATABASE_NAME, Config, load_config
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.engine import Engine
-from hopsyncd.query.head import load_head
-from hopsyncd.strategy import Search
-from hopsyncd.text.encoder import SentenceEncoder
-from hopsyncd.text.language import SpacyLanguage
-from store.check import opening_check
-from store.database import open_writer
-from store.versions import head
+from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
+from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.snapshot import load_head
+from hopsyncd.config.strategy import Search
+from hopsyncd.models.encoder import SentenceEncoder
+from hopsyncd.models.language import SpacyLanguage
+from store.sqlite.check import opening_check
+from store.sqlite.database import open_writer
+from store.sqlite.versions import head
 
 config = load_config(None)
 began = now()

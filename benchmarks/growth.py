@@ -16,12 +16,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from common import arguments, p95, table
 
-from hopsyncd.text.questions import BuiltinMaker
-from store.database import Connection, open_reader, snapshot
-from store.gc import GcResult, Retention, collect
-from store.search import nearest, postings
-from store.space import file_bytes, truncate_wal
-from store.versions import version
+from hopsyncd.models.questions import BuiltinMaker
+from store.sqlite.database import Connection, open_reader, snapshot
+from store.sqlite.gc import GcResult, Retention, collect
+from store.sqlite.search import nearest, postings
+from store.sqlite.space import file_bytes, truncate_wal
+from store.sqlite.versions import version
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack

@@ -20,22 +20,22 @@ from common import arguments, dataset, table, write_markdown
 
 from connectors.folder import FolderConnector
 from connectors.protocol import Connector, Fetched, Found, Item
-from hopsyncd.config import Config
-from hopsyncd.graph.merge import MergeIndex
-from hopsyncd.query.head import head_of
-from hopsyncd.sync.apply import Writer
-from hopsyncd.sync.decide import Scope, Source
-from hopsyncd.sync.read import rules_of
-from hopsyncd.sync.sync import SourceSync
-from hopsyncd.text.encoder import Encoder, SentenceEncoder
-from hopsyncd.text.keywords import Mention
-from hopsyncd.text.language import Language, SpacyLanguage
-from hopsyncd.text.questions import BuiltinMaker
-from store.content import sets_at
-from store.database import open_writer
+from hopsyncd.config.configuration import Config
+from hopsyncd.index.matching import MergeIndex
+from hopsyncd.ingest.commit import Writer
+from hopsyncd.ingest.plan import Scope, Source
+from hopsyncd.ingest.read import rules_of
+from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.models.encoder import Encoder, SentenceEncoder
+from hopsyncd.models.keywords import Mention
+from hopsyncd.models.language import Language, SpacyLanguage
+from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.snapshot import head_of
 from store.records import Version
-from store.sources import register_source
-from store.versions import head
+from store.sqlite.content import sets_at
+from store.sqlite.database import open_writer
+from store.sqlite.sources import register_source
+from store.sqlite.versions import head
 
 SIZES = (250, 500, 994)
 LARGE = 2000

@@ -13,8 +13,8 @@ from pathlib import Path
 from common import arguments, dataset, indexed_daemon, lines, p50, p95, table
 
 from hopsyncd.client import Client
-from hopsyncd.config import Config
-from hopsyncd.text.encoder import SentenceEncoder
+from hopsyncd.config.configuration import Config
+from hopsyncd.models.encoder import SentenceEncoder
 
 _WARM_UP = 10
 _ROUNDS = 3

@@ -21,19 +21,18 @@ import numpy as np
 from ablation import Ranking
 from common import arguments, dataset, table
 
-from hopsyncd.config import Config
-from hopsyncd.evaluation.data import GoldQuestion, read_corpus, read_questions
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.strategy import Search
+from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.run import DATABASE_NAME, build, kept_folder, measure
-from hopsyncd.graph.directory import Directory, Named
-from hopsyncd.graph.links import Linked, links_of
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.models import Models, load_models
-from hopsyncd.query.head import Head
-from hopsyncd.query.hop import hop
-from hopsyncd.strategy import Search
-from hopsyncd.text.extract import extract
-from store.database import open_reader
+from hopsyncd.formats.readers import extract
+from hopsyncd.index.links import Directory, Linked, Named, links_of
+from hopsyncd.models.loading import Models, load_models
+from hopsyncd.retrieve.hop import hop
+from hopsyncd.retrieve.snapshot import Snapshot
+from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Passage, to_grid
+from store.sqlite.database import open_reader
 
 DEFAULT = WalkSettings()
 PARTS = (0.05, 0.1, 0.4, 0.8)
@@ -127,7 +126,7 @@ def rows(
 ) -> Iterator[tuple[str, list[str]]]:
     """The name of each variant with its recalls."""
     vector_of = cache(lambda question: to_grid(models.encoder.encode([question]))[0])
-    head: Head = build(store, corpus, models.maker, 1.0)
+    head: Snapshot = build(store, corpus, models.maker, 1.0)
     arranged = links_of(links, head.view.passage)
     degrees = np.bincount(arranged.start, minlength=len(head.view.passage))
     print(

@@ -15,15 +15,15 @@ from pathlib import Path
 
 from common import arguments, dataset, table
 
-from hopsyncd.config import Config, load_config
-from hopsyncd.evaluation.data import GoldQuestion, read_corpus, read_questions
+from hopsyncd.config.configuration import Config, load_config
+from hopsyncd.config.strategy import STRATEGIES, Search
+from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.recorded import recorded_maker
 from hopsyncd.evaluation.run import DATABASE_NAME, build, kept_folder, measure
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.models import Models, load_models
-from hopsyncd.query.engine import Engine
-from hopsyncd.strategy import STRATEGIES, Search
-from hopsyncd.sync.prepare import QuestionMaker
+from hopsyncd.ingest.prepare import QuestionMaker
+from hopsyncd.models.loading import Models, load_models
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Passage
 
 # "CPU ms" is processor time a question, which a busy machine does not change much.

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from common import arguments, dataset, table
 
-from hopsyncd.config import Config
-from hopsyncd.evaluation.data import read_corpus, read_questions
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.strategy import STRATEGIES, Search
+from hopsyncd.evaluation.corpus import read_corpus, read_questions
+from hopsyncd.evaluation.measures import DEPTHS, Scores
 from hopsyncd.evaluation.run import Settings, evaluate, kept_folder
-from hopsyncd.evaluation.scores import DEPTHS, Scores
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.models import load_models
-from hopsyncd.strategy import STRATEGIES, Search
+from hopsyncd.models.loading import load_models
+from hopsyncd.retrieve.walk import WalkSettings
 
 NAMES = ("hotpotqa", "musique")
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from connectors.errors import ItemUnreadable, SourceUnavailable
-from connectors.files import DEFAULT_MAX_BYTES
 from connectors.ignore import DEFAULT_INCLUDE, IGNORE_FILES, Level, Rules, read_level
 from connectors.media_type import media_type
-from connectors.protocol import Fetched, Item, Problem
+from connectors.protocol import Fetched, Item, ItemUnreadable, Problem, SourceUnavailable
 from connectors.regular_file import read_beneath, revision_of, too_large
+from connectors.settings import DEFAULT_MAX_BYTES
 
 Scope: TypeAlias = "dict[str, Scope] | None"
 """Which children to list: None means all of them, else the named ones, each with its own scope."""

@@ -16,8 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from subprocess import PIPE
 
-from connectors.errors import CursorExpired, ItemUnreadable, ItemVanished, SourceUnavailable
-from connectors.files import FileSettings
 from connectors.git_mirror import TIP, Mirror, branch_name
 from connectors.git_program import Process, Repository
 from connectors.ignore import (
@@ -29,9 +27,23 @@ from connectors.ignore import (
     patterns_in,
 )
 from connectors.media_type import media_type
-from connectors.parts import Parts, prefixes
-from connectors.protocol import Cursor, Fetched, Found, Gone, Item, Problem, iso_date
+from connectors.protocol import (
+    Cursor,
+    CursorExpired,
+    Fetched,
+    Found,
+    Gone,
+    Item,
+    ItemUnreadable,
+    ItemVanished,
+    Problem,
+    Selection,
+    SourceUnavailable,
+    iso_date,
+    prefixes,
+)
 from connectors.regular_file import check_text, too_large
+from connectors.settings import FileSettings
 
 _DATED_COMMITS = 20_000
 _DATES_LIMIT_S = 60.0
@@ -123,7 +135,7 @@ class GitConnector:
             self._listed = (tip,) if old is None else (tip, f"^{old}")
             self._changes_of = None
         if tip != old:
-            parts = Parts(under)
+            parts = Selection(under)
             found = self._changes(repository, old, tip)
             yield from (one for one in found if parts.has(one.id))
         if under is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from connectors.errors import SourceUnavailable
+from connectors.protocol import SourceUnavailable
 
 NO_PROTOCOL = "none"  # a name that no transport has: git then connects nowhere
 LIMIT_S = 600.0

@@ -1,5 +1,13 @@
 """Which paths of a folder are documents: secrets, ignore patterns, include patterns.
 
+An ignore file comes with the folder or the repository that it is in, from whoever made that. A few
+`*` in one pattern and a long name make Python's engine try every way to share the name out, for
+hours, while nothing else in the process runs.
+
+What stands between two wildcards may be taken where it comes first: if the rest fits after a later
+place, it fits after that one too. So each wildcard but the last is put into an atomic group with
+what follows it, and is not tried again. As in git, a class like `[!a]` fits no `/`.
+
 The first of these that has an opinion on a path decides, from the strongest to the weakest:
 
 1. version control folders and secrets (`SECRETS` and the configured `deny`): never listed
@@ -24,8 +32,34 @@ from fnmatch import translate
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from connectors.linear import linear
 from connectors.media_type import is_document_name, is_text_name
+
+_STARS = re.compile(r"(?:\[\^/\]\*){2,}")
+_CLASS = r"\[\^?\]?(?:\\.|[^\]\\])*\]"
+_CLASSES = re.compile(rf"\\.|\[\^/\]|({_CLASS})")
+_ONE = rf"\[\^/\](?![*+])|\\.|\(\?!/\)(?:{_CLASS})|[^\\\[/(]"  # what fits one letter of a name
+_BETWEEN = re.compile(rf"\[\^/\]\*((?:{_ONE})+)(?=\[\^/\]\*)")
+_ANYWHERE, _FOLDERS = "(?:.+/)?", "(?:/.+)?"  # `**` at the beginning, and between two folders
+_PARTS = re.compile(rf"\^({re.escape(_ANYWHERE)})?(.*)")
+
+
+def linear(regex: str) -> str:
+    r"""The same for an expression that pathspec makes.
+
+    >>> linear("^[^/]*a[^/]*b$")
+    '^(?>[^/]*?a)[^/]*b$'
+    """
+    within = _CLASSES.sub(lambda one: f"(?!/){one[1]}" if one[1] else one[0], regex)
+    found = _PARTS.fullmatch(_BETWEEN.sub(r"(?>[^/]*?\1)", _STARS.sub("[^/]*", within)))
+    if found is None:
+        return regex
+    first, *others = found[2].split(_FOLDERS)
+    if not others:
+        return found[0]
+    *inner, last = others
+    begin = f"^(?>{'(?:.+?/)??' if found[1] else ''}{first}(?=/))"
+    return begin + "".join(f"(?>(?:/.+?)??{part}(?=/))" for part in inner) + _FOLDERS + last
+
 
 TEXT = "@text"
 """In an `include` list: every name that `media_type.is_text_name` knows."""

@@ -1,9 +1,18 @@
-"""The seam between a source and the rest: listings of items, and the bytes of one item."""
+"""The seam between a source and the rest: listings, cursors, the bytes of one item, errors.
 
-from collections.abc import Iterator, Mapping, Sequence
+ConnectorError
+├── SourceUnavailable   the whole source cannot be listed now: pause it, keep its data
+├── CursorExpired       a listing cannot begin there any more: list everything
+├── ItemVanished        the item was listed and is gone when fetched: the next scan decides
+└── ItemUnreadable      the item is there and cannot be used: report it, keep its last good version
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +117,99 @@ class Connector(Protocol):
     def close(self) -> None:
         """Release what the connector holds."""
         ...
+
+
+class ConnectorError(Exception):
+    """Base: `what` failed on which thing, `why`, and a `hint` on what to do."""
+
+    def __init__(self, what: str, why: str, hint: str) -> None:
+        super().__init__(f"{what}: {why}. {hint}")
+        self.what = what
+        self.why = why
+        self.hint = hint
+
+
+class SourceUnavailable(ConnectorError):
+    """The source cannot be listed completely, so nothing may be concluded from its silence."""
+
+
+class CursorExpired(ConnectorError):
+    """The cursor is unknown, of another origin, or from the future."""
+
+
+class ItemVanished(ConnectorError):
+    """The item disappeared between its listing and its fetch."""
+
+
+class ItemUnreadable(ConnectorError):
+    """The item exists and cannot be read or is not something to index."""
+
+
+class Selection:
+    """The `under` of a listing; None asks for everything. Thousands of parts cost no more than one.
+
+    >>> parts = Selection(["a/b", "c.md"])
+    >>> [parts.has(id_) for id_ in ("a/b/x.md", "a/b", "a/bc.md", "c.md")]
+    [True, True, False, True]
+    >>> [parts.leads_to(folder) for folder in ("a", "a/b/x", "d")]
+    [True, True, False]
+    """
+
+    def __init__(self, under: Sequence[str] | None) -> None:
+        self._wanted = frozenset(("",) if under is None else under)
+        self._above = frozenset(folder for part in self._wanted for folder in prefixes(part))
+
+    def has(self, id_: str) -> bool:
+        """Whether the item is one of the parts, or below one."""
+        return "" in self._wanted or any(part in self._wanted for part in prefixes(id_))
+
+    def leads_to(self, folder: str) -> bool:
+        """Whether something below the folder may be asked for."""
+        return folder in self._above or self.has(folder)
+
+
+def prefixes(path: str) -> list[str]:
+    """The folders above a path, the topmost first, and the path itself.
+
+    >>> prefixes("a/b/c.md"), prefixes("")
+    (['a', 'a/b', 'a/b/c.md'], [])
+    """
+    ends = [end for end, letter in enumerate(path) if letter == "/"]
+    return [*(path[:end] for end in ends), path] if path else []
+
+
+_T = TypeVar("_T")
+
+_MAX_CHARACTERS = 1_000_000
+
+
+def mark_of(*settings: object) -> str:
+    """A mark that other settings do not have; none of their words is in it.
+
+    >>> mark_of("imap.example.org", 993) == mark_of("imap.example.org", 143)
+    False
+    """
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:32]
+
+
+def cursors(mark: str, known: Mapping[str, object]) -> Iterator[Cursor]:
+    """The one Cursor that holds what is known; none where that is too much."""
+    value = json.dumps([mark, known])
+    if len(value) <= _MAX_CHARACTERS:
+        yield Cursor(value)
+
+
+def known_of(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> dict[str, _T]:
+    """What a Cursor holds, each value made out by `read`. Raises CursorExpired."""
+
+    def expired(why: str) -> CursorExpired:
+        return CursorExpired(f"Cannot list only what changed at {where}", why, "All is listed.")
+
+    try:
+        made_with, held = json.loads(since)
+        known = {str(name): read(value) for name, value in held.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise expired("its cursor cannot be read") from error
+    if made_with != mark:
+        raise expired("its settings were changed")
+    return known

@@ -6,8 +6,8 @@ import stat
 import time
 from dataclasses import dataclass
 
-from connectors.errors import ItemUnreadable, ItemVanished
 from connectors.media_type import media_type
+from connectors.protocol import ItemUnreadable, ItemVanished
 
 ATTEMPTS = 3
 ATTEMPT_PAUSE_S = 0.05
@@ -24,7 +24,7 @@ _GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class FileContent:
     """The bytes of a file and the revision they had."""
 
     data: bytes
@@ -36,7 +36,7 @@ def revision_of(state: os.stat_result) -> str:
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}-{state.st_ctime_ns}"
 
 
-def read_beneath(root: str, id_: str, max_bytes: int) -> Content:
+def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
     """The content of `root`/`id_` as it was at one moment.
 
     Raises ItemVanished when there is no such regular path any more, ItemUnreadable when it is not
@@ -55,7 +55,7 @@ def read_beneath(root: str, id_: str, max_bytes: int) -> Content:
     )
 
 
-def _attempt(root: str, id_: str, max_bytes: int) -> Content | None:
+def _attempt(root: str, id_: str, max_bytes: int) -> FileContent | None:
     """None when the file changed while it was read."""
     handle = open_beneath(root, id_)
     try:
@@ -70,7 +70,7 @@ def _attempt(root: str, id_: str, max_bytes: int) -> Content | None:
     if revision_of(before) != revision_of(after) or len(data) != after.st_size:
         return None
     check_text(id_, data)
-    return Content(data, revision_of(after))
+    return FileContent(data, revision_of(after))
 
 
 def open_beneath(root: str, id_: str) -> int:

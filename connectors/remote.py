@@ -5,24 +5,87 @@ listing asks for one folder after the other and keeps no more than that. There i
 of these systems says what changed.
 """
 
+import email.utils
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
-from connectors.errors import ItemUnreadable, ItemVanished
-from connectors.files import FileSettings
-from connectors.ignore import (
-    IGNORE_FILES,
-    MAX_IGNORE_FILE_BYTES,
-    Level,
-    patterns_in,
-)
+from connectors.ignore import IGNORE_FILES, MAX_IGNORE_FILE_BYTES, Level, patterns_in
 from connectors.media_type import media_type
-from connectors.parts import Parts
-from connectors.protocol import Fetched, Item, Problem
+from connectors.protocol import Fetched, Item, ItemUnreadable, ItemVanished, Problem, Selection
 from connectors.regular_file import check_text, too_large
 from connectors.remote_driver import Driver, Facts
-from connectors.remote_facts import clock_tick_s, modified_s, revision_of, size_of
+from connectors.settings import FileSettings
+
+# Opaque marks of a content, from the surest. An S3 ETag is no MD5; it is only compared.
+_MARKS = (
+    *("ETag", "etag", "sha", "blob_id", "content_hash", "md5Hash", "md5Checksum"),
+    *("generation", "version_id", "VersionId"),
+)
+_TIMES = (
+    *("mtime", "LastModified", "last_modified", "modified", "modifiedTime", "modificationTime"),
+    *("last_write_time", "updated", "modify", "created"),
+)
+_TICK_S = 0.02
+_COARSE_TICK_S = 1.0
+
+
+def revision_of(facts: Mapping[str, Any]) -> str:
+    """Changes with the content: the first mark or time that the driver gives, and the size.
+
+    Empty where it gives neither: then there is no way to see a change.
+
+    >>> revision_of({"ETag": '"5d41"', "size": 5})
+    'ETag=5d41 5'
+    """
+    size = size_of(facts)
+    for key in _MARKS:
+        if facts.get(key):
+            mark = str(facts[key]).removeprefix("W/").strip('"')
+            return f"{key}={mark} {size}"
+    seconds = modified_s(facts)
+    return "" if seconds is None else f"{seconds:.6f} {size}"
+
+
+def size_of(facts: Mapping[str, Any]) -> int:
+    """The size in bytes; 0 where the driver does not know it."""
+    size = facts.get("size")
+    return int(size) if isinstance(size, int | float) and size >= 0 else 0
+
+
+def modified_s(facts: Mapping[str, Any]) -> float | None:
+    """When the file was last written, in Unix time; None where the driver does not say.
+
+    >>> modified_s({"LastModified": "2026-11-21T19:49:14Z"})
+    1795290554.0
+    """
+    return next((s for key in _TIMES if (s := _seconds(facts.get(key))) is not None), None)
+
+
+def clock_tick_s(facts: Mapping[str, Any]) -> float:
+    """Within this time after the last write, another one of the same size could go unseen."""
+    seconds = modified_s(facts)
+    if seconds is None or any(facts.get(key) for key in _MARKS):
+        return 0.0
+    return _TICK_S if seconds % 1 else _COARSE_TICK_S
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value) if value < 1e11 else value / 1000  # some drivers say milliseconds
+    if not isinstance(value, str):
+        return None
+    for parse in (datetime.fromisoformat, email.utils.parsedate_to_datetime):
+        try:
+            return parse(value).timestamp()
+        except ValueError:
+            continue
+    return None
+
 
 _ATTEMPTS = 3
 _GONE = (FileNotFoundError, NotADirectoryError)
@@ -53,7 +116,7 @@ class RemoteConnector:
     ) -> Iterator[Item | Problem]:
         """As in the protocol; folders in depth-first order, names sorted."""
         self._driver.forget()
-        parts = Parts(under)
+        parts = Selection(under)
         stack = [_Folder("", ())]
         while stack:
             below = []
@@ -209,7 +272,7 @@ def _name_of(facts: Facts) -> str:
     return str(facts["name"]).rstrip("/").rpartition("/")[2]
 
 
-def _is_wanted(found: Item | Problem, parts: Parts) -> bool:
+def _is_wanted(found: Item | Problem, parts: Selection) -> bool:
     """A problem with a folder concerns all that is below it."""
     around = isinstance(found, Problem) and found.subtree
     return parts.has(found.id) or (around and parts.leads_to(found.id))

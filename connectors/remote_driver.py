@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from connectors.errors import SourceUnavailable
+from connectors.protocol import SourceUnavailable
 
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem

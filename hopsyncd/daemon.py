@@ -17,51 +17,51 @@ from typing import Any
 import structlog
 
 from connectors.folder import widened
-from hopsyncd.config import DATABASE_NAME, TEMPORARY_NAME, Config, config_path, load_config
-from hopsyncd.config_access import group_id
-from hopsyncd.config_secrets import secrets_of
-from hopsyncd.config_sources import FolderSource, SourceConfig
+from hopsyncd.api.access import Access
+from hopsyncd.api.app import make_app
+from hopsyncd.api.daemon_service import DaemonService, collect, now_ms
+from hopsyncd.api.guard import AUDIT_NAME, Audit, Guard
+from hopsyncd.api.server import TOKEN_NAME, bound_address, bound_socket, serve, token_in
+from hopsyncd.api.status import GC, full_scan_times, gc_times, scan_times
+from hopsyncd.api.supervision import Supervisor, answer_hang_ups, inherited_socket, is_terminal
+from hopsyncd.api.worker_pools import lanes_of
+from hopsyncd.config.configuration import (
+    DATABASE_NAME,
+    TEMPORARY_NAME,
+    Config,
+    config_path,
+    load_config,
+)
+from hopsyncd.config.privacy import own_folder, secrets_of, use_own_temporary
+from hopsyncd.config.reload import ConfigChange, Reloaded, change
+from hopsyncd.config.source_kinds import FolderSource, SourceConfig
+from hopsyncd.config.values import group_id
 from hopsyncd.errors import REPORTABLE
-from hopsyncd.extraction.process import ExtractionProcess
-from hopsyncd.extraction.trial import try_readers
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.jobs import GC, full_scan_times, gc_times, scan_times
-from hopsyncd.llm.meter import Meter
+from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers
+from hopsyncd.ingest.commit import Writer
+from hopsyncd.ingest.connect import UnusableSource, connector_of, folder_of, settings_of
+from hopsyncd.ingest.plan import Source
+from hopsyncd.ingest.read import READER, rules_of
+from hopsyncd.ingest.source_scheduler import Task
+from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.ingest.source_thread import SourceThread, WriterThread
+from hopsyncd.ingest.watch import FolderWatcher
+from hopsyncd.ingest.writer import Chore, SyncWorker
 from hopsyncd.logs import configure_logs
-from hopsyncd.models import Models, load_models
-from hopsyncd.private_folder import own_folder, use_own_temporary
-from hopsyncd.query.engine import Engine
-from hopsyncd.query.head import head_of, load_head
-from hopsyncd.reload import Change, Reloaded, change
-from hopsyncd.serve.access import Access
-from hopsyncd.serve.app import make_app
-from hopsyncd.serve.audit import AUDIT_NAME, Audit
-from hopsyncd.serve.guard import Guard
-from hopsyncd.serve.lanes import lanes_of
-from hopsyncd.serve.server import serve
-from hopsyncd.serve.socket import bound_socket
-from hopsyncd.serve.tcp import TOKEN_NAME, bound_address, token_in
-from hopsyncd.service import DaemonService, collect, now_ms
-from hopsyncd.sources import Unusable, connector_of, folder_of, settings_of
-from hopsyncd.supervise import Supervisor, answer_hang_ups, inherited_socket, is_terminal
-from hopsyncd.sync.apply import Writer
-from hopsyncd.sync.aside import Aside, Here
-from hopsyncd.sync.decide import Source
-from hopsyncd.sync.read import READER, rules_of
-from hopsyncd.sync.rota import Task
-from hopsyncd.sync.sync import SourceSync
-from hopsyncd.sync.watch import FolderWatcher
-from hopsyncd.sync.worker import Chore, SyncWorker
-from store.check import opening_check
-from store.content import recipe_of
-from store.database import Connection, confirm, open_writer, writer_place
-from store.errors import StoreError
-from store.presence import refuse_gone
-from store.quarantine import end_quarantine, put_quarantined, quarantined
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.loading import Models, load_models
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.snapshot import head_of, load_snapshot
+from hopsyncd.retrieve.walk import WalkSettings
+from store.exceptions import StoreError
 from store.records import Version
-from store.sources import listing_state, register_source, source_names
-from store.versions import head
-from store.waiting import end_waits
+from store.sqlite.check import opening_check
+from store.sqlite.content import recipe_of
+from store.sqlite.database import Connection, confirm, open_writer, writer_place
+from store.sqlite.operational import end_quarantine, end_waits, put_quarantined, quarantined
+from store.sqlite.presence import refuse_gone
+from store.sqlite.sources import listing_state, register_source, source_names
+from store.sqlite.versions import head
 
 log = structlog.get_logger(__name__)
 
@@ -151,7 +151,7 @@ class Daemon:
             self._refuse(error)
             raise
 
-    def _take(self, wanted: Config) -> Change:
+    def _take(self, wanted: Config) -> ConfigChange:
         """On the worker's thread. What can fail comes first, and changes nothing."""
         taken = change(self._config, wanted)
         config, before = taken.config, self._tasks
@@ -188,7 +188,7 @@ class Daemon:
         log.info("configuration taken up", **taken.json())
         return taken
 
-    def _note_late(self, taking: "Future[Change]") -> None:
+    def _note_late(self, taking: "Future[ConfigChange]") -> None:
         if error := taking.exception():
             self._refuse(error)
 
@@ -253,7 +253,7 @@ class Daemon:
             now_ms=now_ms,
             on_version=partial(self._publish, writer),
             give_way=give_way,
-            new_meter=lambda: Meter(max_tokens=self._config.llm.max_tokens_per_sync or None),
+            new_meter=lambda: Usage(max_tokens=self._config.llm.max_tokens_per_sync or None),
             extract=self._extraction.extract,
             removed=self.service.removed,
         )
@@ -277,7 +277,7 @@ class Daemon:
         newest = head(self._connection)
         recipe = self._maker.recipe
         if newest and recipe_of(self._connection, newest.recipe).encoder == recipe.encoder:
-            self._engine.publish(load_head(self._connection, newest, recipe.dimensions))
+            self._engine.publish(load_snapshot(self._connection, newest, recipe.dimensions))
 
     def _close(self, tasks: Iterable[Task]) -> None:
         sources = [task.source for task in tasks]
@@ -318,9 +318,9 @@ class Daemon:
             self._connection, source.name, source.kind, source.location, settings_of(source)
         )
         connector = connector_of(source, config)
-        if isinstance(connector, Unusable):
+        if isinstance(connector, UnusableSource):
             log.error("a connector cannot be made", source=source.name, exc_info=connector.error)
-        caller = Aside(source.name) if _is_slow(source) else Here()
+        caller = SourceThread(source.name) if _is_slow(source) else WriterThread()
         return Source(row_id, source.name, connector, caller)
 
 

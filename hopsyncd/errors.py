@@ -20,12 +20,12 @@ HopsyncdError
     ├── BudgetSpent      a limit of calls or tokens is reached; it was not asked
     └── NotAsked         other calls came first; its turn comes later
 
-Beside it stand `store.errors.StoreError` and `connectors.errors.ConnectorError`, which have the
+Beside it stand `store.exceptions.StoreError` and `connectors.protocol.ConnectorError`, which have the
 same three parts: those packages import nothing of this one.
 """
 
-from connectors.errors import ConnectorError
-from store.errors import StoreError
+from connectors.protocol import ConnectorError
+from store.exceptions import StoreError
 
 
 class HopsyncdError(Exception):

@@ -1,1 +1,1 @@
-"""The versioned graph on SQLite: schema, commits, as-of reads, search."""
+"""The versioned record on disk: its records, and one folder for each engine that keeps them."""

@@ -3,7 +3,7 @@
 import re
 import threading
 
-from store.database import Connection, memory_database
+from store.sqlite.database import Connection, memory_database
 
 # Scripts written without spaces: one word a character, so that a part of a phrase can be found.
 _UNSPACED = re.compile(

@@ -11,12 +11,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
 from connectors.mail.message import fetched, is_wanted, too_large
-from connectors.mail.settings import DEFAULT_FOLDERS, DEFAULT_MAX_BYTES
-from connectors.parts import Parts
-from connectors.protocol import Fetched, Found, Item, Problem
+from connectors.protocol import (
+    Fetched,
+    Found,
+    Item,
+    ItemUnreadable,
+    ItemVanished,
+    Problem,
+    Selection,
+    SourceUnavailable,
+)
 from connectors.regular_file import open_beneath
+from connectors.settings import DEFAULT_FOLDERS, DEFAULT_MAX_MESSAGE_BYTES
 
 ROOT_FOLDER = "INBOX"  # what patterns call the Maildir at `path` itself
 _PARTS = ("new", "cur")  # in this order a message that moves meanwhile is not missed
@@ -44,7 +51,7 @@ class MaildirConnector:
         self,
         root: Path,
         folders: Sequence[str] = DEFAULT_FOLDERS,
-        max_bytes: int = DEFAULT_MAX_BYTES,
+        max_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
     ) -> None:
         self._root = root
         self._folders = tuple(folders)
@@ -53,7 +60,7 @@ class MaildirConnector:
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """As in the protocol; everything is listed each time, and there is no cursor."""
-        before, parts = self._identity(), Parts(under)
+        before, parts = self._identity(), Selection(under)
         found_any = False
         for folder, error in self._walk():
             if error is not None:
@@ -119,7 +126,7 @@ class MaildirConnector:
             below = [n for n in names if not (is_maildir and n in ("cur", "new", "tmp"))]
             stack.extend(f"{folder}/{n}" if folder else n for n in reversed(below))
 
-    def _list(self, folder: str, parts: Parts) -> Iterator[Item | Problem]:
+    def _list(self, folder: str, parts: Selection) -> Iterator[Item | Problem]:
         try:
             names = self._look(folder)
         except OSError as error:

@@ -14,12 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
 from connectors.mail.message import MAX_HEAD_BYTES, fetched, head_of, message_id, too_large
-from connectors.mail.settings import DEFAULT_MAX_BYTES
-from connectors.parts import Parts
-from connectors.protocol import Fetched, Found, Item, Problem
+from connectors.protocol import (
+    Fetched,
+    Found,
+    Item,
+    ItemUnreadable,
+    ItemVanished,
+    Problem,
+    Selection,
+    SourceUnavailable,
+)
 from connectors.regular_file import revision_of
+from connectors.settings import DEFAULT_MAX_MESSAGE_BYTES
 
 _BLOCK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4096  # longer than any `From ` line with the field after it
@@ -59,14 +66,14 @@ class _Look:
 class MboxConnector:
     """Lists and reads the messages of one mbox file."""
 
-    def __init__(self, path: Path, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+    def __init__(self, path: Path, max_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
         self._path = path
         self._max_bytes = max_bytes
         self._last = _Look("", {})
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """As in the protocol; everything is listed each time, and there is no cursor."""
-        parts = Parts(under)
+        parts = Selection(under)
         with self._open() as file:
             look = self._look(file)
         for id_, (found, _) in look.entries.items():

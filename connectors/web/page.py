@@ -11,7 +11,7 @@ from html import unescape
 from itertools import islice
 
 from connectors.html_tokens import Token, tokens
-from connectors.web.client import Unreachable
+from connectors.web.fetch import Unreachable
 
 _MAX_LINKS = 2000
 _MAX_PIECES = 300_000

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from protego import Protego
 
 from connectors.web.address import address
-from connectors.web.client import USER_AGENT, Client, Reply, Unreachable
+from connectors.web.fetch import USER_AGENT, HttpReply, PageFetcher, Unreachable
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 5
@@ -23,7 +23,7 @@ _AGENT = re.compile(r"\s*user\W*agent\s*:?\s*([^\s#]*)", re.IGNORECASE)
 Accepts = Callable[[str], bool]
 
 
-class Forbidden(Exception):
+class RobotsForbidden(Exception):
     """The host's robots.txt forbids the page."""
 
 
@@ -32,7 +32,7 @@ class Visit:
     """An answer and the address that gave it, which is `elsewhere` after redirects."""
 
     url: str
-    reply: Reply
+    reply: HttpReply
     elsewhere: str = ""
 
 
@@ -52,7 +52,7 @@ class _Host:
 class Visitor:
     """Follows redirects within what `is_wanted` takes, one request at a time."""
 
-    client: Client
+    client: PageFetcher
     delay_s: float
     is_wanted: Callable[[str], bool]
     clock_s: Callable[[], float] = time.monotonic
@@ -68,7 +68,7 @@ class Visitor:
         """Raises Unreachable and Forbidden."""
         for redirects in range(_MAX_REDIRECTS + 1):
             if not self._rules(url).can_fetch(url, USER_AGENT):
-                raise Forbidden
+                raise RobotsForbidden
             reply = self._get(url, headers, accepts)
             if reply.status not in _REDIRECTS:
                 return Visit(url, reply, url if redirects else "")
@@ -100,7 +100,7 @@ class Visitor:
         text = reply.body[:_MAX_ROBOTS_BYTES].decode("utf-8-sig", "replace")
         return Protego.parse(_with_one_other(text) if reply.status == 200 else "")
 
-    def _get(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> Reply:
+    def _get(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> HttpReply:
         host = self._host(url)
         if host.down:
             raise Unreachable(host.down)
@@ -121,7 +121,7 @@ class Visitor:
             host.down = "its host asks to be asked less often (HTTP 429)"
         return reply
 
-    def _target(self, url: str, reply: Reply) -> str:
+    def _target(self, url: str, reply: HttpReply) -> str:
         target = address(reply.header("location"), url)
         if target is None:
             raise Unreachable("it leads to nothing that is a page of the web")

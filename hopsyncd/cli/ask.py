@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.shared import (
+from hopsyncd.cli.output import (
     WholeNumber,
     at_option,
     client_of,
@@ -18,7 +18,7 @@ from hopsyncd.cli.shared import (
     text_columns,
     warn,
 )
-from hopsyncd.wording import ARROWS, printable
+from hopsyncd.client.response import ARROWS, printable
 
 
 @click.command()

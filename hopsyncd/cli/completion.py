@@ -7,11 +7,11 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from hopsyncd.client import Client
-from hopsyncd.config import load_config
+from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import REPORTABLE
 
 if TYPE_CHECKING:
-    from hopsyncd.serve.answers_changes import LogEntry
+    from hopsyncd.answers.changed import LoggedVersion
 
 _DEADLINE_S = 0.5  # someone waits with a finger on the key
 
@@ -57,7 +57,7 @@ def complete_version(
     return [item for item in items if item.value.startswith(begun)]
 
 
-def _versions(context: click.Context) -> "Sequence[LogEntry]":
+def _versions(context: click.Context) -> "Sequence[LoggedVersion]":
     try:
         config = load_config(context.find_root().params.get("config_file"))
         return Client(config.daemon.socket, timeout_s=_DEADLINE_S).log(limit=50)["versions"]

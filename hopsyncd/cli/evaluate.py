@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hopsyncd.cli.shared import WholeNumber, echo_drawn, json_option, print_json
-from hopsyncd.config import DATABASE_NAME, Config, load_config
-from hopsyncd.strategy import ALL_STRATEGIES, PROFILES, REASONERS, STRATEGIES, Search, Strategy
+from hopsyncd.cli.output import WholeNumber, echo_drawn, json_option, print_json
+from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
+from hopsyncd.config.strategy import (
+    ALL_STRATEGIES,
+    PROFILES,
+    REASONERS,
+    STRATEGIES,
+    Search,
+    Strategy,
+)
 
 if TYPE_CHECKING:
     from hopsyncd.evaluation.report import Measured
     from hopsyncd.evaluation.run import Settings
-    from hopsyncd.models import Models
-    from hopsyncd.sync.prepare import QuestionMaker
+    from hopsyncd.ingest.prepare import QuestionMaker
+    from hopsyncd.models.loading import Models
 
 _SELF_STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
 _file = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -125,12 +132,12 @@ def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
     """On the corpus and the questions of two files."""
     if given["corpus"] is None or given["questions"] is None:
         raise click.UsageError("--corpus and --questions are needed, or --self")
-    from hopsyncd.evaluation.data import read_corpus, read_questions
+    from hopsyncd.evaluation.corpus import read_corpus, read_questions
     from hopsyncd.evaluation.recorded import recorded_maker
     from hopsyncd.evaluation.report import Measured
     from hopsyncd.evaluation.run import evaluate as run
     from hopsyncd.evaluation.run import kept_folder
-    from hopsyncd.text.questions import BuiltinMaker
+    from hopsyncd.models.questions import BuiltinMaker
 
     corpus = read_corpus(given["corpus"])
     questions = read_questions(Path(given["questions"]), corpus)
@@ -188,7 +195,7 @@ def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":
 
 
 def _models(config: Config, given: Mapping[str, Any]) -> "Models":
-    from hopsyncd.models import load_models
+    from hopsyncd.models.loading import load_models
 
     models = load_models(config)
     if given["by_llm"] and models.llm is None:
@@ -203,7 +210,7 @@ def _answers(given: Mapping[str, Any]) -> Any:
 
 
 def _searches(given: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[str, Search]:
-    from hopsyncd.evaluation.sweep import searches_of
+    from hopsyncd.evaluation.run import searches_of
 
     swept = (given[name] for name in ("profiles", "reasoners", "top_ks", "n_hops"))
     searches = searches_of(given["strategies"] or default, *swept)
@@ -214,7 +221,7 @@ def _searches(given: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[s
 
 def _settings(config: Config) -> "Settings":
     from hopsyncd.evaluation.run import Settings
-    from hopsyncd.graph.walk import WalkSettings
+    from hopsyncd.retrieve.walk import WalkSettings
 
     return Settings(
         config.index.edge_budget_factor,

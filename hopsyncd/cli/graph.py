@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hopsyncd.cli.shared import (
+from hopsyncd.cli.output import (
     WholeNumber,
     at_option,
     client_of,
@@ -18,8 +18,8 @@ from hopsyncd.cli.shared import (
     warn,
 )
 from hopsyncd.client import Client, RequestFailed
+from hopsyncd.client.response import ARROWS, printable, title_of
 from hopsyncd.errors import NotFound
-from hopsyncd.wording import ARROWS, printable, title_of
 
 if TYPE_CHECKING:
     from rich.text import Text

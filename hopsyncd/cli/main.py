@@ -12,27 +12,21 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import click
 
 from hopsyncd import __version__
+from hopsyncd.cli.add import add, pause, remove, resume, sources
 from hopsyncd.cli.ask import ask
 from hopsyncd.cli.completion import completion
-from hopsyncd.cli.doctor import doctor
 from hopsyncd.cli.evaluate import evaluate
 from hopsyncd.cli.graph import graph
-from hopsyncd.cli.history import diff, log, release, restore, tag, why
-from hopsyncd.cli.index import sync
-from hopsyncd.cli.init import init
-from hopsyncd.cli.mcp import mcp
+from hopsyncd.cli.install import service
+from hopsyncd.cli.log import diff, log, release, restore, tag, why
+from hopsyncd.cli.maintain import backup, check, gc, purge, rebuild
 from hopsyncd.cli.query import query
 from hopsyncd.cli.recover import recover
-from hopsyncd.cli.reload import reload
-from hopsyncd.cli.schedule import schedule
-from hopsyncd.cli.serve import serve
-from hopsyncd.cli.service import service
-from hopsyncd.cli.sources import add, pause, remove, resume, sources
-from hopsyncd.cli.status import status
-from hopsyncd.cli.top import top
-from hopsyncd.cli.upkeep import backup, check, gc, purge, rebuild
+from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
+from hopsyncd.cli.sync import sync
+from hopsyncd.cli.top import status, top
+from hopsyncd.client.response import printable
 from hopsyncd.errors import REPORTABLE
-from hopsyncd.wording import printable
 
 # What others call our commands: near in meaning, not in spelling.
 _MEANT = {"search": "query", "find": "query", "index": "sync", "update": "sync", "ls": "sources",

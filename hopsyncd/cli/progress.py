@@ -19,7 +19,7 @@ from rich.text import Text
 from hopsyncd.client import Client
 from hopsyncd.client.blocking import Answer
 from hopsyncd.client.calls import Call
-from hopsyncd.wording import counted, printable
+from hopsyncd.client.response import counted, printable
 
 
 class _RateColumn(ProgressColumn):

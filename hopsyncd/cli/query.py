@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hopsyncd.cli.shared import (
+from hopsyncd.cli.output import (
     WholeNumber,
     at_option,
     client_of,
@@ -18,7 +18,8 @@ from hopsyncd.cli.shared import (
     text_columns,
     warn,
 )
-from hopsyncd.strategy import (
+from hopsyncd.client.response import ARROWS, counted, printable
+from hopsyncd.config.strategy import (
     ALL_STRATEGIES,
     DEFAULT_TOP_K,
     PROFILES,
@@ -27,7 +28,6 @@ from hopsyncd.strategy import (
     Reasoner,
     Strategy,
 )
-from hopsyncd.wording import ARROWS, counted, printable
 
 if TYPE_CHECKING:
     from rich.tree import Tree

@@ -4,9 +4,9 @@ from contextlib import closing
 
 import click
 
-from hopsyncd.cli.shared import confirm
-from hopsyncd.config import DATABASE_NAME, load_config
-from hopsyncd.wording import counted, printable
+from hopsyncd.cli.output import confirm
+from hopsyncd.client.response import counted, printable
+from hopsyncd.config.configuration import DATABASE_NAME, load_config
 
 
 @click.command()
@@ -23,9 +23,9 @@ def recover(context: click.Context, yes: bool) -> None:
     Example: hopsyncd recover
     """
     # Imports numpy; most commands do without it.
-    from store.check import check
-    from store.database import lost_from, open_writer, writer_place
-    from store.versions import head
+    from store.sqlite.check import check
+    from store.sqlite.database import lost_from, open_writer, writer_place
+    from store.sqlite.versions import head
 
     database = load_config(context.obj).daemon.data_dir / DATABASE_NAME
     with writer_place(database):

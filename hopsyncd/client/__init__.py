@@ -1,6 +1,6 @@
 """The Python client of a running daemon: `Client`, and `AsyncClient` for asyncio.
 
-Answers are plain dictionaries, typed in the modules hopsyncd.serve.answers*. Nothing is tried
+Answers are plain dictionaries, typed in the modules hopsyncd.answers.found*. Nothing is tried
 twice, and each request has a connection of its own, so threads or tasks may share a client.
 docs/client.md shows it at work.
 """

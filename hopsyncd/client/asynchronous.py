@@ -33,7 +33,7 @@ from hopsyncd.errors import DaemonUnavailable
 if TYPE_CHECKING:
     import httpx2
 
-    from hopsyncd.serve.answers import Event
+    from hopsyncd.answers.found import Event
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")

@@ -32,7 +32,7 @@ from hopsyncd.client.response import (
 from hopsyncd.client.trust import check_peer, trusted_users
 
 if TYPE_CHECKING:
-    from hopsyncd.serve.answers import Event
+    from hopsyncd.answers.found import Event
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")

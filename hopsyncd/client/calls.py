@@ -13,8 +13,10 @@ from urllib.parse import quote, urlencode
 if TYPE_CHECKING:
     from typing import TypedDict, Unpack
 
-    from hopsyncd.serve import answers, answers_changes, answers_status
-    from hopsyncd.strategy import Profile, Reasoner, Strategy
+    from hopsyncd.answers import changed as answers_changes
+    from hopsyncd.answers import daemon_state as answers_status
+    from hopsyncd.answers import found as answers
+    from hopsyncd.config.strategy import Profile, Reasoner, Strategy
 
     class QueryOptions(TypedDict, total=False):
         """How to search, and at which version."""

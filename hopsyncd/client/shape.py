@@ -1,4 +1,4 @@
-"""Whether an answer has the fields that its type in hopsyncd.serve.answers* names."""
+"""Whether an answer has the fields that its type in hopsyncd.answers.found* names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from typing_extensions import is_typeddict
 
-from hopsyncd.serve import answers, answers_changes, answers_status
+from hopsyncd.answers import changed as answers_changes
+from hopsyncd.answers import daemon_state as answers_status
+from hopsyncd.answers import found as answers
 
 
 def misfit(name: str, answer: object) -> str | None:

@@ -9,8 +9,8 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hopsyncd.api.access import peer_of
 from hopsyncd.errors import DaemonUntrusted
-from hopsyncd.serve.peer import peer_of
 
 if TYPE_CHECKING:
     import socket

@@ -4,15 +4,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from hopsyncd.config import config_path, load_config
-from hopsyncd.doctor import installed, machine, reachable, serving
-from hopsyncd.doctor.finding import Finding
+from hopsyncd.config.configuration import config_path, load_config
+from hopsyncd.doctor import Diagnosis, machine, reachable
+from hopsyncd.doctor import machine as installed
+from hopsyncd.doctor import reachable as serving
 from hopsyncd.errors import ConfigError
 
-Check = Callable[[], Iterator[Finding]]
+Check = Callable[[], Iterator[Diagnosis]]
 
 
-def examine(config_file: Path | None) -> Iterator[Finding]:
+def examine(config_file: Path | None) -> Iterator[Diagnosis]:
     """With a daemon or without one. Nothing is changed."""
     yield from _seen("python", machine.python)
     yield from _seen("descriptors", machine.descriptors)
@@ -22,7 +23,7 @@ def examine(config_file: Path | None) -> Iterator[Finding]:
     try:
         config = load_config(config_file)
     except ConfigError as error:
-        yield Finding("configuration", "fail", f"{error.what}: {error.why}", error.hint)
+        yield Diagnosis("configuration", "fail", f"{error.what}: {error.why}", error.hint)
         return
     file = config_path(config_file)
     yield from _seen("configuration", partial(installed.configuration, file, config))
@@ -36,9 +37,9 @@ def examine(config_file: Path | None) -> Iterator[Finding]:
     yield from _seen("llm", partial(reachable.endpoint, config))
 
 
-def _seen(name: str, check: Check) -> Iterator[Finding]:
+def _seen(name: str, check: Check) -> Iterator[Diagnosis]:
     try:
         yield from check()
     except Exception as error:  # noqa: BLE001 - told as a finding; the other checks go on
         why = f"it could not be checked: {type(error).__name__}: {error}"
-        yield Finding(name, "fail", why, "Report this, with what was printed")
+        yield Diagnosis(name, "fail", why, "Report this, with what was printed")

@@ -1,23 +1,33 @@
-"""What the machine gives: Python, descriptors, disk, libraries, the clock, watches."""
+"""What the machine gives, and what is configured and stored on it."""
 
 import os
 import platform
 import resource
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hopsyncd.config import Config
-from hopsyncd.config_sources import FolderSource
-from hopsyncd.doctor.finding import Finding, well
-from hopsyncd.errors import ReaderUnavailable
-from hopsyncd.extraction.process import WORKER
-from hopsyncd.extraction.samples import SAMPLES
-from hopsyncd.extraction.trial import try_readers
-from store.library import library
+from hopsyncd.config.configuration import DATABASE_NAME, Config
+from hopsyncd.config.privacy import secrets_of
+from hopsyncd.config.source_kinds import FolderSource
+from hopsyncd.doctor import Diagnosis, well
+from hopsyncd.errors import HopsyncdError, ReaderUnavailable
+from hopsyncd.formats.sandbox.reader_process import WORKER, try_readers
+from hopsyncd.formats.sandbox.samples import SAMPLES
+from hopsyncd.models.encoder import SentenceEncoder
+from hopsyncd.models.language import SpacyLanguage
+from hopsyncd.models.reranker import CrossReranker
+from store.exceptions import OlderSchema, StoreError
+from store.sqlite.check import check
+from store.sqlite.database import lost_from, open_reader
+from store.sqlite.library import library
+from store.sqlite.migrations import SCHEMA_VERSION
+from store.sqlite.versions import head
 
 _LEAST_PYTHON = (3, 11)
 _FEW_DESCRIPTORS, _TOO_FEW_DESCRIPTORS = 512, 128
@@ -27,52 +37,52 @@ _COUNT_S = 5.0  # for which folders are counted
 _INOTIFY = Path("/proc/sys/fs/inotify")
 
 
-def python() -> Iterator[Finding]:
+def python() -> Iterator[Diagnosis]:
     found = platform.python_version()
     if sys.version_info < _LEAST_PYTHON:
-        yield Finding("python", "fail", f"Python {found}", "Install hopsyncd with 3.11 or newer")
+        yield Diagnosis("python", "fail", f"Python {found}", "Install hopsyncd with 3.11 or newer")
     else:
         yield well("python", f"Python {found} on {platform.system()} {platform.machine()}")
 
 
-def descriptors() -> Iterator[Finding]:
+def descriptors() -> Iterator[Diagnosis]:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{limit} descriptors may be open"
     remedy = "Raise it: `ulimit -n 4096`, or LimitNOFILE= in the unit"
     if limit < _TOO_FEW_DESCRIPTORS:
-        yield Finding("descriptors", "fail", found, remedy)
+        yield Diagnosis("descriptors", "fail", found, remedy)
     elif limit < _FEW_DESCRIPTORS:
-        yield Finding("descriptors", "warn", found, remedy)
+        yield Diagnosis("descriptors", "warn", found, remedy)
     else:
         yield well("descriptors", found)
 
 
-def clock() -> Iterator[Finding]:
+def clock() -> Iterator[Diagnosis]:
     now = datetime.fromtimestamp(time.time(), UTC)
     found = now.isoformat(timespec="seconds")
     if now.year < _LEAST_YEAR:
         remedy = "Set the clock, best by the network: `timedatectl set-ntp true`"
-        yield Finding("clock", "fail", f"it says {found}", remedy)
+        yield Diagnosis("clock", "fail", f"it says {found}", remedy)
     else:
         yield well("clock", found)
 
 
-def libraries() -> Iterator[Finding]:
+def libraries() -> Iterator[Diagnosis]:
     used = library()
     found = f"SQLite {used.sqlite} ({used.module}), sqlite-vec {used.vec or 'missing'}"
     if not used.vec or not used.fts5:
         missing = "full-text search" if used.vec else "the vector extension"
         remedy = "Reinstall: `pip install --force-reinstall pysqlite3 sqlite-vec`"
-        yield Finding("sqlite", "fail", f"{found}; without {missing}", remedy)
+        yield Diagnosis("sqlite", "fail", f"{found}; without {missing}", remedy)
     elif not used.keeps_wal_whole:
         remedy = "Install pysqlite3, which brings a newer one: `pip install pysqlite3`"
         why = "this one can damage a log that two connections write"
-        yield Finding("sqlite", "warn", f"{found}: {why}", remedy)
+        yield Diagnosis("sqlite", "warn", f"{found}: {why}", remedy)
     else:
         yield well("sqlite", f"{found}, with full-text search")
 
 
-def readers(command: Sequence[str] = WORKER) -> Iterator[Finding]:
+def readers(command: Sequence[str] = WORKER) -> Iterator[Diagnosis]:
     """Whether the sample of each type of document can be read, by a worker as the daemon has it."""
     unavailable: dict[str, ReaderUnavailable] = {}
     try_readers(unavailable, command)
@@ -80,12 +90,12 @@ def readers(command: Sequence[str] = WORKER) -> Iterator[Finding]:
     for kind, error in unavailable.items():
         failed.setdefault((error.why, error.hint), []).append(kind)
     for (why, remedy), kinds in failed.items():
-        yield Finding("readers", "fail", f"{', '.join(kinds)} cannot be read: {why}", remedy)
+        yield Diagnosis("readers", "fail", f"{', '.join(kinds)} cannot be read: {why}", remedy)
     if not failed:
         yield well("readers", f"samples of {len(SAMPLES)} types are read")
 
 
-def disk(config: Config) -> Iterator[Finding]:
+def disk(config: Config) -> Iterator[Diagnosis]:
     """Room where the data is, or will be."""
     place = config.daemon.data_dir
     while not place.exists():
@@ -94,14 +104,14 @@ def disk(config: Config) -> Iterator[Finding]:
     found = f"{free / 1e9:.1f} GB free for {config.daemon.data_dir}"
     remedy = "Make room, or set daemon.data_dir to a larger disk"
     if free < _TOO_LITTLE_BYTES:
-        yield Finding("disk", "fail", found, remedy)
+        yield Diagnosis("disk", "fail", found, remedy)
     elif free < _LITTLE_BYTES:
-        yield Finding("disk", "warn", found, remedy)
+        yield Diagnosis("disk", "warn", found, remedy)
     else:
         yield well("disk", found)
 
 
-def watches(config: Config) -> Iterator[Finding]:
+def watches(config: Config) -> Iterator[Diagnosis]:
     """Whether the kernel allows as many watches as there are folders."""
     roots = [source.path for source in config.sources if isinstance(source, FolderSource)]
     limits = {name: _limit(name) for name in ("max_user_watches", "max_user_instances")}
@@ -112,14 +122,14 @@ def watches(config: Config) -> Iterator[Finding]:
     remedy = "sysctl fs.inotify.{}={}, kept in /etc/sysctl.d; until then changes wait for scans"
     if watched > (limits["max_user_watches"] or 0):
         told = remedy.format("max_user_watches", max(1 << 20, 2 * watched))
-        yield Finding("watches", "fail", f"{found} allowed", told)
+        yield Diagnosis("watches", "fail", f"{found} allowed", told)
     elif len(roots) > (limits["max_user_instances"] or 0):
         why = f"{len(roots)} folders to watch, {limits['max_user_instances']} watchers allowed"
         told = remedy.format("max_user_instances", 2 * len(roots))
-        yield Finding("watches", "fail", why, told)
+        yield Diagnosis("watches", "fail", why, told)
     elif 2 * watched > (limits["max_user_watches"] or 0):
         told = remedy.format("max_user_watches", max(1 << 20, 4 * watched))
-        yield Finding("watches", "warn", f"{found} allowed to all programs together", told)
+        yield Diagnosis("watches", "warn", f"{found} allowed to all programs together", told)
     else:
         yield well("watches", f"{found} allowed")
 
@@ -141,3 +151,83 @@ def _folders(roots: list[Path]) -> tuple[int, bool]:
             if time.monotonic() > end_s:
                 return count, False
     return count, True
+
+
+_CLOCK_SLACK_MS = 60_000
+
+
+def configuration(file: Path, config: Config) -> Iterator[Diagnosis]:
+    """Of a file that was read, or is absent."""
+    if not file.exists():
+        remedy = "`hopsyncd init --folder DIR` writes one"
+        yield Diagnosis("configuration", "warn", f"there is no {file}: all defaults hold", remedy)
+    elif file.stat().st_mode & 0o077 and secrets_of(config):
+        why = f"{file} names secrets, and others can read it"
+        yield Diagnosis("configuration", "warn", why, f"`chmod 600 {file}`")
+    elif not config.sources:
+        remedy = "`hopsyncd add PATH` adds one"
+        yield Diagnosis("configuration", "warn", f"{file} names no source", remedy)
+    else:
+        yield well("configuration", f"{file}, {len(config.sources)} sources")
+
+
+def data_folder(config: Config) -> Iterator[Diagnosis]:
+    folder = config.daemon.data_dir
+    if not folder.exists():
+        yield well("data folder", f"{folder} is made at the first start")
+        return
+    found = folder.stat()
+    if not stat.S_ISDIR(found.st_mode):
+        remedy = "Move it away, or set daemon.data_dir"
+        yield Diagnosis("data folder", "fail", f"{folder} is no folder", remedy)
+    elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        remedy = f"`chown -R $USER {folder}`, or set daemon.data_dir"
+        yield Diagnosis("data folder", "fail", f"{folder} may not be written by you", remedy)
+    elif found.st_mode & 0o077:
+        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+        why = f"{folder} is {mode}: others can read your documents in it"
+        yield Diagnosis("data folder", "warn", why, f"`chmod 700 {folder}`")
+    else:
+        yield well("data folder", str(folder))
+
+
+def database(config: Config) -> Iterator[Diagnosis]:
+    """It opens, its schema is known, its structure is whole, no version is from the future."""
+    path = config.daemon.data_dir / DATABASE_NAME
+    if not path.exists() and lost_from(path) is None:
+        yield well("database", f"{path} is made at the first start")
+        return
+    try:
+        with closing(open_reader(path)) as connection:
+            found = check(connection, deep=False)
+            newest = head(connection)
+    except OlderSchema as error:
+        yield Diagnosis("database", "warn", f"{path}: {error.why}", error.hint)
+        return
+    except StoreError as error:
+        yield Diagnosis("database", "fail", f"{error.what}: {error.why}", error.hint)
+        return
+    for one in found:
+        detail = f"{one.where}: {one.detail} (it must hold that {one.invariant})"
+        yield Diagnosis("database", "fail", detail, one.hint)
+    now_ms = time.time_ns() // 1_000_000
+    if newest and newest.created_ms > now_ms + _CLOCK_SLACK_MS:
+        remedy = "Set the clock. Versions go by their number, so nothing is lost"
+        yield Diagnosis("database", "warn", f"version {newest.id} is from the future", remedy)
+    if not found:
+        served = f"version {newest.id}" if newest else "no version yet"
+        yield well("database", f"{path}, schema {SCHEMA_VERSION}, {served}")
+
+
+def models(config: Config) -> Iterator[Diagnosis]:
+    """They are here, and are those that are named."""
+    named = config.models
+    try:
+        encoder = SentenceEncoder(named.encoder, named.encoder_sha256, named.threads)
+        language = SpacyLanguage(named.language_model)
+        if named.reranker:
+            CrossReranker(named.reranker, named.threads)
+    except HopsyncdError as error:
+        yield Diagnosis("models", "fail", f"{error.what}: {error.why}", error.hint)
+    else:
+        yield well("models", f"{encoder.name} and {language.name}")

@@ -1,53 +1,57 @@
-"""What lies elsewhere: the sources, and the LLM's endpoint."""
+"""What can be reached: the sources, the LLM's endpoint, the socket and the daemon behind it."""
 
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator
+import socket
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
-from hopsyncd.config import Config
-from hopsyncd.config_sources import GitSource, ImapSource, RemoteSource, SourceConfig
-from hopsyncd.doctor.finding import Finding, well
-from hopsyncd.errors import HopsyncdError
-from hopsyncd.llm.client import endpoint_host
-from hopsyncd.llm.transport import bounded_http
-from hopsyncd.sources import connector_of
+from hopsyncd.client import Client, RequestFailed
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, SourceConfig
+from hopsyncd.doctor import Diagnosis, well
+from hopsyncd.errors import DaemonUnavailable, DaemonUntrusted, HopsyncdError
+from hopsyncd.ingest.connect import connector_of
+from hopsyncd.models.llm.openai_llm import endpoint_host
+from hopsyncd.models.llm.transport import bounded_http
 
 _ENDPOINT_S = 5.0
 
 
-def sources(config: Config) -> Iterator[Finding]:
+def sources(config: Config) -> Iterator[Diagnosis]:
     """What each source needs on this machine; nothing is asked over a network."""
     for source in config.sources:
         yield _source(source, config) or well(f"source {source.name}", source.location)
 
 
-def _source(source: SourceConfig, config: Config) -> Finding | None:
+def _source(source: SourceConfig, config: Config) -> Diagnosis | None:
     """What keeps it from being read; None if nothing is known."""
     name = f"source {source.name}"
     place = getattr(source, "path", None)
     if isinstance(place, Path) and not os.access(place, os.R_OK):
         gone = "may not be read" if place.exists() else "is not there"
         remedy = "Mount its drive, or correct its path; what is indexed of it is kept"
-        return Finding(name, "fail", f"{place} {gone}", remedy)
+        return Diagnosis(name, "fail", f"{place} {gone}", remedy)
     if isinstance(source, GitSource) and not shutil.which("git"):
-        return Finding(name, "fail", "the program git is missing", "Install git")
+        return Diagnosis(name, "fail", "the program git is missing", "Install git")
     if isinstance(source, ImapSource) and not os.environ.get(source.password_env):
         why = f"the environment variable {source.password_env} is not set here"
-        return Finding(name, "warn", why, "Set it where the daemon starts")
+        return Diagnosis(name, "warn", why, "Set it where the daemon starts")
     if isinstance(source, RemoteSource):
         return _driver(name, source)
     try:
         connector_of(source, config).close()
     except HopsyncdError as error:
-        return Finding(name, "fail", f"{error.what}: {error.why}", error.hint)
+        return Diagnosis(name, "fail", f"{error.what}: {error.why}", error.hint)
     return None
 
 
-def _driver(name: str, source: RemoteSource) -> Finding | None:
+def _driver(name: str, source: RemoteSource) -> Diagnosis | None:
     import fsspec
 
     kind = source.url.partition("://")[0]
@@ -55,11 +59,11 @@ def _driver(name: str, source: RemoteSource) -> Finding | None:
         fsspec.get_filesystem_class(kind)
     except (ImportError, ValueError) as error:
         remedy = f"Install its driver; for the common kinds `pip install 'hopsyncd[{kind}]'`"
-        return Finding(name, "fail", str(error), remedy)
+        return Diagnosis(name, "fail", str(error), remedy)
     return None
 
 
-def endpoint(config: Config) -> Iterator[Finding]:
+def endpoint(config: Config) -> Iterator[Diagnosis]:
     """One GET of the list of models, which holds no text of yours."""
     llm = config.llm
     if not llm.base_url:
@@ -72,19 +76,19 @@ def endpoint(config: Config) -> Iterator[Finding]:
     except (httpx2.HTTPError, TimeoutError, UnicodeEncodeError) as error:
         remedy = "Check llm.base_url and the network; without it the built-in questions serve"
         late = f"no answer within {_ENDPOINT_S:g} s" if isinstance(error, TimeoutError) else ""
-        yield Finding(
+        yield Diagnosis(
             "llm", "warn", f"{host}: {late or str(error) or type(error).__name__}", remedy
         )
         return
     if response.status_code in (401, 403):
         remedy = f"Set the environment variable {llm.api_key_env} to a key that is valid"
-        yield Finding("llm", "fail", f"{host} refuses the key", remedy)
+        yield Diagnosis("llm", "fail", f"{host} refuses the key", remedy)
     elif not response.is_success:
         why = f"{host} answers with status {response.status_code} when asked for its models"
-        yield Finding("llm", "warn", why, "Check llm.base_url: mostly it ends in /v1")
+        yield Diagnosis("llm", "warn", why, "Check llm.base_url: mostly it ends in /v1")
     elif llm.model not in response.text:
         remedy = "Check llm.model: `curl` its /models for what there is"
-        yield Finding("llm", "warn", f"{host} lists no model {llm.model}", remedy)
+        yield Diagnosis("llm", "warn", f"{host} lists no model {llm.model}", remedy)
     else:
         yield well("llm", f"{llm.model} at {host}, where passages and questions are sent")
 
@@ -93,3 +97,95 @@ async def _models(base_url: str, key: str) -> httpx2.Response:
     headers = {"authorization": f"Bearer {key}"} if key else {}
     async with asyncio.timeout(_ENDPOINT_S), bounded_http() as http:
         return await http.get(f"{base_url.rstrip('/')}/models", headers=headers)
+
+
+_MAX_PATH_BYTES = 107
+_CONNECT_S, _ANSWER_S = 1.0, 5.0
+
+
+def served(config: Config) -> Iterator[Diagnosis]:
+    """Whether a daemon could serve, or serves; then how it is."""
+    yield from _place(config)
+    match _reached(config):
+        case "":
+            yield from _answered(config)
+        case "nobody":
+            yield Diagnosis("daemon", "warn", "no daemon runs", "`hopsyncd serve` starts one")
+        case "stale":
+            why = f"a daemon that ended badly has left {config.daemon.socket}"
+            yield Diagnosis("daemon", "warn", why, "`hopsyncd serve` takes its place")
+        case why:
+            remedy = "Only its owner, and whom [access] names, may ask the daemon"
+            yield Diagnosis("daemon", "fail", f"{config.daemon.socket}: {why}", remedy)
+
+
+def _place(config: Config) -> Iterator[Diagnosis]:
+    path = config.daemon.socket
+    remedy = "Set daemon.socket to another path"
+    if len(bytes(path)) > _MAX_PATH_BYTES:
+        yield Diagnosis("socket", "fail", f"{path} is longer than {_MAX_PATH_BYTES} bytes", remedy)
+    if path.exists() and not path.is_socket():
+        yield Diagnosis("socket", "fail", f"{path} is no socket", f"Move it away. {remedy}")
+    folder = path.parent
+    if folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o007:
+        yield Diagnosis("socket", "fail", f"everyone can enter {folder}", f"`chmod 700 {folder}`")
+
+
+def _reached(config: Config) -> str:
+    """Empty, or why nobody is reached."""
+    path = config.daemon.socket
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probing:
+            probing.settimeout(_CONNECT_S)
+            probing.connect(str(path))
+    except FileNotFoundError:
+        return "nobody"
+    except ConnectionRefusedError:
+        return "stale" if path.is_socket() else "nobody"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return ""
+
+
+def _answered(config: Config) -> Iterator[Diagnosis]:
+    try:
+        status = Client(config.daemon.socket, timeout_s=_ANSWER_S).status()
+    except RequestFailed as error:
+        yield Diagnosis("daemon", "fail", error.why, error.hint)
+        return
+    except DaemonUntrusted as error:
+        yield Diagnosis("daemon", "fail", error.why, error.hint)
+        return
+    except DaemonUnavailable as error:
+        remedy = "Restart it; `hopsyncd service install` has systemd do that by itself"
+        yield Diagnosis("daemon", "fail", error.why, remedy)
+        return
+    yield well(
+        "daemon", f"it runs as process {status['pid']} and serves version {status['version']}"
+    )
+    if status["error"]:
+        yield Diagnosis(
+            "daemon", "fail", status["error"], "It tries again; its log has the details"
+        )
+    yield from _configured(status["configuration"])
+    if found := len(status["problems"]):
+        detail = f"{found} document{'' if found == 1 else 's'} cannot be read"
+        yield Diagnosis("documents", "warn", detail, "`hopsyncd status` names them")
+    for source in status["sources"]:
+        name = f"source {source['name']}"
+        if source["problem"]:
+            yield Diagnosis(
+                name, "warn", f"it is paused: {source['problem']}", source["hint"] or ""
+            )
+        if source["watch_problem"]:
+            remedy = "Its changes wait for the next scan"
+            yield Diagnosis(name, "warn", source["watch_problem"], remedy)
+
+
+def _configured(configuration: Mapping[str, Any]) -> Iterator[Diagnosis]:
+    if configuration["refused"]:
+        remedy = "Correct it, then `hopsyncd reload`"
+        yield Diagnosis("configuration", "warn", configuration["refused"], remedy)
+    if waiting := configuration["restart_needed"]:
+        detail = f"changed since the daemon started: {', '.join(waiting)}"
+        yield Diagnosis("configuration", "warn", detail, "Restart the daemon")

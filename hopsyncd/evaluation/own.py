@@ -7,21 +7,19 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from hopsyncd.config.strategy import Search
 from hopsyncd.errors import BadRequest
-from hopsyncd.evaluation.data import GoldQuestion
-from hopsyncd.evaluation.pairs import Pair, pairs
+from hopsyncd.evaluation.corpus import GoldQuestion
+from hopsyncd.evaluation.own_questions import Pair, pairs, ruled, written
 from hopsyncd.evaluation.run import Answers, Evaluation, Settings, ask_all_ways
-from hopsyncd.evaluation.self_llm import written
-from hopsyncd.evaluation.self_rules import ruled
-from hopsyncd.llm.call import Llm
-from hopsyncd.llm.meter import Meter
-from hopsyncd.models import Models
-from hopsyncd.query.head import Head, load_head
-from hopsyncd.strategy import Search
-from store.content import recipe_of
-from store.database import open_reader, snapshot
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import Llm
+from hopsyncd.models.loading import Models
+from hopsyncd.retrieve.snapshot import Snapshot, load_snapshot
 from store.records import Passage
-from store.versions import head
+from store.sqlite.content import recipe_of
+from store.sqlite.database import open_reader, snapshot
+from store.sqlite.versions import head
 
 _TRIES = 200  # pairs looked at for each question wanted
 _SPARE = 2  # pairs sent to an LLM for each question wanted
@@ -49,7 +47,7 @@ NOTES = {
 class Own:
     """A served index and its questions; `corpus` has their gold passages, by id."""
 
-    served: Head
+    served: Snapshot
     corpus: Mapping[str, Passage]
     questions: tuple[GoldQuestion, ...]
 
@@ -76,7 +74,7 @@ def measured_own(
         wanted,
         seed,
         models.llm if by_llm else None,
-        Meter(max_calls=_CALLS * wanted),
+        Usage(max_calls=_CALLS * wanted),
     )
     asked = ask_all_ways(
         database,
@@ -93,7 +91,7 @@ def measured_own(
 
 
 def own_questions(
-    database: Path, models: Models, wanted: int, seed: int, llm: Llm | None, meter: Meter
+    database: Path, models: Models, wanted: int, seed: int, llm: Llm | None, meter: Usage
 ) -> Own:
     """At most so many questions, by rule or, with `llm`, by it; no passage is in two of them.
 
@@ -109,7 +107,7 @@ def own_questions(
             raise _nothing("nothing is indexed yet")
         if recipe_of(connection, newest.recipe).encoder != models.encoder.name:
             raise _nothing("it was indexed with another encoder than the one configured")
-        served = load_head(connection, newest, models.encoder.dimensions)
+        served = load_snapshot(connection, newest, models.encoder.dimensions)
         some = islice(pairs(connection, served, seed), _TRIES * wanted)
         if llm is None:
             made = _apart(some, corpus, lambda pair: ruled(pair, models.language))

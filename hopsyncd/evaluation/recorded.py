@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from hopsyncd.errors import BadRequest
-from hopsyncd.evaluation.data import read_lines
-from hopsyncd.llm.account import Account
-from hopsyncd.text.asked import Asked, AskedMaker, Mode, Result
-from hopsyncd.text.encoder import Encoder
-from hopsyncd.text.language import Language
+from hopsyncd.evaluation.corpus import read_lines
+from hopsyncd.models.asked_questions import Asked, AskedMaker, Mode, Result
+from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.language import Language
+from hopsyncd.models.llm.budget import LlmContext
 from store.records import Passage, PassageId
 
 
@@ -24,7 +24,9 @@ class RecordedAsker:
     def name(self) -> str:
         return self._name
 
-    def ask_each(self, passages: Sequence[Passage], account: Account) -> Iterator[Sequence[Result]]:
+    def ask_each(
+        self, passages: Sequence[Passage], account: LlmContext
+    ) -> Iterator[Sequence[Result]]:
         for passage in passages:
             yield [(passage, self._asked[passage.id])]
 

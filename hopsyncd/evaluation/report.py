@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hopsyncd.config.strategy import Search
 from hopsyncd.errors import HopsyncdError
+from hopsyncd.evaluation.measures import DEPTHS, QuestionOutcome, Scores
 from hopsyncd.evaluation.run import Evaluation
-from hopsyncd.evaluation.scores import DEPTHS, Outcome, Scores
-from hopsyncd.strategy import Search
 
 _SWEPT = ("top_k", "n_hop")
 _INTERVAL = "recall@5 from - to: the 95 % bootstrap interval, of 2,000 seeded resamples."
@@ -75,7 +75,7 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
     }
 
 
-def question_lines(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
+def question_lines(outcomes: Mapping[str, Sequence[QuestionOutcome]]) -> str:
     """JSON lines, one for each search and question, with the rank of each gold passage."""
     lines = [
         {

@@ -6,33 +6,40 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from hopsyncd.answering.asker import Asker
-from hopsyncd.answering.reply import Reply
-from hopsyncd.evaluation.data import GoldQuestion
-from hopsyncd.evaluation.measures import answer_f1, exact_match
-from hopsyncd.evaluation.scores import DEPTHS, Outcome, Scores, scores_of
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.llm.meter import Meter
-from hopsyncd.models import Models
-from hopsyncd.query.engine import MAX_LLM_CALLS, Answer, Engine
-from hopsyncd.query.head import Head, head_of
-from hopsyncd.strategy import Search
-from hopsyncd.sync.apply import Batch, Writer
-from hopsyncd.sync.prepare import Cost, QuestionMaker
-from hopsyncd.sync.read import ReadDocument
-from store.database import open_writer
+from hopsyncd.config.strategy import Profile, Reasoner, Search, Strategy
+from hopsyncd.evaluation.corpus import GoldQuestion
+from hopsyncd.evaluation.measures import (
+    DEPTHS,
+    QuestionOutcome,
+    Scores,
+    answer_f1,
+    exact_match,
+    scores_of,
+)
+from hopsyncd.ingest.commit import Batch, Writer
+from hopsyncd.ingest.prepare import Cost, QuestionMaker
+from hopsyncd.ingest.read import ReadDocument
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.loading import Models
+from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.retrieve.answering.reply import AskReply
+from hopsyncd.retrieve.engine import MAX_LLM_CALLS, Answer, Engine
+from hopsyncd.retrieve.snapshot import Snapshot, head_of
+from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Document, Passage, Placement, content_hash
-from store.sources import register_source
-from store.versions import head
+from store.sqlite.database import open_writer
+from store.sqlite.sources import register_source
+from store.sqlite.versions import head
 
 DATABASE_NAME = "evaluation.db"
 ANSWER_DEPTH = 8  # an answer is made from so many passages, as `hopsyncd ask` does
 
 Answers = Literal["none", "extractive", "llm"]
-ReplyTo = Callable[[str, Answer], Reply]
+ReplyTo = Callable[[str, Answer], AskReply]
 OnProgress = Callable[[int, int], None]
 
 
@@ -40,7 +47,7 @@ OnProgress = Callable[[int, int], None]
 class Evaluation:
     """What one run measured, by the name of each search."""
 
-    outcomes: Mapping[str, Sequence[Outcome]]
+    outcomes: Mapping[str, Sequence[QuestionOutcome]]
     index_s: float
     passages: int
     edges: int
@@ -93,7 +100,7 @@ def evaluate(
 
 def ask_all_ways(
     database: Path,
-    served: Head,
+    served: Snapshot,
     corpus: Mapping[str, Passage],
     questions: Sequence[GoldQuestion],
     searches: Mapping[str, Search],
@@ -101,7 +108,7 @@ def ask_all_ways(
     settings: Settings,
     answers: Answers = "none",
     on_question: Callable[[], None] = lambda: None,
-) -> dict[str, list[Outcome]]:
+) -> dict[str, list[QuestionOutcome]]:
     """The outcomes of all questions for each search, at one version of a database."""
     engine = Engine(
         database,
@@ -140,7 +147,7 @@ def build(
     maker: QuestionMaker,
     budget_factor: float,
     on_progress: OnProgress = lambda done, total: None,
-) -> Head:
+) -> Snapshot:
     """The head of a database in `folder` with the corpus: the one that is there if it is of the
     same corpus and recipe, otherwise a new one."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -153,7 +160,7 @@ def build(
         newest = head(connection)
         if newest is None or newest.rules != rules or not writer.serves(newest):
             source = register_source(connection, "corpus", "corpus", str(folder))
-            batch, cost = _whole(source, corpus), Cost(Meter())
+            batch, cost = _whole(source, corpus), Cost(Usage())
             writer.prepare(batch.read, cost, on_progress)
             newest = writer.apply(batch, cost)
         if newest is None:
@@ -197,7 +204,7 @@ def outcomes(
     questions: Sequence[GoldQuestion],
     reply_to: ReplyTo | None = None,
     on_question: Callable[[], None] = lambda: None,
-) -> list[Outcome]:
+) -> list[QuestionOutcome]:
     """Ask every question of an engine that serves the corpus, after one to warm up.
 
     Times are those of the search. With `reply_to`, each is answered too.
@@ -217,14 +224,14 @@ def _outcome(
     corpus: Mapping[str, Passage],
     question: GoldQuestion,
     reply_to: ReplyTo | None,
-) -> Outcome:
+) -> QuestionOutcome:
     began_s = time.perf_counter()
     answer = engine.query(question.question, max(DEPTHS), search)
     took_ms = (time.perf_counter() - began_s) * 1000
     assert answer is not None
     found = tuple(ranked.passage for ranked in answer.ranked)
     ids = {line: corpus[line].id for line in sorted(question.gold)}
-    measured = Outcome(
+    measured = QuestionOutcome(
         question,
         found,
         frozenset(ids.values()),
@@ -244,3 +251,55 @@ def _outcome(
         llm_calls=measured.llm_calls + reply.spent.calls,
         llm_tokens=measured.llm_tokens + reply.spent.tokens,
     )
+
+
+_PLAIN = Search()
+
+
+def searches_of(
+    strategies: Sequence[Strategy],
+    profiles: Sequence[Profile] = (),
+    reasoners: Sequence[Reasoner] = (),
+    top_ks: Sequence[int] = (),
+    n_hops: Sequence[int] = (),
+) -> dict[str, Search]:
+    """Their product by name, without what is no search of its own: a parameter that the strategy
+    or reasoner does not heed, and the paper's profile with the walk. No values: the default.
+
+    >>> list(searches_of(["hop", "bm25"], reasoners=["similarity", "walk"], top_ks=[4, 8]))[:2]
+    ['hop reasoner=similarity top_k=4', 'hop reasoner=similarity top_k=8']
+    >>> list(searches_of(["hop", "bm25"], reasoners=["similarity", "walk"], top_ks=[4, 8]))[2:]
+    ['hop reasoner=walk', 'bm25']
+    """
+    made: dict[str, Search] = {}
+    for strategy, profile, reasoner, top_k, n_hop in product(
+        strategies,
+        profiles or (_PLAIN.profile,),
+        reasoners or (_PLAIN.reasoner,),
+        top_ks or (_PLAIN.top_k,),
+        n_hops or (_PLAIN.n_hop,),
+    ):
+        search = _heeded(Search(strategy, profile, reasoner, top_k, n_hop))
+        if search.profile == "paper" and search.reasoner == "walk":
+            continue
+        made.setdefault(_name(search), search)
+    return made
+
+
+def _heeded(search: Search) -> Search:
+    """The search without what it does not heed."""
+    if search.strategy == "decompose":
+        return Search("decompose", reasoner=search.reasoner if search.wants_llm else None)
+    if search.strategy != "hop":
+        return Search(search.strategy)
+    top_k = _PLAIN.top_k if search.chosen_reasoner == "walk" else search.top_k
+    return Search("hop", search.profile, search.reasoner, top_k, search.n_hop)
+
+
+def _name(search: Search) -> str:
+    parts: list[str] = [search.strategy]
+    for field in ("profile", "reasoner", "top_k", "n_hop"):
+        value = getattr(search, field)
+        if value != getattr(_PLAIN, field):
+            parts.append(f"{field}={value}")
+    return " ".join(parts)

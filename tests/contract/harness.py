@@ -11,10 +11,9 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Protocol
 
-from connectors.errors import SourceUnavailable
 from connectors.folder import FolderConnector
-from connectors.protocol import Connector
-from connectors.sqlite import SqliteConnector, SqliteSettings, sqlite
+from connectors.protocol import Connector, SourceUnavailable
+from connectors.sqlite_rows import SqliteConnector, SqliteSettings, sqlite
 from tests.fakes.memory import MemoryConnector
 
 

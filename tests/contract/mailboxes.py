@@ -19,8 +19,8 @@ from pathlib import Path
 from connectors.mail.imap import ImapConnector
 from connectors.mail.maildir import MaildirConnector
 from connectors.mail.mbox import MboxConnector
-from connectors.mail.settings import ImapSettings
 from connectors.protocol import Connector
+from connectors.settings import ImapSettings
 from tests.contract.harness import Trouble
 from tests.fakes.port import free_port
 

@@ -9,13 +9,13 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from connectors.files import FileSettings
 from connectors.git import GitConnector, GitSettings
 from connectors.git_mirror import Mirror
 from connectors.git_program import Repository
 from connectors.protocol import Connector
 from connectors.remote import RemoteConnector
 from connectors.remote_driver import Driver
+from connectors.settings import FileSettings
 from tests.contract.harness import Trouble
 from tests.fakes.git_repository import GitRepository
 

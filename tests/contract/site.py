@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from connectors.protocol import Connector, Cursor, Item, Problem
-from connectors.web.connector import WebConnector
-from connectors.web.settings import WebSettings
+from connectors.settings import WebSettings
+from connectors.web.site import WebConnector
 from tests.contract.harness import Trouble
 from tests.fakes.port import free_port
 

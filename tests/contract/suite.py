@@ -5,10 +5,9 @@ The tests ask for a fixture `harness`; those of what goes wrong are in suite_tro
 
 import pytest
 
-from connectors.errors import CursorExpired
-from connectors.protocol import Cursor, Gone, Item
-from hopsyncd.sync.sync import Outcome
-from hopsyncd.sync.worker import Stopping
+from connectors.protocol import Cursor, CursorExpired, Gone, Item
+from hopsyncd.ingest.source_sync import SyncOutcome
+from hopsyncd.ingest.writer import Stopping
 from tests.contract.harness import Harness
 from tests.contract.world import ADA, OSLO, ROME, World, fill, revisions
 
@@ -42,9 +41,9 @@ def test_what_has_the_same_revision_is_not_fetched_again(world: World) -> None:
     fill(world.harness)
     assert world.sync().changed == 3
     world.connector.fetched.clear()
-    assert world.sync() == Outcome("notes")
+    assert world.sync() == SyncOutcome("notes")
     world.restart()
-    assert world.sync() == Outcome("notes")
+    assert world.sync() == SyncOutcome("notes")
     assert world.connector.fetched == []
 
 
@@ -137,7 +136,7 @@ def test_a_restart_in_the_middle_goes_on(world: World) -> None:
     assert len(world.documents) == 1
     assert world.state.cursor is None
     world.restart()
-    assert world.sync() == Outcome("notes", changed=2)
+    assert world.sync() == SyncOutcome("notes", changed=2)
     assert len(world.connector.fetched) == 2
     assert world.documents == set(ids.values())
 

@@ -7,10 +7,9 @@ import time
 
 import pytest
 
-from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
-from connectors.protocol import Item, Problem
-from hopsyncd.sync.sync import Outcome
-from store.sources import ListingState
+from connectors.protocol import Item, ItemUnreadable, ItemVanished, Problem, SourceUnavailable
+from hopsyncd.ingest.source_sync import SyncOutcome
+from store.sqlite.sources import ListingState
 from tests.contract.harness import Harness, Trouble
 from tests.contract.world import ADA, OSLO, ROME, World, fill, needs, nothing
 
@@ -65,7 +64,7 @@ def test_a_source_that_lets_nobody_in_is_paused_and_kept(world: World, trouble: 
     world.harness.end()
     assert paused.problem
     assert world.content == before
-    assert world.sync() == Outcome("notes", changed=1)
+    assert world.sync() == SyncOutcome("notes", changed=1)
     assert world.documents == set(ids.values())
 
 
@@ -82,7 +81,7 @@ def test_a_source_that_shuts_while_items_are_fetched_keeps_what_it_gave(world: W
     assert world.state == ListingState(None, None)
     world.connector.on_fetch = nothing
     world.connector.fetched.clear()
-    assert world.sync() == Outcome("notes", changed=1)
+    assert world.sync() == SyncOutcome("notes", changed=1)
     assert len(world.connector.fetched) == 1
     assert world.documents == set(ids.values())
 
@@ -100,7 +99,7 @@ def test_nonsense_deletes_nothing(world: World) -> None:
     assert told
     assert world.content == before
     world.sync()
-    assert world.sync() == Outcome("notes")
+    assert world.sync() == SyncOutcome("notes")
     assert world.documents == set(ids.values())
     assert world.content != before
     assert world.problems() == {}

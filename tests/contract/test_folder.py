@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from connectors.errors import ItemVanished, SourceUnavailable
 from connectors.folder import FolderConnector
-from connectors.protocol import Connector, Item, Problem
+from connectors.protocol import Connector, Item, ItemVanished, Problem, SourceUnavailable
 
 
 class Counterpart(Protocol):

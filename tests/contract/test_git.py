@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from connectors.errors import CursorExpired
 from connectors.git import GitConnector, GitSettings
-from connectors.protocol import Gone, Item
+from connectors.protocol import CursorExpired, Gone, Item
 from tests.contract.git_sources import here, ids, listed, mirror
 from tests.fakes.git_repository import GitRepository, needs_git
 

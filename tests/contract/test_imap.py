@@ -8,10 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from connectors.errors import CursorExpired, ItemVanished, SourceUnavailable
 from connectors.mail.imap import ImapConnector
-from connectors.protocol import Cursor, Gone, Item, Problem
-from hopsyncd.sync.worker import Stopping
+from connectors.protocol import (
+    Cursor,
+    CursorExpired,
+    Gone,
+    Item,
+    ItemVanished,
+    Problem,
+    SourceUnavailable,
+)
+from hopsyncd.ingest.writer import Stopping
 from tests.contract.harness import Harness, Trouble
 from tests.contract.mailboxes import (
     MAX_BYTES,

@@ -14,32 +14,23 @@ from typing import Any, Literal
 
 import pytest
 
-from hopsyncd.config import LlmConfig
+from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.errors import LlmError, LlmNonsense, LlmRefused, LlmUnavailable
-from hopsyncd.llm.call import Call, ask, ask_all
-from hopsyncd.llm.client import OpenAiLlm
-from hopsyncd.llm.meter import Meter
-from hopsyncd.llm.transport import HttpClient
-from hopsyncd.models import open_endpoint
-from store.ledger import Ledger
-from tests.fakes.endpoint import (
-    Endpoint,
-    Response,
-    drop,
-    error,
-    in_turn,
-    say,
-    say_json,
-    user_text,
-)
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import LlmCall, ask, ask_all
+from hopsyncd.models.llm.openai_llm import OpenAiLlm
+from hopsyncd.models.llm.transport import HttpClient
+from hopsyncd.models.loading import open_endpoint
+from store.sqlite.ledger import Ledger
+from tests.fakes.endpoint import Endpoint, Response, drop, error, in_turn, say, say_json, user_text
 from tests.fakes.hostile import GOOD, KINDS, OFFERED, TEN_MB, Rows, hostile_replies
 from tests.fakes.timing import FakeTime
 
 REPLIES = 1000
 
 
-def call(user: str, purpose: Literal["questions", "answers"] = "questions") -> Call:
-    return Call(purpose, "rows/1", "Make rows.", user, max_tokens=200, source="notes")
+def call(user: str, purpose: Literal["questions", "answers"] = "questions") -> LlmCall:
+    return LlmCall(purpose, "rows/1", "Make rows.", user, max_tokens=200, source="notes")
 
 
 def good(_: dict[str, Any]) -> Response:
@@ -75,7 +66,7 @@ def test_a_thousand_hostile_replies_end_as_checked_rows_or_as_errors_counted_by_
     config = LlmConfig(
         base_url=endpoint.base_url, model="fake", max_calls_per_day=0, max_tokens_per_day=0
     )
-    ledger, http, meter = Ledger(tmp_path / "llm.db"), HttpClient(config.base_url, "sk-1"), Meter()
+    ledger, http, meter = Ledger(tmp_path / "llm.db"), HttpClient(config.base_url, "sk-1"), Usage()
 
     def end_of(number: int) -> Rows | LlmError:
         llm = OpenAiLlm(config, ledger, http, FakeTime().timing)
@@ -109,7 +100,7 @@ def test_a_thousand_hostile_replies_end_as_checked_rows_or_as_errors_counted_by_
 def test_ten_megabytes_are_not_read(endpoint: Endpoint, opened: Callable[..., OpenAiLlm]) -> None:
     big = say(TEN_MB)
     endpoint.play = in_turn(say_json(GOOD), big)
-    llm, meter = opened(), Meter()
+    llm, meter = opened(), Usage()
     ask(llm, call("warm up"), Rows, meter)
     tracemalloc.start()
     try:
@@ -134,7 +125,7 @@ def test_the_deadline_holds_however_the_time_is_wasted(
     endpoint.play = lambda _: slow
     began = time.monotonic()
     with pytest.raises(LlmUnavailable):
-        ask(opened(timeout_s=1.0), call("slow"), Rows, Meter())
+        ask(opened(timeout_s=1.0), call("slow"), Rows, Usage())
     assert time.monotonic() - began < 60
 
 
@@ -142,7 +133,7 @@ def test_a_stalled_request_gets_a_second_chance(
     endpoint: Endpoint, opened: Callable[..., OpenAiLlm]
 ) -> None:
     endpoint.play = in_turn(replace(say_json(GOOD), delay_s=120.0), say_json(GOOD))
-    assert ask(opened(timeout_s=8.0), call("stalled"), Rows, Meter()).rows
+    assert ask(opened(timeout_s=8.0), call("stalled"), Rows, Usage()).rows
     assert len(endpoint.requests) == 2
 
 
@@ -152,7 +143,7 @@ def test_an_endpoint_that_is_down_costs_seconds_once(tmp_path: Path) -> None:
     fake = FakeTime()
     config = LlmConfig(base_url=base_url, model="fake", concurrency=1)
     llm = OpenAiLlm(config, Ledger(tmp_path / "llm.db"), HttpClient(base_url, ""), fake.timing)
-    ends = ask_all(llm, [call(str(n)) for n in range(200)], Rows, meter := Meter())
+    ends = ask_all(llm, [call(str(n)) for n in range(200)], Rows, meter := Usage())
     assert all(isinstance(end, LlmUnavailable) for end in ends)
     assert meter.failures == {"unavailable": 200}
     assert sum(fake.waited) < 20
@@ -175,7 +166,7 @@ def test_callers_share_one_limit_of_concurrency(
 
     def caller(name: str) -> int:
         calls = [call(f"{name} {n}") for n in range(8)]
-        return sum(isinstance(end, Rows) for end in ask_all(llm, calls, Rows, Meter()))
+        return sum(isinstance(end, Rows) for end in ask_all(llm, calls, Rows, Usage()))
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(caller, "abcd")) == [8] * 4
@@ -193,7 +184,7 @@ def test_results_come_as_they_are_ready_with_the_index_of_their_call(
         return say_json(GOOD)
 
     endpoint.play = play
-    results = opened().ask_each([call("slow"), call("quick")], Rows, Meter())
+    results = opened().ask_each([call("slow"), call("quick")], Rows, Usage())
     assert next(results)[0] == 1
     quick.set()
     assert next(results)[0] == 0
@@ -207,7 +198,7 @@ def test_closing_ends_what_is_under_way(
     llm = opened()
     threading.Timer(0.3, llm.close).start()
     began = time.monotonic()
-    ends = ask_all(llm, [call(str(n)) for n in range(20)], Rows, Meter())
+    ends = ask_all(llm, [call(str(n)) for n in range(20)], Rows, Usage())
     assert time.monotonic() - began < 60
     assert all(isinstance(end, LlmUnavailable) for end in ends)
 
@@ -219,7 +210,7 @@ def test_the_key_goes_to_the_endpoint_and_into_no_error(
     endpoint.play = lambda _: error(400, "you sent sk-very-secret as the key")
     llm = opened(api_key_env="SOME_KEY")
     with pytest.raises(LlmRefused, match=r"you sent \[key\] as") as caught:
-        ask(llm, call("hello"), Rows, Meter())
+        ask(llm, call("hello"), Rows, Usage())
     assert endpoint.headers[0]["authorization"] == "Bearer sk-very-secret"
     shown = "".join(
         map(repr, [caught.value, llm, llm.status(), HttpClient("http://h", "sk-very-secret")])
@@ -231,7 +222,7 @@ def test_without_a_key_a_local_server_gets_a_dummy(
     endpoint: Endpoint, opened: Callable[..., OpenAiLlm], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "for-another-place")
-    assert ask(opened(api_key_env="NOT_SET_AT_ALL"), call("hello"), Rows, Meter()).rows
+    assert ask(opened(api_key_env="NOT_SET_AT_ALL"), call("hello"), Rows, Usage()).rows
     assert endpoint.headers[0]["authorization"] == "Bearer none"
 
 
@@ -240,7 +231,7 @@ def test_a_redirect_is_not_followed(endpoint: Endpoint, opened: Callable[..., Op
         target = f"{elsewhere.base_url}/chat/completions"
         endpoint.play = lambda _: Response(b"", 307, {"location": target})
         with pytest.raises(LlmRefused, match="final address"):
-            ask(opened(), call("hello"), Rows, Meter())
+            ask(opened(), call("hello"), Rows, Usage())
         assert elsewhere.requests == []
 
 
@@ -251,7 +242,7 @@ def test_a_dropped_connection_is_tried_again(endpoint: Endpoint, tmp_path: Path)
     llm = OpenAiLlm(
         config, Ledger(tmp_path / "llm.db"), HttpClient(config.base_url, ""), fake.timing
     )
-    assert ask(llm, call("hello"), Rows, Meter()).rows
+    assert ask(llm, call("hello"), Rows, Usage()).rows
     assert fake.waited == [0.375, 2.0]
 
 

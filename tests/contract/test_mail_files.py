@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from connectors.errors import ItemVanished, SourceUnavailable
 from connectors.mail.maildir import MaildirConnector
 from connectors.mail.mbox import MboxConnector
-from connectors.protocol import Connector, Item, Problem
+from connectors.protocol import Connector, Item, ItemVanished, Problem, SourceUnavailable
 from tests.contract.mailboxes import message
 
 

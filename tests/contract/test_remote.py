@@ -11,12 +11,17 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
-from connectors.files import FileSettings
-from connectors.protocol import Found, Item, Problem
-from connectors.remote import RemoteConnector
+from connectors.protocol import (
+    Found,
+    Item,
+    ItemUnreadable,
+    ItemVanished,
+    Problem,
+    SourceUnavailable,
+)
+from connectors.remote import RemoteConnector, clock_tick_s, modified_s, revision_of
 from connectors.remote_driver import Driver, checked_url
-from connectors.remote_facts import clock_tick_s, modified_s, revision_of
+from connectors.settings import FileSettings
 
 SETTINGS = FileSettings(max_bytes=1000)
 

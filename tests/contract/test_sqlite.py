@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from connectors.errors import ItemVanished, SourceUnavailable
-from connectors.protocol import Item, Problem
-from connectors.sqlite import SqliteConnector, SqliteSettings, open_read_only, sqlite
+from connectors.protocol import Item, ItemVanished, Problem, SourceUnavailable
+from connectors.sqlite_rows import SqliteConnector, SqliteSettings, open_read_only, sqlite
 from tests.fakes.stack import Stack
 
 

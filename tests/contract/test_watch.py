@@ -11,7 +11,7 @@ import pytest
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
-from hopsyncd.sync.watch import FolderWatcher
+from hopsyncd.ingest.watch import FolderWatcher
 
 DEADLINE_S = 60.0
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from connectors.errors import CursorExpired, SourceUnavailable
-from connectors.protocol import Cursor, Gone, Item
-from hopsyncd.sync.decide import Scope
-from store.content import known_passages
-from store.reads import documents_at
+from connectors.protocol import Cursor, CursorExpired, Gone, Item, SourceUnavailable
+from hopsyncd.ingest.plan import Scope
 from store.records import Passage
+from store.sqlite.content import known_passages
+from store.sqlite.reads import documents_at
 from tests.contract.site import (
     Answer,
     Site,

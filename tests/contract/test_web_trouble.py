@@ -11,11 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
-from connectors.protocol import Cursor, Gone, Item, Problem
-from connectors.web.client import Client, is_public
-from connectors.web.connector import WebConnector
-from connectors.web.settings import WebSettings
+from connectors.protocol import (
+    Cursor,
+    Gone,
+    Item,
+    ItemUnreadable,
+    ItemVanished,
+    Problem,
+    SourceUnavailable,
+)
+from connectors.settings import WebSettings
+from connectors.web.fetch import PageFetcher, is_public
+from connectors.web.site import WebConnector
 from tests.contract.site import (
     MAX_BYTES,
     Answer,
@@ -176,7 +183,7 @@ class TestWhatIsNeverAsked:
         site.answers["/"] = page("Home")
         site.serve_tls(*certificate_of("public.test", tmp_path))
         script = (
-            "import sys; from connectors.web.client import Client, Unreachable\n"
+            "import sys; from connectors.web.fetch import Client, Unreachable\n"
             "client = Client(10.0, 1000, lambda _: True, lambda *_: ['127.0.0.1'])\n"
             "try: print(client.get(sys.argv[1], {}, lambda _: True).body)\n"
             "except Unreachable as error: print(error.why)\n"
@@ -199,7 +206,7 @@ class TestWhatIsNeverAsked:
 
     def test_a_host_is_asked_at_each_of_its_addresses(self, site: Site) -> None:
         site.answers["/"] = page("Home")
-        client = Client(30.0, MAX_BYTES, lambda _: True, lambda *_: ["127.0.0.3", "127.0.0.1"])
+        client = PageFetcher(30.0, MAX_BYTES, lambda _: True, lambda *_: ["127.0.0.3", "127.0.0.1"])
         reply = client.get(f"http://public.test:{site.port}/", {}, lambda _: True)
         assert b"Home" in reply.body
 
@@ -235,7 +242,7 @@ def at_names(
         found = names.get(host, ["127.0.0.1"] if host == "public.test" else [host])
         return next(found) if isinstance(found, Iterator) else found
 
-    client = Client(60.0, MAX_BYTES, lambda address: address == "127.0.0.1", resolve)
+    client = PageFetcher(60.0, MAX_BYTES, lambda address: address == "127.0.0.1", resolve)
     start = (f"http://public.test:{site.port}/",)
     wanted = WebSettings(start, delay_s=0.0, **settings)  # type: ignore[arg-type]
     return WebConnector(wanted, client)

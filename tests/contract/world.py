@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from connectors.protocol import Connector, Fetched, Found, Item
-from hopsyncd.sync.sync import Outcome
-from store.reads import live_documents
-from store.sources import ListingState, item_problems, listing_state, put_listing_state
+from hopsyncd.ingest.source_sync import SyncOutcome
+from store.sqlite.reads import live_documents
+from store.sqlite.sources import ListingState, item_problems, listing_state, put_listing_state
 from tests.contract.harness import Harness, Trouble
 from tests.fakes.stack import Stack
 
@@ -58,7 +58,7 @@ class World:
         self.connector = Wrapped(harness.connector())
         self.stack = Stack(self._path, self.connector)
 
-    def sync(self) -> Outcome:
+    def sync(self) -> SyncOutcome:
         return self.stack.sync()
 
     def restart(self, between: Between = nothing, batch_documents: int = 100) -> None:

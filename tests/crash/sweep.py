@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from hopsyncd.sync.verify import verify_matches
-from store.check import check, opening_check
-from store.database import Connection, open_writer
-from store.versions import kept_versions
+from hopsyncd.ingest.upkeep import verify_matches
+from store.sqlite.check import check, opening_check
+from store.sqlite.database import Connection, open_writer
+from store.sqlite.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.kill import Work, copy_database, kill_at, steps_of
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from connectors.protocol import Connector, Fetched, Found, Item
-from hopsyncd.text.questions import BuiltinMaker
-from hopsyncd.upkeep import rebuilt
+from hopsyncd.ingest.upkeep import rebuilt
+from hopsyncd.models.questions import BuiltinMaker
 from tests.crash.sweep import Left, Sweep, sweep
 from tests.fakes.kill import Step, Work, copy_database, torn_writes
 from tests.fakes.memory import MemoryConnector

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.sync.verify import verify_matches
-from store.check import check, opening_check
-from store.database import Connection, SqliteError, open_file, open_reader, open_writer
-from store.errors import StoreError, VersionsLost
-from store.wal import refuse_lost_wal
+from hopsyncd.ingest.upkeep import verify_matches
+from store.exceptions import StoreError, VersionsLost
+from store.sqlite.check import check, opening_check
+from store.sqlite.database import Connection, SqliteError, open_file, open_reader, open_writer
+from store.sqlite.wal import refuse_lost_wal
 from tests.fakes.lived import lived
 
 Corruption = Callable[[Path, random.Random], None]

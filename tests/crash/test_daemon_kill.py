@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.errors import REPORTABLE
-from hopsyncd.sync.verify import verify_matches
-from store.check import check, opening_check
-from store.database import Connection, open_writer
+from hopsyncd.ingest.upkeep import verify_matches
 from store.records import ALIVE, content_hash
-from store.versions import head
+from store.sqlite.check import check, opening_check
+from store.sqlite.database import Connection, open_writer
+from store.sqlite.versions import head
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.kill import copy_database
 

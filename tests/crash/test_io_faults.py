@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
+from hopsyncd.config.schedule import every
 from hopsyncd.errors import SyncFailed
-from hopsyncd.schedule import every
-from hopsyncd.sync.rota import Task
-from hopsyncd.sync.sync import SourceSync
-from hopsyncd.sync.worker import SyncWorker
-from store.database import Connection
-from store.errors import DiskFailure
+from hopsyncd.ingest.source_scheduler import Task
+from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.ingest.writer import SyncWorker
+from store.exceptions import DiskFailure
 from store.records import Version
+from store.sqlite.database import Connection
 from tests.fakes.faulted_batch import Before, prepare, run
 from tests.fakes.faulty_io import build
 from tests.fakes.memory import MemoryConnector

@@ -9,11 +9,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hopsyncd.sync.verify import verify_matches
-from store.check import check
-from store.database import open_writer
-from store.versions import head
-from store.waiting import waiting_by_reason
+from hopsyncd.ingest.upkeep import verify_matches
+from store.sqlite.check import check
+from store.sqlite.database import open_writer
+from store.sqlite.operational import waiting_by_reason
+from store.sqlite.versions import head
 from tests.fakes.endpoint import Endpoint, Response, say, user_text
 from tests.fakes.llm import good_reply, passages_in
 
@@ -24,11 +24,11 @@ PASSAGES, PER_CALL, ROUND = 120, 2, 4
 CHILD = """
 import sys
 from pathlib import Path
-from hopsyncd.config import LlmConfig
-from hopsyncd.llm.meter import Meter
-from hopsyncd.models import open_endpoint
-from hopsyncd.text.asked import AskedMaker
-from hopsyncd.text.llm_questions import LlmAsker
+from hopsyncd.config.configuration import LlmConfig
+from hopsyncd.models.llm.budget import Meter
+from hopsyncd.models.loading import open_endpoint
+from hopsyncd.models.asked_questions import AskedMaker
+from hopsyncd.models.llm_questions import LlmAsker
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack

@@ -11,18 +11,12 @@ from pathlib import Path
 import pytest
 from sqlite_utils import Database
 
-from store.check import check
-from store.content import full_text, index_passage, known_passages
-from store.database import (
-    APPLICATION_ID,
-    Connection,
-    objects_of,
-    open_file,
-    open_writer,
-)
-from store.migrations import MIGRATIONS, SCHEMA_VERSION
 from store.records import PassageId
-from store.vectors import create_vectors, put_vector
+from store.sqlite.check import check
+from store.sqlite.content import full_text, index_passage, known_passages
+from store.sqlite.database import APPLICATION_ID, Connection, objects_of, open_file, open_writer
+from store.sqlite.migrations import MIGRATIONS, SCHEMA_VERSION
+from store.sqlite.search import create_vectors, put_vector
 from tests.crash.sweep import sound, state_of
 from tests.fakes.kill import Step, copy_database, kill_at, steps_of, torn_writes
 from tests.fakes.memory import MemoryConnector

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.upkeep import purged
-from store.history import set_tag
+from hopsyncd.ingest.upkeep import purged
+from store.sqlite.history import set_tag
 from tests.crash.sweep import Graphs, Sweep, sweep
 from tests.fakes.kill import Step, copy_database, torn_writes, trace
 from tests.fakes.memory import MemoryConnector

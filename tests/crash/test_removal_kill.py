@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.removal import removed
-from hopsyncd.sync.decide import Scope, Source
-from store.sources import register_source
+from hopsyncd.ingest.plan import Scope, Source
+from hopsyncd.ingest.removal import removed
+from store.sqlite.sources import register_source
 from tests.crash.sweep import Sweep, sweep
 from tests.fakes.kill import Step, trace
 from tests.fakes.memory import MemoryConnector

@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from hopsyncd.api.endpoints import ENDPOINTS
+from hopsyncd.api.mcp.tools import Tools
 from hopsyncd.client import Client
-from hopsyncd.config import Config
-from hopsyncd.doctor.serving import served
-from hopsyncd.mcp.tools import Tools
-from hopsyncd.serve.endpoints import ENDPOINTS
+from hopsyncd.config.configuration import Config
+from hopsyncd.doctor.reachable import served
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.other_user import Asked, answers, as_user
 from tests.fakes.port import free_port

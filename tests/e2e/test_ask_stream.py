@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from hopsyncd.answers.found import Event
 from hopsyncd.client import AsyncClient, Client
-from hopsyncd.serve.answers import Event
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.endpoint import Endpoint, Response, error, event, in_turn, say_json, stream
 from tests.fakes.terminal import at_terminal

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from hopsyncd.api.endpoints import ENDPOINTS
 from hopsyncd.client import AsyncClient, Client, RequestFailed, calls
 from hopsyncd.errors import DaemonUnavailable
-from hopsyncd.serve.endpoints import ENDPOINTS
 from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.other_user import as_user

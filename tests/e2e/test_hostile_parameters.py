@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hopsyncd.serve.endpoints import ENDPOINTS, Endpoint
+from hopsyncd.api.endpoints import ENDPOINTS, Endpoint
 from tests.e2e.daemon import SMALL, Place, new_place, source
 
 # Digits that int() takes: Arabic and wide ones; and a superscript, which only looks like one.

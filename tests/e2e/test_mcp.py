@@ -16,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import CallToolResult, TextContent, TextResourceContents
 
-from hopsyncd.mcp.budget import token_count
+from hopsyncd.api.mcp.shapes import token_count
 from tests.e2e.daemon import ROOT, SMALL, Place, new_place, source
 
 Result = TypeVar("Result")
@@ -246,7 +246,7 @@ def test_without_a_daemon_an_error_says_how_to_start_one_and_none_is_started() -
 
 def test_the_server_loads_no_model_library() -> None:
     told = subprocess.run(
-        [sys.executable, "-c", "import hopsyncd.cli.mcp, hopsyncd.mcp.server, sys\n"
+        [sys.executable, "-c", "import hopsyncd.cli.serve, hopsyncd.api.mcp.document_server, sys\n"
          "print({'torch', 'numpy', 'spacy', 'pysqlite3'} & set(sys.modules))"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip

@@ -11,10 +11,10 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel
 
-from hopsyncd.config import LlmConfig
-from hopsyncd.llm.call import Call, ask
-from hopsyncd.llm.meter import Meter
-from hopsyncd.models import open_endpoint
+from hopsyncd.config.configuration import LlmConfig
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import LlmCall, ask
+from hopsyncd.models.loading import open_endpoint
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.e2e.small_llm import is_installed, small_llm
 from tests.fakes.hearer import Heard
@@ -82,8 +82,8 @@ class Colour(BaseModel):
 def test_what_it_writes_is_heard_token_by_token_and_counted(place: Place, tmp_path: Path) -> None:
     host = place.status()["llm"]["endpoint"]
     llm = open_endpoint(LlmConfig(base_url=f"http://{host}/v1", model="smollm2"), tmp_path)
-    call = Call("answers", "colours/1", "Name a colour.", "Which is the sky's?", max_tokens=300)
-    heard, meter = Heard(), Meter()
+    call = LlmCall("answers", "colours/1", "Name a colour.", "Which is the sky's?", max_tokens=300)
+    heard, meter = Heard(), Usage()
     said = ask(llm, call, Colour, meter, heard)
     assert len(heard.all) > 1
     assert Colour.model_validate_json("".join(heard.all)) == said

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.sync.read import READER
-from store.database import open_file
-from store.quarantine import put_quarantined
+from hopsyncd.ingest.read import READER
 from store.records import content_hash
+from store.sqlite.database import open_file
+from store.sqlite.operational import put_quarantined
 from tests.e2e.daemon import ROOT, SMALL, Place, new_place, source
 from tests.fakes.git_repository import GitRepository, needs_git
 

@@ -11,7 +11,7 @@ import pytest
 
 from hopsyncd.client import AsyncClient, Client
 from hopsyncd.client.trust import trusted_users
-from hopsyncd.config import default_socket
+from hopsyncd.config.configuration import default_socket
 from hopsyncd.errors import DaemonUntrusted
 from tests.e2e.daemon import Place, new_place
 from tests.fakes.odd_server import http, odd_server

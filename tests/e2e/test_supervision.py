@@ -13,9 +13,9 @@ from itertools import pairwise
 import httpx2
 import pytest
 
+from hopsyncd.api.supervision import inherited_socket
 from hopsyncd.client import Client
 from hopsyncd.errors import SocketRefused
-from hopsyncd.supervise import inherited_socket
 from tests.e2e.daemon import ROOT, SMALL, Place, new_place, source
 from tests.fakes.blocking_server import BLOCKS_S
 from tests.fakes.supervisor import FakeSupervisor, listening_at

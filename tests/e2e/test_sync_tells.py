@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.cli.piped import send_and_tell
+from hopsyncd.cli.output import send_and_tell
 from hopsyncd.client import Client, calls
 from tests.e2e.daemon import SMALL, Place, new_place, source
 

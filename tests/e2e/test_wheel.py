@@ -61,6 +61,6 @@ def test_commands_work_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> 
     assert python("-c", "import hopsyncd; print(hopsyncd.__file__)").startswith(str(target))
     assert "Wrote" in python("-m", "hopsyncd", "init", "--folder", str(tmp_path))
     assert (home / "config.toml").read_text().startswith((ROOT / "config.toml").read_text())
-    migrated = "from pathlib import Path; from store.database import open_writer; "
+    migrated = "from pathlib import Path; from store.sqlite.database import open_writer; "
     python("-c", migrated + "open_writer(Path('new.db')).close()")
     assert (tmp_path / "new.db").stat().st_size > 0

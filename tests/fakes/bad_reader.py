@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hopsyncd.extraction.worker import main
-from hopsyncd.text.blocks import Block
-from hopsyncd.text.extract import extract
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.readers import extract
+from hopsyncd.formats.sandbox.reader_worker import main
 
 Blocks = tuple[Block, ...]
 

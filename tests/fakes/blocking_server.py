@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from starlette.types import Receive, Scope, Send
 
-from hopsyncd.config_access import LimitsConfig
-from hopsyncd.serve.server import serve
-from hopsyncd.serve.stats import Load
-from hopsyncd.supervise import Supervisor
+from hopsyncd.api.metrics import Load
+from hopsyncd.api.server import serve
+from hopsyncd.api.supervision import Supervisor
+from hopsyncd.config.values import LimitsConfig
 
 BLOCKS_S = 3.0
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from hopsyncd.config import LlmConfig
+from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.errors import LlmError
-from hopsyncd.llm.call import Call, Hearer, ask
-from hopsyncd.llm.client import OpenAiLlm
-from hopsyncd.llm.failure import Failure
-from hopsyncd.llm.meter import Meter
-from store.ledger import Ledger
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import LlmCall, TokenSink, ask
+from hopsyncd.models.llm.openai_llm import OpenAiLlm
+from hopsyncd.models.llm.retry import RequestFailure
+from store.sqlite.ledger import Ledger
 from tests.fakes.endpoint import say_json
 from tests.fakes.timing import FakeTime
 
@@ -24,11 +24,11 @@ class Colour(BaseModel):
 
 
 RED = say_json({"name": "red"}).body
-DOWN = Failure(0, "Connection refused", sent=False)
-STALLED = Failure(0, "no whole reply came in time")
-BUSY = Failure(503, "busy")
+DOWN = RequestFailure(0, "Connection refused", sent=False)
+STALLED = RequestFailure(0, "no whole reply came in time")
+BUSY = RequestFailure(503, "busy")
 
-Outcome = bytes | Failure
+Outcome = bytes | RequestFailure
 
 
 class Script:
@@ -54,7 +54,7 @@ class Script:
             outcome = self._outcomes.pop(0) if len(self._outcomes) > 1 else self._outcomes[0]
         if self.takes:
             self.takes(timeout_s)
-        if isinstance(outcome, Failure):
+        if isinstance(outcome, RequestFailure):
             raise outcome
         if hear:
             hear(outcome)
@@ -72,13 +72,13 @@ class Desk:
         config = LlmConfig(base_url="http://llm.example/v1", model="m", **limits)
         self.ledger = Ledger(folder / "llm.db", config.max_calls_per_day, config.max_tokens_per_day)
         self.llm = OpenAiLlm(config, self.ledger, self.sender, self.time.timing)
-        self.meter = Meter()
+        self.meter = Usage()
 
     def _pass(self, seconds: float) -> None:
         self.time.now += seconds
 
     def ask(
-        self, user: str = "which?", meter: Meter | None = None, hearer: Hearer | None = None
+        self, user: str = "which?", meter: Usage | None = None, hearer: TokenSink | None = None
     ) -> Colour:
         return ask(self.llm, call(user), Colour, meter or self.meter, hearer)
 
@@ -96,5 +96,5 @@ class Desk:
         return sum(row.calls for row in rows), sum(row.tokens for row in rows)
 
 
-def call(user: str) -> Call:
-    return Call("questions", "colours/1", "Name a colour.", user, max_tokens=50, source="notes")
+def call(user: str) -> LlmCall:
+    return LlmCall("questions", "colours/1", "Name a colour.", user, max_tokens=50, source="notes")

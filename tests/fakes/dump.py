@@ -1,8 +1,8 @@
 """The graph of one version as plain values, to be compared with that of another database."""
 
-from hopsyncd.graph.view import GraphView
-from store.database import Connection
-from store.versions import version
+from hopsyncd.index.view import GraphView
+from store.sqlite.database import Connection
+from store.sqlite.versions import version
 
 ROWS = {
     "documents": """

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from store.check import check
-from store.database import Connection
-from store.gc import Retention
-from store.versions import kept_versions
+from store.sqlite.check import check
+from store.sqlite.database import Connection
+from store.sqlite.gc import Retention
+from store.sqlite.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack

@@ -6,15 +6,15 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from hopsyncd.sync.rebuild import rebuild
-from hopsyncd.sync.verify import verify_matches
-from store.backup import backup
-from store.check import check
-from store.database import Connection, open_reader, open_writer, snapshot
-from store.errors import BackupFailed, DiskFailure, NotAcknowledged
-from store.gc import Retention, collect
-from store.purge import purge
-from store.versions import kept_versions
+from hopsyncd.ingest.commit import rebuild
+from hopsyncd.ingest.upkeep import verify_matches
+from store.exceptions import BackupFailed, DiskFailure, NotAcknowledged
+from store.sqlite.backup import backup
+from store.sqlite.check import check
+from store.sqlite.database import Connection, open_reader, open_writer, snapshot
+from store.sqlite.gc import Retention, collect
+from store.sqlite.purge import purge
+from store.sqlite.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.faulted_batch import LIVE, Outcome
 from tests.fakes.lived import lived

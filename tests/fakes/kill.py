@@ -12,8 +12,8 @@ from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
-from store.acknowledged import note_path
-from store.database import Connection
+from store.sqlite.acknowledged import note_path
+from store.sqlite.database import Connection
 
 Step = Callable[[str], None]
 # What is done to a file: a function of a module, which calls Step with a name wherever it may die.
@@ -21,7 +21,7 @@ Step = Callable[[str], None]
 Work = Callable[[Path, Step], None]
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["pytest", "hopsyncd.upkeep", "tests.fakes.stack"])
+_FORKS.set_forkserver_preload(["pytest", "hopsyncd.ingest.upkeep", "tests.fakes.stack"])
 _TIMEOUT_S = 120.0
 _ENDINGS = ("", "-wal", "-shm")
 

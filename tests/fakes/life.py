@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from hopsyncd.schedule import Moment, Run, When, next_ms
+from hopsyncd.config.schedule import Moment, Run, When, next_ms
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 

@@ -8,15 +8,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from hopsyncd.errors import LlmError, LlmNonsense, LlmUnavailable
-from hopsyncd.llm.call import Call, Hearer, Reply
-from hopsyncd.llm.meter import Meter
-from hopsyncd.text.asked import AskedMaker, Mode
-from hopsyncd.text.llm_questions import LlmAsker
+from hopsyncd.models.asked_questions import AskedMaker, Mode
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import LlmCall, Reply, TokenSink
+from hopsyncd.models.llm_questions import LlmAsker
 from tests.fakes.lived import NAMES, page
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 
-Play = Callable[[Call], "str | LlmError"]
+Play = Callable[[LlmCall], "str | LlmError"]
 DOWN = LlmUnavailable("No answer", "it is down", "Start it")
 
 
@@ -42,11 +42,11 @@ def good_reply(user: str) -> str:
     return json.dumps({"passages": parts})
 
 
-def up(call: Call) -> str:
+def up(call: LlmCall) -> str:
     return good_reply(call.user)
 
 
-def down(_: Call) -> LlmError:
+def down(_: LlmCall) -> LlmError:
     return DOWN
 
 
@@ -71,21 +71,21 @@ class FakeLlm:
 
     def __init__(self, play: Play = up) -> None:
         self.play = play
-        self.calls: list[Call] = []
+        self.calls: list[LlmCall] = []
 
     def ask_each(
         self,
-        calls: Sequence[Call],
+        calls: Sequence[LlmCall],
         shape: type[Reply],
-        meter: Meter,
+        meter: Usage,
         give_way: Callable[[], None] = lambda: None,
-        hearer: Hearer | None = None,
+        hearer: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         give_way()
         for index, call in reversed(list(enumerate(calls))):
             yield index, self._result(call, shape, meter)
 
-    def _result(self, call: Call, shape: type[Reply], meter: Meter) -> Reply | LlmError:
+    def _result(self, call: LlmCall, shape: type[Reply], meter: Usage) -> Reply | LlmError:
         try:
             meter.reserve(call.max_tokens)
             self.calls.append(call)

@@ -3,8 +3,18 @@
 from collections.abc import Iterator, Sequence
 from itertools import count
 
-from connectors.errors import CursorExpired, ItemUnreadable, ItemVanished, SourceUnavailable
-from connectors.protocol import Cursor, Fetched, Found, Gone, Item, Problem
+from connectors.protocol import (
+    Cursor,
+    CursorExpired,
+    Fetched,
+    Found,
+    Gone,
+    Item,
+    ItemUnreadable,
+    ItemVanished,
+    Problem,
+    SourceUnavailable,
+)
 from connectors.regular_file import too_large
 
 

@@ -9,11 +9,11 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.llm.account import Account
-from hopsyncd.sync.prepare import QuestionMaker
-from hopsyncd.text.keywords import Mention, mentions, neutral_spans
-from hopsyncd.text.language import Entity, EntityKind
-from hopsyncd.text.questions import Made
+from hopsyncd.ingest.prepare import QuestionMaker
+from hopsyncd.models.keywords import Mention, mentions, neutral_spans
+from hopsyncd.models.language import Entity, EntityKind
+from hopsyncd.models.llm.budget import LlmContext
+from hopsyncd.models.questions import Made
 from store.records import Passage, PassageId, QuestionSet, Recipe
 
 _WORD = re.compile(r"\w+")
@@ -100,7 +100,7 @@ class CountingMaker:
         return self._maker.store_after
 
     def make_each(
-        self, passages: Iterable[Passage], account: Account | None
+        self, passages: Iterable[Passage], account: LlmContext | None
     ) -> Iterator[Sequence[Made]]:
         for made in self._maker.make_each(passages, account):
             self.made += [passage.id for passage, got in made if isinstance(got, QuestionSet)]

@@ -7,10 +7,10 @@ pays for a request even if its answer is lost.
 import os
 from collections.abc import Sequence
 
-from hopsyncd.config import Config, home, load_config
+from hopsyncd.config.configuration import Config, home, load_config
 from hopsyncd.daemon import run
-from hopsyncd.models import Models
-from hopsyncd.text.questions import BuiltinMaker
+from hopsyncd.models.loading import Models
+from hopsyncd.models.questions import BuiltinMaker
 from store.records import content_hash
 from tests.fakes.models import FakeEncoder, FakeLanguage, WatchedEncoder
 

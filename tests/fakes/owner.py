@@ -2,7 +2,7 @@
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hopsyncd.serve.caller import Caller
+from hopsyncd.api.access import Caller
 
 OWNER = Caller("owner", True, frozenset())
 

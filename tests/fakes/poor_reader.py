@@ -8,7 +8,7 @@ import resource
 import sys
 from pathlib import Path
 
-from hopsyncd.extraction.worker import main
+from hopsyncd.formats.sandbox.reader_worker import main
 from tests.fakes.bad_reader import read
 
 if __name__ == "__main__":

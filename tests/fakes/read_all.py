@@ -14,8 +14,8 @@ from pathlib import Path
 
 from connectors.media_type import media_type
 from hopsyncd.errors import HopsyncdError
-from hopsyncd.extraction.exchange import Limits
-from hopsyncd.extraction.process import ExtractionProcess
+from hopsyncd.formats.sandbox.messages import Limits
+from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from tests.fakes.documents import SAMPLES
 
 COMMAND = (sys.executable, "-P", "-m", "tests.fakes.bad_reader")

@@ -3,9 +3,9 @@
 from concurrent.futures import Future
 from typing import Any
 
-from hopsyncd.serve.caller import Caller
-from hopsyncd.serve.listener import Listener
-from hopsyncd.serve.requests import AskRequest, QueryRequest, SyncRequest
+from hopsyncd.api.access import Caller
+from hopsyncd.api.requests import AskRequest, QueryRequest, SyncRequest
+from hopsyncd.api.streaming import Listener
 
 WRITES = {"release", "restore", "tag", "untag", "rebuild", "gc", "purge", "pause", "resume"}
 

@@ -1,8 +1,8 @@
 """The real daemon with small models: `python -m tests.fakes.small_daemon` is up in a second."""
 
-from hopsyncd.config import Config, load_config
+from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.daemon import run
-from hopsyncd.models import Models, maker_of, open_endpoint
+from hopsyncd.models.loading import Models, maker_of, open_endpoint
 from tests.fakes.models import FakeEncoder, FakeLanguage
 
 

@@ -5,18 +5,18 @@ from itertools import count
 from pathlib import Path
 
 from connectors.protocol import Connector
-from hopsyncd.llm.meter import Meter
-from hopsyncd.sync.apply import Writer
-from hopsyncd.sync.decide import Scope, Source
-from hopsyncd.sync.prepare import Cost, Preparer, QuestionMaker
-from hopsyncd.sync.read import rules_of
-from hopsyncd.sync.sync import Outcome, SourceSync
-from hopsyncd.text.extract import Extract, extract
-from hopsyncd.text.questions import BuiltinMaker
-from store.database import open_writer
+from hopsyncd.formats.readers import Extract, extract
+from hopsyncd.ingest.commit import Writer
+from hopsyncd.ingest.plan import Scope, Source
+from hopsyncd.ingest.prepare import Cost, Preparer, QuestionMaker
+from hopsyncd.ingest.read import rules_of
+from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.questions import BuiltinMaker
 from store.records import Passage, Version
-from store.sources import register_source
-from store.versions import head
+from store.sqlite.database import open_writer
+from store.sqlite.sources import register_source
+from store.sqlite.versions import head
 from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
 
 
@@ -65,25 +65,27 @@ class Stack:
             extract=extract,
         )
 
-    def sync(self, under: tuple[str, ...] | None = None, *, accept_empty: bool = False) -> Outcome:
+    def sync(
+        self, under: tuple[str, ...] | None = None, *, accept_empty: bool = False
+    ) -> SyncOutcome:
         """A whole sync; `between` is called after each batch."""
         turns = self.path.turns(self.source, Scope(under, accept_empty))
         while True:
             try:
                 next(turns)
             except StopIteration as ended:
-                outcome: Outcome = ended.value
+                outcome: SyncOutcome = ended.value
                 return outcome
             self.between()
 
-    def overtake(self, *under: str) -> Outcome:
+    def overtake(self, *under: str) -> SyncOutcome:
         """A small sync, as a hint leads to while another is under way."""
         return self.path.sync(self.source, Scope(under, small=True))
 
     def prepare(self, *passages: Passage) -> None:
         """Make and store questions that no version holds."""
         preparer = Preparer(self.connection, self.maker, now_ms=lambda: 0, patience_s=60)
-        preparer.prepare({"notes": passages}, Cost(Meter()))
+        preparer.prepare({"notes": passages}, Cost(Usage()))
 
     @property
     def head(self) -> Version:

@@ -2,7 +2,7 @@
 
 import threading
 
-from hopsyncd.llm.exchange import Timing
+from hopsyncd.models.llm.exchange import Timing
 
 
 class FakeTime:

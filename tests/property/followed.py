@@ -6,17 +6,17 @@ from tempfile import TemporaryDirectory
 
 from hypothesis.stateful import RuleBasedStateMachine
 
-from connectors.parts import Parts
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.engine import Engine
-from hopsyncd.query.head import head_of
-from hopsyncd.text.questions import BuiltinMaker
-from store.check import check
-from store.content import counters
-from store.reads import live_documents
+from connectors.protocol import Selection
+from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.snapshot import head_of
+from hopsyncd.retrieve.walk import WalkSettings
 from store.records import content_hash
-from store.sources import pins_of, seen_items
-from store.versions import head, kept_versions
+from store.sqlite.check import check
+from store.sqlite.content import counters
+from store.sqlite.reads import live_documents
+from store.sqlite.sources import pins_of, seen_items
+from store.sqlite.versions import head, kept_versions
 from tests.fakes.dump import Rows, graph_at, served_by
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
@@ -212,4 +212,4 @@ class Followed(RuleBasedStateMachine):
 
 
 def _covers(under: tuple[str, ...] | None, path: str) -> bool:
-    return Parts(under).has(path)
+    return Selection(under).has(path)

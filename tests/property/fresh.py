@@ -6,14 +6,14 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hopsyncd.graph.merge import MergeIndex
-from hopsyncd.graph.view import view_of
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.engine import Engine
-from hopsyncd.query.head import head_of
-from hopsyncd.query.ranked import Ranked
-from hopsyncd.strategy import Search
-from hopsyncd.text.questions import BuiltinMaker
+from hopsyncd.config.strategy import Search
+from hopsyncd.index.matching import MergeIndex
+from hopsyncd.index.view import view_of
+from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.snapshot import head_of
+from hopsyncd.retrieve.walk import WalkSettings
 from tests.fakes.dump import ROWS, Rows, graph_at, served_by
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage

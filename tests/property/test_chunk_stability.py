@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.text.blocks import Block
-from hopsyncd.text.chunk import Chunk, chunk
-from hopsyncd.text.extract import extract
-from hopsyncd.text.units import tokens
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.chunking import Chunk, chunk
+from hopsyncd.formats.readers import extract
+from hopsyncd.formats.units import tokens
 
 PARAGRAPHS = 200
 EDITS = 15

@@ -9,8 +9,8 @@ from itertools import cycle, islice
 
 import pytest
 
-from hopsyncd.text.chunk import chunk
-from hopsyncd.text.extract import extract
+from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.readers import extract
 
 SHAPES = {
     "full stops": ". ",

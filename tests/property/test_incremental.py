@@ -22,12 +22,12 @@ from hypothesis import note, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from connectors.parts import Parts
-from hopsyncd.upkeep import purged
-from store.gc import Retention, collect
-from store.history import delete_tag, set_tag
-from store.purge import include_again
-from store.sources import release_pins
+from connectors.protocol import Selection
+from hopsyncd.ingest.upkeep import purged
+from store.sqlite.gc import Retention, collect
+from store.sqlite.history import delete_tag, set_tag
+from store.sqlite.purge import include_again
+from store.sqlite.sources import release_pins
 from tests.fakes.dump import graph_at, without
 from tests.property.drawn import PARAGRAPHS, PATHS, Then, documents, paths, then
 from tests.property.followed import BINARY, NOTES, RETRY, Followed
@@ -109,7 +109,7 @@ class Incremental(Followed):
 
     @rule(folder=st.sampled_from(["x", "x/z", "y"]), to=st.sampled_from(["w", "x/v"]), then=then)
     def move_folder(self, folder: str, to: str, then: Then) -> None:
-        for path in [path for path in self.connector.files if Parts([folder]).has(path)]:
+        for path in [path for path in self.connector.files if Selection([folder]).has(path)]:
             self.connector.move(path, to + path.removeprefix(folder))
         self._then(then, folder, to)
 

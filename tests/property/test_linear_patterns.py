@@ -8,8 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from connectors.ignore import Patterns
-from connectors.linear import linear
+from connectors.ignore import Patterns, linear
 
 names = st.lists(
     st.sampled_from(["a", "b", "*", "**", "?", "[ab]", "[!a]", "[]a]", "\\*", "\\a", "{"]),

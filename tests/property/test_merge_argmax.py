@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.graph.merge import MergeIndex
-from hopsyncd.graph.similarity import similarity
+from hopsyncd.index.matching import MergeIndex
+from hopsyncd.index.similarity import similarity
 from store.records import Direction, Match, QuestionId, QuestionSet
 from tests.fakes.triplets import Triplet, triplets
 

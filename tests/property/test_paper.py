@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hopsyncd.graph.merge import MergeIndex
-from hopsyncd.graph.traverse import Fork
-from hopsyncd.graph.view import GraphView, view_of
-from hopsyncd.graph.walk import Coverage
-from hopsyncd.query.follow import follow_paper
-from hopsyncd.query.inquiry import Inquiry
+from hopsyncd.index.matching import MergeIndex
+from hopsyncd.index.view import GraphView, view_of
+from hopsyncd.retrieve.edge_traversal import Fork, follow_paper
+from hopsyncd.retrieve.query_context import QueryContext
+from hopsyncd.retrieve.walk import Coverage
 from store.records import GRID, Direction, Question, QuestionSet, to_grid
 from tests.fakes.triplets import triplets
 
@@ -83,10 +82,10 @@ class Paper:
         return sorted(helpful.items(), key=lambda one: (-one[1], one[0]))[:top_k]
 
 
-def held_against(view: GraphView, query: NDArray[np.int16], names: set[str]) -> Inquiry:
+def held_against(view: GraphView, query: NDArray[np.int16], names: set[str]) -> QueryContext:
     cosines = (view.rows @ query.astype(np.float32)).astype(np.float64) / (GRID * GRID)
     unasked = Coverage(np.empty(0), np.empty((0, len(view.passage))))
-    return Inquiry(view, cosines, tuple(sorted(names)), np.zeros(len(view.passage)), unasked)
+    return QueryContext(view, cosines, tuple(sorted(names)), np.zeros(len(view.passage)), unasked)
 
 
 def first(forks: Sequence[Fork]) -> list[int | None]:

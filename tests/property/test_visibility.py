@@ -12,21 +12,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.graph.budget import edge_budget
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.answer import answer_json, id_text
-from hopsyncd.query.engine import Engine
-from hopsyncd.query.head import head_of
-from hopsyncd.query.restricted import restricted_diff
-from hopsyncd.serve.graph import neighbours_answer, paths_answer
-from hopsyncd.serve.history import diff_json, entry_json
-from hopsyncd.serve.parameters import NeighboursRequest, PathsRequest
-from hopsyncd.strategy import Search
-from hopsyncd.sync.decide import Scope, Source
-from store.history import diff, log, resolve
+from hopsyncd.api.neighbourhood import neighbours_answer, paths_answer
+from hopsyncd.api.requests import NeighboursRequest, PathsRequest
+from hopsyncd.api.version_log import diff_json, entry_json
+from hopsyncd.config.strategy import Search
+from hopsyncd.index.edge_budget import edge_budget
+from hopsyncd.ingest.plan import Scope, Source
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.results import answer_json, id_text
+from hopsyncd.retrieve.snapshot import head_of, restricted_diff
+from hopsyncd.retrieve.walk import WalkSettings
 from store.records import PassageId
-from store.sources import register_source
-from store.visible_log import visible_entry
+from store.sqlite.history import diff, log, resolve, visible_entry
+from store.sqlite.sources import register_source
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack

@@ -3,7 +3,7 @@
 import pytest
 from starlette.testclient import TestClient
 
-from hopsyncd.serve.app import make_app
+from hopsyncd.api.app import make_app
 from tests.fakes.owner import as_owner
 from tests.fakes.service import FakeService
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from store.acknowledged import note_path, noted, state_of
-from store.backup import backup
-from store.database import open_reader, open_writer, writer_place
-from store.errors import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
-from store.history import delete_tag, set_tag
+from store.exceptions import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
+from store.sqlite.acknowledged import note_path, noted, state_of
+from store.sqlite.backup import backup
+from store.sqlite.database import open_reader, open_writer, writer_place
+from store.sqlite.history import delete_tag, set_tag
 from tests.fakes.lived import lived
 
 

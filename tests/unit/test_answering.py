@@ -6,18 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.answering.asker import Asker
-from hopsyncd.answering.extractive import carrying, min_support, short_answer, support
-from hopsyncd.answering.kinds import asked_kind
-from hopsyncd.answering.reply import reply_json
-from hopsyncd.answering.sentences import Sentence
+from hopsyncd.config.strategy import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.llm.call import Call
-from hopsyncd.query.answer import id_text
-from hopsyncd.query.engine import Engine
-from hopsyncd.query.head import head_of
-from hopsyncd.strategy import Search
+from hopsyncd.models.llm.call import LlmCall
+from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.retrieve.answering.extractive import (
+    asked_kind,
+    carrying,
+    min_support,
+    short_answer,
+    support,
+)
+from hopsyncd.retrieve.answering.reply import reply_json
+from hopsyncd.retrieve.answering.sentences import Sentence
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.results import id_text
+from hopsyncd.retrieve.snapshot import head_of
+from hopsyncd.retrieve.walk import WalkSettings
 from store.records import PassageId
 from tests.fakes.llm import FakeLlm, Play
 from tests.fakes.memory import MemoryConnector
@@ -254,7 +259,7 @@ def test_a_reply_that_cannot_be_used_gives_way_to_the_sentences(
 
 
 def test_an_llm_that_is_down_gives_way_to_the_sentences(tmp_path: Path) -> None:
-    def down(_: Call) -> LlmUnavailable:
+    def down(_: LlmCall) -> LlmUnavailable:
         return LlmUnavailable("No answer came", "the endpoint is down", "Start it")
 
     told = Asked(tmp_path, NOTES, FakeLlm(down)).ask(QUESTION, by_llm=True)

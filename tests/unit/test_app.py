@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from hopsyncd.api.app import MAX_BODY_BYTES
+from hopsyncd.api.requests import QueryRequest, SyncRequest
 from hopsyncd.errors import BadRequest, HopsyncdError, SyncFailed
-from hopsyncd.serve.app import MAX_BODY_BYTES
-from hopsyncd.serve.requests import QueryRequest, SyncRequest
-from store.errors import NoSuchVersion
+from store.exceptions import NoSuchVersion
 from tests.fakes.service import FakeService, refused
 
 

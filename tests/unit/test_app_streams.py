@@ -9,17 +9,17 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
-from hopsyncd.config_access import LimitsConfig
+from hopsyncd.api.access import Caller
+from hopsyncd.api.app import make_app
+from hopsyncd.api.endpoints import ENDPOINTS
+from hopsyncd.api.metrics import Load
+from hopsyncd.api.openapi import NDJSON
+from hopsyncd.api.requests import AskRequest, QueryRequest
+from hopsyncd.api.service import Service
+from hopsyncd.api.streaming import Listener
+from hopsyncd.api.worker_pools import FairQueue, WorkerPools, lanes_of
+from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import BadRequest
-from hopsyncd.serve.app import make_app
-from hopsyncd.serve.caller import Caller
-from hopsyncd.serve.endpoints import ENDPOINTS
-from hopsyncd.serve.lanes import Lanes, Turns, lanes_of
-from hopsyncd.serve.listener import Listener
-from hopsyncd.serve.openapi import NDJSON
-from hopsyncd.serve.requests import AskRequest, QueryRequest
-from hopsyncd.serve.service import Service
-from hopsyncd.serve.stats import Load
 from tests.fakes.owner import as_owner
 from tests.fakes.service import FakeService, refused
 
@@ -143,8 +143,8 @@ def test_a_query_that_took_too_long_is_told_that_nobody_waits_any_more() -> None
             self.told.wait(60)
             return {}
 
-    service, turns = Slow(), Turns(1, 0, 0.1, Load())
-    app = as_owner(make_app(service, Lanes(turns, turns)))
+    service, turns = Slow(), FairQueue(1, 0, 0.1, Load())
+    app = as_owner(make_app(service, WorkerPools(turns, turns)))
     answer = TestClient(app).post("/v1/query", json={"question": "Who?"})
     refused(answer, 503, "timeout")
     assert service.told.is_set()

@@ -6,12 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hopsyncd.graph.around import Joint, around, paths
-from hopsyncd.graph.keywords import Keywords
-from hopsyncd.graph.links import Links
-from hopsyncd.graph.mentions import mentions_of
-from hopsyncd.graph.view import GraphView
-from hopsyncd.graph.ways import Ways
+from hopsyncd.index.links import Links
+from hopsyncd.index.names import mentions_of
+from hopsyncd.index.similarity import Keywords
+from hopsyncd.index.view import Adjacency, GraphView
+from hopsyncd.retrieve.around import Joint, around, paths
 
 NOTHING = np.empty(0, dtype=np.int64)
 ROME, NERO = 100, 200
@@ -48,7 +47,7 @@ def graph(
         about={},
         mentions=mentions,
         keywords=Keywords([], [], NOTHING, NOTHING, mentions, n),
-        ways=Ways(source, target, n),
+        ways=Adjacency(source, target, n),
         links=Links(links[:, 0], links[:, 1], tuple(f"to {end}" for _, end in linked)),
     )
 
@@ -149,7 +148,7 @@ def test_a_path_takes_links_either_way_where_there_is_no_edge() -> None:
 
 @pytest.mark.parametrize(("start", "end", "max_hops"), [(0, 3, 2), (0, 0, 4), (0, 4, 6)])
 def test_where_no_way_is_short_enough_there_is_none(start: int, end: int, max_hops: int) -> None:
-    view = replace(CHAIN, passage=np.arange(5) * 10, ways=Ways(CHAIN.source, CHAIN.target, 5))
+    view = replace(CHAIN, passage=np.arange(5) * 10, ways=Adjacency(CHAIN.source, CHAIN.target, 5))
     assert paths(view, start, end, max_hops, limit=5) == []
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.sync.verify import verify_matches
-from store import backup as backup_module
-from store.backup import backup
-from store.check import check
-from store.database import SqliteError, open_reader, open_writer
-from store.errors import BackupFailed
-from store.versions import head
+from hopsyncd.ingest.upkeep import verify_matches
+from store.exceptions import BackupFailed
+from store.sqlite import backup as backup_module
+from store.sqlite.backup import backup
+from store.sqlite.check import check
+from store.sqlite.database import SqliteError, open_reader, open_writer
+from store.sqlite.versions import head
 from tests.fakes.dump import graph_at
 from tests.fakes.lived import lived, page
 from tests.fakes.memory import MemoryConnector

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.graph.budget import Ranking, edge_budget, move, rank
+from hopsyncd.index.edge_budget import Ranking, edge_budget, move, rank
 from store.records import Cut, Match, QuestionId
 
 matches = st.dictionaries(st.integers(0, 30), st.sampled_from([0.0, 0.25, 0.5, 1.0]))

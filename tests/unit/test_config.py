@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.config import (
+from hopsyncd.config.configuration import (
     Config,
     config_path,
     daemon_socket,
@@ -18,9 +18,9 @@ from hopsyncd.config import (
     shipped_text,
     write_config,
 )
-from hopsyncd.config_sources import SOURCE_MODELS, FolderSource, known_kinds
+from hopsyncd.config.mistakes import key_lines
+from hopsyncd.config.source_kinds import SOURCE_MODELS, FolderSource, known_kinds
 from hopsyncd.errors import ConfigError
-from hopsyncd.toml_lines import key_lines
 
 
 @pytest.fixture(autouse=True)

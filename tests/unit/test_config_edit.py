@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.config import load_config, shipped_text
-from hopsyncd.config_edit import add_source, remove_source
+from hopsyncd.config.configuration import load_config, shipped_text
+from hopsyncd.config.edit import add_source, remove_source
 from hopsyncd.errors import ConfigError
 
 TEXT = """# mine

@@ -9,10 +9,10 @@ from connectors.mail.imap import ImapConnector
 from connectors.mail.maildir import MaildirConnector
 from connectors.mail.mbox import MboxConnector
 from connectors.protocol import Connector, Item
-from connectors.web.connector import WebConnector
-from hopsyncd.config import Config, load_config
+from connectors.web.site import WebConnector
+from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.errors import ConfigError
-from hopsyncd.sources import connector_of
+from hopsyncd.ingest.connect import connector_of
 
 
 def written(folder: Path, kind: str, lines: str) -> Path:

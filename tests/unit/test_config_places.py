@@ -7,9 +7,9 @@ import pytest
 from connectors.git import GitConnector
 from connectors.protocol import Item
 from connectors.remote import RemoteConnector
-from hopsyncd.config import load_config
+from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import ConfigError
-from hopsyncd.sources import connector_of
+from hopsyncd.ingest.connect import connector_of
 from tests.fakes.git_repository import GitRepository, needs_git
 
 

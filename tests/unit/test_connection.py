@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from hopsyncd.serve.connection import MAX_HEAD_BYTES, Connection, Connections, Patience
-from hopsyncd.serve.stats import Load
+from hopsyncd.api.connection import MAX_HEAD_BYTES, Connection, Connections, Timeouts
+from hopsyncd.api.metrics import Load
 
 DEADLINE_S = 60.0
 CHUNKED = b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5\r\nwhole\r\n0\r\n"
@@ -31,7 +31,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 def connection() -> Connection:
     config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None)
     config.load()
-    patience = Patience(DEADLINE_S, DEADLINE_S)
+    patience = Timeouts(DEADLINE_S, DEADLINE_S)
     return Connection(
         config=config,
         server_state=ServerState(),

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from connectors.protocol import Cursor, Fetched, Gone, Item, Problem
-from hopsyncd.sync.decide import Scope, Source
-from hopsyncd.sync.plan import Action, plan
-from hopsyncd.sync.scan import Listing, finished, scan
-from hopsyncd.sync.sync import Outcome
-from hopsyncd.upkeep import paused, resumed
-from store.purge import include_again
+from hopsyncd.ingest.plan import Action, Scope, Source, plan
+from hopsyncd.ingest.scan import Listing, finished, scan
+from hopsyncd.ingest.source_sync import SyncOutcome
+from hopsyncd.ingest.upkeep import paused, resumed
 from store.records import Seen
-from store.sources import (
+from store.sqlite.purge import include_again
+from store.sqlite.sources import (
     ListingState,
     all_sources,
     listing_state,
@@ -81,8 +80,8 @@ def test_ids_that_cannot_be_stored_are_problems() -> None:
 def test_the_first_listing_is_whole_and_the_next_begins_at_its_cursor(stack: Stack) -> None:
     memory(stack).put("b.md", b"Ada wrote a program.")
     memory(stack).remove("c.md")
-    assert stack.sync() == Outcome("notes", changed=1, removed=1)
-    assert stack.sync() == Outcome("notes")
+    assert stack.sync() == SyncOutcome("notes", changed=1, removed=1)
+    assert stack.sync() == SyncOutcome("notes")
     assert memory(stack).listings == [None, "3", "5"]
     assert state(stack).cursor == "5"
 
@@ -92,10 +91,10 @@ def test_a_day_later_everything_is_listed(stack: Stack) -> None:
     assert now.listed_ms is not None
     # The source forgot to say that b.md is gone.
     del memory(stack).files["b.md"]
-    assert stack.sync() == Outcome("notes")
+    assert stack.sync() == SyncOutcome("notes")
     long_ago = ListingState(now.cursor, now.listed_ms - DAY_MS)
     put_listing_state(stack.connection, stack.source.id, long_ago)
-    assert stack.sync() == Outcome("notes", removed=1)
+    assert stack.sync() == SyncOutcome("notes", removed=1)
     assert memory(stack).listings == [None, "3", None, None]  # the last: the second look
 
 
@@ -190,7 +189,7 @@ def test_a_source_paused_by_hand_is_left_alone_until_it_is_resumed(stack: Stack)
     assert "hopsyncd resume 'notes'" in (row.hint or "")
     resumed(stack.path, "notes")
     assert stack.path.paused == {}
-    assert stack.sync() == Outcome("notes", changed=1)
+    assert stack.sync() == SyncOutcome("notes", changed=1)
 
 
 def test_what_was_seen_at_another_place_is_read_again(stack: Stack) -> None:

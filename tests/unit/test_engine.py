@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from hopsyncd.config.strategy import STRATEGIES, Profile, Search
 from hopsyncd.errors import BadRequest, LlmError, LlmUnavailable
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.llm.call import Call
-from hopsyncd.llm.meter import Meter
-from hopsyncd.query.engine import Engine
-from hopsyncd.query.head import Head, head_of
-from hopsyncd.strategy import STRATEGIES, Profile, Search
-from hopsyncd.sync.apply import Batch
-from hopsyncd.text.questions import BuiltinMaker
-from store.content import full_text
-from store.database import Connection
-from store.errors import NoSuchVersion
-from store.gc import Retention, collect
-from store.purge import purge
+from hopsyncd.ingest.commit import Batch
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import LlmCall
+from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.snapshot import Snapshot, head_of
+from hopsyncd.retrieve.walk import WalkSettings
+from store.exceptions import NoSuchVersion
 from store.records import Version
+from store.sqlite.content import full_text
+from store.sqlite.database import Connection
+from store.sqlite.gc import Retention, collect
+from store.sqlite.purge import purge
 from tests.fakes.llm import FakeLlm, Play
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
@@ -51,7 +51,7 @@ SEARCHES = [
 DOWN = LlmUnavailable("The LLM gave no answer", "the endpoint is down", "Start it")
 
 
-def first_offered(call: Call) -> str:
+def first_offered(call: LlmCall) -> str:
     """Follow the first question of each passage; split no question."""
     if call.purpose == "decomposition":
         return '{"questions": []}'
@@ -103,9 +103,9 @@ def test_a_version_of_another_encoder_is_refused_by_name(stack: Stack, tmp_path:
 class Overtaken(Engine):
     """An engine whose head is replaced and collected just after a request took it up."""
 
-    meanwhile: list[Head]
+    meanwhile: list[Snapshot]
 
-    def _named(self, connection: Connection, at: str) -> tuple[Version | None, Head | None]:
+    def _named(self, connection: Connection, at: str) -> tuple[Version | None, Snapshot | None]:
         named = super()._named(connection, at)
         while self.meanwhile:
             self.publish(self.meanwhile.pop())
@@ -182,7 +182,7 @@ def test_by_default_the_llm_also_sees_where_a_question_leads(stack: Stack, tmp_p
     offered: dict[str, set[str]] = {"default": set(), "paper": set()}
     for profile in ("default", "paper"):
 
-        def play(call: Call, seen: set[str] = offered[profile]) -> str:
+        def play(call: LlmCall, seen: set[str] = offered[profile]) -> str:
             seen.update(json.loads(call.user)["follow_up_questions"].values())
             return first_offered(call)
 
@@ -217,7 +217,7 @@ def test_the_calls_of_a_query_are_capped(stack: Stack, tmp_path: Path) -> None:
 
 
 def test_a_meter_of_the_caller_counts_and_limits(stack: Stack, tmp_path: Path) -> None:
-    meter = Meter(max_calls=1)
+    meter = Usage(max_calls=1)
     engine = serving(stack, tmp_path / "s.db")
     engine.query(QUESTION, 5, Search(reasoner="llm"), meter=meter)
     assert meter.calls == 1
@@ -230,7 +230,7 @@ def test_gc_spares_the_version_that_the_llm_thinks_about(
     """No read transaction is open then, so it has to be told; else the next version is asked."""
     versions = iter([None])
 
-    def play(call: Call) -> str | LlmError:
+    def play(call: LlmCall) -> str | LlmError:
         for _ in versions:
             assert isinstance(stack.connector, MemoryConnector)
             stack.connector.put("paris.md", PARIS + b"\nParis has a tower.\n")
@@ -255,7 +255,7 @@ def test_what_is_purged_while_the_llm_thinks_is_not_in_the_answer(
 ) -> None:
     once = iter([None])
 
-    def play(call: Call) -> str | LlmError:
+    def play(call: LlmCall) -> str | LlmError:
         for _ in once:
             stack.writer.apply(Batch("purge", gone=((stack.source.id, "paris.md"),)))
             purge(stack.connection, stack.source.id, "paris.md", 0)

@@ -6,15 +6,21 @@ from typing import Any
 
 import pytest
 
+from hopsyncd.config.strategy import STRATEGIES, Search
 from hopsyncd.errors import BadRequest
-from hopsyncd.evaluation.data import GoldQuestion, read_corpus, read_questions
+from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.report import Measured, evaluation_json, question_lines, write_report
-from hopsyncd.evaluation.run import Answers, Evaluation, Settings, evaluate, kept_folder
-from hopsyncd.evaluation.sweep import searches_of
-from hopsyncd.llm.call import Call
-from hopsyncd.models import Models
-from hopsyncd.strategy import STRATEGIES, Search
-from hopsyncd.text.questions import BuiltinMaker
+from hopsyncd.evaluation.run import (
+    Answers,
+    Evaluation,
+    Settings,
+    evaluate,
+    kept_folder,
+    searches_of,
+)
+from hopsyncd.models.llm.call import LlmCall
+from hopsyncd.models.loading import Models
+from hopsyncd.models.questions import BuiltinMaker
 from store.records import Passage
 from tests.fakes.llm import FakeLlm
 from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
@@ -161,7 +167,7 @@ def test_answers_are_compared_with_the_gold_ones(tmp_path: Path) -> None:
 
 
 def test_calls_and_tokens_of_an_llm_are_means_a_question(tmp_path: Path) -> None:
-    def play(call: Call) -> str:
+    def play(call: LlmCall) -> str:
         return json.dumps({"found": True, "answer": "Upper Wick", "citations": [1]})
 
     question = asked("Where does Ada live?", "a", answers=("upper wick",))
@@ -247,7 +253,7 @@ def test_each_question_is_told_with_the_ranks_of_its_gold(tmp_path: Path) -> Non
 
 
 def test_the_totals_of_the_json_are_over_all_searches(tmp_path: Path) -> None:
-    def play(_: Call) -> str:
+    def play(_: LlmCall) -> str:
         return json.dumps({"found": False})
 
     question = asked("Where does Ada live?", "a", answers=("x",))

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.text.chunk import chunk
-from hopsyncd.text.extract import extract
+from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.readers import extract
 from store.records import Passage
 
 TYPES = (

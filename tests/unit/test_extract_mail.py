@@ -5,8 +5,8 @@ from email.message import EmailMessage
 import pytest
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.text.blocks import Block
-from hopsyncd.text.extract import extract, is_light
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.readers import extract, is_light
 
 MAIL = "message/rfc822"
 

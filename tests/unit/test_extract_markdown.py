@@ -1,5 +1,5 @@
-from hopsyncd.text.blocks import Block
-from hopsyncd.text.extract import extract
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.readers import extract
 
 
 def blocks(text: str) -> tuple[Block, ...]:

@@ -10,8 +10,8 @@ from reportlab.lib.pdfencrypt import StandardEncryption
 from reportlab.pdfgen.canvas import Canvas
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.text.extract import extract
-from hopsyncd.text.location import DOCX, ODT, PDF, RTF
+from hopsyncd.formats.location import DOCX, ODT, PDF, RTF
+from hopsyncd.formats.readers import extract
 
 Told = list[tuple[str, int, str]]
 

@@ -1,6 +1,6 @@
-from hopsyncd.text.blocks import Block
-from hopsyncd.text.chunk import chunk
-from hopsyncd.text.extract import extract
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.readers import extract
 
 PYTHON = """import os
 

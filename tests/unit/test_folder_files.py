@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from connectors import folder, regular_file
-from connectors.errors import ItemUnreadable, ItemVanished, SourceUnavailable
 from connectors.folder import FolderConnector
-from connectors.protocol import Item, Problem
+from connectors.protocol import Item, ItemUnreadable, ItemVanished, Problem, SourceUnavailable
 
 
 def found(connector: FolderConnector, under: list[str] | None = None) -> dict[str, Item | Problem]:

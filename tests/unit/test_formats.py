@@ -12,16 +12,16 @@ import pytest
 
 from connectors.folder import FolderConnector
 from connectors.media_type import media_type
+from hopsyncd.config.strategy import Search
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.extraction.exchange import Limits
-from hopsyncd.extraction.process import ExtractionProcess
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.answer import answer_json
-from hopsyncd.query.engine import Engine
-from hopsyncd.query.head import head_of
-from hopsyncd.strategy import Search
-from hopsyncd.text.extract import extract
-from hopsyncd.text.location import DOCX, PDF, XLSX
+from hopsyncd.formats.location import DOCX, PDF, XLSX
+from hopsyncd.formats.readers import extract
+from hopsyncd.formats.sandbox.messages import Limits
+from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.snapshot import head_of
+from hopsyncd.retrieve.walk import WalkSettings
 from tests.fakes.documents import SAMPLES, Sample, workbook
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.engine import Engine
-from hopsyncd.strategy import Search, Strategy
-from store.database import open_reader, snapshot
-from store.errors import NoSuchVersion
-from store.gc import Retention, collect, expired, plan_gc
-from store.history import diff, log, resolve, set_tag
+from hopsyncd.config.strategy import Search, Strategy
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.walk import WalkSettings
+from store.exceptions import NoSuchVersion
 from store.records import Version
-from store.versions import kept_versions, version
+from store.sqlite.database import open_reader, snapshot
+from store.sqlite.gc import Retention, collect, expired, plan_gc
+from store.sqlite.history import diff, log, resolve, set_tag
+from store.sqlite.versions import kept_versions, version
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.edited import LATER_MS, NOTHING, assert_whole, edited, graphs, text
 from tests.fakes.memory import MemoryConnector

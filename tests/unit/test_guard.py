@@ -16,17 +16,15 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hopsyncd.config import Config
+from hopsyncd.api.access import UNKNOWN, Access, Credentials
+from hopsyncd.api.guard import Audit, Guard
+from hopsyncd.api.server import bound_address, token_in
+from hopsyncd.config.configuration import Config
 from hopsyncd.errors import SocketRefused
-from hopsyncd.serve.access import Access
-from hopsyncd.serve.audit import Audit
-from hopsyncd.serve.guard import Guard
-from hopsyncd.serve.peer import UNKNOWN, Peer
-from hopsyncd.serve.tcp import bound_address, token_in
 
-OWNER = Peer(os.geteuid(), 1, frozenset({0}))
-NOBODY = Peer(65_534, 2, frozenset({65_534}))
-MEMBER = Peer(65_534, 3, frozenset({65_534, 1}))
+OWNER = Credentials(os.geteuid(), 1, frozenset({0}))
+NOBODY = Credentials(65_534, 2, frozenset({65_534}))
+MEMBER = Credentials(65_534, 3, frozenset({65_534, 1}))
 TOKEN = "t" * 40
 
 
@@ -65,13 +63,13 @@ def config(**access: Any) -> Config:
     return Config.model_validate({"access": access, "source": [source]})
 
 
-def client(folder: Path, peer: Peer, **access: Any) -> TestClient:
+def client(folder: Path, peer: Credentials, **access: Any) -> TestClient:
     wanted = config(**access)
     guard = Guard(APP, Access(lambda: wanted, ["old"]), Audit(folder / "audit.log"), TOKEN)
     return TestClient(_from(peer, guard), base_url="http://localhost")
 
 
-def _from(peer: Peer, app: ASGIApp) -> ASGIApp:
+def _from(peer: Credentials, app: ASGIApp) -> ASGIApp:
     async def connected(scope: Scope, receive: Receive, send: Send) -> None:
         scope["state"] = {"peer": peer}
         await app(scope, receive, send)

@@ -9,10 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from connectors.errors import SourceUnavailable
 from connectors.mail.imap import ImapConnector
-from connectors.mail.settings import ImapSettings
-from connectors.protocol import Item
+from connectors.protocol import Item, SourceUnavailable
+from connectors.settings import ImapSettings
 
 ANSWERS = {
     b"CAPABILITY": b"* CAPABILITY IMAP4rev1\r\n",

@@ -4,7 +4,7 @@ import imaplib
 
 import pytest
 
-from connectors.mail.imap_wire import listed_folders
+from connectors.mail.imap_session import listed_folders
 
 
 def test_folders_are_named_in_quotes_bare_or_as_literals() -> None:

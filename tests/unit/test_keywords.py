@@ -2,7 +2,7 @@
 
 import pytest
 
-from hopsyncd.text.keywords import mentions, neutral_spans, normalise
+from hopsyncd.models.keywords import mentions, neutral_spans, normalise
 
 
 def names(text: str) -> list[str]:

@@ -6,21 +6,20 @@ import pytest
 
 from connectors.folder import FolderConnector
 from connectors.protocol import Fetched, Item
-from hopsyncd.graph.directory import Directory, Named
-from hopsyncd.graph.walk import WalkSettings
-from hopsyncd.query.answer import answer_json, id_text
-from hopsyncd.query.engine import Engine
-from hopsyncd.query.head import head_of
-from hopsyncd.query.linked import linked_passages
-from hopsyncd.serve.graph import neighbours_answer, paths_answer
-from hopsyncd.serve.parameters import NeighboursRequest, PathsRequest
-from hopsyncd.strategy import Search
-from hopsyncd.sync.apply import Batch
-from hopsyncd.sync.decide import Scope
-from store.check import check
-from store.content import known_passages
-from store.purge import purge
-from store.reads import documents_at, places_at
+from hopsyncd.api.neighbourhood import neighbours_answer, paths_answer
+from hopsyncd.api.requests import NeighboursRequest, PathsRequest
+from hopsyncd.config.strategy import Search
+from hopsyncd.index.links import Directory, Named
+from hopsyncd.ingest.commit import Batch
+from hopsyncd.ingest.plan import Scope
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.results import answer_json, id_text
+from hopsyncd.retrieve.snapshot import head_of, linked_passages
+from hopsyncd.retrieve.walk import WalkSettings
+from store.sqlite.check import check
+from store.sqlite.content import known_passages
+from store.sqlite.purge import purge
+from store.sqlite.reads import documents_at, places_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack

@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.config import LlmConfig
+from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.errors import LlmRefused, LlmUnavailable
-from hopsyncd.llm.call import ask_all
-from hopsyncd.llm.client import OpenAiLlm
-from hopsyncd.llm.failure import Failure
-from hopsyncd.llm.meter import Meter
-from store.ledger import Ledger
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import ask_all
+from hopsyncd.models.llm.openai_llm import OpenAiLlm
+from hopsyncd.models.llm.retry import RequestFailure
+from store.sqlite.ledger import Ledger
 from tests.fakes.desk import DOWN, RED, STALLED, Colour, Desk, Script, call
 
 
 @pytest.mark.parametrize(
-    "failure", [Failure(status, "no") for status in (408, 409, 429, 500, 502, 503, 529)]
+    "failure", [RequestFailure(status, "no") for status in (408, 409, 429, 500, 502, 503, 529)]
 )
 def test_a_passing_failure_is_tried_again_after_a_growing_pause(
-    tmp_path: Path, failure: Failure
+    tmp_path: Path, failure: RequestFailure
 ) -> None:
     desk = Desk(tmp_path, failure, failure, failure, RED)
     assert desk.ask().name == "red"
@@ -48,19 +48,19 @@ def test_an_endpoint_that_stays_down_is_given_up_after_five_requests(tmp_path: P
 @pytest.mark.parametrize(
     ("failure", "hint"),
     [
-        (Failure(400, "context too long"), "Check [llm]"),
-        (Failure(401, "bad key"), "OPENAI_API_KEY"),
-        (Failure(402, "pay"), "credit"),
-        (Failure(403, "not you"), "not allowed"),
-        (Failure(404, "no such model"), "`model`"),
-        (Failure(413, "too large"), "passages_per_call"),
-        (Failure(422, "no"), "Check [llm]"),
-        (Failure(307, "elsewhere"), "final address"),
-        (Failure(429, "no money", code="insufficient_quota"), "credit"),
+        (RequestFailure(400, "context too long"), "Check [llm]"),
+        (RequestFailure(401, "bad key"), "OPENAI_API_KEY"),
+        (RequestFailure(402, "pay"), "credit"),
+        (RequestFailure(403, "not you"), "not allowed"),
+        (RequestFailure(404, "no such model"), "`model`"),
+        (RequestFailure(413, "too large"), "passages_per_call"),
+        (RequestFailure(422, "no"), "Check [llm]"),
+        (RequestFailure(307, "elsewhere"), "final address"),
+        (RequestFailure(429, "no money", code="insufficient_quota"), "credit"),
     ],
 )
 def test_a_permanent_refusal_is_not_tried_again_and_says_what_to_do(
-    tmp_path: Path, failure: Failure, hint: str
+    tmp_path: Path, failure: RequestFailure, hint: str
 ) -> None:
     desk = Desk(tmp_path, failure, RED)
     error = desk.failure()
@@ -75,7 +75,10 @@ def test_a_permanent_refusal_is_not_tried_again_and_says_what_to_do(
 def test_retry_after_is_waited_for_in_seconds_and_as_a_date(tmp_path: Path) -> None:
     date = formatdate(1_000_000.0 + 7 + 20, usegmt=True)
     desk = Desk(
-        tmp_path, Failure(429, "", retry_after="7"), Failure(503, "", retry_after=date), RED
+        tmp_path,
+        RequestFailure(429, "", retry_after="7"),
+        RequestFailure(503, "", retry_after=date),
+        RED,
     )
     desk.ask()
     assert desk.time.waited == [7.0, 20.0]
@@ -83,7 +86,7 @@ def test_retry_after_is_waited_for_in_seconds_and_as_a_date(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("header", ["", "soon", "-5", "nan", "inf", "1e999", "\x00", "0"])
 def test_a_senseless_retry_after_leaves_the_usual_pause(tmp_path: Path, header: str) -> None:
-    desk = Desk(tmp_path, Failure(429, "", retry_after=header), RED)
+    desk = Desk(tmp_path, RequestFailure(429, "", retry_after=header), RED)
     desk.ask()
     assert desk.time.waited == [0.375]
 
@@ -91,7 +94,7 @@ def test_a_senseless_retry_after_leaves_the_usual_pause(tmp_path: Path, header: 
 def test_a_retry_after_beyond_the_deadline_ends_the_call_and_spares_the_endpoint(
     tmp_path: Path,
 ) -> None:
-    desk = Desk(tmp_path, Failure(429, "", retry_after="90"), RED)
+    desk = Desk(tmp_path, RequestFailure(429, "", retry_after="90"), RED)
     assert isinstance(desk.failure(), LlmUnavailable)
     assert desk.time.waited == []
     desk.time.now += 89
@@ -102,7 +105,7 @@ def test_a_retry_after_beyond_the_deadline_ends_the_call_and_spares_the_endpoint
 
 
 def test_an_endless_retry_after_is_cut_at_an_hour(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Failure(429, "", retry_after="1e15"), RED)
+    desk = Desk(tmp_path, RequestFailure(429, "", retry_after="1e15"), RED)
     desk.failure()
     desk.time.now += 3601
     assert desk.ask().name == "red"
@@ -142,7 +145,7 @@ def test_after_the_rest_one_request_a_call_shows_whether_it_is_back(tmp_path: Pa
 
 
 def test_a_wrong_key_is_not_sent_for_every_passage(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Failure(401, "bad key"), RED)
+    desk = Desk(tmp_path, RequestFailure(401, "bad key"), RED)
     errors = [desk.failure(str(n)) for n in range(10)]
     assert all(isinstance(error, LlmRefused) for error in errors)
     assert "OPENAI_API_KEY" in errors[-1].hint
@@ -150,7 +153,7 @@ def test_a_wrong_key_is_not_sent_for_every_passage(tmp_path: Path) -> None:
 
 
 def test_one_refused_text_does_not_hold_up_the_others(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Failure(400, "context too long"), RED)
+    desk = Desk(tmp_path, RequestFailure(400, "context too long"), RED)
     desk.failure("too long")
     assert desk.ask("short").name == "red"
 
@@ -181,5 +184,5 @@ def test_an_unexpected_error_is_the_result_of_its_call_alone(tmp_path: Path) -> 
 
     config = LlmConfig(base_url="http://llm.example/v1", model="m")
     llm = OpenAiLlm(config, Ledger(tmp_path / "llm.db"), Broken(RED))
-    results = ask_all(llm, [call(str(n)) for n in range(3)], Colour, Meter())
+    results = ask_all(llm, [call(str(n)) for n in range(3)], Colour, Usage())
     assert [type(result) for result in results] == [Colour, LlmUnavailable, Colour]

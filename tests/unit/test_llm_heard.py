@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hopsyncd.errors import LlmNonsense, LlmRefused, LlmUnavailable
-from hopsyncd.llm.failure import Failure
+from hopsyncd.models.llm.retry import RequestFailure
 from tests.fakes.desk import DOWN, RED, Desk
 from tests.fakes.endpoint import event, stream
 from tests.fakes.hearer import Heard
@@ -44,7 +44,7 @@ def test_a_kept_reply_is_not_heard_again_and_is_the_same_streamed_or_not(tmp_pat
 
 
 def test_an_endpoint_that_refuses_to_stream_is_not_asked_to_again(tmp_path: Path) -> None:
-    desk, heard = Desk(tmp_path, Failure(422, "it gave no reason"), RED), Heard()
+    desk, heard = Desk(tmp_path, RequestFailure(422, "it gave no reason"), RED), Heard()
     assert desk.ask("one", hearer=heard).name == "red"
     assert desk.ask("two", hearer=heard).name == "red"
     assert ["stream" in body for body in desk.sender.bodies] == [True, False, False]
@@ -52,7 +52,7 @@ def test_an_endpoint_that_refuses_to_stream_is_not_asked_to_again(tmp_path: Path
 
 
 def test_a_refusal_that_is_not_of_the_stream_leaves_it_for_the_next_call(tmp_path: Path) -> None:
-    long = Failure(400, "context too long")
+    long = RequestFailure(400, "context too long")
     desk, heard = Desk(tmp_path, long, long, streamed('{"name": "red"}')), Heard()
     with pytest.raises(LlmRefused, match="too long"):
         desk.ask("too long", hearer=heard)
@@ -64,7 +64,7 @@ def test_a_refusal_that_is_not_of_the_stream_leaves_it_for_the_next_call(tmp_pat
 def test_other_words_for_a_limit_are_learned_while_streaming(tmp_path: Path) -> None:
     desk = Desk(
         tmp_path,
-        Failure(400, "'max_tokens' is not supported: use 'max_completion_tokens'"),
+        RequestFailure(400, "'max_tokens' is not supported: use 'max_completion_tokens'"),
         streamed('{"name": "red"}'),
     )
     assert desk.ask(hearer=Heard()).name == "red"

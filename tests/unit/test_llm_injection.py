@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.llm.call import Call
-from hopsyncd.text.llm_questions import call_for
-from store.content import sets_at
+from hopsyncd.models.llm.call import LlmCall
+from hopsyncd.models.llm_questions import call_for
 from store.records import Passage
+from store.sqlite.content import sets_at
 from tests.fakes.llm import FakeLlm, asked_maker, good_reply, passages_in
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -30,7 +30,7 @@ ORDERS = [
 LINK = re.compile(r"https?://\S+|www\.\S+|\S+@\S+|evil\d+\.example/\S+")
 
 
-def obeys(call: Call) -> str:
+def obeys(call: LlmCall) -> str:
     """Good questions, and all that the passages order: other ids, links, the texts of others."""
     read = json.loads(good_reply(call.user))
     some = passages_in(call.user)

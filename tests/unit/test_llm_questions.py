@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmRefused, LlmUnavailable
-from hopsyncd.llm.account import Account
-from hopsyncd.llm.call import Call
-from hopsyncd.llm.meter import Meter
-from hopsyncd.text.asked import Asked
-from hopsyncd.text.llm_questions import (
+from hopsyncd.models.asked_questions import Asked
+from hopsyncd.models.llm.budget import LlmContext, Usage
+from hopsyncd.models.llm.call import LlmCall
+from hopsyncd.models.llm_questions import (
     MAX_INCOMING,
     MAX_OUTGOING,
     LlmAsker,
@@ -63,11 +62,11 @@ def reply(*said: object) -> QuestionsReply:
 
 
 def asked(
-    llm: FakeLlm, some: Sequence[Passage], meter: Meter | None = None, per_call: int = 2
+    llm: FakeLlm, some: Sequence[Passage], meter: Usage | None = None, per_call: int = 2
 ) -> dict[Passage, Asked | LlmError]:
     """The results of all, of which each must have exactly one."""
     asker = LlmAsker(llm, per_call, calls_a_round=2)
-    groups = list(asker.ask_each(some, Account("notes", meter or Meter())))
+    groups = list(asker.ask_each(some, LlmContext("notes", meter or Usage())))
     results = [result for group in groups for result in group]
     assert sorted(passage.id for passage, _ in results) == sorted(passage.id for passage in some)
     return dict(results)
@@ -202,7 +201,7 @@ class TestAsking:
     def test_a_passage_whose_part_fails_is_asked_once_more_alone(self) -> None:
         some = many(4)
 
-        def play(call: Call) -> str:
+        def play(call: LlmCall) -> str:
             read = json.loads(good_reply(call.user))
             if len(passages_in(call.user)) > 1:
                 read["passages"] = read["passages"][1:]
@@ -215,7 +214,7 @@ class TestAsking:
     def test_what_fails_alone_too_is_left_with_its_error(self) -> None:
         some = many(2)
 
-        def play(call: Call) -> str:
+        def play(call: LlmCall) -> str:
             read = json.loads(good_reply(call.user))
             for part, passage in zip(read["passages"], passages_in(call.user), strict=True):
                 part["incoming"] *= passage["text"] != some[0].text
@@ -228,7 +227,7 @@ class TestAsking:
     def test_fewer_than_asked_for_are_taken_after_a_second_call(self) -> None:
         few = {"incoming": ["Where is Rome?"], "outgoing": ["Who ruled Rome?"]}
 
-        def play(call: Call) -> str:
+        def play(call: LlmCall) -> str:
             return json.dumps(
                 {"passages": [{"id": one["id"], **few} for one in passages_in(call.user)]}
             )
@@ -259,7 +258,7 @@ class TestAsking:
     def test_a_passage_that_is_refused_does_not_stop_the_others(self) -> None:
         some = many(9)
 
-        def play(call: Call) -> str | LlmError:
+        def play(call: LlmCall) -> str | LlmError:
             if any(one["text"] == some[3].text for one in passages_in(call.user)):
                 return LlmRefused("It refuses", "not that text", "Nothing")
             return good_reply(call.user)
@@ -269,7 +268,7 @@ class TestAsking:
 
     def test_a_spent_budget_ends_the_asking(self) -> None:
         llm = FakeLlm()
-        results = asked(llm, many(40), Meter(max_calls=3))
+        results = asked(llm, many(40), Usage(max_calls=3))
         kinds = [type(got) for got in results.values()]
         assert len(llm.calls) == 3
         assert kinds.count(Asked) == 6
@@ -278,7 +277,7 @@ class TestAsking:
     def test_who_is_out_of_patience_is_not_asked(self) -> None:
         llm = FakeLlm()
         asker = LlmAsker(llm, passages_per_call=1, calls_a_round=2)
-        account = Account("notes", Meter(), lambda: len(llm.calls) < 4)
+        account = LlmContext("notes", Usage(), lambda: len(llm.calls) < 4)
         results = dict(r for group in asker.ask_each(many(9), account) for r in group)
         assert len(llm.calls) == 4
         left = [got.kind for got in results.values() if isinstance(got, LlmError)]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hopsyncd.errors import LlmNonsense, LlmRefused
-from hopsyncd.llm.failure import Failure, shown
-from hopsyncd.llm.reply import Unusable, read_completion, read_reply
+from hopsyncd.models.llm.chat_completion import UnusableReply, read_completion, read_reply
+from hopsyncd.models.llm.retry import RequestFailure, shown
 from tests.fakes.desk import RED, Colour, Desk
 from tests.fakes.endpoint import say
 
@@ -64,7 +64,7 @@ def test_a_response_that_is_no_completion_is_nonsense_without_repair(
 
 
 def test_a_schema_that_is_refused_goes_into_the_prompt_from_then_on(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Failure(400, "unknown field: response_format"), RED)
+    desk = Desk(tmp_path, RequestFailure(400, "unknown field: response_format"), RED)
     desk.ask("one")
     desk.ask("two")
     first, *later = desk.sender.bodies
@@ -78,8 +78,8 @@ def test_a_schema_that_is_refused_goes_into_the_prompt_from_then_on(tmp_path: Pa
 def test_other_names_and_temperatures_are_learned(tmp_path: Path) -> None:
     desk = Desk(
         tmp_path,
-        Failure(400, "'max_tokens' is not supported: use 'max_completion_tokens'"),
-        Failure(400, "Unsupported value: 'temperature' does not support 0"),
+        RequestFailure(400, "'max_tokens' is not supported: use 'max_completion_tokens'"),
+        RequestFailure(400, "Unsupported value: 'temperature' does not support 0"),
         RED,
     )
     desk.ask()
@@ -90,7 +90,9 @@ def test_other_names_and_temperatures_are_learned(tmp_path: Path) -> None:
 
 
 def test_a_refusal_that_names_the_same_field_again_ends_the_call(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Failure(400, "temperature, max_completion_tokens, schema: all wrong"))
+    desk = Desk(
+        tmp_path, RequestFailure(400, "temperature, max_completion_tokens, schema: all wrong")
+    )
     assert isinstance(desk.failure(), LlmRefused)
     assert desk.sent == 4
 
@@ -124,7 +126,7 @@ def test_one_object_is_found_among_fences_words_and_thoughts(text: str) -> None:
     ],
 )
 def test_anything_else_is_unusable(text: str) -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusableReply):
         read_reply(text, Colour)
 
 
@@ -139,7 +141,7 @@ def test_keys_in_a_reply_do_not_reach_the_error_in_full(tmp_path: Path) -> None:
     class Closed(Colour, extra="forbid"):
         pass
 
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(UnusableReply) as caught:
         read_reply(json.dumps({"name": "red", "\x1b[2J" + "k" * 9999: 1}), Closed)
     assert len(str(caught.value)) <= 200
     assert str(caught.value).isprintable()

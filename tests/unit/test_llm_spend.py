@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hopsyncd.errors import BudgetSpent
-from hopsyncd.llm.cache import Replies
-from hopsyncd.llm.call import Call, ask, ask_all
-from hopsyncd.llm.failure import Failure
-from hopsyncd.llm.meter import Meter
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import LlmCall, ask, ask_all
+from hopsyncd.models.llm.openai_llm import Replies
+from hopsyncd.models.llm.retry import RequestFailure
 from tests.fakes.desk import BUSY, DOWN, RED, STALLED, Colour, Desk, call
 from tests.fakes.endpoint import say, say_json
 
@@ -21,12 +21,12 @@ def test_the_same_call_is_made_once(tmp_path: Path) -> None:
     desk = Desk(tmp_path, RED, say_json({"name": "blue"}).body)
     assert [desk.ask().name for _ in range(3)] == ["red"] * 3
     assert (desk.sent, desk.meter.calls, desk.meter.cached) == (1, 1, 2)
-    other = Call("questions", "colours/2", "Name a colour.", "which?", 50)
+    other = LlmCall("questions", "colours/2", "Name a colour.", "which?", 50)
     assert ask(desk.llm, other, Colour, desk.meter).name == "blue"
 
 
 def test_a_failure_is_not_kept(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Failure(400, "not now"), RED)
+    desk = Desk(tmp_path, RequestFailure(400, "not now"), RED)
     desk.failure()
     assert desk.ask().name == "red"
 
@@ -80,7 +80,7 @@ def test_one_callers_own_failure_is_not_that_of_another_who_waits_for_it() -> No
 
 def test_a_query_that_may_not_ask_does_not_keep_another_from_asking(tmp_path: Path) -> None:
     desk = Desk(tmp_path, RED)
-    poor = Meter(max_calls=0)
+    poor = Usage(max_calls=0)
     results = list(desk.llm.ask_each([call("same")], Colour, poor))
     assert isinstance(results[0][1], BudgetSpent)
     assert poor.failures == {"budget": 1}
@@ -138,7 +138,7 @@ def test_the_days_limits_stop_the_calls(tmp_path: Path) -> None:
 def test_retries_are_within_the_budget_too(tmp_path: Path) -> None:
     desk = Desk(tmp_path, BUSY)
     with pytest.raises(BudgetSpent):
-        desk.ask(meter=Meter(max_calls=3))
+        desk.ask(meter=Usage(max_calls=3))
     assert desk.sent == 3
 
 
@@ -156,7 +156,7 @@ def test_nothing_is_asked_while_the_ledger_is_damaged(tmp_path: Path) -> None:
 
 
 def test_the_status_says_what_is_asked_where_and_what_it_took(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, RED, Failure(400, "no"))
+    desk = Desk(tmp_path, RED, RequestFailure(400, "no"))
     desk.ask("one")
     desk.failure("two")
     status = desk.llm.status()

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.llm.failure import Failure
-from hopsyncd.llm.reply import Unusable
-from hopsyncd.llm.stream import Ear, read_stream
+from hopsyncd.models.llm.chat_completion import UnusableReply
+from hopsyncd.models.llm.retry import RequestFailure
+from hopsyncd.models.llm.stream_parser import StreamParser, read_stream
 from tests.fakes.endpoint import event, say, stream
 from tests.fakes.hearer import Heard
 
@@ -22,7 +22,7 @@ def delta(**parts: object) -> bytes:
 
 def heard(*parts: bytes) -> str:
     hearer = Heard()
-    ear = Ear(hearer)
+    ear = StreamParser(hearer)
     for part in parts:
         ear(part)
     return "".join(hearer.all)
@@ -86,7 +86,7 @@ def test_an_endpoint_that_does_not_stream_may_send_all_at_once() -> None:
     ],
 )
 def test_a_stream_that_breaks_off_may_be_asked_for_again(body: bytes) -> None:
-    with pytest.raises(Failure, match="broke"):
+    with pytest.raises(RequestFailure, match="broke"):
         read_stream(body)
 
 
@@ -107,13 +107,13 @@ def test_a_stream_that_breaks_off_may_be_asked_for_again(body: bytes) -> None:
 )
 def test_what_is_no_completion_is_unusable_and_nothing_of_it_is_heard(body: bytes) -> None:
     assert heard(body) == ""
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusableReply):
         read_stream(body)
 
 
 def test_bytes_that_come_one_by_one_are_put_together_quickly() -> None:
     hearer = Heard()
-    ear = Ear(hearer)
+    ear = StreamParser(hearer)
     for _ in range(1 << 20):
         ear(b"x")
     ear(b"\n" + delta(content="red"))

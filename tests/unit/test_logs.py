@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.config import check_config
-from hopsyncd.config_secrets import secrets_of
+from hopsyncd.config.configuration import check_config
+from hopsyncd.config.privacy import secrets_of
 
 ROOT = Path(__file__).parents[2]
 CANARY = 'cänary "b1rd"/x'

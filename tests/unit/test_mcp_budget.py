@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from hopsyncd.mcp.budget import fitted, in_order, shares, shortened, token_count
+from hopsyncd.api.mcp.shapes import fitted, in_order, shares, shortened, token_count
 
 FRAME = {"version": 7, "degraded": [], "passages": []}
 LONG = " ".join(f"Sentence number {number} says something." for number in range(200))

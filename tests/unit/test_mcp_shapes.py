@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.mcp.shapes import hop_line, passage_brief
+from hopsyncd.api.mcp.shapes import hop_line, passage_brief
 
 MAIL: dict[str, Any] = {
     "id": "00000000000000aa",

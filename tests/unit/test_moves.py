@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.sync.decide import Scope
-from store.database import Connection
+from hopsyncd.ingest.plan import Scope
+from store.sqlite.database import Connection
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 

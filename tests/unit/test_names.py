@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.graph.names import NameIndex
+from hopsyncd.index.names import NameIndex
 from store.records import Direction, PassageId, Question, QuestionId, QuestionSet, SetId, to_grid
 from tests.fakes.triplets import triplets
 

@@ -9,19 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from connectors.errors import SourceUnavailable
-from connectors.protocol import Fetched, Item
-from hopsyncd.llm.meter import Meter
-from hopsyncd.sync.aside import Aside
-from hopsyncd.sync.decide import Scope, Source
-from hopsyncd.sync.prepare import QuestionMaker
-from hopsyncd.sync.worker import Stopping
-from hopsyncd.upkeep import purged
-from store.content import counters
-from store.reads import live_documents
+from connectors.protocol import Fetched, Item, SourceUnavailable
+from hopsyncd.ingest.plan import Scope, Source
+from hopsyncd.ingest.prepare import QuestionMaker
+from hopsyncd.ingest.source_thread import SourceThread
+from hopsyncd.ingest.upkeep import purged
+from hopsyncd.ingest.writer import Stopping
+from hopsyncd.models.llm.budget import Usage
 from store.records import content_hash
-from store.sources import register_source, seen_items
-from store.waiting import waiting_by_reason
+from store.sqlite.content import counters
+from store.sqlite.operational import waiting_by_reason
+from store.sqlite.reads import live_documents
+from store.sqlite.sources import register_source, seen_items
 from tests.fakes.dump import graph_at
 from tests.fakes.llm import FakeLlm, asked_maker
 from tests.fakes.memory import MemoryConnector
@@ -195,7 +194,7 @@ def test_an_edit_overtakes_a_sync_that_waits_for_an_llm_at_any_step(tmp_path: Pa
 
         steps = at_step(stack, number, act)
         stack.sync()
-        while stack.writer.upgrade(100, Meter()):
+        while stack.writer.upgrade(100, Usage()):
             pass
         assert waiting_by_reason(stack.connection, stack.head.id) == {}
         assert llm.times[EDITED.decode()] == 1
@@ -253,11 +252,11 @@ class Slow(MemoryConnector):
 
 
 @pytest.fixture
-def slow(tmp_path: Path) -> Iterator[tuple[Slow, Stack, Source, Aside]]:
+def slow(tmp_path: Path) -> Iterator[tuple[Slow, Stack, Source, SourceThread]]:
     connector = Slow()
     stack = Stack(tmp_path / "graph.db", MemoryConnector(FILES), fake_maker())
     stack.sync()
-    aside = Aside("slow")
+    aside = SourceThread("slow")
     row = register_source(stack.connection, "slow", "memory", "")
     yield connector, stack, Source(row, "slow", connector, aside), aside
     connector.let.set()
@@ -267,7 +266,7 @@ def slow(tmp_path: Path) -> Iterator[tuple[Slow, Stack, Source, Aside]]:
 
 
 def test_small_edits_are_served_while_a_slow_source_is_asked(
-    slow: tuple[Slow, Stack, Source, Aside],
+    slow: tuple[Slow, Stack, Source, SourceThread],
 ) -> None:
     connector, stack, source, _ = slow
     memory(stack).put("a.md", EDITED)
@@ -290,7 +289,7 @@ def test_small_edits_are_served_while_a_slow_source_is_asked(
 
 @pytest.mark.parametrize(("pause_s", "batches"), [(1, 1), (11, 2)])
 def test_a_batch_of_what_a_slow_source_gives_ends_after_ten_seconds(
-    slow: tuple[Slow, Stack, Source, Aside], pause_s: int, batches: int
+    slow: tuple[Slow, Stack, Source, SourceThread], pause_s: int, batches: int
 ) -> None:
     connector, stack, source, _ = slow
     connector.let.set()
@@ -301,7 +300,9 @@ def test_a_batch_of_what_a_slow_source_gives_ends_after_ten_seconds(
     assert len(stack.versions) == before + batches
 
 
-def test_a_stop_does_not_wait_for_a_slow_source(slow: tuple[Slow, Stack, Source, Aside]) -> None:
+def test_a_stop_does_not_wait_for_a_slow_source(
+    slow: tuple[Slow, Stack, Source, SourceThread],
+) -> None:
     connector, stack, source, aside = slow
 
     def give_way() -> None:

@@ -5,18 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from hopsyncd.config.strategy import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
 from hopsyncd.evaluation.own import measured_own, own_questions
-from hopsyncd.evaluation.pairs import Pair
+from hopsyncd.evaluation.own_questions import Pair, gives_away, ruled, written
 from hopsyncd.evaluation.run import Settings
-from hopsyncd.evaluation.self_llm import written
-from hopsyncd.evaluation.self_rules import gives_away, ruled
-from hopsyncd.llm.call import Call
-from hopsyncd.llm.meter import Meter
-from hopsyncd.models import Models
-from hopsyncd.query.answer import id_text
-from hopsyncd.strategy import Search
-from hopsyncd.text.questions import BuiltinMaker
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import LlmCall
+from hopsyncd.models.loading import Models
+from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.results import id_text
 from store.records import Passage
 from tests.fakes.llm import FakeLlm, Play
 from tests.fakes.memory import MemoryConnector
@@ -48,7 +46,7 @@ def indexed(folder: Path, files: dict[str, bytes]) -> Path:
 
 
 def playing(draft: object, judgement: object = APPROVED) -> Play:
-    def play(call: Call) -> str:
+    def play(call: LlmCall) -> str:
         return json.dumps(judgement if call.prompt == "evaluation-critic/1" else draft)
 
     return play
@@ -97,8 +95,8 @@ def test_a_question_must_not_name_what_it_leads_to(question: str, given_away: bo
 
 def test_questions_of_an_index_are_drawn_by_the_seed_and_asked_of_it(tmp_path: Path) -> None:
     database = indexed(tmp_path, NOTES)
-    own = own_questions(database, models(), 5, 0, None, Meter())
-    assert own.questions == own_questions(database, models(), 5, 0, None, Meter()).questions
+    own = own_questions(database, models(), 5, 0, None, Usage())
+    assert own.questions == own_questions(database, models(), 5, 0, None, Usage()).questions
     assert [one.answers for one in own.questions] == [("Ostrava",)]
     result = measured_own(
         database,
@@ -120,18 +118,18 @@ def test_an_index_without_joined_documents_has_nothing_to_ask(
     tmp_path: Path, files: dict[str, bytes]
 ) -> None:
     with pytest.raises(BadRequest, match="Cannot make questions"):
-        own_questions(indexed(tmp_path, files), models(), 5, 0, None, Meter())
+        own_questions(indexed(tmp_path, files), models(), 5, 0, None, Usage())
 
 
 def test_a_database_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match=r"none\.db"):
-        own_questions(tmp_path / "none.db", models(), 5, 0, None, Meter())
+        own_questions(tmp_path / "none.db", models(), 5, 0, None, Usage())
     assert not (tmp_path / "none.db").exists()
 
 
 def test_an_llm_writes_a_question_and_criticises_it() -> None:
     llm = FakeLlm(playing(GOOD))
-    (made,) = written([PAIR], llm, Meter())
+    (made,) = written([PAIR], llm, Usage())
     assert (made.question, made.answers) == (GOOD["question"], ("Ostrava",))
     assert made.gold == {id_text(DOOR.id), id_text(MIRA.id)}
     assert [call.prompt for call in llm.calls] == ["evaluation/1", "evaluation-critic/1"]
@@ -151,16 +149,16 @@ def test_an_llm_writes_a_question_and_criticises_it() -> None:
 )
 def test_a_question_that_is_unsound_is_not_even_criticised(draft: dict[str, str]) -> None:
     llm = FakeLlm(playing(draft))
-    assert written([PAIR], llm, Meter()) == []
+    assert written([PAIR], llm, Usage()) == []
     assert len(llm.calls) == 1
 
 
 @pytest.mark.parametrize("flaw", APPROVED)
 def test_a_question_that_the_critic_rejects_is_dropped(flaw: str) -> None:
-    assert written([PAIR], FakeLlm(playing(GOOD, APPROVED | {flaw: False})), Meter()) == []
+    assert written([PAIR], FakeLlm(playing(GOOD, APPROVED | {flaw: False})), Usage()) == []
 
 
 def test_an_llm_that_is_down_is_an_error() -> None:
     error = LlmUnavailable("No answer came", "the endpoint is down", "Start it")
     with pytest.raises(LlmUnavailable):
-        written([PAIR], FakeLlm(lambda _: error), Meter())
+        written([PAIR], FakeLlm(lambda _: error), Usage())

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hopsyncd.api.documents import position_of
 from hopsyncd.errors import BadRequest, NotFound
-from hopsyncd.serve.documents import position_of
 
 IDS = ("0000000000000001", "1234500000000000", "1234600000000000", "7fffffffffffffff")
 HEAD: Any = SimpleNamespace(

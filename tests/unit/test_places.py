@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.config_edit import add_source
+from hopsyncd.config.edit import add_source
+from hopsyncd.config.places import recognised
 from hopsyncd.errors import ConfigError
-from hopsyncd.places import recognised
 
 TICKETS = """
     CREATE TABLE ticket (id INTEGER PRIMARY KEY, subject TEXT, body TEXT, created_at TEXT);

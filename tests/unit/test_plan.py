@@ -4,10 +4,9 @@ import time
 
 import pytest
 
-from connectors.errors import SourceUnavailable
-from connectors.protocol import Item, Problem
-from hopsyncd.sync.plan import Action, Step, plan
-from hopsyncd.sync.scan import Listing, finished, scan
+from connectors.protocol import Item, Problem, SourceUnavailable
+from hopsyncd.ingest.plan import Action, Step, plan
+from hopsyncd.ingest.scan import Listing, finished, scan
 from store.records import Seen
 from tests.fakes.memory import MemoryConnector
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.llm.call import Call
-from hopsyncd.llm.meter import Meter
-from hopsyncd.sync.apply import Batch
-from hopsyncd.sync.read import ReadDocument
-from hopsyncd.sync.verify import verify_matches
-from store.check import check
-from store.content import counters, sets_at
-from store.gc import Retention, collect
+from hopsyncd.ingest.commit import Batch
+from hopsyncd.ingest.read import ReadDocument
+from hopsyncd.ingest.upkeep import verify_matches
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import LlmCall
 from store.records import Document, Passage, Placement, content_hash
-from store.sources import register_source
-from store.waiting import end_waits, waiting_by_reason
+from store.sqlite.check import check
+from store.sqlite.content import counters, sets_at
+from store.sqlite.gc import Retention, collect
+from store.sqlite.operational import end_waits, waiting_by_reason
+from store.sqlite.sources import register_source
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.lived import NAMES, page
 from tests.fakes.llm import DOWN, FakeLlm, asked_maker, down, good_reply, library, passages_in, up
@@ -36,7 +36,7 @@ def waiting(stack: Stack) -> dict[str, int]:
 
 
 def upgraded(stack: Stack, limit: int = MANY) -> bool:
-    return stack.writer.upgrade(limit, Meter()) is not None
+    return stack.writer.upgrade(limit, Usage()) is not None
 
 
 def assert_sound(stack: Stack) -> None:
@@ -127,7 +127,7 @@ def test_an_llm_that_stays_away_makes_no_version(stack: Stack, llm: FakeLlm) -> 
 def test_who_must_go_first_is_let(stack: Stack, llm: FakeLlm) -> None:
     llm.play = up
     before = len(llm.calls)
-    assert stack.writer.upgrade(MANY, Meter(), lambda: len(llm.calls) < before + 2)
+    assert stack.writer.upgrade(MANY, Usage(), lambda: len(llm.calls) < before + 2)
     assert waiting(stack) == {"queued": stack.head.passages - 4}
     assert len(llm.calls) == before + 2
 
@@ -135,7 +135,7 @@ def test_who_must_go_first_is_let(stack: Stack, llm: FakeLlm) -> None:
 def test_a_passage_that_gets_nonsense_waits_longer_each_time_and_the_others_do_not(
     tmp_path: Path,
 ) -> None:
-    def play(call: Call) -> str:
+    def play(call: LlmCall) -> str:
         told = any("Cairo lies" in one["text"] for one in passages_in(call.user))
         return "nonsense" if told else good_reply(call.user)
 
@@ -169,7 +169,7 @@ def test_a_version_says_what_the_llm_took(tmp_path: Path, stack: Stack, llm: Fak
 
 def test_a_spent_budget_leaves_the_rest_waiting(tmp_path: Path) -> None:
     stack = Stack(tmp_path / "s.db", library(), asked_maker(FakeLlm()))
-    stack.path.new_meter = lambda: Meter(max_calls=1)
+    stack.path.new_meter = lambda: Usage(max_calls=1)
     stack.sync()
     assert waiting(stack) == {"budget": stack.head.passages - 2}
     assert_sound(stack)
@@ -210,7 +210,7 @@ def test_what_was_paid_for_before_a_stop_is_not_asked_for_again(
     stack.close()
     before = llm.times
 
-    def dies(call: Call) -> str:
+    def dies(call: LlmCall) -> str:
         if len(llm.calls) > before.total() // 2 + 3:
             raise KeyboardInterrupt
         return good_reply(call.user)

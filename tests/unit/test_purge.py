@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.query.restricted import restricted_diff, restricted_head
-from hopsyncd.serve.history import diff_json
-from hopsyncd.sync.apply import Batch
-from hopsyncd.sync.verify import verify_matches
-from store.check import check
-from store.content import known_passages
-from store.database import Connection, open_reader, snapshot
-from store.errors import PurgeRefused
-from store.gc import Retention, collect
-from store.history import diff, set_tag
-from store.purge import PurgeResult, excluded_paths, include_again, purge
+from hopsyncd.api.version_log import diff_json
+from hopsyncd.ingest.commit import Batch
+from hopsyncd.ingest.upkeep import verify_matches
+from hopsyncd.retrieve.snapshot import restricted_diff, restricted_snapshot
+from store.exceptions import PurgeRefused
 from store.records import Passage
-from store.search import postings
-from store.versions import kept_versions, version
+from store.sqlite.check import check
+from store.sqlite.content import known_passages
+from store.sqlite.database import Connection, open_reader, snapshot
+from store.sqlite.gc import Retention, collect
+from store.sqlite.history import diff, set_tag
+from store.sqlite.purge import PurgeResult, excluded_paths, include_again, purge
+from store.sqlite.search import postings
+from store.sqlite.versions import kept_versions, version
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
@@ -82,7 +82,7 @@ def graphs(connection: Connection) -> dict[int, Rows]:
 def test_a_diff_of_graphs_that_were_read_before_tells_what_is_left(stack: Stack) -> None:
     ends = version(stack.connection, 2), version(stack.connection, 4)
     dimensions, hidden = FakeEncoder().dimensions, frozenset({"closed"})
-    heads = [restricted_head(stack.connection, one, hidden, dimensions, 1.0) for one in ends]
+    heads = [restricted_snapshot(stack.connection, one, hidden, dimensions, 1.0) for one in ends]
     found = restricted_diff(diff(stack.connection, *ends), *heads)
     purged(stack)
     told = diff_json(stack.connection, *ends, found, None)["passages"]
@@ -138,7 +138,7 @@ class TestTheFiles:
     def test_a_reader_in_the_way_is_reported_and_a_second_purge_finishes(
         self, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("store.space._WAIT_MS", 100)
+        monkeypatch.setattr("store.sqlite.space._WAIT_MS", 100)
         reader = open_reader(tmp_path / "s.db")
         with snapshot(reader):
             graph_at(reader, 1)

@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.extraction.exchange import Limits
-from hopsyncd.extraction.process import ExtractionProcess
-from store.database import Connection, open_writer
-from store.quarantine import count_quarantined, end_quarantine, put_quarantined, quarantined
+from hopsyncd.formats.sandbox.messages import Limits
+from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from store.records import Seen
-from store.sources import (
+from store.sqlite.database import Connection, open_writer
+from store.sqlite.operational import count_quarantined, end_quarantine, put_quarantined, quarantined
+from store.sqlite.sources import (
     ListingState,
     listing_state,
     put_listing_state,
     register_source,
     seen_items,
 )
-from store.versions import put_seen
+from store.sqlite.versions import put_seen
 
 BAD = (sys.executable, "-P", "-m", "tests.fakes.bad_reader")
 LIMITS = Limits(light_bytes=0)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.text.questions import BuiltinMaker, draft, sentence_spans
+from hopsyncd.models.questions import BuiltinMaker, draft, sentence_spans
 from store.records import Direction, Passage, QuestionSet
 from tests.fakes.models import FakeEncoder, FakeLanguage
 

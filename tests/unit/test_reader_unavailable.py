@@ -7,23 +7,22 @@ from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
+from tests.unit.test_extraction import BAD
 
 from connectors.folder import FolderConnector
 from hopsyncd.doctor import machine
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.extraction.exchange import Limits
-from hopsyncd.extraction.process import ExtractionProcess
-from hopsyncd.extraction.samples import SAMPLES
-from hopsyncd.extraction.trial import try_readers
-from hopsyncd.sync.read import READER
-from hopsyncd.text.location import PDF, XLSX
-from hopsyncd.text.mail import MAIL
-from store.quarantine import end_quarantine, put_quarantined, quarantined
+from hopsyncd.formats.location import PDF, XLSX
+from hopsyncd.formats.mail import MAIL
+from hopsyncd.formats.sandbox.messages import Limits
+from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers
+from hopsyncd.formats.sandbox.samples import SAMPLES
+from hopsyncd.ingest.read import READER
 from store.records import Seen, content_hash
-from store.versions import put_seen
+from store.sqlite.operational import end_quarantine, put_quarantined, quarantined
+from store.sqlite.versions import put_seen
 from tests.fakes import documents
 from tests.fakes.stack import Stack
-from tests.unit.test_extraction import BAD
 
 LIMITS = Limits(memory_bytes=1 << 29, light_bytes=0)
 

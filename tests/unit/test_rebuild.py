@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.sync.verify import verify_matches
-from store.check import check
-from store.content import counters
-from store.database import SqliteError, open_reader
+from hopsyncd.ingest.upkeep import verify_matches
+from store.sqlite.check import check
+from store.sqlite.content import counters
+from store.sqlite.database import SqliteError, open_reader
 from tests.fakes.dump import graph_at
 from tests.fakes.lived import lived, page
 from tests.fakes.memory import MemoryConnector

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.config import Config, load_config
-from hopsyncd.config_sources import GitSource
-from hopsyncd.removal import drop_mirror, removed, removed_alone
-from hopsyncd.sources import mirror_of
-from hopsyncd.sync.apply import Batch
-from hopsyncd.sync.decide import Scope, Source
-from hopsyncd.sync.verify import verify_matches
-from store.check import check
-from store.database import open_reader
-from store.errors import PurgeRefused
-from store.purge import purge_source
-from store.reads import live_documents
-from store.sources import register_source, seen_items
+from hopsyncd.config.configuration import Config, load_config
+from hopsyncd.config.source_kinds import GitSource
+from hopsyncd.ingest.commit import Batch
+from hopsyncd.ingest.connect import mirror_of
+from hopsyncd.ingest.plan import Scope, Source
+from hopsyncd.ingest.removal import drop_mirror, removed, removed_alone
+from hopsyncd.ingest.upkeep import verify_matches
+from store.exceptions import PurgeRefused
+from store.sqlite.check import check
+from store.sqlite.database import open_reader
+from store.sqlite.purge import purge_source
+from store.sqlite.reads import live_documents
+from store.sqlite.sources import register_source, seen_items
 from tests.fakes.dump import graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack, fake_maker

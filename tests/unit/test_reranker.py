@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.errors import ModelUnavailable
-from hopsyncd.text.reranker import CrossReranker
+from hopsyncd.models.reranker import CrossReranker
 
 pytestmark = pytest.mark.models
 

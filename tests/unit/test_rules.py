@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from connectors.errors import SourceUnavailable
-from connectors.protocol import Problem
-from hopsyncd.sync.decide import Scope, Source
-from store.sources import register_source
+from connectors.protocol import Problem, SourceUnavailable
+from hopsyncd.ingest.plan import Scope, Source
+from store.sqlite.sources import register_source
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack

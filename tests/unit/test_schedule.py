@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hopsyncd.schedule import RETRY_MS, Moment, Run, When, at, every, next_ms
+from hopsyncd.config.schedule import RETRY_MS, Moment, Run, When, at, every, next_ms
 from tests.fakes.life import DAY_MS, HOUR_MS, MINUTE_MS, Machine, Ran, gaps_ms, unix_ms
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.graph.similarity import jaccard, similarity
+from hopsyncd.index.similarity import jaccard, similarity
 from store.records import to_grid
 
 NORTH, EAST = to_grid(np.array([[1.0, 0.0], [0.0, 1.0]]))

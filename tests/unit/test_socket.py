@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hopsyncd.api.server import bound_socket
 from hopsyncd.errors import AlreadyRunning, SocketRefused
-from hopsyncd.serve.socket import bound_socket
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from connectors.errors import SourceUnavailable
 from connectors.folder import FolderConnector
-from connectors.sqlite import SqliteConnector
-from hopsyncd.config import Config, load_config
-from hopsyncd.config_sources import PluginSource, known_kinds
-from hopsyncd.sources import connector_of, settings_of
+from connectors.protocol import SourceUnavailable
+from connectors.sqlite_rows import SqliteConnector
+from hopsyncd.config.configuration import Config, load_config
+from hopsyncd.config.source_kinds import PluginSource, known_kinds
+from hopsyncd.ingest.connect import connector_of, settings_of
 
 MODULE = """
 class Shelf:

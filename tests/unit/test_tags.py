@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from store.errors import TagRefused
-from store.history import delete_tag, resolve, set_tag
+from store.exceptions import TagRefused
+from store.sqlite.history import delete_tag, resolve, set_tag
 from tests.fakes.lived import lived
 from tests.fakes.stack import Stack
 

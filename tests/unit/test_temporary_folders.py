@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.private_folder import use_own_temporary
+from hopsyncd.config.privacy import use_own_temporary
 from tests.e2e.daemon import ROOT
 from tests.fakes.read_all import read_all
 

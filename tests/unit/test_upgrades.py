@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.llm.meter import Meter
-from hopsyncd.sync.upgrades import Upgrades
-from store.waiting import waiting_by_reason
+from hopsyncd.ingest.upgrades import Upgrades
+from hopsyncd.models.llm.budget import Usage
+from store.sqlite.operational import waiting_by_reason
 from tests.fakes.llm import FakeLlm, asked_maker, down, library, up
 from tests.fakes.stack import Stack
 
@@ -38,7 +38,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def upgrades(stack: Stack, clock: Clock) -> Upgrades:
-    return Upgrades(stack.writer, Meter, stack.versions.append, clock)
+    return Upgrades(stack.writer, Usage, stack.versions.append, clock)
 
 
 def waits_s(upgrades: Upgrades, clock: Clock, times: int) -> list[float]:
@@ -80,7 +80,7 @@ def test_a_sync_that_it_answers_brings_it_forward(
     waits_s(upgrades, clock, 4)
     upgrades.run(lambda: True)
     assert upgrades.due_s == clock.now_s + 480
-    answered = Meter()
+    answered = Usage()
     answered.settle(0, 10, 5)
     upgrades.after_sync(answered)
     assert upgrades.due_s == clock.now_s
@@ -91,7 +91,7 @@ def test_a_sync_that_it_answers_brings_it_forward(
 def test_a_sync_that_it_fails_does_not_put_it_off(upgrades: Upgrades, clock: Clock) -> None:
     waits_s(upgrades, clock, 3)
     due_s = upgrades.due_s
-    failed = Meter()
+    failed = Usage()
     failed.count_failure("unavailable")
     upgrades.after_sync(failed)
     assert upgrades.due_s == due_s

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from hopsyncd.graph.keywords import Keywords
-from hopsyncd.graph.links import Links, links_of
-from hopsyncd.graph.mentions import Mentions, mentions_of
-from hopsyncd.graph.merge import MergeIndex
-from hopsyncd.graph.view import GraphView, view_of
-from hopsyncd.graph.walk import Coverage, Walked, WalkSettings, walk
-from hopsyncd.graph.ways import Ways
+from hopsyncd.index.links import Links, links_of
+from hopsyncd.index.matching import MergeIndex
+from hopsyncd.index.names import Mentions, mentions_of
+from hopsyncd.index.similarity import Keywords
+from hopsyncd.index.view import Adjacency, GraphView, view_of
+from hopsyncd.retrieve.walk import Coverage, Walked, WalkSettings, walk
 from store.records import PassageId, QuestionSet
 from tests.fakes.triplets import triplets
 
@@ -51,7 +50,7 @@ def star(**columns: object) -> GraphView:
         "about": {},
         "mentions": mentions(),
         "keywords": Keywords([], [], NOTHING, NOTHING, mentions(), 3),
-        "ways": Ways(NOTHING, NOTHING, 3),
+        "ways": Adjacency(NOTHING, NOTHING, 3),
         "links": links(),
     }
     return GraphView(**{**chosen, **columns})  # type: ignore[arg-type]

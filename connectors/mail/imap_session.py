@@ -1,0 +1,198 @@
+"""A session with an IMAP server that is not trusted with memory or time."""
+
+import base64
+import binascii
+import imaplib
+import os
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from connectors.protocol import SourceUnavailable
+from connectors.settings import ImapSettings
+
+_WORDS_BYTES = 4 << 20  # of an answer, beside the message in it
+
+
+class Deadline:
+    """Cuts the connection of a `with` block that takes longer: a server that sends a byte now and
+    then would never run into the time limit of one read."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
+        self.passed = False
+        self._server: imaplib.IMAP4 | None = None
+        self._timer = threading.Timer(limit_s, self._cut)
+        self._timer.daemon = True
+
+    def __enter__(self) -> "Deadline":
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def watch(self, server: imaplib.IMAP4) -> None:
+        """The connection to cut, from before its first word."""
+        self._server = server
+
+    def _cut(self) -> None:
+        self.passed = True
+        with suppress(OSError, AttributeError):  # it may be closed, or not open yet
+            self._server.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
+
+
+class _Bounded:
+    """Refuses to take in more than a message and some words in answer to one command; its deadline
+    knows it."""
+
+    max_answer_bytes: int
+    deadline: Deadline | None
+    _taken_bytes = 0
+
+    def open(self, *where: Any, **more: Any) -> None:
+        super().open(*where, **more)  # type: ignore[misc]
+        if self.deadline:
+            self.deadline.watch(self)  # type: ignore[arg-type]
+
+    def send(self, data: Any) -> None:
+        """What came in answer to earlier commands was read: imaplib would keep it."""
+        self.untagged_responses: dict[str, Any] = {}
+        self._taken_bytes = 0
+        super().send(data)  # type: ignore[misc]
+
+    def read(self, size: int) -> bytes:
+        self._take(size)
+        return super().read(size)  # type: ignore[misc, no-any-return]
+
+    def readline(self) -> bytes:
+        line: bytes = super().readline()  # type: ignore[misc]
+        self._take(len(line))
+        return line
+
+    def _take(self, size_bytes: int) -> None:
+        self._taken_bytes += size_bytes
+        if self._taken_bytes > self.max_answer_bytes:
+            raise imaplib.IMAP4.abort(
+                f"the server answers with more than {self.max_answer_bytes:,} bytes"
+            )
+
+
+class _Plain(_Bounded, imaplib.IMAP4):
+    pass
+
+
+class _Tls(_Bounded, imaplib.IMAP4_SSL):
+    pass
+
+
+def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP4:
+    """Raises OSError and imaplib's errors, and SourceUnavailable where no password is set."""
+    password = os.environ.get(settings.password_env)
+    if not password:
+        raise SourceUnavailable(
+            f"Cannot read the mail of {settings.user} at {settings.host}",
+            f"the environment variable {settings.password_env} is not set",
+            "Set it to the account's password where the daemon is started.",
+        )
+    context = None if settings.tls == "off" else ssl.create_default_context(cafile=settings.ca_file)
+    # The class, not the object: the greeting is read before it is made.
+    base: type[Any] = _Tls if settings.tls == "tls" else _Plain
+    limits = {"max_answer_bytes": settings.max_bytes + _WORDS_BYTES, "deadline": deadline}
+    kind = type(base.__name__, (base,), limits)
+    of_tls = {"ssl_context": context} if settings.tls == "tls" else {}
+    server: imaplib.IMAP4 = kind(settings.host, settings.port, timeout=settings.timeout_s, **of_tls)
+    try:
+        if settings.tls == "starttls":
+            server.starttls(context)
+        server.login(settings.user, password)
+    except BaseException:
+        server.shutdown()
+        raise
+    return server
+
+
+Answer: TypeAlias = Sequence[Any]
+"""What imaplib gives: bytes, or (bytes, literal) pairs, or None."""
+
+_ROW = re.compile(rb"^\d+ \(")
+_UID = re.compile(rb"\bUID (\d+)")
+_SIZE = re.compile(rb"\bRFC822\.SIZE (\d+)")
+_LISTED = re.compile(rb'^\(([^)]*)\) (?:(?i:NIL)|"(?:\\.|[^"\\])*") (.+)$', re.DOTALL)
+_SHIFTED = re.compile(r"&([^-]*)-")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A folder: `raw` as the server names it, `name` as people read it, `flags` in lower case."""
+
+    name: str
+    raw: str
+    flags: frozenset[str]
+
+
+def listed_folders(data: Answer) -> list[Listed]:
+    """The folders in an answer to LIST. Raises IMAP4.abort: one passed over would seem gone."""
+    folders = []
+    for row in data:
+        head, literal = row if isinstance(row, tuple) else (row, None)
+        if not head:
+            continue
+        found = _LISTED.match(head)
+        if found is None:
+            raise imaplib.IMAP4.abort(f"the server lists a folder as {head[:100]!r}")
+        raw = (_unquoted(found[2]) if literal is None else literal).decode("latin-1")
+        flags = frozenset(found[1].decode("ascii", "replace").lower().split())
+        folders.append(Listed(_readable(raw), raw, flags))
+    return folders
+
+
+def fetch_rows(data: Answer) -> list[tuple[int, int]]:
+    """UID and size of each message in an answer to FETCH."""
+    rows = []
+    for row in data:
+        if isinstance(row, bytes) and _ROW.match(row):
+            uid, size = _UID.search(row), _SIZE.search(row)
+            if uid and size:
+                rows.append((int(uid[1]), int(size[1])))
+    return rows
+
+
+def quoted(raw: str) -> str:
+    r"""A folder's name as an argument. Raises ValueError for one that would end the command.
+
+    >>> quoted('a "b"')
+    '"a \\"b\\""'
+    """
+    if re.search(r"[\r\n\0]", raw):
+        raise ValueError(f"the folder name {raw!r} has a line break")
+    return '"' + raw.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _unquoted(text: bytes) -> bytes:
+    text = text.strip()
+    return re.sub(rb"\\(.)", rb"\1", text[1:-1]) if text.startswith(b'"') else text
+
+
+def _readable(raw: str) -> str:
+    """Modified UTF-7 (RFC 3501, 5.1.3) to text; what is none is left as it is.
+
+    >>> _readable("Entw&APw-rfe"), _readable("R&-D")
+    ('Entwürfe', 'R&D')
+    """
+
+    def decoded(found: re.Match[str]) -> str:
+        if not found[1]:
+            return "&"
+        padded = found[1].replace(",", "/") + "=" * (-len(found[1]) % 4)
+        return base64.b64decode(padded, validate=True).decode("utf-16-be")
+
+    try:
+        return _SHIFTED.sub(decoded, raw)
+    except (binascii.Error, UnicodeDecodeError):
+        return raw

@@ -1,0 +1,275 @@
+"""The rows of a SQLite table or query as documents, read without ever writing to the database.
+
+A listing is one read transaction, so it sees one state of the database while others write to it.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from connectors.protocol import (
+    Fetched,
+    Item,
+    ItemUnreadable,
+    ItemVanished,
+    Problem,
+    Selection,
+    SourceUnavailable,
+    mark_of,
+)
+from connectors.regular_file import too_large
+
+if TYPE_CHECKING:
+    import sqlite3 as sqlite
+else:
+    # One SQLite library in the process, the one that the store opens: two break each other's locks.
+    try:
+        from pysqlite3 import dbapi2 as sqlite
+    except ImportError:
+        import sqlite3 as sqlite
+
+BUSY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteSettings:
+    """Which rows are documents. Either `table` (or a view) or `query`, a SELECT.
+
+    `key` is the column that identifies a row, `text` those whose values, one below the other, are
+    the document. `updated`, if any, is a column that changes with every change of the row: then a
+    listing compares it alone, else a hash of the row.
+    """
+
+    path: Path
+    key: str
+    text: tuple[str, ...]
+    max_bytes: int
+    table: str = ""
+    query: str = ""
+    title: str = ""
+    updated: str = ""
+    media_type: str = "text/plain"
+
+
+class SqliteConnector:
+    """Lists and reads the rows of one table or query. Waits at most `busy_s` for a lock."""
+
+    def __init__(self, settings: SqliteSettings, busy_s: float = BUSY_S) -> None:
+        self._settings = settings
+        self._busy_s = busy_s
+        # The same row says something else where other columns are read, or read otherwise.
+        self._mark = mark_of(
+            settings.table, settings.query, settings.text, settings.title, settings.media_type
+        )
+
+    def discover(
+        self, since: str | None, under: Sequence[str] | None = None
+    ) -> Iterator[Item | Problem]:
+        """As in the protocol; `since` is ignored, and there is no Cursor."""
+        ids: set[str] = set()
+        parts = Selection(under)
+        path = self._settings.path
+        with closing(open_read_only(path, self._busy_s)) as connection, refused(path):
+            connection.execute("BEGIN")
+            for row in connection.execute(self._select(self._listed())):
+                found = self._judge(row)
+                if found.id in ids:
+                    found = Problem(found.id, "several rows have this key", _KEY_HINT)
+                ids.add(found.id)
+                if parts.has(found.id):
+                    yield found
+
+    def fetch(self, item: Item) -> Fetched:
+        """As in the protocol."""
+        path = self._settings.path
+        with closing(open_read_only(path, self._busy_s)) as connection, refused(path):
+            row = self._row(connection, item.id)
+        if row is None:
+            raise ItemVanished(
+                f"Cannot read row {item.id!r}", "it is gone", "The next scan decides."
+            )
+        title, updated, *texts = row
+        data = _joined(texts)
+        if len(data) > self._settings.max_bytes:
+            raise ItemUnreadable(
+                f"Cannot read row {item.id!r}", *too_large(len(data), self._settings.max_bytes)
+            )
+        revision = self._revision(updated, title, texts)
+        return Fetched(data, revision, self._settings.media_type, _text(title) or None)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _listed(self) -> list[str]:
+        given = self._settings
+        if not given.updated:
+            return [given.title, "", *given.text]
+        return ["", given.updated, *given.text]
+
+    def _select(self, columns: Sequence[str]) -> str:
+        """Of all rows: the key, then the columns; an empty name gives NULL."""
+        given = self._settings
+        wanted = ", ".join(_column(name) if name else "NULL" for name in (given.key, *columns))
+        rows = f"({given.query.rstrip().rstrip(';')})" if given.query else _quoted(given.table)
+        return f"SELECT {wanted} FROM {rows} AS r"
+
+    def _row(self, connection: "sqlite.Connection", id_: str) -> "tuple[Any, ...] | None":
+        given = self._settings
+        select = self._select([given.title, given.updated, *given.text])
+        key = _column(given.key)
+        # The first uses an index where there is one; a key without a type needs the second.
+        for condition in (f"{key} = ?", f"CAST({key} AS TEXT) = ?"):
+            for row in connection.execute(f"{select} WHERE {condition}", [id_]):
+                if _text(row[0]) == id_:
+                    return tuple(row[1:])
+        return None
+
+    def _judge(self, row: Sequence[Any]) -> Item | Problem:
+        key, title, updated, *texts = row
+        id_ = _text(key)
+        if not id_:
+            return Problem("(no key)", f"a row has no {self._settings.key!r}", _KEY_HINT)
+        size_bytes = len(_joined(texts))
+        if size_bytes > self._settings.max_bytes:
+            return Problem(id_, *too_large(size_bytes, self._settings.max_bytes))
+        return Item(id_, self._revision(updated, title, texts))
+
+    def _revision(self, updated: object, title: object, texts: Sequence[object]) -> str:
+        if self._settings.updated:
+            return f"{self._mark} updated {updated!r}"
+        values = repr([self._mark, _text(title), *map(_text, texts)]).encode(
+            "utf-8", "backslashreplace"
+        )
+        return hashlib.blake2b(values, digest_size=16).hexdigest()
+
+
+def open_read_only(path: Path, busy_s: float = BUSY_S) -> "sqlite.Connection":
+    """A connection that cannot write. Raises SourceUnavailable."""
+    try:
+        if not path.is_file():
+            raise FileNotFoundError
+        connection = sqlite.connect(
+            f"{path.absolute().as_uri()}?mode=ro",
+            uri=True,
+            isolation_level=None,
+            timeout=busy_s,
+            check_same_thread=False,
+        )
+    except (OSError, sqlite.Error) as error:
+        raise _unavailable(path, error) from error
+    # A text that is not UTF-8 must not keep the other rows from being read.
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    return connection
+
+
+@contextmanager
+def refused(path: Path) -> Iterator[None]:
+    """Let what SQLite says of the database come out as SourceUnavailable."""
+    try:
+        yield
+    except sqlite.Error as error:
+        raise _unavailable(path, error) from error
+
+
+def _unavailable(path: Path, error: Exception) -> SourceUnavailable:
+    why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
+    hints = {
+        "no such file": "Mount or create it, or correct `path` of this source in config.toml.",
+        "locked": "Another program writes to it; the next scan tries again.",
+        "no such": "Correct `table`, `query` or the columns of this source in config.toml.",
+    }
+    hint = next((hint for part, hint in hints.items() if part in why), "Check the file.")
+    return SourceUnavailable(
+        f"Cannot list the database {path}", why, f"{hint} What is indexed of it is kept."
+    )
+
+
+_KEY_HINT = "Name a column as `key` whose values are all there and all different."
+
+
+def _quoted(name: str) -> str:
+    # In double quotes, SQLite takes a column that is not there for a string.
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _column(name: str) -> str:
+    return f"r.{_quoted(name)}"
+
+
+def _joined(values: Sequence[object]) -> bytes:
+    """The values one below the other, those that are there."""
+    texts = [text for value in values if (text := _text(value))]
+    return "\n\n".join(texts).encode("utf-8", "replace")
+
+
+def _text(value: object) -> str:
+    """A value of SQLite as text; of a blob, its bytes as UTF-8."""
+    if value is None:
+        return ""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+_TEXT_TYPES = ("CHAR", "CLOB", "TEXT")  # SQLite's own rule for a column of text
+_TITLES = frozenset(("title", "subject", "name", "heading", "headline"))
+_NO_PROSE = re.compile(
+    r"(?:^|_)(?:id|uuid|guid|slug|at|on|date|time|created|updated|modified|url|uri|path|file|hash"
+    r"|token|password|secret|key|email|phone|kind|type|status|state|lang|language)$",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; `key`, `text` and `title` are empty where no column looks like that."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: str
+    text: tuple[str, ...]
+    title: str
+
+
+def tables_of(path: Path) -> list[Table]:
+    """The tables of a database by name, without SQLite's own. Raises SourceUnavailable."""
+    with closing(open_read_only(path)) as connection, refused(path):
+        names = connection.execute(
+            "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
+            " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
+        )
+        found = []
+        for (name,) in names.fetchall():
+            columns = connection.execute(
+                "SELECT name, upper(type), pk FROM pragma_table_info(?) ORDER BY cid", [name]
+            ).fetchall()
+            unique = connection.execute(
+                "SELECT max(c.name) FROM pragma_index_list(?) AS i"
+                ' JOIN pragma_index_info(i.name) AS c WHERE i."unique" AND NOT i.partial'
+                " GROUP BY i.name HAVING count(*) = 1 ORDER BY 1",
+                [name],
+            ).fetchall()
+            found.append(_table(name, columns, [row[0] for row in unique]))
+        return found
+
+
+def _table(name: str, columns: list[tuple[str, str, int]], unique: list[str]) -> Table:
+    primary = [column for column, _, at in columns if at]
+    keys = primary if len(primary) == 1 else unique
+    prose = [
+        column
+        for column, declared, _ in columns
+        if any(part in declared for part in _TEXT_TYPES)
+        and column not in keys[:1]
+        and not _NO_PROSE.search(column)
+    ]
+    titles = [column for column in prose if column.lower() in _TITLES and len(prose) > 1]
+    return Table(
+        name,
+        tuple(column for column, _, _ in columns),
+        keys[0] if keys else "",
+        tuple(column for column in prose if column not in titles[:1]),
+        titles[0] if titles else "",
+    )

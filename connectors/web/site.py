@@ -1,0 +1,317 @@
+"""Web pages as a source: those at the start addresses, and those that these name.
+
+A start is a page, a sitemap or a feed; of these only a page is a document itself. The cursor holds
+each page's ETag, Last-Modified and revision, so that an unchanged page is neither sent nor read
+again. A page is gone when it answers 404 or 410; one that nothing names any more (an old entry of a
+feed) stays for as long as it answers.
+"""
+
+import json
+import tempfile
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import BinaryIO, Literal
+
+from connectors.protocol import (
+    Fetched,
+    Found,
+    Gone,
+    Item,
+    ItemUnreadable,
+    ItemVanished,
+    Problem,
+    Selection,
+    SourceUnavailable,
+    cursors,
+    known_of,
+    mark_of,
+)
+from connectors.settings import WebSettings
+from connectors.web.address import address, host_of, is_of
+from connectors.web.fetch import PageFetcher, Unreachable, is_public
+from connectors.web.page_content import NoFeed, PageContent, content_of, is_readable
+from connectors.web.visitor import RobotsForbidden, Visitor
+
+MAX_BYTES = 64 * 1024 * 1024
+
+
+class Spool:
+    """Pages by address in a file without a name. What does not fit any more is not kept."""
+
+    def __init__(self) -> None:
+        self._file: BinaryIO | None = None
+        self._places: dict[str, tuple[int, int, int, str]] = {}
+
+    def put(self, url: str, page: Fetched) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives until `clear`
+        head = json.dumps([page.media_type, page.title, page.links, dict(page.origin)]).encode()
+        start = self._file.seek(0, 2)
+        if start + len(head) + len(page.data) <= MAX_BYTES:
+            self._file.write(head + page.data)
+            self._places[url] = (start, len(head), len(page.data), page.revision)
+
+    def take(self, url: str, revision: str) -> Fetched | None:
+        """The page with this revision, once."""
+        start, head_bytes, data_bytes, kept = self._places.pop(url, (0, 0, 0, ""))
+        if self._file is None or not kept or kept != revision:
+            return None
+        self._file.seek(start)
+        media_type, title, links, origin = json.loads(self._file.read(head_bytes))
+        data = self._file.read(data_bytes)
+        return Fetched(data, revision, media_type, title, tuple(links), origin)
+
+    def clear(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file, self._places = None, {}
+
+
+_MAX_VALIDATOR_CHARACTERS = 200
+_MAX_SITEMAPS = 50
+_GONE = (404, 410)
+_NO_PAGES = tuple(
+    ".png .jpg .jpeg .gif .webp .svg .ico .css .js .json .zip .gz .tar .tgz .xz .bz2 .exe .dmg .iso"
+    " .mp3 .mp4 .webm .ogg .wav .avi .mov .woff .woff2 .ttf".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What an address answered last; `revision` is empty where that was no page. It led to
+    `elsewhere`, if it did."""
+
+    etag: str = ""
+    modified: str = ""
+    revision: str = ""
+    elsewhere: str = ""
+
+
+_UNKNOWN = _State()
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came of asking. `none` is neither a page nor a list of pages, or not for robots."""
+
+    what: Literal["page", "list", "gone", "none", "trouble"]
+    state: _State = _UNKNOWN
+    content: PageContent | None = None
+    why: str = ""
+    hint: str = ""
+
+
+class WebConnector:
+    """Lists and reads pages, one request at a time. `client` is for tests that stay at home."""
+
+    def __init__(self, settings: WebSettings, client: PageFetcher | None = None) -> None:
+        self._settings = settings
+        self._starts = tuple(dict.fromkeys(_start(text) for text in settings.start))
+        self._hosts = (*map(_exactly, map(host_of, self._starts)), *settings.hosts)
+        self._client = client or PageFetcher(
+            settings.timeout_s,
+            settings.max_bytes,
+            (lambda _: True) if settings.allow_private else is_public,
+        )
+        self._visitor = Visitor(self._client, settings.delay_s, self._is_ours)
+        self._spool = Spool()
+        self._last: dict[str, _State] = {}
+
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
+        """As in the protocol. Parts are asked for one by one, named by something or not."""
+        known = {}
+        if since is not None and under is None:
+            known = known_of(since, self._mark(), self._starts[0], lambda row: _State(*row))
+        self._visitor.begin()
+        self._spool.clear()
+        if under is not None and "" not in under:
+            yield from self._parts(under)
+            return
+        now: dict[str, _State] = {}
+        named = yield from self._from_starts(known, now)
+        yield from self._pages(known, now, named)
+        self._last = now
+        yield from cursors(self._mark(), {url: _row(state) for url, state in now.items()})
+
+    def fetch(self, item: Item) -> Fetched:
+        """As in the protocol; what the listing has read is not asked for again."""
+        kept = self._spool.take(item.id, item.revision)
+        if kept is not None:
+            return kept
+        answer = self._ask(item.id, _UNKNOWN, keep=False)
+        if answer.what == "gone":
+            raise ItemVanished(f"Cannot read {item.id}", "it is gone", "The next scan decides.")
+        if answer.content is None or answer.content.page is None:
+            why = answer.why or "it is no page any more"
+            raise ItemUnreadable(
+                f"Cannot read {item.id}", why, answer.hint or "The next scan decides."
+            )
+        return answer.content.page
+
+    def close(self) -> None:
+        """Drop what was read ahead."""
+        self._spool.clear()
+
+    def _from_starts(
+        self, known: dict[str, _State], now: dict[str, _State]
+    ) -> Generator[Found, None, dict[str, None]]:
+        """Ask the starts and the sitemaps that they name; returns the pages to visit."""
+        named: dict[str, None] = {}
+        queue = deque(self._starts)
+        asked: set[str] = set()
+        answered, troubles = 0, []
+        while queue and len(asked) < _MAX_SITEMAPS + len(self._starts):
+            url = queue.popleft()
+            if url in asked:
+                continue
+            asked.add(url)
+            answer = self._ask(url, known.get(url, _UNKNOWN))
+            answered += answer.what in ("page", "list", "gone")
+            if answer.what in ("trouble", "none"):
+                troubles.append(answer)
+            yield from self._told(url, answer, known, now, is_start=True)
+            content = answer.content
+            if content is not None and (content.page is None or self._settings.depth):
+                ours = [link for link in content.links if self._is_ours(link)]
+                named.update(dict.fromkeys(ours))
+                if content.page is None and len(ours) < len(content.links):
+                    yield self._elsewhere(url, content.links)
+                queue.extend(link for link in content.sitemaps if self._is_ours(link))
+        if not answered and troubles:
+            raise SourceUnavailable(
+                f"Cannot read {self._starts[0]}",
+                troubles[0].why,
+                f"{troubles[0].hint} What is indexed of it is kept.",
+            )
+        return named
+
+    def _pages(
+        self, known: dict[str, _State], now: dict[str, _State], named: dict[str, None]
+    ) -> Iterator[Found]:
+        """Visit what was named now and, after that, what was known already."""
+        pages = [url for url in (*named, *(u for u in known if u not in named)) if url not in now]
+        room = self._settings.max_pages - sum(bool(state.revision) for state in now.values())
+        for at, url in enumerate(pages):
+            if url.lower().endswith(_NO_PAGES):
+                continue
+            if room <= 0:
+                if any(left not in known for left in pages[at:]):
+                    yield Problem(
+                        url,
+                        f"with {len(pages) - at} other pages it is over the limit of "
+                        f"{self._settings.max_pages:,} pages",
+                        "Raise `max_pages` of its source in config.toml.",
+                    )
+                return
+            answer = self._ask(url, known.get(url, _UNKNOWN))
+            room -= answer.what == "page"
+            yield from self._told(url, answer, known, now)
+
+    def _parts(self, under: Sequence[str]) -> Iterator[Found]:
+        parts = Selection(under)
+        below = [url for url in self._last if parts.has(url)]
+        for url in dict.fromkeys((*under, *below)):
+            if address(url) == url and self._is_ours(url):
+                answer = self._ask(url, _UNKNOWN)
+                if answer.what in ("page", "trouble"):
+                    yield from self._told(url, answer, {}, {})
+
+    def _told(
+        self, url: str, answer: _Answer, known: dict[str, _State], now: dict[str, _State],
+        *, is_start: bool = False,
+    ) -> Iterator[Found]:  # fmt: skip
+        """What a listing says of an address, and the cursor of it."""
+        before = known.get(url, _UNKNOWN)
+        if answer.what == "page":
+            now[url] = answer.state
+            yield Item(url, answer.state.revision)
+        elif answer.what == "trouble" or (answer.what == "none" and is_start):
+            now[url] = before
+            yield Problem(url, answer.why, answer.hint)
+        else:
+            # One that names sitemaps is asked for in full: they change while it does not.
+            if answer.what == "list" and not (answer.content and answer.content.sitemaps):
+                now[url] = answer.state
+            if before.revision:
+                yield Gone(url)
+
+    def _ask(self, url: str, state: _State, *, keep: bool = True) -> _Answer:
+        headers = {"If-None-Match": state.etag, "If-Modified-Since": state.modified}
+        try:
+            visit = self._visitor.visit(
+                url, {name: value for name, value in headers.items() if value}, is_readable
+            )
+            status = visit.reply.status
+            if status in _GONE:
+                return _Answer("gone")
+            if status == 304 and state != _UNKNOWN:
+                if visit.elsewhere != state.elsewhere:
+                    return self._ask(url, _UNKNOWN, keep=keep)
+                return _Answer("page" if state.revision else "list", state)
+            if status != 200:
+                return _trouble(f"its server answers HTTP {status}")
+            limit = 10 * self._settings.max_pages
+            content = content_of(visit, self._settings.max_bytes, limit)
+        except RobotsForbidden:
+            why = "the site's robots.txt forbids it"
+            what: Literal["trouble", "none"] = "trouble" if state.revision else "none"
+            return _Answer(what, why=why, hint="Ask the site's owner, or leave it out.")
+        except Unreachable as error:
+            return _trouble(error.why)
+        except NoFeed as error:
+            return _trouble(str(error))
+        if content is None:
+            why = f"it is of a type that is not read ({visit.reply.media_type or 'none given'})"
+            return _Answer("none", why=why, hint="Name a page, a sitemap or a feed.")
+        known = _State(
+            _short(visit.reply.header("etag")),
+            _short(visit.reply.header("last-modified")),
+            elsewhere=visit.elsewhere,
+        )
+        if content.page is None:
+            return _Answer("list", known, content)
+        page = content.page
+        if keep:
+            self._spool.put(url, page)
+        known = replace(known, revision=page.revision)
+        return _Answer("page", known, content)
+
+    def _elsewhere(self, url: str, links: Sequence[str]) -> Problem:
+        others = [link for link in links if not self._is_ours(link)]
+        return Problem(
+            others[0],
+            f"{url} names it and {len(others) - 1} other pages at hosts that are not the source's",
+            f'Add their hosts to `hosts` in config.toml, such as "{host_of(others[0])}".',
+        )
+
+    def _is_ours(self, url: str) -> bool:
+        return is_of(url, self._hosts)
+
+    def _mark(self) -> str:
+        of = self._settings
+        return mark_of(self._starts, of.depth, of.hosts, of.max_bytes)
+
+
+def _start(text: str) -> str:
+    found = address(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not the address of a page: write https://…")
+    return found
+
+
+def _exactly(host: str) -> str:
+    """A shell pattern that fits this host only: an IPv6 address has brackets."""
+    return host.replace("[", "[[]")
+
+
+def _row(state: _State) -> tuple[str, str, str, str]:
+    return state.etag, state.modified, state.revision, state.elsewhere
+
+
+def _short(validator: str) -> str:
+    return validator if len(validator) <= _MAX_VALIDATOR_CHARACTERS else ""
+
+
+def _trouble(why: str) -> _Answer:
+    return _Answer("trouble", why=why, hint="The next scan tries again; open it in a browser.")

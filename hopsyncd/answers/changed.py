@@ -1,0 +1,290 @@
+"""What requests answer that change the index, or tell of its versions; beside answers.py."""
+
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+
+class UnreadableDocument(TypedDict):
+    """A document that cannot be read now."""
+
+    document: str
+    why: str
+    hint: str
+
+
+class SyncedSource(TypedDict):
+    """What came to a source after the version `since`; `problem` says why it is paused."""
+
+    name: str
+    since: int
+    added: int
+    changed: int
+    moved: int
+    removed: int
+    unreadable: list[UnreadableDocument]
+    problem: str | None
+
+
+class SyncAnswer(TypedDict):
+    """POST /v1/sync and /v1/release."""
+
+    version: int
+    sources: list[SyncedSource]
+    degraded: list[str]
+
+
+class Accepted(TypedDict):
+    """POST /v1/sync that does not wait: 202."""
+
+    accepted: Literal[True]
+
+
+class PreviewedSource(TypedDict):
+    """What a sync would do to one source, and what that would cost."""
+
+    name: str
+    problem: str | None
+    hint: str | None
+    counts: dict[str, int]
+    new: list[str]
+    changed: list[str]
+    gone: list[str]
+    unreadable: list[str]
+    passages: int
+    llm_calls: int
+    llm_tokens: int
+
+
+class PreviewAnswer(TypedDict):
+    """POST /v1/preview."""
+
+    version: int
+    degraded: list[str]
+    sources: list[PreviewedSource]
+    llm_calls: int
+    llm_tokens: int
+    waiting: dict[str, int]
+
+
+class LoggedVersion(TypedDict):
+    """A version and what it changed."""
+
+    version: int
+    created: str
+    collected: str | None
+    reason: str
+    tags: list[str]
+    documents: int
+    passages: int
+    edges: int
+    documents_added: int
+    documents_changed: int
+    documents_removed: int
+    documents_renamed: int
+    passages_added: int
+    passages_removed: int
+    counters: dict[str, int]
+
+
+class LogAnswer(TypedDict):
+    """GET /v1/log: newest first."""
+
+    version: int
+    degraded: list[str]
+    versions: list[LoggedVersion]
+
+
+class DiffFolder(TypedDict):
+    """How many documents of a folder differ."""
+
+    source: str
+    folder: str
+    added: int
+    changed: int
+    removed: int
+    renamed: int
+
+
+class DiffDocument(TypedDict):
+    """A document that differs."""
+
+    source: str
+    document: str
+
+
+class RenamedDocument(DiffDocument):
+    """A document with the content that another path of its source had before."""
+
+    was: str
+
+
+class DiffPassage(TypedDict):
+    """A passage that differs; `start` is the beginning of its text."""
+
+    id: str
+    heading: list[str]
+    start: str
+
+
+DiffEdge = TypedDict("DiffEdge", {"from": DiffPassage, "to": DiffPassage, "question": str})
+
+
+class DiffDocuments(TypedDict):
+    """The documents that differ."""
+
+    added: list[DiffDocument]
+    changed: list[DiffDocument]
+    removed: list[DiffDocument]
+    renamed: list[RenamedDocument]
+
+
+class DiffPassages(TypedDict):
+    """The passages that differ."""
+
+    added: list[DiffPassage]
+    removed: list[DiffPassage]
+
+
+class DiffEdges(TypedDict):
+    """The edges that differ."""
+
+    added: list[DiffEdge]
+    removed: list[DiffEdge]
+
+
+DiffAnswer = TypedDict(
+    "DiffAnswer",
+    {
+        "from": int,
+        "to": int,
+        "counts": dict[str, dict[str, int]],
+        "folders": list[DiffFolder],
+        "documents": DiffDocuments,
+        "passages": DiffPassages,
+        "edges": DiffEdges,
+    },
+)
+
+
+class TagAnswer(TypedDict):
+    """POST /v1/tags."""
+
+    name: str
+    version: int
+
+
+class UntagAnswer(TypedDict):
+    """DELETE /v1/tags/{name}."""
+
+    name: str
+
+
+class RestoredSource(TypedDict):
+    """How many documents of a source are pinned."""
+
+    name: str
+    pinned: int
+
+
+class RestoreAnswer(TypedDict):
+    """POST /v1/restore."""
+
+    version: int
+    restored: int
+    changed: bool
+    sources: list[RestoredSource]
+
+
+class PauseAnswer(TypedDict):
+    """POST /v1/pause and /v1/resume."""
+
+    name: str
+    paused: bool
+
+
+class RemoveAnswer(TypedDict):
+    """POST /v1/remove; `held_by` are [source, document] pairs that have some of its text too."""
+
+    name: str
+    version: int
+    documents: int
+    purged: bool
+    held_by: list[list[str]]
+    erased: bool
+
+
+class CheckFinding(TypedDict):
+    """A broken invariant."""
+
+    invariant: str
+    where: str
+    detail: str
+    hint: str
+
+
+class CheckAnswer(TypedDict):
+    """POST /v1/check."""
+
+    version: int
+    deep: bool
+    findings: list[CheckFinding]
+
+
+class BackupAnswer(TypedDict):
+    """POST /v1/backup."""
+
+    file: str
+    bytes: int
+    version: int
+
+
+class RebuildAnswer(TypedDict):
+    """POST /v1/rebuild."""
+
+    version: int
+
+
+class GcAnswer(TypedDict):
+    """POST /v1/gc. A dry run estimates `bytes`; a real one tells `freed_bytes`."""
+
+    dry_run: bool
+    versions: list[int]
+    documents: int
+    lives: int
+    matches: int
+    passages: int
+    question_sets: int
+    bytes: NotRequired[int]
+    freed_bytes: NotRequired[int]
+
+
+class PurgeAnswer(TypedDict):
+    """POST /v1/purge; with `again` only `included` is told of what was done."""
+
+    source: str
+    document: str
+    revisions: NotRequired[int]
+    passages: NotRequired[int]
+    matches: NotRequired[int]
+    versions: NotRequired[list[int]]
+    held_by: NotRequired[list[list[str]]]
+    erased: NotRequired[bool]
+    included: NotRequired[bool]
+
+
+class ReloadedSources(TypedDict):
+    """The names of the sources that differ from before."""
+
+    added: list[str]
+    changed: list[str]
+    removed: list[str]
+
+
+class ReloadAnswer(TypedDict):
+    """POST /v1/reload. pending: a batch in hand ends before it takes effect."""
+
+    changed: list[str]
+    restart_needed: list[str]
+    sources: ReloadedSources
+    pending: bool

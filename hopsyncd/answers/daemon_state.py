@@ -1,0 +1,193 @@
+"""What requests answer that ask how the daemon and its sources are; beside answers.py."""
+
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+
+class Job(TypedDict):
+    """When something is done by itself, and how it last went."""
+
+    job: str
+    times: str
+    next: str
+    last_run: str | None
+    last_success: str | None
+    last_error: str | None
+
+
+class ScheduleAnswer(TypedDict):
+    """GET /v1/schedule: the next one first."""
+
+    jobs: list[Job]
+
+
+class SyncProgress(TypedDict):
+    """How far the sync of a source is."""
+
+    source: str
+    documents_done: int
+    documents_total: int
+    passages_done: int
+    passages_total: int
+    share: float
+
+
+class JobsAnswer(TypedDict):
+    """GET /v1/jobs."""
+
+    running: SyncProgress | None
+    pending: bool
+    jobs: list[Job]
+
+
+class SourceStatus(TypedDict):
+    """How a source is."""
+
+    name: str
+    kind: str
+    location: str
+    state: Literal["new", "ok", "paused", "unconfigured"]
+    documents: int
+    problems: int
+    pinned: int
+    scanned: str | None
+    next: str | None
+    problem: str | None
+    hint: str | None
+    watching: bool
+    watch_problem: str | None
+
+
+class ItemProblem(TypedDict):
+    """A document that cannot be used."""
+
+    source: str
+    document: str
+    why: str
+    hint: str
+
+
+class UnavailableReader(TypedDict):
+    """A type of documents that cannot be read on this machine, by no fault of theirs."""
+
+    media_type: str
+    why: str
+    hint: str
+
+
+class LlmSpent(TypedDict):
+    """What was asked of the LLM today, for one purpose, source and version."""
+
+    purpose: str
+    source: str
+    version: int
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    unsettled_tokens: int
+
+
+class LlmFailure(TypedDict):
+    """How the LLM failed last."""
+
+    kind: str
+    message: str
+    at: str
+
+
+class LlmStatus(TypedDict):
+    """The configured LLM and what it was asked."""
+
+    endpoint: str
+    model: str
+    questions: str
+    calls_today: int
+    tokens_today: int
+    max_calls_per_day: int
+    max_tokens_per_day: int
+    today: list[LlmSpent]
+    ledger_problem: str | None
+    last_failure: LlmFailure | None
+
+
+class StatusModels(TypedDict):
+    """Which models are at work."""
+
+    recipe: str
+    llm_endpoint: str | None
+
+
+class ConfigurationStatus(TypedDict):
+    """Why the configuration file is not in force, or which of its keys wait for a restart."""
+
+    refused: str | None
+    restart_needed: list[str]
+
+
+class StatusAnswer(TypedDict):
+    """GET /v1/status."""
+
+    version: int
+    created: str | None
+    documents: int
+    passages: int
+    edges: int
+    edge_budget: int
+    matches: int
+    degraded: list[str]
+    syncing: bool
+    pending: bool
+    progress: SyncProgress | None
+    error: str | None
+    sources: list[SourceStatus]
+    problems: list[ItemProblem]
+    unavailable_readers: list[UnavailableReader]
+    quarantined: int
+    counters: dict[str, int]
+    waiting: dict[str, int]
+    models: StatusModels
+    llm: LlmStatus | None
+    configuration: ConfigurationStatus
+    database: str
+    database_bytes: int | None
+    socket: str
+    pid: int
+    started: str
+
+
+class SourcesAnswer(TypedDict):
+    """GET /v1/sources."""
+
+    version: int
+    degraded: list[str]
+    sources: list[SourceStatus]
+
+
+class HealthAnswer(TypedDict):
+    """GET /v1/health."""
+
+    status: str
+    version: int
+
+
+class RequestStats(TypedDict):
+    """The requests to one endpoint since the start; times are of the last thousand."""
+
+    count: int
+    errors: int
+    p50_ms: float
+    p95_ms: float
+
+
+class StatsAnswer(TypedDict):
+    """GET /v1/stats."""
+
+    version: int
+    degraded: list[str]
+    passages: int
+    queries: int
+    requests: dict[str, RequestStats]
+    connections: int
+    refused: int
+    queue: int

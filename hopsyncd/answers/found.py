@@ -1,0 +1,268 @@
+"""What reads of passages and of the graph answer. The OpenAPI document is made from these types."""
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+
+class Failure(TypedDict):
+    """Why a request was not answered, and what to do."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class Failed(TypedDict):
+    """Every answer that is not 2xx."""
+
+    error: Failure
+
+
+class PassagePlace(TypedDict):
+    """Where a passage stands; all null when it stands nowhere at this version."""
+
+    source: str | None
+    document: str | None
+    lines: list[int] | None
+    unit: str | None
+    span: list[int] | list[str] | None
+    location: str | None
+    origin: dict[str, str] | None
+
+
+class PlacedPassage(PassagePlace):
+    """A passage, its first place, and the others."""
+
+    id: str
+    text: str
+    heading: list[str]
+    also_in: list[PassagePlace]
+
+
+class HopEnd(TypedDict):
+    """One of the two passages that a hop joins."""
+
+    id: str
+    heading: list[str]
+    document: str | None
+
+
+Hop = TypedDict(
+    "Hop",
+    {
+        "from": HopEnd,
+        "to": HopEnd,
+        "question": str,
+        "asked_by": Literal["from", "to", "both", "link", "backlink"],
+        "share": float,
+    },
+)
+
+
+class FoundPassage(PlacedPassage):
+    """A passage that answers a query."""
+
+    score: float
+    hops: list[Hop]
+
+
+class QueryCost(TypedDict):
+    """What a query took of the LLM."""
+
+    calls: int
+    tokens: int
+
+
+class QueryAnswer(TypedDict):
+    """POST /v1/query."""
+
+    version: int
+    strategy: str
+    profile: str | None
+    reasoner: str | None
+    llm: QueryCost | None
+    degraded: list[str]
+    passages: list[FoundPassage]
+
+
+class QueriesAnswer(TypedDict):
+    """POST /v1/queries: in the order of the queries."""
+
+    answers: list[QueryAnswer | Failed]
+
+
+class Citation(FoundPassage):
+    """A passage that an answer rests on."""
+
+    number: int
+
+
+class CitedSentence(TypedDict):
+    """A sentence of an extractive answer, word for word."""
+
+    text: str
+    citation: int
+
+
+class AskCost(QueryCost):
+    """What an answer took of the LLM."""
+
+    cached: int
+
+
+class AskAnswer(TypedDict):
+    """POST /v1/ask."""
+
+    version: int
+    found: bool
+    answer: str | None
+    short: str | None
+    by: Literal["extractive", "llm"]
+    degraded: list[str]
+    sentences: list[CitedSentence]
+    citations: list[Citation]
+    chain: list[Hop]
+    llm: AskCost
+
+
+class PassageQuestions(TypedDict):
+    """The questions of a passage: those it answers, and those it raises."""
+
+    incoming: list[str]
+    outgoing: list[str]
+
+
+class PassageAnswer(TypedDict):
+    """GET /v1/passages/{id}."""
+
+    version: int
+    degraded: list[str]
+    passage: PlacedPassage
+    questions: PassageQuestions
+
+
+class ListedDocument(TypedDict):
+    """A document of a list; its title is the outermost heading of its first passage."""
+
+    source: str
+    document: str
+    title: str | None
+    passages: int
+
+
+class DocumentsAnswer(TypedDict):
+    """GET /v1/documents; `next` is null at the end."""
+
+    version: int
+    degraded: list[str]
+    documents: list[ListedDocument]
+    next: str | None
+
+
+class DocumentAnswer(TypedDict):
+    """GET /v1/document: its passages in reading order."""
+
+    version: int
+    degraded: list[str]
+    source: str
+    document: str
+    passages: list[PlacedPassage]
+
+
+class NearPassage(TypedDict):
+    """A passage near another; `start` is the beginning of its text."""
+
+    id: str
+    heading: list[str]
+    source: str | None
+    document: str | None
+    location: str | None
+    start: str
+    distance: int
+
+
+NearEdge = TypedDict(
+    "NearEdge",
+    {
+        "from": str,
+        "to": str,
+        "question": str,
+        "asked_by": Literal["from", "link", "both"],
+        "similarity": float | None,
+        "name": NotRequired[str],
+    },
+)
+
+
+class NeighboursAnswer(TypedDict):
+    """GET /v1/neighbours/{id}: the passage itself first, at distance 0."""
+
+    version: int
+    degraded: list[str]
+    passages: list[NearPassage]
+    edges: list[NearEdge]
+
+
+class PathHop(Hop):
+    """A hop of a path. No mass flowed along it: `share` is 0."""
+
+    similarity: float | None
+
+
+class PathsAnswer(TypedDict):
+    """GET /v1/paths: the shortest first; none where no way is short enough."""
+
+    version: int
+    degraded: list[str]
+    paths: list[list[PathHop]]
+
+
+class ProgressEvent(TypedDict):
+    """A line of a stream. A sync tells how far it is, an ask what it begins: `search`, then
+    `answer`, from so many `passages`; a check what it is `checking`."""
+
+    event: Literal["progress"]
+    stage: NotRequired[Literal["search", "answer"]]
+    passages: NotRequired[int]
+    source: NotRequired[str]
+    documents_done: NotRequired[int]
+    documents_total: NotRequired[int]
+    passages_done: NotRequired[int]
+    passages_total: NotRequired[int]
+    share: NotRequired[float]
+    checking: NotRequired[str]
+    checks_done: NotRequired[int]
+    checks_total: NotRequired[int]
+
+
+class TextEvent(TypedDict):
+    """A line of a stream: the text of the answer goes on with this."""
+
+    event: Literal["text"]
+    text: str
+
+
+class WithdrawnEvent(TypedDict):
+    """A line of a stream: the `text` so far is not the answer, and why; another text begins."""
+
+    event: Literal["withdrawn"]
+    why: str
+
+
+class AnswerEvent(TypedDict):
+    """The last line of a stream: the answer, as without streaming."""
+
+    event: Literal["answer"]
+    answer: dict[str, Any]
+
+
+class ErrorEvent(Failed):
+    """The last line of a stream that failed; `status` is what an answer in one piece has then."""
+
+    event: Literal["error"]
+    status: int
+
+
+Event = ProgressEvent | TextEvent | WithdrawnEvent | AnswerEvent
+"""A line of a stream that does not fail."""

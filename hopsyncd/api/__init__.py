@@ -1,0 +1,1 @@
+"""The socket, and the HTTP API that is served on it."""

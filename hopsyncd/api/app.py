@@ -1,0 +1,204 @@
+"""The HTTP API under /v1/: the routes of api/endpoints.py over a service."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from hopsyncd.api.access import Caller
+from hopsyncd.api.endpoints import ENDPOINTS, Endpoint
+from hopsyncd.api.failures import INTERNAL, bad_request, failed, failure_of
+from hopsyncd.api.metrics import Load
+from hopsyncd.api.openapi import NDJSON
+from hopsyncd.api.requests import MAX_QUESTION_CHARACTERS, SyncRequest
+from hopsyncd.api.service import Service
+from hopsyncd.api.streaming import (
+    CLIENT_GONE,
+    ClientGone,
+    Json,
+    Listener,
+    Run,
+    Work,
+    heard,
+    lines,
+    result_of,
+)
+from hopsyncd.api.worker_pools import WorkerPools, lanes_of
+from hopsyncd.config.values import LimitsConfig
+from hopsyncd.errors import REPORTABLE, BadRequest, Forbidden
+
+log = structlog.get_logger(__name__)
+
+MAX_BODY_BYTES = 1 << 20
+
+
+def make_app(service: Service, lanes: WorkerPools | None = None) -> Starlette:
+    """The ASGI application over a service. Who asks is in the request's state, as `caller`.
+
+    What an admin changes is put there too, as `action`, `asked` and `outcome`, the status that the
+    work ended with: a stream has begun with 200 by then.
+    """
+    lanes = lanes or lanes_of(LimitsConfig(), Load())
+    app = Starlette(
+        routes=[_route(endpoint, service, lanes) for endpoint in ENDPOINTS],
+        exception_handlers={HTTPException: _http_error, Exception: _unexpected},
+    )
+    app.router.redirect_slashes = False  # a redirect is no answer: it has no JSON
+    return app
+
+
+def caller_of(request: Request) -> Caller:
+    """Who asks: put there by the server. Without it nothing is answered."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+def _route(endpoint: Endpoint, service: Service, lanes: WorkerPools) -> Route:
+    async def answer(request: Request) -> Response:
+        began_s = time.perf_counter()
+
+        def note(status: int) -> None:
+            request.state.outcome = status
+            service.note(endpoint.operation, status, (time.perf_counter() - began_s) * 1000)
+
+        try:
+            response = await _answered(request, endpoint, service, lanes, note)
+        except (ClientGone, ClientDisconnect):
+            response = Response(status_code=CLIENT_GONE)
+        except REPORTABLE as error:
+            status, body = failure_of(error)
+            response = JSONResponse(body, status)
+        except Exception:
+            note(500)
+            raise
+        if not isinstance(response, StreamingResponse):
+            note(response.status_code)
+        return response
+
+    return Route(endpoint.path.replace("}", ":name}"), answer, methods=[endpoint.method])
+
+
+class _Name(Convertor[str]):
+    """A name in a path: it may have slashes in it, and line breaks."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("name", _Name())
+
+
+async def _answered(
+    request: Request,
+    endpoint: Endpoint,
+    service: Service,
+    lanes: WorkerPools,
+    note: Callable[[int], None],
+) -> Response:
+    """A stream notes itself how it ended. Raises one of REPORTABLE, or ClientGone."""
+    caller = caller_of(request)
+    recorded = endpoint.right == "admin" and endpoint.method != "GET"
+    if recorded:
+        request.state.action = endpoint.operation
+    if endpoint.right == "admin" and not caller.admin:
+        raise Forbidden(
+            "The request was refused",
+            f"{caller.name} may read, and this is for admins",
+            "Ask whoever runs the daemon",
+        )
+    asked = await _asked(request, endpoint)
+    if recorded:
+        request.state.asked = asked.model_dump(mode="json", exclude_unset=True)
+    act: Callable[..., Any] = partial(getattr(service, endpoint.operation), asked, caller)
+    if isinstance(asked, SyncRequest) and not asked.wait:
+        act()
+        return JSONResponse({"accepted": True}, 202)
+
+    run = _run_by(lanes, endpoint, asked, caller)
+
+    def work(listener: Listener) -> Work:
+        return partial(act, listener) if endpoint.listens else act
+
+    if endpoint.streams and NDJSON in request.headers.get("accept", ""):
+        progress = _nothing if endpoint.listens else service.progress
+        return StreamingResponse(lines(work, progress, run, note), media_type=NDJSON)
+    listener = Listener()
+    result = await heard(request, listener, result_of(work(listener), run))
+    if isinstance(result, str):
+        return Response(result, media_type=endpoint.media_type)
+    return JSONResponse(result)
+
+
+def _run_by(lanes: WorkerPools, endpoint: Endpoint, asked: Any, caller: Caller) -> Run:
+    """What takes long, as admins may ask for, holds no turn; that it lives is told at once."""
+    if endpoint.right == "admin" or endpoint.operation == "health":
+        return run_in_threadpool
+    turns = lanes.patient if getattr(asked, "wants_llm", False) else lanes.quick
+    return partial(turns.run, caller.peer)
+
+
+def _nothing() -> Json | None:
+    return None
+
+
+async def _asked(request: Request, endpoint: Endpoint) -> Any:
+    """What is asked, validated. Raises BadRequest that names the field and the reason."""
+    model, given = endpoint.request, request.query_params
+    paths = request.path_params
+    repeated = [name for name in given if len(given.getlist(name)) > 1 or name in paths]
+    if repeated or (endpoint.method == "POST" and given):
+        name = next(iter(repeated or given))
+        why = "is given twice" if repeated else "is no field of the body"
+        raise BadRequest(
+            "The request was refused", f"{name}: the parameter {why}", "Give each field once"
+        )
+    try:
+        if endpoint.method == "POST":
+            return model.model_validate_json(await _body(request) or b"{}")
+        return model.model_validate({**given, **paths})
+    except ValidationError as error:
+        raise bad_request(error, model) from error
+
+
+async def _body(request: Request) -> bytes:
+    received = bytearray()
+    async for part in request.stream():
+        received += part
+        if len(received) > MAX_BODY_BYTES:
+            raise BadRequest(
+                "The request was refused",
+                f"its body is longer than {MAX_BODY_BYTES} bytes",
+                f"A question may have {MAX_QUESTION_CHARACTERS} characters",
+            )
+    return bytes(received)
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
+    body = failed(
+        code,
+        f"{request.method} {request.url.path}: {error.detail.lower()}",
+        "docs/api.md lists what can be asked",
+    )
+    return JSONResponse(body, error.status_code, error.headers)
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    log.error("request failed", path=request.url.path, exc_info=error)
+    return JSONResponse(INTERNAL, 500)

@@ -1,0 +1,265 @@
+"""One connection of a client: who it is, how long it may take, and how much it may send.
+
+The HTTP itself is uvicorn's. What is refused here never reaches the application, and is answered in
+the same form of errors.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from hopsyncd.api.access import UNKNOWN, Credentials, peer_of
+from hopsyncd.api.failures import failed
+from hopsyncd.api.metrics import Load
+from hopsyncd.api.worker_pools import of_the_greediest
+
+MAX_HEAD_BYTES = 16 << 10
+_LINGER_S = 2.0  # for which a client that still sends can read its answer
+_LINGERING = 4  # times as many as may be open
+_RETRY_AFTER = b"retry-after: 1\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a client may take: to send a head, and then a body, or to take what is sent."""
+
+    header_s: float
+    body_s: float
+
+
+class Connections:
+    """All that are open, at most `most` of them."""
+
+    def __init__(self, most: int, load: Load) -> None:
+        self._most = most
+        self._load = load
+        self._open: dict[Connection, None] = {}
+        self._lingering: dict[Connection, asyncio.TimerHandle] = {}
+
+    def admit(self, new: "Connection") -> bool:
+        """Whether there is room, perhaps as someone with more connections gives one up."""
+        if len(self._open) >= self._most:
+            greedy = self._of_the_greediest(new.peer)
+            if greedy is None:
+                self._load.refused += 1
+                return False
+            del self._open[greedy]
+            greedy.give_way()
+        self._open[new] = None
+        self._load.connections = len(self._open)
+        return True
+
+    def forget(self, gone: "Connection") -> None:
+        """It is closed."""
+        self._open.pop(gone, None)
+        self._load.connections = len(self._open)
+        if closing := self._lingering.pop(gone, None):
+            closing.cancel()
+
+    def _of_the_greediest(self, peer: Credentials) -> "Connection | None":
+        """An idle connection if there is one, the longest open first; else the newest."""
+        idle = [one for one in self._open if one.is_idle]
+        return of_the_greediest(self._open, peer, idle) or of_the_greediest(
+            self._open, peer, reversed(self._open)
+        )
+
+    def linger(self, closing: "Connection") -> None:
+        """Say no more, and close a little later: a client that is cut off while it sends may never
+        read what it was answered. At once if too many do that.
+        """
+        if len(self._lingering) >= _LINGERING * self._most:
+            closing.transport.close()
+            return
+        closing.transport.write_eof()
+        self._lingering[closing] = closing.loop.call_later(_LINGER_S, closing.transport.close)
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's connection within limits. The peer is in the state of its requests."""
+
+    def __init__(
+        self, *arguments: Any, connections: Connections, patience: Timeouts, **more: Any
+    ) -> None:
+        super().__init__(*arguments, **more)
+        self.peer = UNKNOWN
+        self._all = connections
+        self._patience = patience
+        self._reading: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+        self._open_bytes = 0  # received since a head, or a part of a body, ended
+        self._part_ended = False  # in what is being read
+        self._in_head = False
+        self._in_body = False
+        self._deaf = False  # to whatever else is sent
+        self._last_answer = b""  # when the requests in hand are answered
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is in hand."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.pipeline
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.peer = peer_of(transport.get_extra_info("socket"))
+        self.app_state = {**self.app_state, "peer": self.peer}
+        if self._all.admit(self):
+            self._expect(self._patience.header_s)
+        else:
+            self.give_way()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.forget(self)
+        self._expect(None)
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        if self._reading is None and not self._in_body:
+            self._expect(self._patience.header_s)
+        self._part_ended = False
+        super().data_received(data)
+        self._open_bytes = 0 if self._part_ended else self._open_bytes + len(data)
+        if (self._in_head or self._in_body) and self._open_bytes > MAX_HEAD_BYTES:
+            self._refuse_head()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # what follows a body was not there when the request was judged
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._part_ended = False, True
+        sent = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if sent > MAX_HEAD_BYTES:
+            self._refuse_head()
+        if self._deaf:
+            return
+        self._in_body = True
+        self._expect(self._patience.body_s)
+        super().on_headers_complete()
+        if self.parser.should_upgrade():  # to nothing that is spoken here
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        self._part_ended = True
+        if not self._deaf:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_body, self._part_ended = False, True
+        self._expect(None)
+        if not self._deaf:
+            super().on_message_complete()
+            self._deaf = self.parser.should_upgrade()
+
+    def on_response_complete(self) -> None:
+        is_last = not self.pipeline
+        super().on_response_complete()
+        if self._last_answer and is_last and not self.transport.is_closing():
+            self.transport.write(self._last_answer)
+            self._all.linger(self)
+        elif self._in_body and self.cycle.response_complete:  # more than anyone wanted to read
+            self._deaf = True
+            self._all.linger(self)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._writing = self.loop.call_later(self._patience.body_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._writing:
+            self._writing.cancel()
+            self._writing = None
+
+    def give_way(self) -> None:
+        """Close for want of room, whatever is in hand."""
+        if self.pipeline:
+            self.transport.close()
+            return
+        self._refuse(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "busy",
+            "The connection was refused: too many are open",
+            "Try again in a second, over fewer connections; limits.connections sets how many",
+            at_once=True,
+        )
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP; uvicorn calls this."""
+        self._refuse(
+            HTTPStatus.BAD_REQUEST,
+            "bad_request",
+            "The request was refused: it is no HTTP/1.1",
+            "docs/api.md says how to ask",
+        )
+
+    def _expect(self, within_s: float | None) -> None:
+        """Set the time until which the client must have sent what comes next, if anything must."""
+        if self._reading:
+            self._reading.cancel()
+        self._reading = self.loop.call_later(within_s, self._too_slow) if within_s else None
+
+    def _too_slow(self) -> None:
+        self._reading = None
+        self._refuse(
+            HTTPStatus.REQUEST_TIMEOUT,
+            "timeout",
+            "The request was refused: it did not arrive in time",
+            "Send it at once; limits.header_s and limits.body_s set how long it may take",
+        )
+
+    def _refuse_head(self) -> None:
+        self._refuse(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "bad_request",
+            f"The request was refused: its headers are longer than {MAX_HEAD_BYTES} bytes",
+            "Put what is long into the body of a POST",
+        )
+
+    def _refuse(
+        self, status: HTTPStatus, code: str, message: str, hint: str, *, at_once: bool = False
+    ) -> None:
+        """Answer and close, unless earlier requests are still to be answered: then after them.
+
+        At once: in place of the answer to the request in hand.
+        """
+        if self._deaf or self.transport.is_closing():
+            return
+        self._deaf = True
+        self._expect(None)
+        in_hand = self.cycle is not None and not self.cycle.response_complete
+        if in_hand and not self._in_body and not at_once:
+            self.cycle.keep_alive = False
+            return
+        answer = _answer(status, json.dumps(failed(code, message, hint)).encode())
+        if in_hand and self.pipeline:
+            self.pipeline.popleft()  # the newest is the one that is refused
+            self._last_answer = answer
+            return
+        if in_hand:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if not (in_hand and self.cycle.response_started):
+            self.transport.write(answer)
+        self._all.linger(self)
+
+
+def _answer(status: HTTPStatus, body: bytes) -> bytes:
+    return (
+        b"HTTP/1.1 %d %s\r\n" % (status, status.phrase.encode())
+        + b"content-type: application/json\r\n"
+        + b"content-length: %d\r\n" % len(body)
+        + (_RETRY_AFTER if status == HTTPStatus.SERVICE_UNAVAILABLE else b"")
+        + b"connection: close\r\n\r\n"
+        + body
+    )

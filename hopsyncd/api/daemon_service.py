@@ -1,0 +1,361 @@
+"""What the daemon offers to its clients: reads at once, writes on the worker's thread."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+
+from hopsyncd.api.access import Caller
+from hopsyncd.api.metrics import Load, Requests
+from hopsyncd.api.openapi import openapi_document
+from hopsyncd.api.read_service import GraphReads
+from hopsyncd.api.requests import (
+    BackupRequest,
+    CheckRequest,
+    GcRequest,
+    NoParameters,
+    PauseRequest,
+    PreviewRequest,
+    PurgeRequest,
+    RebuildRequest,
+    ReleaseRequest,
+    ReloadRequest,
+    RemoveRequest,
+    RestoreRequest,
+    SyncRequest,
+    TagRequest,
+    UntagRequest,
+)
+from hopsyncd.api.service import Json, Soon
+from hopsyncd.api.status import GC, Served, Told, progress_json, schedule_json, status_json, synced
+from hopsyncd.api.streaming import Listener
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.reload import Reloaded
+from hopsyncd.errors import BadRequest, NotFound, ReaderUnavailable
+from hopsyncd.ingest.preview import preview_json
+from hopsyncd.ingest.removal import drop_mirror, removed
+from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
+from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
+from hopsyncd.ingest.upkeep import (
+    backed_up,
+    checked,
+    collected,
+    included_again,
+    paused,
+    purged,
+    rebuilt,
+    released,
+    restored,
+    resumed,
+    tagged,
+    untagged,
+)
+from hopsyncd.ingest.watch import FolderWatcher
+from hopsyncd.ingest.writer import UPGRADE, SyncWorker
+from hopsyncd.models.loading import Models
+from hopsyncd.retrieve.engine import Engine
+from store.exceptions import StoreError
+from store.sqlite.database import SqliteError, fresh_database
+from store.sqlite.gc import Retention
+
+log = structlog.get_logger(__name__)
+
+First = TypeVar("First")
+
+
+def now_ms() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool = False) -> Json:
+    """Collect what the configured retention does not keep, on the writer's thread.
+
+    Versions whose answers are being made are left for another time.
+    """
+    retention = Retention(
+        config.retention.keep_versions, config.retention.keep_days, engine.being_read
+    )
+    try:
+        done = collected(path, retention, now_ms(), dry_run)
+    finally:
+        engine.forget_pasts()
+    if not dry_run:
+        log.info("gc", versions=len(done["versions"]), freed_bytes=done["freed_bytes"])
+    return done
+
+
+class DaemonService(GraphReads):
+    """Implements serve.service.Service. A reload says in `reloaded` how it went."""
+
+    def __init__(
+        self,
+        config: Config,
+        models: Models,
+        engine: Engine,
+        worker: SyncWorker,
+        watchers: Mapping[str, FolderWatcher],
+        reload: Callable[[], Json],
+    ) -> None:
+        super().__init__(config, models, engine, worker)
+        self._reload = reload
+        self.reloaded = Reloaded()
+        self.load = Load()
+        self._recipe = models.maker.recipe.name
+        self._endpoint = models.endpoint
+        self._watchers = watchers
+        self._started_ms = now_ms()
+        self._requests = Requests()
+        self.unavailable: dict[str, ReaderUnavailable] = {}  # by type of document
+        self.told = Told()
+        self.removed: set[str] = set()  # sources left alone though the configuration has them
+
+    def sync(self, request: SyncRequest, caller: Caller) -> Soon:
+        since = self.told.before(caller.name, self._wanted(request.sources))
+        self.refuse_gone()
+
+        def told(outcomes: Sequence[SyncOutcome]) -> Json:
+            found = synced(self._reader(), outcomes, since)
+            self.told.note(caller.name, [one.source for one in outcomes], found["version"])
+            return {**found, "degraded": self._degraded()}
+
+        return _then(self._worker.request(request.sources, request.accept_empty), told)
+
+    def preview(self, request: PreviewRequest, _: Caller) -> Json:
+        self.refuse_gone()
+        wanted = self._wanted(request.sources)
+        found = preview_json(self._reader(), self.config, wanted, request.limit)
+        return {**found, "degraded": self._degraded()}
+
+    def _wanted(self, named: Sequence[str]) -> Sequence[str]:
+        """The named sources, or all if none is. Raises BadRequest for one that is not there."""
+        names = self._names()
+        for name in named:
+            if name not in names:
+                raise BadRequest(
+                    "The request was refused",
+                    f"there is no source named {name!r}",
+                    f"The sources are: {', '.join(names) or 'none'}",
+                )
+        return named or names
+
+    def _names(self) -> list[str]:
+        return [one.name for one in self.config.sources if one.name not in self.removed]
+
+    def restore(self, request: RestoreRequest, _: Caller) -> Soon:
+        wanted = self._wanted(request.sources)
+        return self._worker.submit(lambda path: restored(path, request.version, wanted))
+
+    def release(self, request: ReleaseRequest, caller: Caller) -> Soon:
+        wanted = self._wanted(request.sources)
+        freed = self._worker.submit(lambda path: released(path, wanted))
+        scanned = self.sync(SyncRequest(sources=request.sources), caller)
+
+        def unless_failed(done: dict[str, Any]) -> Json:
+            freed.result()  # done by now: jobs come before syncs
+            return done
+
+        return _then(scanned, unless_failed)
+
+    def pause(self, request: PauseRequest, _: Caller) -> Soon:
+        (name,) = self._wanted([request.name])
+        return self._worker.submit(lambda path: paused(path, name, now_ms()))
+
+    def resume(self, request: PauseRequest, _: Caller) -> Soon:
+        (name,) = self._wanted([request.name])
+        done = self._worker.submit(lambda path: resumed(path, name))
+        self._worker.hint(name, None)
+        return done
+
+    def remove(self, request: RemoveRequest, _: Caller) -> Soon:
+        def job(path: SourceSync) -> Json:
+            self.removed.add(request.name)
+            path.paused.pop(request.name, None)
+            try:
+                done = removed(path.connection, path.commit, request.name, request.purge)
+            finally:
+                self._engine.forget_pasts()
+            drop_mirror(self.config, request.name)
+            return done
+
+        if request.name not in self._known():
+            raise NotFound(
+                f"Cannot remove {request.name!r}",
+                "there is no source of that name",
+                "`hopsyncd sources` lists them",
+            )
+        return self._worker.submit(job)
+
+    def tag(self, request: TagRequest, _: Caller) -> Soon:
+        return self._worker.submit(
+            lambda path: tagged(path, request.name, request.version, now_ms())
+        )
+
+    def untag(self, request: UntagRequest, _: Caller) -> Soon:
+        return self._worker.submit(lambda path: untagged(path, request.name))
+
+    def check(self, request: CheckRequest, _: Caller, listener: Listener) -> Json:
+        self.refuse_gone()
+
+        def tell(name: str, done: int, total: int) -> None:
+            listener.tell("progress", checking=name, checks_done=done, checks_total=total)
+
+        return checked(self._reader(), request.deep, tell)
+
+    def backup(self, request: BackupRequest, _: Caller) -> Json:
+        self.refuse_gone()
+        return backed_up(self._reader(), Path(request.file))
+
+    def rebuild(self, request: RebuildRequest, _: Caller) -> Soon:
+        return self._worker.submit(rebuilt)
+
+    def gc(self, request: GcRequest, _: Caller) -> Soon:
+        job = partial(collect, config=self.config, engine=self._engine, dry_run=request.dry_run)
+        return self._worker.submit(job, None if request.dry_run else GC)
+
+    def purge(self, request: PurgeRequest, _: Caller) -> Soon:
+        def job(path: SourceSync) -> Json:
+            if request.again:
+                return included_again(path, request.document, request.source)
+            try:
+                return purged(path, request.document, request.source, now_ms())
+            finally:
+                self._engine.forget_pasts()
+
+        return self._worker.submit(job)
+
+    def schedule(self, _: NoParameters, caller: Caller) -> Json:
+        asks = self._endpoint and self.config.llm.questions != "off"
+        hidden = {
+            job(name) for name in caller.hidden | self.removed for job in (scan_job, full_scan_job)
+        }
+        planned = [
+            one
+            for one in self._worker.planned()
+            if (asks or one.job != UPGRADE) and one.job not in hidden
+        ]
+        return schedule_json(self._reader(), planned)
+
+    def status(self, _: NoParameters, caller: Caller) -> Json:
+        served = self._served(caller.hidden)
+        try:
+            return status_json(self._reader(), served)
+        except (StoreError, SqliteError) as error:
+            # Nothing can be read of the database: the rest of the status says so.
+            with closing(fresh_database()) as nothing:
+                return status_json(nothing, replace(served, error=served.error or str(error)))
+
+    def sources(self, request: NoParameters, caller: Caller) -> Json:
+        whole = self.status(request, caller)
+        return {key: whole[key] for key in ("version", "degraded", "sources")}
+
+    def health(self, _: NoParameters, __: Caller) -> Json:
+        self.refuse_gone()
+        return {"status": "ok", "version": self._version}
+
+    def jobs(self, request: NoParameters, caller: Caller) -> Json:
+        return {
+            "running": self._progress(caller.hidden),
+            "pending": self._worker.pending,
+            **self.schedule(request, caller),
+        }
+
+    def stats(self, _: NoParameters, caller: Caller) -> Json:
+        with self._engine.reading(hidden=caller.hidden) as (__, head):
+            version = head.version if head else None
+        return {
+            "version": version.id if version else 0,
+            "degraded": self._degraded(caller.hidden),
+            "passages": version.passages if version else 0,
+            "queries": self._queries,
+            "requests": self._requests.by_operation(),
+            "connections": self.load.connections,
+            "refused": self.load.refused,
+            "queue": self.load.queue,
+        }
+
+    def metrics(self, request: NoParameters, caller: Caller) -> str:
+        spent = self._endpoint.ledger.spent(0) if self._endpoint else ()
+        return self.measured.text(self.status(request, caller), self.load, spent)
+
+    def reload(self, _: ReloadRequest, __: Caller) -> Json:
+        return self._reload()
+
+    def openapi(self, _: NoParameters, __: Caller) -> Json:
+        return openapi_document()
+
+    def progress(self) -> Json | None:
+        return self._progress(frozenset())
+
+    def _progress(self, hidden: frozenset[str]) -> Json | None:
+        return (
+            progress_json(self.path.progress, hidden) if self.path and self._worker.busy else None
+        )
+
+    def note(self, operation: str, status: int, took_ms: float) -> None:
+        self._requests.note(operation, status, took_ms)
+        self.measured.note_request(operation, status, took_ms / 1000)
+        log.debug("request", operation=operation, status=status, took_ms=round(took_ms, 1))
+
+    def summary(self) -> str:
+        """One line on how it is, without names; from the event loop: nothing is read."""
+        served = self._engine.head
+        if served is None:
+            return "nothing is indexed yet"
+        version = served.version
+        doing = "indexing" if self._worker.pending else "up to date"
+        if self._error():
+            doing = "the last sync failed"
+        if self.reloaded.refused:
+            doing += ", the changed configuration is refused"
+        return f"version {version.id}: {version.passages} passages, {doing}"
+
+    def _served(self, hidden: frozenset[str]) -> Served:
+        head = self._engine.head
+        if hidden:
+            with self._engine.reading(hidden=hidden) as (_, restricted):
+                head = restricted
+        names = self._names()
+        jobs = {one.job: one.next_ms for one in self._worker.planned()}
+        return Served(
+            database=self._database,
+            socket=self.config.daemon.socket,
+            started_ms=self._started_ms,
+            version=head.version if head else None,
+            recipe=self._recipe,
+            configured=tuple(names),
+            next_ms={name: jobs[scan_job(name)] for name in names if scan_job(name) in jobs},
+            watching={name: watcher.status() for name, watcher in dict(self._watchers).items()},
+            progress=self.path.progress if self.path else None,
+            busy=self._worker.busy,
+            pending=self._worker.pending,
+            error=self._error(),
+            degraded=self._degraded(hidden),
+            unavailable=dict(self.unavailable),
+            queries=self._queries,
+            llm=self._endpoint.status() if self._endpoint else None,
+            config_refused=self.reloaded.refused,
+            restart_needed=self.reloaded.restart_needed,
+            hidden=hidden,
+        )
+
+
+def _then(first: "Future[First]", convert: Callable[[First], Json]) -> Soon:
+    """A future of the converted result, or of the error that either ends in."""
+    result: Soon = Future()
+    result.set_running_or_notify_cancel()
+
+    def pass_on(done: "Future[First]") -> None:
+        try:
+            result.set_result(convert(done.result()))
+        except Exception as error:  # noqa: BLE001 - handed on to who waits for it
+            result.set_exception(error)
+
+    first.add_done_callback(pass_on)
+    return result

@@ -1,0 +1,77 @@
+"""The one form of errors: {"error": {"code", "message", "hint"}}, with its HTTP status."""
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from hopsyncd.api.requests import ABSOLUTE, DOCUMENT_KEY, NOT_BLANK, PASSAGE_ID
+from hopsyncd.errors import BadRequest, Busy, ConfigError, Forbidden, NotFound, TimedOut
+from store.exceptions import BackupFailed, NoSuchVersion, PurgeRefused, TagRefused
+
+log = structlog.get_logger(__name__)
+
+_REFUSALS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int, str], ...] = (
+    (BadRequest, 400, "bad_request"),
+    (Forbidden, 403, "forbidden"),
+    (NotFound, 404, "not_found"),
+    (NoSuchVersion, 404, "no_such_version"),
+    ((TagRefused, PurgeRefused, BackupFailed, ConfigError), 409, "refused"),
+    (Busy, 503, "busy"),
+    (TimedOut, 503, "timeout"),
+)
+
+_FORMS = {  # by the pattern that a text does not have
+    NOT_BLANK: "it is blank",
+    PASSAGE_ID: "it is no id of a passage (16 hexadecimal digits, of which the first 4 may do)",
+    DOCUMENT_KEY: "it is not the `next` of an earlier answer",
+    ABSOLUTE: "it is no absolute path",
+}
+
+
+def failed(code: str, message: str, hint: str) -> dict[str, Any]:
+    """The body of an error."""
+    return {"error": {"code": code, "message": message, "hint": hint}}
+
+
+INTERNAL = failed("internal", "The daemon failed on this request", "Its log has the details")
+
+
+def failure_of(error: Exception) -> tuple[int, dict[str, Any]]:
+    """Status and body of one of our own errors: the caller's mistakes are 4xx, ours is a 503."""
+    what, why, hint = error.what, error.why, error.hint  # type: ignore[attr-defined]
+    for kinds, status, code in _REFUSALS:
+        if isinstance(error, kinds):
+            return status, failed(code, f"{what}: {why}", hint)
+    log.error("request failed", what=what, why=why)
+    return 503, failed("unavailable", f"{what}: {why}", hint)
+
+
+def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
+    """What is wrong with a request, by its field: a field that is not known comes first."""
+    found = error.errors(include_url=False)
+    first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
+    field = ".".join(str(part) for part in first["loc"])
+    why, hint = _in_words(first), "docs/api.md describes each request"
+    if first["type"] == "extra_forbidden":
+        why = "there is no such field"
+        known = _fields(model) if len(first["loc"]) == 1 else ()
+        if near := difflib.get_close_matches(str(first["loc"][-1]), list(known), n=1):
+            hint = f'Did you mean "{near[0]}"? {hint}'
+    return BadRequest("The request was refused", f"{field}: {why}" if field else why, hint)
+
+
+def _in_words(found: ErrorDetails) -> str:
+    if found["type"] == "missing":
+        return "it is missing"
+    if form := _FORMS.get(str(found.get("ctx", {}).get("pattern"))):
+        return form
+    return re.sub("^(Input|String) should", "it should", found["msg"].removeprefix("Value error, "))
+
+
+def _fields(model: type[BaseModel]) -> Iterable[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]

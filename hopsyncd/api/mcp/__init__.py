@@ -1,0 +1,1 @@
+"""Tools and resources for agents, over the API."""

@@ -1,0 +1,235 @@
+"""What is read of one version: answers to questions, passages, documents, the graph, history."""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from hopsyncd.api.access import Caller
+from hopsyncd.api.documents import document_answer, documents_answer, passage_answer
+from hopsyncd.api.failures import failure_of
+from hopsyncd.api.metrics import Metrics
+from hopsyncd.api.neighbourhood import neighbours_answer, paths_answer
+from hopsyncd.api.requests import (
+    AskRequest,
+    DiffRequest,
+    DocumentRequest,
+    DocumentsRequest,
+    LogRequest,
+    NeighboursRequest,
+    PassageRequest,
+    PathsRequest,
+    QueriesRequest,
+    QueryRequest,
+)
+from hopsyncd.api.service import Json
+from hopsyncd.api.streaming import Listener
+from hopsyncd.api.version_log import diff_json, entry_json
+from hopsyncd.config.configuration import DATABASE_NAME, Config
+from hopsyncd.config.strategy import Search
+from hopsyncd.errors import REPORTABLE, NotFound
+from hopsyncd.index.edge_budget import edge_budget
+from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.ingest.writer import SyncWorker
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.loading import Models
+from hopsyncd.retrieve.answering.asker import MAX_LLM_CALLS, Asker
+from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
+from hopsyncd.retrieve.answering.reply import reply_json
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.snapshot import restricted_diff
+from store.exceptions import DatabaseGone, NoSuchVersion
+from store.sqlite.database import Connection, open_reader, snapshot
+from store.sqlite.history import diff as history_diff
+from store.sqlite.history import log as history_log
+from store.sqlite.history import resolve, visible_entry
+from store.sqlite.sources import source_names
+
+
+class GraphReads:
+    """Implements the reads of serve.service.Service.
+
+    `path` is the write path, set once the store is open. A reload replaces `config`.
+    """
+
+    def __init__(self, config: Config, models: Models, engine: Engine, worker: SyncWorker) -> None:
+        self.path: SourceSync | None = None
+        self.config = config
+        self._database = config.daemon.data_dir / DATABASE_NAME
+        self._engine = engine
+        self._asker = Asker(engine, models.encoder, models.language, models.llm)
+        self._worker = worker
+        self._queries = 0
+        self.measured = Metrics()
+        self._local = threading.local()
+        self.refuse_gone: Callable[[], None] = lambda: None  # raises DatabaseGone
+
+    def query(self, request: QueryRequest, caller: Caller, listener: Listener) -> Json:
+        meter = Usage(self.config.llm.max_calls_per_query or None)
+        listener.when_gone(meter.abandon)
+        search = Search(
+            request.strategy or self.config.query.strategy,
+            request.profile,
+            request.reasoner,
+            request.top_k,
+            request.n_hop,
+        )
+        began_s = time.perf_counter()
+        answer = self._engine.query(
+            request.question,
+            request.k or self.config.query.k,
+            search,
+            request.at,
+            meter,
+            hidden=caller.hidden,
+        )
+        self._queries += 1
+        self.measured.note_query(search.strategy, time.perf_counter() - began_s)
+        return answer_json(answer, search, self._degraded(caller.hidden))
+
+    def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> Json:
+        answers: dict[int, Json] = {}
+        for at in dict.fromkeys(one.at for one in request.queries):
+            asked = {index: one for index, one in enumerate(request.queries) if one.at == at}
+            try:
+                with self._engine.holding(at, caller.hidden) as held:
+                    for index, one in asked.items():
+                        answers[index] = self._one_of_many(one, held, caller, listener)
+            except NoSuchVersion as error:
+                answers |= dict.fromkeys(asked, failure_of(error)[1])
+        return {"answers": [answers[index] for index in sorted(answers)]}
+
+    def _one_of_many(
+        self, request: QueryRequest, at: str, caller: Caller, listener: Listener
+    ) -> Json:
+        if listener.gone:
+            return {}  # nobody reads it
+        try:
+            return self.query(request.model_copy(update={"at": at}), caller, listener)
+        except REPORTABLE as error:
+            return failure_of(error)[1]
+
+    def ask(self, request: AskRequest, caller: Caller, listener: Listener) -> Json:
+        meter = Usage(MAX_LLM_CALLS)
+        listener.when_gone(meter.abandon)
+        listener.tell("progress", stage="search")
+        draft = AnswerDraft(
+            tell=lambda text: listener.tell("text", text=text),
+            tell_withdrawn=lambda why: listener.tell("withdrawn", why=why),
+        )
+        search = Search(self.config.query.strategy)
+        found, reply = self._asker.ask(
+            request.question,
+            request.k,
+            search,
+            request.at,
+            by_llm=request.llm,
+            hidden=caller.hidden,
+            meter=meter,
+            on_found=lambda found: listener.tell(
+                "progress", stage="answer", passages=len(found.ranked)
+            ),
+            hearer=draft if listener.hears else None,
+        )
+        self._queries += 1
+        draft.finish(reply)
+        return reply_json(found, reply, self._degraded(caller.hidden))
+
+    def passage(self, request: PassageRequest, caller: Caller) -> Json:
+        with self._engine.reading(request.at, caller.hidden) as (connection, head):
+            return passage_answer(connection, head, request.id, self._degraded(caller.hidden))
+
+    def documents(self, request: DocumentsRequest, caller: Caller) -> Json:
+        if request.source is not None and request.source not in self._known(caller.hidden):
+            raise NotFound(
+                f"There is no source {request.source!r}",
+                "none of that name is configured or indexed",
+                "Give its name as the status has it",
+            )
+        with self._engine.reading(request.at, caller.hidden) as (connection, head):
+            return documents_answer(connection, head, request, self._degraded(caller.hidden))
+
+    def document(self, request: DocumentRequest, caller: Caller) -> Json:
+        with self._engine.reading(request.at, caller.hidden) as (connection, head):
+            return document_answer(connection, head, request, self._degraded(caller.hidden))
+
+    def neighbours(self, request: NeighboursRequest, caller: Caller) -> Json:
+        with self._engine.reading(request.at, caller.hidden) as (connection, head):
+            return neighbours_answer(connection, head, request, self._degraded(caller.hidden))
+
+    def paths(self, request: PathsRequest, caller: Caller) -> Json:
+        with self._engine.reading(request.at, caller.hidden) as (connection, head):
+            return paths_answer(connection, head, request, self._degraded(caller.hidden))
+
+    def log(self, request: LogRequest, caller: Caller) -> Json:
+        with snapshot(connection := self._reader()):
+            entries = history_log(connection, request.limit, request.before)
+            if caller.hidden:
+                budget = partial(edge_budget, factor=self.config.index.edge_budget_factor)
+                entries = [visible_entry(connection, one, caller.hidden, budget) for one in entries]
+            return {
+                "version": self._version,
+                "degraded": self._degraded(caller.hidden),
+                "versions": [entry_json(one) for one in entries],
+            }
+
+    def diff(self, request: DiffRequest, caller: Caller) -> Json:
+        with snapshot(connection := self._reader()):
+            ends = resolve(connection, request.from_), resolve(connection, request.to)
+            found = history_diff(connection, *ends)
+            if not caller.hidden:
+                return diff_json(connection, *ends, found, request.limit)
+        with self._engine.reading(str(ends[0].id), caller.hidden) as (_, before):
+            pass
+        with self._engine.reading(str(ends[1].id), caller.hidden) as (connection, after):
+            assert before and after  # both ends have a version
+            return diff_json(
+                connection, *ends, restricted_diff(found, before, after), request.limit
+            )
+
+    def _known(self, hidden: frozenset[str] = frozenset()) -> set[str]:
+        """The names of all sources that are configured or stored, but for the hidden ones."""
+        configured = {one.name for one in self.config.sources}
+        return (configured | set(source_names(self._reader()).values())) - hidden
+
+    def _degraded(self, hidden: frozenset[str] = frozenset()) -> list[str]:
+        """Why the answer may be behind the documents: empty when nothing is known against it.
+
+        Nothing is told of sources that are hidden from who asks.
+        """
+        reasons = []
+        if not self.config.sources:
+            reasons.append("no source is configured: `hopsyncd add` adds one")
+        elif self._engine.head is None:
+            reasons.append("nothing is indexed yet: the first sync is not finished")
+        if error := self._error():
+            why = "" if hidden else f": {error}"
+            reasons.append(f"the last sync failed{why}")
+        elif self._worker.pending and self._engine.head is not None:
+            reasons.append("changes are being indexed")
+        if self.path:
+            reasons += [
+                f"source {name} is paused: {why}"
+                for name, why in dict(self.path.paused).items()
+                if name not in hidden
+            ]
+        return reasons
+
+    def _error(self) -> str | None:
+        """Why the last sync failed, or the next one must."""
+        try:
+            self.refuse_gone()
+        except DatabaseGone as error:
+            return str(error)
+        return self._worker.error
+
+    @property
+    def _version(self) -> int:
+        return self._engine.head.version.id if self._engine.head else 0
+
+    def _reader(self) -> Connection:
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = open_reader(self._database)
+        return connection

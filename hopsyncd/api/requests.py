@@ -1,0 +1,243 @@
+"""What requests ask, in a body or in path and parameters, with the limits of each field."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from hopsyncd.config.strategy import DEFAULT_TOP_K, Profile, Reasoner, Strategy
+
+MAX_QUESTION_CHARACTERS = 10_000
+MAX_QUERIES = 100
+# Patterns: neither control characters nor those of no width make a question.
+NOT_BLANK = r"[^\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+ABSOLUTE = r"^/[^\x00]+$"
+_MAX_LINES = 1_000_000_000
+_ASK_K = 8
+
+At = Annotated[str, Field(min_length=1, max_length=200)]
+SourceName = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class QueryRequest(_Body):
+    """The body of POST /v1/query; None takes the configured default."""
+
+    question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
+    k: int | None = Field(default=None, ge=1, le=1000)
+    strategy: Strategy | None = None
+    at: At = "head"
+    profile: Profile = "default"
+    reasoner: Reasoner | None = None
+    top_k: int = Field(default=DEFAULT_TOP_K, ge=1, le=1000)
+    n_hop: int | None = Field(default=None, ge=1, le=20)
+
+    @property
+    def wants_llm(self) -> bool:
+        return self.reasoner in ("llm", "llm-relevance")
+
+
+class QueriesRequest(_Body):
+    """The body of POST /v1/queries: those with the same `at` are answered at one version."""
+
+    queries: Annotated[
+        tuple[QueryRequest, ...], Field(min_length=1, max_length=MAX_QUERIES, strict=False)
+    ]
+
+    @property
+    def wants_llm(self) -> bool:
+        return any(one.wants_llm for one in self.queries)
+
+
+class AskRequest(_Body):
+    """The body of POST /v1/ask. `k`: from how many passages; `llm`: let the LLM put it in words."""
+
+    question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
+    k: int = Field(default=_ASK_K, ge=1, le=50)
+    at: At = "head"
+    llm: bool = False
+
+    @property
+    def wants_llm(self) -> bool:
+        return self.llm
+
+
+class SyncRequest(_Body):
+    """The body of POST /v1/sync: which sources (none: all), and how."""
+
+    sources: tuple[SourceName, ...] = Field(default=(), strict=False)
+    wait: bool = True
+    accept_empty: bool = False
+
+
+class PreviewRequest(_Body):
+    """The body of POST /v1/preview: which sources (none: all), and how long lists may be."""
+
+    sources: tuple[SourceName, ...] = Field(default=(), strict=False)
+    limit: int | None = Field(default=None, ge=0, le=_MAX_LINES)
+
+
+class RestoreRequest(_Body):
+    """The body of POST /v1/restore: which version, and which sources (none: all)."""
+
+    version: At
+    sources: tuple[SourceName, ...] = Field(default=(), strict=False)
+
+
+class ReleaseRequest(_Body):
+    """The body of POST /v1/release: which sources (none: all)."""
+
+    sources: tuple[SourceName, ...] = Field(default=(), strict=False)
+
+
+class PauseRequest(_Body):
+    """The body of POST /v1/pause and /v1/resume: which source."""
+
+    name: SourceName
+
+
+class RemoveRequest(_Body):
+    """The body of POST /v1/remove: which source; `purge`: from every version."""
+
+    name: SourceName
+    purge: bool = False
+
+
+class TagRequest(_Body):
+    """The body of POST /v1/tags."""
+
+    name: str = Field(min_length=1, max_length=100)
+    version: At = "head"
+
+
+class CheckRequest(_Body):
+    """The body of POST /v1/check."""
+
+    deep: bool = False
+
+
+class BackupRequest(_Body):
+    """The body of POST /v1/backup: an absolute path that does not exist yet."""
+
+    file: str = Field(min_length=2, max_length=4096, pattern=ABSOLUTE)
+
+
+class GcRequest(_Body):
+    """The body of POST /v1/gc."""
+
+    dry_run: bool = False
+
+
+class PurgeRequest(_Body):
+    """The body of POST /v1/purge: a document's path in its source, or its absolute path.
+
+    With `again`, an earlier purge no longer keeps scans from indexing it.
+    """
+
+    document: str = Field(min_length=1, max_length=4096)
+    source: SourceName | None = None
+    again: bool = False
+
+
+class ReloadRequest(_Body):
+    """The body of POST /v1/reload: empty."""
+
+
+class RebuildRequest(_Body):
+    """The body of POST /v1/rebuild: empty."""
+
+
+_MAX_NUMBER = 1_000_000_000
+
+
+def _digits(given: object) -> object:
+    """Digits alone: pydantic would also take ` 1_0 ` for a number."""
+    if isinstance(given, str) and not (given.isascii() and given.isdecimal()):
+        raise ValueError(f"{given!r} is no whole number")
+    return given
+
+
+Digits = BeforeValidator(_digits)
+Limit = Annotated[int, Field(ge=1, le=_MAX_NUMBER), Digits]
+# An id, or as much of its beginning as tells it from the others of the version.
+PASSAGE_ID = "^[0-7][0-9a-f]{3,15}$"
+PassageHex = Annotated[str, Field(pattern=PASSAGE_ID)]
+# A source and a document's path in it: the name of a source has no slash.
+DOCUMENT_KEY = r"^[^/]+/[\s\S]+$"
+DocumentKey = Annotated[str, Field(max_length=4400, pattern=DOCUMENT_KEY)]
+Path = Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+class _Parameters(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NoParameters(_Parameters):
+    """A request that says all by its path."""
+
+
+class PassageRequest(_Parameters):
+    """GET /v1/passages/{id}."""
+
+    id: PassageHex
+    at: At = "head"
+
+
+class DocumentsRequest(_Parameters):
+    """GET /v1/documents. `under`: a folder; `after`: the `next` of an earlier answer."""
+
+    source: SourceName | None = None
+    under: Path | None = None
+    after: DocumentKey | None = None
+    limit: Annotated[int, Field(ge=1, le=1000), Digits] = 100
+    at: At = "head"
+
+
+class DocumentRequest(_Parameters):
+    """GET /v1/document."""
+
+    source: SourceName
+    document: Path
+    at: At = "head"
+
+
+class NeighboursRequest(_Parameters):
+    """GET /v1/neighbours/{id}."""
+
+    id: PassageHex
+    hops: Annotated[int, Field(ge=1, le=4), Digits] = 1
+    limit: Annotated[int, Field(ge=1, le=1000), Digits] = 50
+    at: At = "head"
+
+
+class PathsRequest(_Parameters):
+    """GET /v1/paths."""
+
+    from_: Annotated[PassageHex, Field(alias="from")]
+    to: PassageHex
+    max_hops: Annotated[int, Field(ge=1, le=6), Digits] = 4
+    limit: Annotated[int, Field(ge=1, le=50), Digits] = 5
+    at: At = "head"
+
+
+class LogRequest(_Parameters):
+    """GET /v1/log. `before`: only versions older than this one."""
+
+    limit: Limit = 20
+    before: Limit | None = None
+
+
+class DiffRequest(_Parameters):
+    """GET /v1/diff. Lists are cut to `limit` lines."""
+
+    from_: Annotated[At, Field(alias="from")] = "head"
+    to: At = "head"
+    limit: Limit | None = None
+
+
+class UntagRequest(_Parameters):
+    """DELETE /v1/tags/{name}."""
+
+    name: Annotated[str, Field(min_length=1)]

@@ -1,0 +1,289 @@
+"""Binding the Unix socket and the TCP address, ours alone, and serving on them until a signal.
+
+uvicorn's own binding makes the socket world-writable, takes over whatever stands at the path and
+leaves it behind, so the socket is bound here and handed over.
+"""
+
+import asyncio
+import fcntl
+import logging
+import os
+import secrets
+import signal
+import socket
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from hopsyncd.api.connection import Connection, Connections, Timeouts
+from hopsyncd.api.metrics import Load
+from hopsyncd.api.supervision import Supervisor
+from hopsyncd.config.values import LimitsConfig, host_and_port
+from hopsyncd.errors import AlreadyRunning, SocketRefused
+
+_MAX_PATH_BYTES = 107  # sun_path on Linux holds 108 with its closing zero
+_PROBE_TIMEOUT_S = 1.0
+
+
+@contextmanager
+def bound_socket(path: Path, group: int | None = None) -> Iterator[socket.socket]:
+    """A listening socket at `path`, 0600 in a folder of ours that is 0700; removed at the end.
+
+    With a group it is 0660 and the group's, in a folder that the group may enter.
+    Raises AlreadyRunning if a living daemon serves there, SocketRefused if something else does.
+    """
+    if len(os.fsencode(path)) > _MAX_PATH_BYTES:
+        raise SocketRefused(
+            f"Cannot listen on {path}",
+            f"the path is longer than {_MAX_PATH_BYTES} bytes",
+            "Set daemon.socket to a shorter path",
+        )
+    _own_folder(path.parent, group)
+    with _lock(path):
+        _clear_stale(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            listener.bind(str(path))
+            if group is not None:
+                os.chown(path, -1, group)
+                path.chmod(0o660)
+        except OSError as error:
+            listener.close()
+            raise SocketRefused(
+                f"Cannot listen on {path}", str(error.strerror).lower(), "Check the folder's rights"
+            ) from error
+        finally:
+            os.umask(before)
+        bound = path.stat()
+        try:
+            listener.listen(128)
+            yield listener
+        finally:
+            listener.close()
+            _remove_ours(path, bound)
+
+
+def _own_folder(folder: Path, group: int | None) -> None:
+    """Make the folder, or check that nobody else owns it, or may enter it but the group."""
+    try:
+        if not folder.exists():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if group is not None:
+                os.chown(folder, -1, group)
+                folder.chmod(0o710)
+        found = folder.stat()
+    except OSError as error:
+        raise SocketRefused(
+            f"Cannot use the socket's folder {folder}",
+            str(error.strerror).lower(),
+            "Set daemon.socket to a path in a folder of yours",
+        ) from error
+    if found.st_uid != os.getuid():
+        raise SocketRefused(
+            f"Cannot use the socket's folder {folder}",
+            f"it belongs to user {found.st_uid}",
+            "Set daemon.socket to a path in a folder of yours",
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    if group is not None and not (found.st_gid == group and mode & 0o010):
+        raise SocketRefused(
+            f"Cannot use the socket's folder {folder}",
+            "the group in access.group cannot enter it",
+            f"Run `chgrp {group} {folder} && chmod 710 {folder}`, or set daemon.socket to a path in"
+            " a folder that is not there yet",
+        )
+    if mode & (0o077 if group is None else 0o027):
+        wanted = "700" if group is None else "710"
+        raise SocketRefused(
+            f"Cannot use the socket's folder {folder}",
+            f"its mode is {mode:04o}, so others can enter it",
+            f"Run `chmod {wanted} {folder}`, or set daemon.socket to a path in a folder of its own",
+        )
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold the lock beside the socket for as long as it is ours; the kernel frees it if we die."""
+    lock_path = path.with_name(path.name + ".lock")
+    descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "r+b") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise _already_running(path) from error
+        yield
+
+
+def _already_running(path: Path) -> AlreadyRunning:
+    return AlreadyRunning(
+        f"Cannot serve on {path}",
+        "another hopsyncd serves there",
+        "`hopsyncd status` asks it how it is; stop it first, or set another HOPSYNCD_HOME",
+    )
+
+
+def _clear_stale(path: Path) -> None:
+    """Remove a socket on which nobody listens; refuse anything else at the path."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise SocketRefused(
+            f"Cannot listen on {path}",
+            "something that is not a socket is there",
+            "Move it away, or set daemon.socket to another path",
+        )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_TIMEOUT_S)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
+            return
+        except OSError as error:
+            raise SocketRefused(
+                f"Cannot listen on {path}",
+                f"a socket is there that cannot be probed ({error})",
+                "Find out what holds it, or set daemon.socket to another path",
+            ) from error
+    raise _already_running(path)
+
+
+def _remove_ours(path: Path, bound: os.stat_result) -> None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if (found.st_dev, found.st_ino) == (bound.st_dev, bound.st_ino):
+        path.unlink(missing_ok=True)
+
+
+TOKEN_NAME = "token"  # in the data_dir
+_TOKEN_BYTES = 32
+_MIN_CHARACTERS = 32
+
+
+def bound_address(address: str) -> socket.socket:
+    """A listening socket at a loopback address, not yet listening. Raises SocketRefused."""
+    host, port = host_and_port(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise SocketRefused(
+            f"Cannot listen on {address}",
+            str(error.strerror).lower(),
+            "Set access.tcp to another port, or to nothing",
+        ) from error
+    return listener
+
+
+def token_in(file: Path) -> str:
+    """The token that a file of ours holds; made with the file where there is none.
+
+    Raises SocketRefused for one that others could know.
+    """
+    what = f"Cannot use the token in {file}"
+    try:
+        _make(file)
+        with file.open(encoding="ascii") as opened:
+            found = os.fstat(opened.fileno())
+            token = opened.read(4096).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise SocketRefused(
+            what, why.lower(), "Set access.token_file to a file of yours"
+        ) from error
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise SocketRefused(what, "others may read it", f"Run `chmod 600 {file}`, as its owner")
+    if len(token) < _MIN_CHARACTERS:
+        raise SocketRefused(
+            what,
+            f"it has less than {_MIN_CHARACTERS} characters",
+            "Remove the file, and the next start makes one",
+        )
+    return token
+
+
+def _make(file: Path) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        handle = os.open(file, flags, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(handle, "w", encoding="ascii") as made:
+        made.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
+
+
+_STOP_REQUESTS_S = 3
+
+
+class _Server(uvicorn.Server):
+    """Ends the work in hand before uvicorn waits for the requests that wait for it."""
+
+    def __init__(
+        self, config: uvicorn.Config, end_work: Callable[[], None], supervisor: Supervisor
+    ) -> None:
+        super().__init__(config)
+        self._end_work = end_work
+        self._supervisor = supervisor
+
+    async def on_tick(self, counter: int) -> bool:
+        self._supervisor.beat()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._supervisor.stopping()
+        await asyncio.to_thread(self._end_work)
+        await super().shutdown(sockets)
+
+
+def serve(
+    app: ASGIApp,
+    listeners: Sequence[socket.socket],
+    limits: LimitsConfig,
+    load: Load,
+    end_work: Callable[[], None],
+    supervisor: Supervisor,
+) -> None:
+    """Serve until SIGTERM or SIGINT; `end_work` is then called off the event loop, once.
+
+    The peer of each connection is in the state of its requests.
+    """
+    # It warns of every request that is no HTTP: a flood of them would be one of lines.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    connection = partial(
+        Connection,
+        connections=Connections(limits.connections, load),
+        patience=Timeouts(limits.header_s, limits.body_s),
+    )
+    config = uvicorn.Config(
+        app,
+        http=connection,  # type: ignore[arg-type]  # it makes one, as the class would
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_STOP_REQUESTS_S,
+    )
+    server = _Server(config, end_work, supervisor)
+
+    def end(_: int, __: FrameType | None) -> None:
+        """Before uvicorn listens to signals; and after its shutdown, when it raises them again."""
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    server.run(sockets=list(listeners))

@@ -1,0 +1,144 @@
+"""Versions and their differences as JSON objects: documented in docs/api.md."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hopsyncd.api.status import time_text
+from hopsyncd.retrieve.results import id_text
+from store.records import PassageId, Version
+from store.sqlite.content import known_passages
+from store.sqlite.database import Connection
+from store.sqlite.history import Diff, Edge, LogEntry, edge_ends
+
+_FOLDERS = 12  # so many at most, unless there are more at the first level
+_START_CHARACTERS = 80
+
+
+def entry_json(entry: LogEntry) -> dict[str, Any]:
+    """One version of the log."""
+    version = entry.version
+    return {
+        "version": version.id,
+        "created": time_text(version.created_ms),
+        "collected": time_text(entry.collected_ms),
+        "reason": version.reason,
+        "tags": list(entry.tags),
+        "documents": version.documents,
+        "passages": version.passages,
+        "edges": min(version.edge_budget, version.matches),
+        "documents_added": entry.documents_added,
+        "documents_changed": entry.documents_changed,
+        "documents_removed": entry.documents_removed,
+        "documents_renamed": entry.documents_renamed,
+        "passages_added": entry.passages_added,
+        "passages_removed": entry.passages_removed,
+        "counters": version.counters,
+    }
+
+
+def diff_json(
+    connection: Connection, old: Version, new: Version, found: Diff, limit: int | None
+) -> dict[str, Any]:
+    """What differs: the counts, the folders, and lists, of which at most `limit` lines are told."""
+    documents = {
+        "added": found.documents_added,
+        "changed": found.documents_changed,
+        "removed": found.documents_removed,
+        "renamed": tuple((one.source, one.path) for one in found.documents_renamed),
+    }
+    renamed = [
+        {"source": one.source, "document": one.path, "was": one.was}
+        for one in found.documents_renamed[:limit]
+    ]
+    passages = {"added": found.passages_added, "removed": found.passages_removed}
+    edges = {"added": found.edges_added, "removed": found.edges_removed}
+    return {
+        "from": old.id,
+        "to": new.id,
+        "counts": {
+            "documents": {kind: len(some) for kind, some in documents.items()},
+            "passages": {kind: len(some) for kind, some in passages.items()},
+            "edges": {kind: len(some) for kind, some in edges.items()},
+        },
+        "folders": by_folder(documents),
+        "documents": {
+            **{kind: _documents(some[:limit]) for kind, some in documents.items()},
+            "renamed": renamed,
+        },
+        "passages": {kind: _passages(connection, some[:limit]) for kind, some in passages.items()},
+        "edges": {kind: _edges(connection, some[:limit]) for kind, some in edges.items()},
+    }
+
+
+def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[dict[str, Any]]:
+    """How many documents of each kind are in each folder, the most touched folders first.
+
+    Folders are taken as deep as there are few of them, and one level deep however many there are.
+
+    >>> by_folder({"added": [("notes", "a/1.md"), ("notes", "a/2.md")]})
+    [{'source': 'notes', 'folder': 'a', 'added': 2}]
+    """
+    places = {
+        kind: Counter((source, path.rpartition("/")[0]) for source, path in some)
+        for kind, some in documents.items()
+    }
+    deepest = max(
+        (folder.count("/") + 1 for one in places.values() for _, folder in one), default=1
+    )
+    depth = 1
+    while depth < deepest and len(_cut_at(depth + 1, places)) <= _FOLDERS:
+        depth += 1
+    counts = _cut_at(depth, places)
+    ordered = sorted(counts, key=lambda place: (-counts[place].total(), place))
+    return [
+        {"source": source, "folder": folder}
+        | {kind: counts[source, folder][kind] for kind in documents}
+        for source, folder in ordered
+    ]
+
+
+def _cut_at(
+    depth: int, places: Mapping[str, Counter[tuple[str, str]]]
+) -> dict[tuple[str, str], Counter[str]]:
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for kind, found in places.items():
+        for (source, folder), number in found.items():
+            counts[source, "/".join(folder.split("/")[:depth])][kind] += number
+    return counts
+
+
+def _documents(found: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"source": source, "document": path} for source, path in found]
+
+
+def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[dict[str, Any]]:
+    known = known_passages(connection, ids)
+    return [
+        {
+            "id": id_text(id_),
+            "heading": list(known[id_].heading),
+            "start": start_of(known[id_].text),
+        }
+        for id_ in ids
+        if id_ in known  # a purge may have taken others since the graphs were read
+    ]
+
+
+def _edges(connection: Connection, edges: Sequence[Edge]) -> list[dict[str, Any]]:
+    found = edge_ends(connection, edges)
+    ends = {id_ for one in found for id_ in (one.source, one.target)}
+    shown = {one["id"]: one for one in _passages(connection, sorted(ends))}
+    return [
+        {
+            "from": shown[id_text(one.source)],
+            "to": shown[id_text(one.target)],
+            "question": one.text,
+        }
+        for one in found
+    ]
+
+
+def start_of(text: str) -> str:
+    """The beginning of a text, on one line."""
+    return " ".join(text[: 2 * _START_CHARACTERS].split())[:_START_CHARACTERS]

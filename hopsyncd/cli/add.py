@@ -1,0 +1,279 @@
+"""`hopsyncd add`, `sources`, `pause`, `resume` and `remove`."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from hopsyncd.cli.completion import complete_source
+from hopsyncd.cli.output import client_of, confirm, json_option, local_time, print_json
+from hopsyncd.cli.serve import reload_if_running
+from hopsyncd.cli.top import print_problem
+from hopsyncd.client import Client, RequestFailed
+from hopsyncd.client.response import counted, printable
+from hopsyncd.config.configuration import DATABASE_NAME, Config, config_path, load_config
+from hopsyncd.config.values import CRON_HINT
+from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
+
+_OF_FILES = ("folder", "git", "remote")  # kinds whose documents are files
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    """`30m` as seconds."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
+    if not found:
+        raise click.BadParameter("write a number and s, m, h or d, such as 30m")
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+def _times(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    """A cron expression as it is, once it is one."""
+    if text is not None:
+        from hopsyncd.config.schedule import at
+
+        try:
+            at(text)
+        except ValueError as error:
+            raise click.BadParameter(f"{error}. {CRON_HINT}") from error
+    return text
+
+
+def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> list[str]:
+    return [name.strip() for text in given for name in text.split(",") if name.strip()]
+
+
+@click.command()
+@click.argument("place", metavar="PATH|URL")
+@click.option("--name", help="What to call the source. Default: after its place.")
+@click.option("--kind", default="", help="Its kind, where its place does not tell.")
+@click.option(
+    "--every", callback=_seconds, metavar="30m", help="The time between two scans: 90s, 30m, 2h."
+)
+@click.option(
+    "--at",
+    callback=_times,
+    metavar="CRON",
+    help='The times of its scans, such as "30 3 * * mon-fri".',
+)
+@click.option("--include", multiple=True, help="Only files of this pattern: *.md. Repeatable.")
+@click.option("--ignore", multiple=True, help="Not what this gitignore pattern names. Repeatable.")
+@click.option("--table", help="SQLite: the table or view whose rows are documents.")
+@click.option("--query", help="SQLite: a SELECT in place of a table.")
+@click.option("--key", help="SQLite: the column that identifies a row.")
+@click.option(
+    "--text", multiple=True, callback=_columns, help="SQLite: the columns with the text: a,b."
+)
+@click.option("--title", help="SQLite: the column with a row's title.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be written.")
+@click.pass_context
+def add(
+    context: click.Context,
+    /,
+    place: str,
+    name: str | None,
+    kind: str,
+    every: float | None,
+    at: str | None,
+    include: tuple[str, ...],
+    ignore: tuple[str, ...],
+    dry_run: bool,
+    **of_database: Any,
+) -> None:
+    """Add a source to the configuration.
+
+    PATH is a folder, a git repository, a Maildir, an mbox file or a SQLite database. URL is a web
+    page, a sitemap or a feed (https://), a git repository (https://….git, git@host:path, git+URL),
+    an IMAP account (imap://user@host), or a bucket or share (s3://, gs://, sftp:// …). Comments and
+    all else in the file stay as they are.
+
+    Example: hopsyncd add https://example.org/project.git --name project --every 30m
+    """
+    from hopsyncd.config.edit import add_source
+    from hopsyncd.config.places import recognised
+
+    found = recognised(place, kind, {key: value for key, value in of_database.items() if value})
+    patterns = {"include": list(include) or None, "ignore": list(ignore) or None}
+    if any(patterns.values()) and found.keys["kind"] not in _OF_FILES:
+        raise BadRequest(
+            f"Cannot add {place}",
+            f"--include and --ignore choose among files, and its kind is {found.keys['kind']}",
+            "Leave them out",
+        )
+    more = {"scan_every_s": every, "scan_at": at, **patterns}
+    keys = {**found.keys, **{key: value for key, value in more.items() if value is not None}}
+    file = config_path(context.obj)
+    chosen, block = add_source(file, keys, name, dry_run=dry_run)
+    click.echo(block)
+    for note in found.notes:
+        click.echo(note)
+    if dry_run:
+        click.echo(f"Nothing was written to {file}.")
+        return
+    click.echo(f'Added "{chosen}" to {file}. {reload_if_running(context.obj)}')
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_source)
+@click.option("--purge", is_flag=True, help="Erase its documents from every version, for good.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_context
+def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: bool) -> None:
+    """Take a source out of the configuration and the index.
+
+    Its documents leave the newest version. Older versions keep them: `--at` and `diff` still
+    find them, until gc collects those versions. `restore` leaves a source alone that is not
+    configured. Its files are not touched. Needs no daemon; one that runs leaves the source
+    alone from now on.
+
+    Example: hopsyncd remove project
+    """
+    from hopsyncd.config.edit import remove_source
+    from hopsyncd.ingest.removal import stored_sources
+
+    config = load_config(context.obj)
+    configured = {source.name for source in config.sources}
+    if name not in configured | (stored := stored_sources(config)):
+        known = ", ".join(sorted(configured | stored)) or "none"
+        raise ConfigError(
+            f"Cannot remove {name}", "there is no source of that name", f"There are: {known}"
+        )
+    if not yes:
+        where = "every version, for good" if purge else "the newest version"
+        confirm(f"Remove {name} and take its documents out of {where}?", f"{name} was not removed")
+    file = config_path(context.obj)
+    if name in configured:
+        # Before its documents go: a daemon that starts in between must not fetch them again.
+        remove_source(file, name)
+    done = _remove(config, name, purge)
+    reload_if_running(context.obj)
+    if as_json:
+        print_json(done)
+    else:
+        _print_removal(done)
+
+
+def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
+    from hopsyncd.ingest.removal import removed_alone
+
+    try:
+        with Client(config.daemon.socket) as client:
+            return client.remove(name, purge=purge)
+    except RequestFailed as error:
+        if error.code != "not_found":  # the daemon may never have heard of it
+            raise
+    except DaemonUnavailable:
+        if (config.daemon.data_dir / DATABASE_NAME).exists():
+            return removed_alone(config, name, purge)
+    return {"name": name, "version": 0, "documents": 0, "purged": purge, "held_by": [],
+            "erased": True}  # fmt: skip
+
+
+def _print_removal(done: Mapping[str, Any]) -> None:
+    kept = "erased from every version" if done["purged"] else "older versions keep them"
+    click.echo(
+        f"Removed {done['name']}: {counted(done['documents'], 'document')} left the graph ({kept});"
+        f" the newest version is {done['version']}."
+    )
+    for source, document in done["held_by"]:
+        click.echo(f"Some of its text is also in {source}: {printable(document)}, and stays there.")
+    if not done["erased"]:
+        click.echo("A query was reading the old data: run it again to clean the files.")
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete_source)
+@json_option
+@click.pass_context
+def sources(context: click.Context, name: str | None, as_json: bool) -> None:
+    """List the sources and their state; NAME shows one in detail.
+
+    Example: hopsyncd sources notes
+    """
+    with client_of(context) as client:
+        now: Mapping[str, Any] = client.status() if name else client.sources()
+    found = [one for one in now["sources"] if name in (None, one["name"])]
+    if name and not found:
+        known = ", ".join(one["name"] for one in now["sources"]) or "none"
+        raise BadRequest(
+            f"Cannot show {name}", "there is no source of that name", f"There are: {known}"
+        )
+    if as_json:
+        print_json(found[0] if name else now)
+        return
+    for source in found:
+        if name:
+            _print_details(source)
+        else:
+            _print_line(source)
+    for problem in now["problems"] if name else ():
+        if problem["source"] == name:
+            print_problem(problem)
+
+
+def _print_line(source: dict[str, Any]) -> None:
+    parts = [counted(source["documents"], "document")]
+    parts += [f"{source['problems']} with problems"] if source["problems"] else []
+    parts += [f"{source['pinned']} restored"] if source["pinned"] else []
+    parts.append(f"last success {local_time(source['scanned'])}")
+    parts += [f"next {local_time(source['next'])}"] if source["next"] else []
+    told = f": {printable(source['problem'])}. {source['hint']}" if source["problem"] else ""
+    click.echo(f"{source['name']} ({source['kind']}): {source['state']}, {', '.join(parts)}{told}")
+
+
+def _print_details(source: dict[str, Any]) -> None:
+    rows = {
+        "kind": source["kind"],
+        "location": source["location"],
+        "state": source["state"],
+        "error": source["problem"],
+        "what to do": source["hint"],
+        "documents": source["documents"],
+        "with problems": source["problems"],
+        "restored": source["pinned"] or None,
+        "last success": local_time(source["scanned"]),
+        "next scan": local_time(source["next"]) if source["next"] else None,
+        "file events": "arrive" if source["watching"] else source["watch_problem"],
+    }
+    click.echo(source["name"])
+    for title, value in rows.items():
+        if value is not None:
+            click.echo(f"  {title + ':':<15}{printable(str(value))}")
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_source)
+@json_option
+@click.pass_context
+def pause(context: click.Context, name: str, as_json: bool) -> None:
+    """Leave a source alone until `resume`, also over restarts. What is indexed of it is kept.
+
+    Example: hopsyncd pause project
+    """
+    with client_of(context) as client:
+        done = client.pause(name)
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(f"{name} is paused; what is indexed of it is served on.")
+
+
+@click.command()
+@click.argument("name", shell_complete=complete_source)
+@json_option
+@click.pass_context
+def resume(context: click.Context, name: str, as_json: bool) -> None:
+    """End a `pause`: the source is scanned at once.
+
+    Example: hopsyncd resume project
+    """
+    with client_of(context) as client:
+        done = client.resume(name)
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(f"{name} is resumed and is being scanned.")

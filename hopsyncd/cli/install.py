@@ -1,0 +1,381 @@
+"""`hopsyncd service`: have systemd or launchd keep the daemon running."""
+
+import os
+import plistlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from hopsyncd.config.configuration import Config, config_path, home, load_config
+from hopsyncd.errors import HopsyncdError
+
+SERVICE, SOCKET, LAUNCHD = "hopsyncd.api.daemon_service", "hopsyncd.socket", "hopsyncd.plist"
+LAUNCHD_LABEL = "hopsyncd"
+
+_STOP_S = 30  # a sync in hand has 6 s, requests 3 s; a checkpoint of the log comes after
+_START_S = 600  # a new schema can take minutes
+_WATCHDOG_S = 60
+
+# What the manager of a user can do without namespaces of its own, which not every kernel allows.
+_HARDENING = """\
+NoNewPrivileges=yes
+LockPersonality=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+SystemCallArchitectures=native
+UMask=0077
+"""
+_SYSTEM_HARDENING = """\
+ProtectSystem=full
+PrivateDevices=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+CapabilityBoundingSet=
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """`command` runs hopsyncd. `user` is whom a system service runs as; None: it is a user's own.
+
+    `home` is HOPSYNCD_HOME where that is set, `config` a file that was named, `places` all else
+    that it reads or writes, `group` whose members may ask it.
+    """
+
+    command: tuple[str, ...]
+    socket: Path
+    places: tuple[Path, ...]
+    environment_file: Path
+    config: Path | None = None
+    home: Path | None = None
+    user: str | None = None
+    group: str | None = None
+
+    @property
+    def arguments(self) -> list[str]:
+        named = ["--config", str(self.config)] if self.config else []
+        return [*self.command, *named, "serve"]
+
+
+def service_unit(installed: Installation, *, socket_activated: bool) -> str:
+    """hopsyncd.api.daemon_service."""
+    lines = [
+        "[Unit]",
+        "Description=hopsyncd, a knowledge graph of documents that keeps itself true",
+        *(["Requires=hopsyncd.socket", "After=hopsyncd.socket"] if socket_activated else []),
+        "",
+        "[Service]",
+        "Type=notify",
+        "NotifyAccess=main",
+        f"ExecStart={_command(installed.arguments)}",
+        "ExecReload=kill -HUP $MAINPID",
+        # A worker or a git that is told to end too would seem to have failed.
+        "KillMode=mixed",
+        *([f"User={installed.user}"] if installed.user else []),
+        *([_environment("HOPSYNCD_HOME", installed.home)] if installed.home else []),
+        f"EnvironmentFile=-{_escaped(str(installed.environment_file))}",
+        "Restart=on-failure",
+        "RestartSec=5",
+        f"TimeoutStartSec={_START_S}",
+        f"TimeoutStopSec={_STOP_S}",
+        f"WatchdogSec={_WATCHDOG_S}",
+        "Nice=5",
+        *_HARDENING.splitlines(),
+    ]
+    if installed.user:
+        lines += _SYSTEM_HARDENING.splitlines()
+        lines += ["PrivateTmp=yes"] if _none_is_temporary(installed) else []
+    target = "multi-user.target" if installed.user else "default.target"
+    return "\n".join([*lines, "", "[Install]", f"WantedBy={target}", ""])
+
+
+def socket_unit(installed: Installation) -> str:
+    """hopsyncd.socket: the daemon starts with the first request, and none is lost at a restart."""
+    owner = [f"SocketUser={installed.user}"] if installed.user else []
+    owner += [f"SocketGroup={installed.group}"] if installed.group else []
+    if owner:
+        # systemd itself would make the folder its own user's, where nobody else may enter.
+        access = '-m 0710 -g "$1"' if installed.group else "-m 0700"
+        make = f'[ -d "$0" ] || install -d {access} "$0"'
+        words = ["sh", "-c", make, str(installed.socket.parent)]
+        words += [installed.group] if installed.group else []
+        owner += [f"User={installed.user}"] if installed.user else []
+        owner += [f"ExecStartPre={_command(words)}"]
+    return "\n".join(
+        [
+            "[Unit]",
+            "Description=The socket of hopsyncd",
+            "",
+            "[Socket]",
+            f"ListenStream={_escaped(str(installed.socket))}",
+            f"SocketMode={'0660' if installed.group else '0600'}",
+            "DirectoryMode=0700",
+            *owner,
+            "",
+            "[Install]",
+            "WantedBy=sockets.target",
+            "",
+        ]
+    )
+
+
+def launchd_plist(installed: Installation, log: Path) -> str:
+    """The property list of a launchd agent."""
+    variables = {"HOPSYNCD_HOME": str(installed.home)} if installed.home else {}
+    return plistlib.dumps(
+        {
+            "Label": LAUNCHD_LABEL,
+            "ProgramArguments": installed.arguments,
+            "EnvironmentVariables": variables,
+            "RunAtLoad": True,
+            "KeepAlive": {"SuccessfulExit": False},
+            "ExitTimeOut": _STOP_S,
+            "ProcessType": "Background",
+            "Umask": 0o077,
+            "StandardErrorPath": str(log),
+        },
+        sort_keys=False,
+    ).decode()
+
+
+def _none_is_temporary(installed: Installation) -> bool:
+    """Whether nothing that the daemon is or shares is in a folder that PrivateTmp hides."""
+    hidden = (Path("/tmp"), Path("/var/tmp"))
+    shared = (Path(installed.command[0]), installed.socket, *installed.places)
+    return not any(path.is_relative_to(folder) for path in shared for folder in hidden)
+
+
+def _command(words: Sequence[str]) -> str:
+    """A command line; systemd replaces variables in all its words but the first."""
+    program, *arguments = map(_quoted, words)
+    return " ".join([program, *(word.replace("$", "$$") for word in arguments)])
+
+
+def _environment(name: str, value: Path) -> str:
+    return f"Environment={_quoted(f'{name}={value}')}"
+
+
+def _escaped(text: str) -> str:
+    """Without the specifiers that systemd would replace."""
+    return text.replace("%", "%%")
+
+
+def _quoted(text: str) -> str:
+    r"""One word of a unit's line.
+
+    >>> _quoted("/home/ann/100% notes")
+    '"/home/ann/100%% notes"'
+    """
+    escaped = _escaped(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"' if escaped != text or " " in text else text
+
+
+_SYSTEM_UNITS = Path("/etc/systemd/system")
+
+
+class ServiceRefused(HopsyncdError):
+    """The service cannot be installed or controlled."""
+
+
+_system = click.option(
+    "--system", is_flag=True, help="For the machine, not for you alone (systemd, as root)."
+)
+
+
+@click.group()
+def service() -> None:
+    """Have systemd or launchd keep the daemon running."""
+
+
+@service.command()
+@_system
+@click.option("--user", help="With --system: whom the daemon runs as.")
+@click.option("--socket-activation", is_flag=True, help="Start it with the first request.")
+@click.option("--now", is_flag=True, help="Start it at once, and with each login or boot.")
+@click.option("--print", "only_print", is_flag=True, help="Print the files and write nothing.")
+@click.pass_context
+def install(
+    context: click.Context,
+    system: bool,
+    user: str | None,
+    socket_activation: bool,
+    now: bool,
+    only_print: bool,
+) -> None:
+    """Write the files that a supervisor needs, for the configuration in use.
+
+    Example: hopsyncd service install --now
+    """
+    if system != bool(user):
+        raise click.UsageError("--system and --user NAME go together.")
+    if system and home() is None:
+        raise ServiceRefused(
+            "Cannot install a system service",
+            f"HOPSYNCD_HOME is not set, and what you have elsewhere is not {user}'s",
+            f"Set it to a folder of {user}'s, such as /var/lib/hopsyncd, with a config.toml",
+        )
+    installed = _installation(context.obj, user)
+    files = _files(installed, socket_activation)
+    if only_print:
+        for path, text in files.items():
+            click.echo(f"# {path}\n{text}")
+        return
+    _remove([path for path in _places(system) if path.exists() and path not in files], system)
+    for path, text in files.items():
+        _write(path, text)
+        click.echo(f"Wrote {path}")
+    start = _start_commands(system, socket_activation)
+    for command in start if now else ():
+        _run(command)
+    if not now:
+        click.echo("Start it, now and with each login or boot:")
+        click.echo("\n".join(f"  {' '.join(command)}" for command in start))
+    if not (system or _is_mac()):
+        click.echo("It ends when you log out, unless you allow it: loginctl enable-linger")
+
+
+@service.command()
+@_system
+def uninstall(system: bool) -> None:
+    """Stop the daemon and remove the files of `install`. Index and configuration stay."""
+    found = [path for path in _places(system) if path.exists()]
+    if not found:
+        click.echo("No service is installed.")
+        return
+    _remove(found, system)
+    if not _is_mac():
+        _run([*_systemctl(system), "daemon-reload"], must=False)
+
+
+@service.command("status")
+@_system
+@click.pass_context
+def service_status(context: click.Context, system: bool) -> None:
+    """Say what is installed and what the supervisor knows. Exit status 3 if it does not run."""
+    found = [path for path in _places(system) if path.exists()]
+    for path in found:
+        click.echo(f"Installed: {path}")
+    if not found:
+        click.echo("No service is installed; `hopsyncd service install` does that.")
+        context.exit(3)
+    if _is_mac():
+        command = ["launchctl", "print", f"gui/{os.getuid()}/{LAUNCHD_LABEL}"]
+    else:
+        command = [*_systemctl(system), "status", "--no-pager", SERVICE]
+    if not _run(command, must=False):
+        context.exit(3)
+
+
+def _installation(config_file: Path | None, user: str | None) -> Installation:
+    config = load_config(config_file)
+    program = shutil.which("hopsyncd")
+    command = (program,) if program else (sys.executable, "-m", "hopsyncd")
+    return Installation(
+        command,
+        config.daemon.socket,
+        (config.daemon.data_dir, *_folders(config)),
+        config_path(config_file).with_name("environment"),
+        config_path(config_file) if config_file else None,
+        home(),
+        user,
+        config.access.group or None,
+    )
+
+
+def _folders(config: Config) -> list[Path]:
+    places = [getattr(source, "path", None) for source in config.sources]
+    return [place for place in places if isinstance(place, Path)]
+
+
+def _files(installed: Installation, socket_activation: bool) -> dict[Path, str]:
+    """What is to be written, by its place."""
+    if _is_mac():
+        log = Path.home() / "Library/Logs/hopsyncd.log"
+        return {_places(False)[0]: launchd_plist(installed, log)}
+    unit, socket = _places(installed.user is not None)
+    files = {unit: service_unit(installed, socket_activated=socket_activation)}
+    if socket_activation:
+        files[socket] = socket_unit(installed)
+    return files
+
+
+def _places(system: bool) -> tuple[Path, ...]:
+    """Where the files of `install` are, if they are."""
+    if _is_mac():
+        return (Path.home() / "Library/LaunchAgents" / LAUNCHD,)
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    own = Path(base) if base.startswith("/") else Path.home() / ".config"
+    folder = _SYSTEM_UNITS if system else own / "systemd/user"
+    return folder / SERVICE, folder / SOCKET
+
+
+def _remove(found: Sequence[Path], system: bool) -> None:
+    """Stop what these files describe, and remove them."""
+    if not found:
+        return
+    if _is_mac():
+        _run(["launchctl", "bootout", f"gui/{os.getuid()}/{LAUNCHD_LABEL}"], must=False)
+    else:
+        names = [path.name for path in found]
+        _run([*_systemctl(system), "disable", "--now", *names], must=False)
+    for path in found:
+        path.unlink()
+        click.echo(f"Removed {path}")
+
+
+def _start_commands(system: bool, socket_activation: bool) -> list[list[str]]:
+    if _is_mac():
+        return [["launchctl", "bootstrap", f"gui/{os.getuid()}", str(_places(False)[0])]]
+    unit = SOCKET if socket_activation else SERVICE
+    steps = [["daemon-reload"], ["enable", unit], ["restart", unit]]
+    if socket_activation:
+        # A socket cannot be opened for a service that runs already.
+        steps.insert(1, ["disable", "--now", SERVICE])
+    return [[*_systemctl(system), *step] for step in steps]
+
+
+def _systemctl(system: bool) -> list[str]:
+    return ["systemctl"] if system else ["systemctl", "--user"]
+
+
+def _is_mac() -> bool:
+    return sys.platform == "darwin"
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ServiceRefused(
+            f"Cannot write {path}",
+            (error.strerror or str(error)).lower(),
+            "A system service is installed by root; `--print` shows what to write",
+        ) from error
+
+
+def _run(command: Sequence[str], *, must: bool = True) -> bool:
+    """Whether the supervisor's own program ended well. Raises ServiceRefused if it `must`."""
+    try:
+        ended = subprocess.run(command, check=False).returncode
+    except FileNotFoundError as error:
+        raise ServiceRefused(
+            f"Cannot run {command[0]}",
+            "there is no such program",
+            "This machine has another supervisor: `--print` shows what to tell it",
+        ) from error
+    if must and ended:
+        raise ServiceRefused(
+            f"`{' '.join(command)}` failed", f"it ended with status {ended}", "It says why above"
+        )
+    return ended == 0

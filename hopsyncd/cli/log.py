@@ -1,0 +1,294 @@
+"""`hopsyncd log`, `diff`, `why`, `tag`, `restore` and `release`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from hopsyncd.cli.completion import complete_source, complete_version
+from hopsyncd.cli.output import (
+    WholeNumber,
+    client_of,
+    heading_text,
+    json_option,
+    local_time,
+    print_json,
+    send_long,
+)
+from hopsyncd.cli.sync import print_outcomes
+from hopsyncd.client import calls
+from hopsyncd.client.response import ARROWS, counted, printable
+
+_SHOWN = 10  # of each list, unless --all
+_FOLDERS = 12
+_SIGNS = {"added": "+", "changed": "~", "removed": "-", "renamed": ">"}
+
+
+@click.command()
+@click.option(
+    "-n",
+    "limit",
+    type=WholeNumber(min=1),
+    default=20,
+    show_default=True,
+    help="How many versions.",
+)
+@json_option
+@click.pass_context
+def log(context: click.Context, limit: int, as_json: bool) -> None:
+    """List versions: when, why, what changed and what it cost.
+
+    The newest comes first.
+
+    Example: hopsyncd log -n 5
+    """
+    with client_of(context) as client:
+        found = client.log(limit)
+    if as_json:
+        print_json(found)
+        return
+    for one in found["versions"]:
+        tags = "".join(f" [{printable(tag)}]" for tag in one["tags"])
+        tags += " (collected)" if one["collected"] else ""
+        reason = printable(one["reason"])
+        click.secho(f"{one['version']}{tags}  {local_time(one['created'])}  {reason}", bold=True)
+        click.echo(
+            f"    documents {_signed(one, 'documents_')}, passages {_signed(one, 'passages_')};"
+            f" now {counted(one['documents'], 'document')}, {counted(one['passages'], 'passage')},"
+            f" {counted(one['edges'], 'edge')}; questions made for"
+            f" {counted(one['counters'].get('passages_generated', 0), 'passage')}"
+            + _llm_cost(one["counters"])
+        )
+
+
+def _llm_cost(spent: dict[str, int]) -> str:
+    if not spent.get("llm_calls"):
+        return ""
+    calls, tokens = spent["llm_calls"], spent.get("llm_tokens", 0)
+    return f", with {counted(calls, 'LLM call')} and {counted(tokens, 'token')}"
+
+
+def _signed(counts: Mapping[str, Any], prefix: str = "") -> str:
+    """What came, changed, went and was renamed, such as `+3 ~1`; `as before` when nothing did."""
+    parts = [f"{sign}{counts.get(prefix + kind, 0):,}" for kind, sign in _SIGNS.items()]
+    return " ".join(part for part in parts if part[1:] != "0") or "as before"
+
+
+@click.command()
+@click.argument("old", shell_complete=complete_version)
+@click.argument("new", default="head", shell_complete=complete_version)
+@click.option("--all", "whole", is_flag=True, help="Show every line, however many.")
+@json_option
+@click.pass_context
+def diff(context: click.Context, old: str, new: str, whole: bool, as_json: bool) -> None:
+    """Say what differs between two versions.
+
+    Compared are documents, passages and edges. A version is a number, a tag, a time such as
+    2026-11-01T09:00, or "head".
+
+    Example: hopsyncd diff 40 head --all
+    """
+    with client_of(context) as client:
+        found: Mapping[str, Any] = client.diff(old, new, None if whole or as_json else _SHOWN)
+    if as_json:
+        print_json(found)
+        return
+    click.secho(f"version {found['from']} to {found['to']}", bold=True)
+    counts = found["counts"]
+    click.echo(", ".join(f"{kind} {_signed(some)}" for kind, some in counts.items()))
+    if sum(counts["documents"].values()) > _SHOWN:
+        _print_folders(found["folders"], whole)
+    for what, line in _LINES.items():
+        for kind, sign in _SIGNS.items():
+            lines = [line(one) for one in found[what].get(kind, ())]
+            _print_list(f"{what} {kind}", sign, lines, counts[what].get(kind, 0))
+
+
+def _print_folders(folders: Sequence[Mapping[str, Any]], whole: bool) -> None:
+    click.echo("\ndocuments by folder:")
+    shown = folders if whole else folders[:_FOLDERS]
+    names = [f"{one['source']}: {printable(one['folder']) or '.'}/" for one in shown]
+    width = max(map(len, names))
+    for name, one in zip(names, shown, strict=True):
+        click.echo(f"  {name:<{width}}  {_signed(one)}")
+    if len(folders) > len(shown):
+        click.echo(f"  and {len(folders) - len(shown):,} more folders (--all shows them)")
+
+
+def _print_list(title: str, sign: str, lines: list[str], count: int) -> None:
+    """`lines` may be the first of so many."""
+    if not count:
+        return
+    click.echo(f"\n{title}: {count:,}")
+    for line in lines:
+        click.echo(f"  {sign} {printable(line)}")
+    if count > len(lines):
+        click.echo(f"  and {count - len(lines):,} more (--all shows them)")
+
+
+def _document_line(one: Mapping[str, Any]) -> str:
+    was = f"{one['was']} -> " if "was" in one else ""
+    return f"{one['source']}: {was}{one['document']}"
+
+
+def _passage_line(one: Mapping[str, Any]) -> str:
+    heading = " > ".join(one["heading"])
+    return f"{heading}: {one['start']}" if heading else str(one["start"])
+
+
+def _edge_line(one: Mapping[str, Any]) -> str:
+    ends = (" > ".join(one[end]["heading"]) or one[end]["start"] for end in ("from", "to"))
+    return f"{' -> '.join(ends)}   {one['question']}"
+
+
+_LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge_line}
+
+
+@click.command()
+@click.argument("question")
+@click.argument("old", shell_complete=complete_version)
+@click.argument("new", default="head", shell_complete=complete_version)
+@click.option(
+    "-k", type=WholeNumber(1, 1000), default=10, show_default=True, help="How many passages."
+)
+@json_option
+@click.pass_context
+def why(context: click.Context, question: str, old: str, new: str, k: int, as_json: bool) -> None:
+    """Ask a question at two versions, and compare what is found.
+
+    It shows the rank of each passage at both, and the hops it was reached over where they differ.
+
+    Example: hopsyncd why "Who runs the mill?" 40
+    """
+    with client_of(context) as client:
+        first, second = (client.query(question, k=k, at=at) for at in (old, new))
+    ranks = [
+        {passage["id"]: (rank, passage) for rank, passage in enumerate(found["passages"], 1)}
+        for found in (first, second)
+    ]
+    rows = [
+        _compared(ranks[0].get(key), ranks[1].get(key))
+        for key in dict.fromkeys([*ranks[1], *ranks[0]])
+    ]
+    if as_json:
+        print_json({"from": first["version"], "to": second["version"], "passages": rows})
+        return
+    click.secho(f"rank at {first['version']} -> at {second['version']}", bold=True)
+    for row in rows:
+        before, after = (row[key] if row[key] else "-" for key in ("rank_from", "rank_to"))
+        name = printable(f"{row['title']}  {row['source']}: {row['document']}")
+        click.echo(f"  {before!s:>3} -> {after!s:<3} {name}")
+        if not row["same_hops"]:
+            click.echo(f"             before: {_way(row['hops_from'])}")
+            click.echo(f"             now:    {_way(row['hops_to'])}")
+
+
+def _way(hops: Sequence[Mapping[str, Any]]) -> str:
+    """Over which hops a passage was reached."""
+    if not hops:
+        return "found directly"
+    steps = [f" {ARROWS[hop['asked_by']]} {heading_text(hop['to'])}" for hop in hops]
+    return f"{heading_text(hops[0]['from'])}{''.join(steps)}   {printable(hops[-1]['question'])}"
+
+
+def _compared(old: tuple[int, Any] | None, new: tuple[int, Any] | None) -> dict[str, Any]:
+    shown = (new or old or (0, {}))[1]
+    hops = [
+        [(hop["from"]["id"], hop["question"]) for hop in one[1]["hops"]] if one else None
+        for one in (old, new)
+    ]
+    return {
+        "id": shown["id"],
+        "title": " > ".join(shown["heading"]),
+        "source": shown["source"],
+        "document": shown["document"],
+        "rank_from": old[0] if old else None,
+        "rank_to": new[0] if new else None,
+        "same_hops": hops[0] is None or hops[1] is None or hops[0] == hops[1],
+        "hops_from": old[1]["hops"] if old else [],
+        "hops_to": new[1]["hops"] if new else [],
+    }
+
+
+@click.command()
+@click.argument("name")
+@click.argument("version", default="head", shell_complete=complete_version)
+@click.option("--delete", is_flag=True, help="Remove the tag instead.")
+@json_option
+@click.pass_context
+def tag(context: click.Context, name: str, version: str, delete: bool, as_json: bool) -> None:
+    """Name a version (the newest, if none is given). A tagged version is never collected.
+
+    Example: hopsyncd tag before-the-move
+    """
+    with client_of(context) as client:
+        if delete:
+            done, said = client.untag(name), f"Deleted the tag {name}."
+        else:
+            tagged = client.tag(name, version)
+            done, said = tagged, f"Version {tagged['version']} is tagged {name}."
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(said)
+
+
+@click.command()
+@click.argument("version", shell_complete=complete_version)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    shell_complete=complete_source,
+    help="Only this source. Repeatable.",
+)
+@json_option
+@click.pass_context
+def restore(context: click.Context, version: str, sources: tuple[str, ...], as_json: bool) -> None:
+    """Make a new version whose documents are those of VERSION. Nothing on disk is touched.
+
+    The restored documents are pinned: scans leave them as they are while their files stay as they
+    are now. A file that is edited, created or deleted later is taken in as always, and ends its
+    document's pin. `hopsyncd release` ends all pins: every document follows its file again.
+    No question is generated again.
+
+    Example: hopsyncd restore before-the-move --source notes
+    """
+    done = send_long(context, calls.restore(version, sources), "restoring")
+    if as_json:
+        print_json(done)
+        return
+    if not done["changed"]:
+        click.echo(f"Nothing to do: the documents are those of version {done['restored']}.")
+        return
+    click.echo(f"Version {done['version']} has the documents of version {done['restored']}.")
+    for source in done["sources"]:
+        if source["pinned"]:
+            click.echo(
+                f"{source['name']}: {counted(source['pinned'], 'document')} pinned, to differ from"
+                " the files until these change, or until `hopsyncd release`."
+            )
+
+
+@click.command()
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    shell_complete=complete_source,
+    help="Only this source. Repeatable.",
+)
+@json_option
+@click.pass_context
+def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> None:
+    """End the pins of `restore`, and sync.
+
+    Every document follows its file again.
+
+    Example: hopsyncd release
+    """
+    done = send_long(context, calls.release(sources))
+    if as_json:
+        print_json(done)
+        return
+    print_outcomes(done)

@@ -1,0 +1,167 @@
+"""`hopsyncd check`, `rebuild`, `backup`, `gc` and `purge`."""
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hopsyncd.cli.output import confirm, json_option, print_json, send_long
+from hopsyncd.client import calls
+from hopsyncd.client.response import counted, printable
+from hopsyncd.config.configuration import DATABASE_NAME, load_config
+from hopsyncd.errors import BadRequest, DaemonUnavailable
+
+
+@click.command()
+@click.option("--deep", is_flag=True, help="Verify every invariant, the matches included.")
+@json_option
+@click.pass_context
+def check(context: click.Context, deep: bool, as_json: bool) -> None:
+    """Verify the database. Exit status 1 if something is wrong. Needs no daemon.
+
+    Example: hopsyncd check --deep
+    """
+    found: Mapping[str, Any]
+    try:
+        found = send_long(context, calls.check(deep))
+    except DaemonUnavailable:
+        found = _checked_alone(context, deep)
+    if as_json:
+        print_json(found)
+    for one in () if as_json else found["findings"]:
+        click.echo(f"{one['invariant']}: {printable(one['where'])}: {printable(one['detail'])}")
+        click.echo(f"    {one['hint']}")
+    if found["findings"]:
+        context.exit(1)
+    if not as_json:
+        click.echo(f"Version {found['version']} is whole{' in every detail' if deep else ''}.")
+
+
+def _checked_alone(context: click.Context, deep: bool) -> Mapping[str, Any]:
+    """What a check finds where no daemon runs."""
+    from hopsyncd.ingest.upkeep import checked
+    from store.sqlite.database import open_reader
+
+    database = load_config(context.obj).daemon.data_dir / DATABASE_NAME
+    if not database.exists():
+        raise BadRequest(
+            "There is nothing to check",
+            f"{database} does not exist",
+            "`hopsyncd serve` makes it, and indexes the configured sources",
+        )
+    with closing(open_reader(database)) as connection:
+        return checked(connection, deep, lambda *_: None)
+
+
+@click.command()
+@json_option
+@click.pass_context
+def rebuild(context: click.Context, as_json: bool) -> None:
+    """Make the graph anew from the stored passages and questions.
+
+    All that is derived from them is computed again, as one version.
+
+    Example: hopsyncd rebuild
+    """
+    done = send_long(context, calls.rebuild(), "rebuilding")
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(f"Rebuilt; serving version {done['version']}. No question was generated.")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@json_option
+@click.pass_context
+def backup(context: click.Context, file: Path, as_json: bool) -> None:
+    """Copy the database to FILE, whole, while the daemon works on.
+
+    Example: hopsyncd backup ~/backups/notes.db
+    """
+    done = send_long(context, calls.backup(str(file.absolute())), "copying")
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(
+            f"Wrote {done['file']} ({done['bytes'] / 1e6:.1f} MB), up to version {done['version']}."
+        )
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@json_option
+@click.pass_context
+def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
+    """Collect the versions that [retention] does not keep.
+
+    That section of the configuration says how many, and how old. The newest version and tagged
+    ones are always kept. It works in small steps: queries go on, and a gc that was killed goes
+    on when it is run again.
+
+    Example: hopsyncd gc --dry-run
+    """
+    done: Mapping[str, Any] = send_long(context, calls.gc(dry_run), "collecting")
+    if as_json:
+        print_json(done)
+        return
+    would = "would go" if dry_run else "went"
+    parts = ("documents", "passages", "question_sets", "matches")
+    if not done["versions"] and not any(done[name] for name in parts):
+        click.echo(f"Nothing {would}: [retention] or a tag keeps every version.")
+        return
+    counts = ", ".join(f"{done[name]:,} {name.replace('_', ' ')}" for name in parts)
+    freed = done["bytes"] if dry_run else done["freed_bytes"]
+    click.echo(f"{counted(len(done['versions']), 'version')} {would}: {_numbers(done['versions'])}")
+    click.echo(f"With them: {counts}; {'about ' if dry_run else ''}{freed / 1e6:.1f} MB.")
+
+
+def _numbers(versions: list[int]) -> str:
+    if not versions:
+        return "none"
+    return str(versions[0]) if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+
+
+@click.command()
+@click.argument("document")
+@click.option("--source", help="The source, where several have a document of that path.")
+@click.option("--again", is_flag=True, help="Undo the exclusion: let scans index it again.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_context
+def purge(
+    context: click.Context, document: str, source: str | None, again: bool, yes: bool, as_json: bool
+) -> None:
+    """Erase a document from every version, for good.
+
+    DOCUMENT leaves every version, cache and index, and is not indexed again. Past versions lose
+    its passages and the edges from and to them. The file itself is not touched. This cannot be
+    undone.
+
+    Example: hopsyncd purge letters/private.md --source notes
+    """
+    if not again and not yes:
+        confirm(f"Remove {document} from every version, for good?", f"{document} was not purged")
+    done = send_long(context, calls.purge(document, source, again), "purging")
+    if as_json:
+        print_json(done)
+    elif again:
+        click.echo(
+            "The next scan indexes it again." if done["included"] else "It was not excluded."
+        )
+    else:
+        _print_purge(done)
+
+
+def _print_purge(done: Mapping[str, Any]) -> None:
+    click.echo(
+        f"Purged {printable(done['document'])} of {done['source']}:"
+        f" {counted(done['revisions'], 'revision')}, {counted(done['passages'], 'passage')},"
+        f" in {counted(len(done['versions']), 'version')}."
+    )
+    for source, document in done["held_by"]:
+        click.echo(f"Some of its text is also in {source}: {printable(document)}, and stays there.")
+    if not done["erased"]:
+        click.echo("A query was reading the old data: run the purge again to clean the files.")

@@ -1,0 +1,189 @@
+"""What several commands need: the client, printing, and lines on long work where no terminal is."""
+
+import json
+import re
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hopsyncd.cli.completion import complete_version
+from hopsyncd.client import Client
+from hopsyncd.client.blocking import Answer
+from hopsyncd.client.calls import Call
+from hopsyncd.client.response import counted, printable, title_of
+from hopsyncd.config.configuration import daemon_socket
+from hopsyncd.errors import BadRequest
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from hopsyncd.answers.found import ProgressEvent
+
+
+_EVERY_S = 5.0
+
+
+def send_and_tell(client: Client, call: Call[Answer], every_s: float = _EVERY_S) -> Answer:
+    """Send what ends in a sync, and say now and then how far that is."""
+    result: Any = None  # the last event has it, or the client raises
+    next_s = time.monotonic() + every_s
+    for event in client.events(call):
+        if event["event"] == "answer":
+            result = event["answer"]
+        elif event["event"] == "progress" and time.monotonic() >= next_s:
+            next_s = time.monotonic() + every_s
+            if told := _far(event):
+                click.echo(told, err=True)
+    answer: Answer = result
+    return answer
+
+
+def _far(event: "ProgressEvent") -> str:
+    """How far a check or a sync is."""
+    if total := event.get("checks_total"):
+        return f"checking {event.get('checking')}: {event.get('checks_done', 0)} of {total}"
+    source = printable(event.get("source", ""))
+    if total := event.get("documents_total"):
+        return f"{source}: {event.get('share', 0.0):.0%} of {counted(total, 'document')}"
+    return f"{source}: listing"
+
+
+_WHOLE = re.compile("-?[0-9]+")
+_PIPED_COLUMNS = 92  # of running text
+_LEAST_COLUMNS, _MOST_COLUMNS = 20, 110  # longer lines are hard to read
+_UNWRAPPED_COLUMNS = 100_000
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+at_option = click.option(
+    "--at",
+    default="head",
+    shell_complete=complete_version,
+    help="A version: a number, a tag, or a time such as 2026-11-01T09:00. Default: the newest.",
+)
+
+
+class WholeNumber(click.IntRange):
+    """A number in a range, in digits alone: int() takes `1_0`, and digits of any script."""
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """The number. Raises click.BadParameter."""
+        if isinstance(value, str) and not _WHOLE.fullmatch(value):
+            self.fail(f"{value!r} is no whole number.", parameter, context)
+        return super().convert(value, parameter, context)
+
+
+def client_of(context: click.Context) -> Client:
+    """A client of the daemon that the configuration names, whatever else is wrong with that."""
+    config_file: Path | None = context.obj
+    socket, error = daemon_socket(config_file)
+    if error:
+        mistakes = str(error).partition("\n")[0]
+        warn([f"a running daemon goes on without what `hopsyncd reload` refuses: {mistakes}"])
+    return Client(socket)
+
+
+def send_long(context: click.Context, call: Call[Answer], doing: str | None = None) -> Answer:
+    """Send what takes long, with a bar at a terminal: that it is `doing` this, or, of what tells
+    it, how far it is."""
+    with client_of(context) as client:
+        try:
+            return _send_and_show(client, call, doing)
+        except KeyboardInterrupt:
+            click.echo("What the daemon has begun goes on: `hopsyncd status` tells.", err=True)
+            raise
+
+
+def _send_and_show(client: Client, call: Call[Answer], doing: str | None) -> Answer:
+    if not sys.stderr.isatty():
+        if doing:
+            return client.send(call)
+        pass
+
+        return send_and_tell(client, call)
+    # Takes 0.1 s to import.
+    from hopsyncd.cli.progress import send_and_follow, send_and_wait
+
+    if doing:
+        return send_and_wait(client, call, doing)
+    return send_and_follow(client, call)
+
+
+_CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}  # it escapes the others
+
+
+def heading_text(end: Mapping[str, Any]) -> str:
+    """What to call a passage."""
+    return printable(title_of(end))
+
+
+def text_columns() -> int:
+    """How wide running text may be: as the terminal, within reason; always the same in a pipe."""
+    if not sys.stdout.isatty():
+        return _PIPED_COLUMNS
+    return min(max(shutil.get_terminal_size().columns, _LEAST_COLUMNS), _MOST_COLUMNS)
+
+
+def echo_drawn(drawing: "RenderableType", indent: str = "") -> None:
+    """Print what rich draws: with colours and as wide as the terminal, or plain and unwrapped."""
+    from rich.console import Console
+
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNWRAPPED_COLUMNS
+    console = Console(width=columns - len(indent), highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(drawing)
+    for line in captured.get().splitlines():
+        click.echo(f"{indent}{line}".rstrip())
+
+
+def local_time(time: str | None) -> str:
+    """A time of the API, in this machine's time zone, to the second."""
+    if time is None:
+        return "never"
+    return datetime.fromisoformat(time).astimezone().isoformat(" ", timespec="seconds")
+
+
+def place_text(passage: Mapping[str, Any]) -> str:
+    """Where a passage stands: source, document, the lines or pages in it, and whose it is."""
+    name = f"{passage['source']}: {printable(passage['document'])}"
+    if passage["lines"]:
+        first, last = passage["lines"]
+        place = f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
+    else:
+        place = f"{name}, {printable(passage['location'])}"
+    origin = passage.get("origin") or {}
+    told = [origin.get("author"), origin.get("date", "")[:10], origin.get("commit", "")[:10]]
+    shown = ", ".join(printable(text) for text in (*told, origin.get("url")) if text)
+    return f"{place} ({shown})" if shown else place
+
+
+def confirm(question: str, refused: str) -> None:
+    """Ask before what cannot be undone; a no ends the command.
+
+    Raises BadRequest, whose first part is `refused`, where nobody is there to be asked.
+    """
+    if not sys.stdin.isatty():
+        raise BadRequest(
+            refused,
+            "there is no terminal to ask at whether that is meant",
+            "`--yes` does it without asking",
+        )
+    click.confirm(question, abort=True)
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One JSON object on standard output."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2).translate(_CONTROLS_IN_JSON))
+
+
+def warn(reasons: list[str]) -> None:
+    """Say on standard error why an answer may be behind."""
+    for reason in reasons:
+        click.secho(f"note: {printable(reason)}", fg="yellow", err=True)

@@ -1,0 +1,142 @@
+"""`hopsyncd sync`, with a progress bar while it lasts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from hopsyncd.cli.completion import complete_source
+from hopsyncd.cli.output import client_of, json_option, print_json, send_long, warn
+from hopsyncd.client import calls
+from hopsyncd.client.response import counted, printable
+from hopsyncd.config.configuration import load_config
+from hopsyncd.errors import BadRequest, DaemonUnavailable
+
+_SHOWN = 10  # documents of each kind in a dry run
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[SOURCE]...", shell_complete=complete_source)
+@click.option("--wait", is_flag=True, help="Return when all on disk now is in the served version.")
+@click.option(
+    "--accept-empty",
+    is_flag=True,
+    help="Let a source that lists nothing any more lose its documents.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only say what would change, and what asking the LLM would take. Needs no daemon.",
+)
+@json_option
+@click.pass_context
+def sync(
+    context: click.Context,
+    names: tuple[str, ...],
+    wait: bool,
+    accept_empty: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Scan sources now, and bring the graph up to date.
+
+    All sources are scanned, or those named.
+
+    Example: hopsyncd sync --wait notes
+    """
+    if dry_run:
+        _dry_run(context, names, as_json)
+        return
+    result: Mapping[str, Any]
+    if wait:
+        result = send_long(context, calls.sync(names, accept_empty))
+    else:
+        with client_of(context) as client:
+            result = client.start_sync(names, accept_empty)
+    if as_json:
+        print_json(result)
+    elif wait:
+        print_outcomes(result)
+    else:
+        click.echo("The daemon scans. `hopsyncd sync --wait` waits until it is done.")
+
+
+def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
+    limit = None if as_json else _SHOWN
+    found: Mapping[str, Any]
+    try:
+        with client_of(context) as client:
+            found = client.preview(names, limit)
+    except DaemonUnavailable:
+        found = _preview_alone(context, names, limit)
+    if as_json:
+        print_json(found)
+        return
+    for source in found["sources"]:
+        _print_preview(source)
+    if waiting := sum(found["waiting"].values()):
+        click.echo(f"Waiting for questions from the LLM already: {counted(waiting, 'passage')}.")
+    click.echo("Nothing was changed, and nothing was asked.")
+
+
+def _preview_alone(
+    context: click.Context, names: tuple[str, ...], limit: int | None
+) -> dict[str, Any]:
+    from hopsyncd.ingest.preview import preview_file
+
+    config = load_config(context.obj)
+    known = [source.name for source in config.sources]
+    if unknown := set(names) - set(known):
+        raise BadRequest(
+            "There is nothing to look at",
+            f"there is no source named {sorted(unknown)[0]!r}",
+            f"The sources are: {', '.join(known) or 'none'}",
+        )
+    return preview_file(config, names or known, limit)
+
+
+def _print_preview(source: Mapping[str, Any]) -> None:
+    if source["problem"]:
+        why = printable(source["problem"])
+        click.echo(f"{source['name']}: paused: {why}. {source['hint']}")
+        return
+    counts = source["counts"]
+    parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
+    click.echo(f"{source['name']}: {', '.join(parts) or 'nothing changed'}")
+    for kind, count in counts.items():
+        for line in source[kind]:
+            click.echo(f"  {kind}: {printable(line)}")
+        if count > len(source[kind]):
+            click.echo(f"  {kind}: and {count - len(source[kind]):,} more")
+    if source["passages"]:
+        cost = f"about {counted(source['llm_calls'], 'LLM call')}, {source['llm_tokens']:,} tokens"
+        click.echo(
+            f"  {counted(source['passages'], 'new passage')}:"
+            f" {cost if source['llm_calls'] else 'no LLM is asked'}"
+        )
+
+
+def print_outcomes(result: Mapping[str, Any]) -> None:
+    """What came to each source since the caller was last told, and what could not be read."""
+    for source in result["sources"]:
+        click.echo(f"{source['name']}: {_outcome_text(source)}")
+        unreadable = source["unreadable"]
+        if unreadable and not source["problem"]:
+            click.echo(f"  {counted(len(unreadable), 'document')} cannot be read:")
+        for one in unreadable[:_SHOWN]:
+            click.echo(f"    {printable(one['document'])}: {printable(one['why'])}")
+        if len(unreadable) > _SHOWN:
+            click.echo("    and others: `hopsyncd status` lists them")
+    click.echo(f"Serving version {result['version']}.")
+    warn(result["degraded"])
+
+
+def _outcome_text(source: Mapping[str, Any]) -> str:
+    counts = {kind: source[kind] for kind in ("added", "changed", "moved", "removed")}
+    parts = [f"{count:,} {kind}" for kind, count in counts.items() if count]
+    if source["problem"]:
+        parts.append(f"paused, its data is kept: {printable(source['problem'])}")
+    since = source["since"]
+    return ", ".join(parts) or (
+        f"nothing changed since version {since}" if since else "no documents yet"
+    )

@@ -1,0 +1,390 @@
+"""The configuration: one TOML file, one typed model, every mistake named with its line.
+
+Defaults are in the models; config.toml shows and explains each, and a test holds the two equal.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo
+
+from hopsyncd.config.mistakes import (
+    SOURCE_SECTION,
+    KeyPath,
+    Mistake,
+    config_error,
+    mistake_of,
+    syntax_error,
+    toml_value,
+)
+from hopsyncd.config.source_kinds import SOURCE_MODELS, SourceConfig
+from hopsyncd.config.strategy import Strategy
+from hopsyncd.config.values import (
+    CRON_HINT,
+    FULL_SCAN_AT,
+    GC_AT,
+    AccessConfig,
+    ConfigPath,
+    CronText,
+    LimitsConfig,
+    ModelName,
+    Seconds,
+    Section,
+    is_model,
+    is_time_zone,
+)
+from hopsyncd.errors import ConfigError
+
+FILE_NAME = "config.toml"
+DATABASE_NAME = "hopsyncd.db"  # in the data_dir
+TEMPORARY_NAME = "tmp"
+_VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
+
+
+def home() -> Path | None:
+    """$HOPSYNCD_HOME, under which everything lives when it is set."""
+    value = os.environ.get("HOPSYNCD_HOME")
+    return Path(value).expanduser().absolute() if value else None
+
+
+def config_path(explicit: Path | None = None) -> Path:
+    """Where the configuration is, or would be."""
+    if explicit is not None:
+        return explicit.expanduser().absolute()
+    return (home() or _xdg("XDG_CONFIG_HOME", ".config") / "hopsyncd") / FILE_NAME
+
+
+def default_data_dir() -> Path:
+    base = home()
+    return base / "data" if base else _xdg("XDG_DATA_HOME", ".local/share") / "hopsyncd"
+
+
+def default_socket() -> Path:
+    """In /tmp when the system gives the user no runtime folder; its owner is checked before use."""
+    base = home()
+    if base is None:
+        # Programs that start others with few variables, as MCP clients do, drop this one.
+        usual = f"/run/user/{os.getuid()}"
+        runtime = os.environ.get("XDG_RUNTIME_DIR") or usual
+        shared = Path(f"/tmp/hopsyncd-{os.getuid()}")
+        folder = Path(runtime) / "hopsyncd" if _is_own_folder(runtime) else shared
+    else:
+        # A folder of its own: HOPSYNCD_HOME may be one that others may enter.
+        folder = base / "run"
+    return folder / "hopsyncd.sock"
+
+
+def _is_own_folder(path: str) -> bool:
+    """Whether it is our user's: after `su`, $XDG_RUNTIME_DIR may still be another's."""
+    try:
+        return path.startswith("/") and Path(path).stat().st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    value = os.environ.get(variable, "")
+    # The XDG specification: a relative path is to be ignored.
+    return Path(value) if value.startswith("/") else Path.home() / fallback
+
+
+def _is_endpoint(value: str) -> str:
+    if not value:
+        return value
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment:
+        raise ValueError("it is not the address of an API")
+    if "@" in parts.netloc:
+        raise ValueError("it holds a name or a password: keys come from the environment")
+    return value
+
+
+def _is_of_endpoint(model: str, info: ValidationInfo) -> str:
+    """A refused base_url is not in `info`, and is told of by itself."""
+    base_url = info.data.get("base_url")
+    if base_url and not model:
+        raise ValueError("there is a `base_url`, and no model to ask there")
+    if base_url == "" and model:
+        raise ValueError("there is a model, and no `base_url` to ask it at")
+    return model
+
+
+_LEAVE_OUT = "Write a path in quotes, or leave the line out for the default place."
+
+
+class DaemonConfig(Section):
+    data_dir: ConfigPath = Field(default_factory=default_data_dir, description=_LEAVE_OUT)
+    socket: ConfigPath = Field(default_factory=default_socket, description=_LEAVE_OUT)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "console", "json"] = "auto"
+
+
+class IndexConfig(Section):
+    passage_tokens: int = Field(default=200, ge=20, le=2000)
+    edge_budget_factor: float = Field(default=1.0, gt=0, le=100, allow_inf_nan=False)
+    batch_documents: int = Field(default=100, ge=1, le=10_000)
+
+
+class ModelsConfig(Section):
+    encoder: ModelName = "default"
+    encoder_sha256: str = Field(
+        default="",
+        pattern="^([0-9a-f]{64})?$",
+        description="Write 64 hexadecimal digits, or nothing.",
+    )
+    language_model: ModelName = "default"
+    reranker: Annotated[str, AfterValidator(is_model)] = ""
+    threads: int = Field(default=1, ge=1, le=256)
+
+
+class QueryConfig(Section):
+    strategy: Strategy = "hop"
+    k: int = Field(default=5, ge=1, le=1000)
+    hops: int = Field(default=4, ge=1, le=20)
+
+
+class WatchConfig(Section):
+    enabled: bool = True
+    debounce_ms: int = Field(default=300, ge=0, le=60_000)
+    scan_every_s: Seconds = 300.0
+
+
+class ScheduleConfig(Section):
+    """When what is done by itself is done. An empty `gc_at` does it never."""
+
+    time_zone: Annotated[str, AfterValidator(is_time_zone)] = Field(
+        default="", description='Write a name like "Europe/Berlin", or nothing.'
+    )
+    full_scan_at: CronText = Field(default=FULL_SCAN_AT, description=CRON_HINT)
+    gc_at: CronText = Field(default=GC_AT, description=CRON_HINT)
+    jitter_s: float = Field(default=30.0, ge=0, le=3600, allow_inf_nan=False)
+
+
+class RetentionConfig(Section):
+    keep_versions: int = Field(default=100, ge=1)
+    keep_days: float = Field(default=30.0, ge=0, allow_inf_nan=False)
+
+
+_ENDPOINT = "Write both `base_url` and `model`, or leave both empty to use no LLM."
+
+
+class LlmConfig(Section):
+    """Nothing leaves the machine while `base_url` is empty. A limit of 0 does not limit."""
+
+    base_url: Annotated[str, AfterValidator(_is_endpoint)] = Field(
+        default="", description='Write it like "http://localhost:11434/v1".'
+    )
+    model: Annotated[str, AfterValidator(_is_of_endpoint)] = Field(
+        default="", validate_default=True, description=_ENDPOINT
+    )
+    api_key_env: str = Field(
+        default="OPENAI_API_KEY",
+        pattern=r"^[A-Za-z_]\w*$",
+        description="Write the name of an environment variable, not the key itself.",
+    )
+    questions: Literal["both", "llm", "off"] = "both"
+    passages_per_call: int = Field(default=4, ge=1, le=20)
+    timeout_s: Seconds = 60.0
+    concurrency: int = Field(default=4, ge=1, le=64)
+    max_calls_per_query: int = Field(default=40, ge=0)
+    max_tokens_per_sync: int = Field(default=0, ge=0)
+    max_calls_per_day: int = Field(default=20_000, ge=0)
+    max_tokens_per_day: int = Field(default=2_000_000, ge=0)
+
+
+class Config(Section):
+    """The whole configuration, with absolute paths. `sources` is `[[source]]` in the file."""
+
+    daemon: DaemonConfig = Field(default_factory=DaemonConfig)
+    index: IndexConfig = Field(default_factory=IndexConfig)
+    models: ModelsConfig = Field(default_factory=ModelsConfig)
+    query: QueryConfig = Field(default_factory=QueryConfig)
+    watch: WatchConfig = Field(default_factory=WatchConfig)
+    schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
+    retention: RetentionConfig = Field(default_factory=RetentionConfig)
+    llm: LlmConfig = Field(default_factory=LlmConfig)
+    access: AccessConfig = Field(default_factory=AccessConfig)
+    limits: LimitsConfig = Field(default_factory=LimitsConfig)
+    sources: tuple[SourceConfig, ...] = Field(default=(), alias="source", strict=False)
+
+
+_MODELS: dict[str, type[Section]] = {
+    "daemon": DaemonConfig,
+    "index": IndexConfig,
+    "models": ModelsConfig,
+    "query": QueryConfig,
+    "watch": WatchConfig,
+    "schedule": ScheduleConfig,
+    "retention": RetentionConfig,
+    "llm": LlmConfig,
+    "access": AccessConfig,
+    "limits": LimitsConfig,
+    **{SOURCE_SECTION + kind: model for kind, model in SOURCE_MODELS.items()},
+}
+
+
+def load_config(path: Path | None = None) -> Config:
+    """Read and check the configuration at `config_path(path)`.
+
+    Where none is and none was asked for, all defaults hold and there is no source. Raises
+    ConfigError that names every mistake in the file.
+    """
+    file = config_path(path)
+    try:
+        text = file.read_bytes().decode()
+    except FileNotFoundError as error:
+        if path is None:
+            return Config()
+        raise ConfigError(
+            f"Cannot read {file}", "there is no such file", "`hopsyncd init` writes one."
+        ) from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}:{line}", "it is not UTF-8", "Save the file as UTF-8.") from error
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot read {file}", str(error.strerror).lower(), "Check its path and its rights."
+        ) from error
+    return check_config(file, text)
+
+
+def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
+    """Where the daemon listens, and what is wrong with the rest of the configuration.
+
+    Raises ConfigError where it leaves open where that is.
+    """
+    try:
+        return load_config(path).daemon.socket, None
+    except ConfigError as error:
+        file, mistakes = config_path(path), list[Mistake]()
+        try:
+            raw = tomllib.loads(file.read_text("utf-8")).get("daemon", {})
+            expanded = _expand(raw, (), mistakes)
+            daemon = DaemonConfig.model_validate(expanded, context={"base": file.parent})
+        except (OSError, ValueError):
+            raise error from None
+        if mistakes:
+            raise
+        return daemon.socket, error
+
+
+def write_config(path: Path, folders: Sequence[Path]) -> None:
+    """Write the commented default with a `[[source]]` for each folder, readable by its owner only.
+
+    Raises ConfigError, without writing, where a file is already or a folder is none.
+    """
+    text = shipped_text() + "".join(_source_blocks(folders))
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise ConfigError(
+            f"Cannot write {path}",
+            "it exists already",
+            "`hopsyncd add` adds a source to it; or edit it, or move it away first.",
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot write {path}",
+            str(error.strerror).lower(),
+            "Choose another path with --config.",
+        ) from error
+
+
+def shipped_text() -> str:
+    """The default config.toml: inside the installed package, or at the top of a checkout."""
+    here = Path(__file__).parent
+    inside = here / FILE_NAME
+    return (inside if inside.exists() else here.parent / FILE_NAME).read_text(encoding="utf-8")
+
+
+def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
+    taken: set[str] = set()
+    for folder in dict.fromkeys(folder.expanduser().absolute() for folder in folders):
+        path = Path(os.path.normpath(folder))
+        if not path.is_dir():
+            raise ConfigError(
+                f"Cannot add the folder {path}", "there is no such folder", "Check its spelling."
+            )
+        try:
+            str(path).encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                f"Cannot add the folder {path!r}", "its name is not UTF-8", "Rename it first."
+            ) from error
+        name = free_name(path.name, taken)
+        taken.add(name)
+        quoted = toml_value(str(path).replace("$", "$$"))
+        yield f"\n[[source]]\nname = {toml_value(name)}\npath = {quoted}\n"
+
+
+def free_name(wanted: str, taken: set[str]) -> str:
+    """A name for a source that is allowed and not taken, near the wanted one."""
+    base = re.sub(r"[^\w. -]", "-", wanted).lstrip(". -")[:60] or "folder"
+    names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
+    return next(name for name in names if name not in taken)
+
+
+def check_config(file: Path, text: str) -> Config:
+    """The configuration that a file of this text is. Raises ConfigError."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise syntax_error(file, text, error) from error
+    mistakes: list[Mistake] = []
+    expanded = _expand(raw, (), mistakes)
+    mistakes.extend(_double_names(raw))
+    try:
+        config = Config.model_validate(expanded, context={"base": file.parent})
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        told = {mistake.at for mistake in mistakes}
+        mistakes.extend(m for e in found if (m := mistake_of(e, _MODELS)).at not in told)
+    if mistakes:
+        raise config_error(file, text, mistakes, _MODELS)
+    return config
+
+
+def _expand(value: Any, at: KeyPath, mistakes: list[Mistake]) -> Any:
+    """A copy with `${NAME}` and `$$` replaced in every string."""
+    if isinstance(value, dict):
+        return {key: _expand(below, (*at, key), mistakes) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_expand(below, (*at, index), mistakes) for index, below in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def replaced(match: re.Match[str]) -> str:
+        name, closed = match.groups()
+        if name is None:
+            return "$"
+        if closed and name in os.environ:
+            return os.environ[name]
+        why = f"the environment variable {name} is not set" if closed else "a `${` is not closed"
+        mistakes.append(Mistake(at, why, "Set it, or write $$ for a plain $."))
+        return match.group()
+
+    return _VARIABLE.sub(replaced, value)
+
+
+def _double_names(raw: dict[str, Any]) -> Iterator[Mistake]:
+    sources = raw.get("source")
+    seen: set[str] = set()
+    for index, source in enumerate(sources if isinstance(sources, list) else []):
+        name = source.get("name") if isinstance(source, dict) else None
+        if isinstance(name, str) and name in seen:
+            why = f'another source is named "{name}" already'
+            yield Mistake(("source", index, "name"), why, "Give each source its own name.")
+        elif isinstance(name, str):
+            seen.add(name)

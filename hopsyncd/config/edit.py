@@ -1,0 +1,151 @@
+"""Adding a `[[source]]` to a configuration file and taking one out, comments and all else kept."""
+
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hopsyncd.config.configuration import check_config, free_name
+from hopsyncd.config.mistakes import key_lines, toml_value
+from hopsyncd.config.source_kinds import SourceConfig
+from hopsyncd.errors import ConfigError
+
+_PLACE_KEYS = {"kind", "path", "url", "start", "host", "user", "table", "query"}
+_WEB_PAGE = re.compile(r"^https?://(?:www\.)?")
+
+
+def add_source(
+    file: Path, keys: Mapping[str, Any], name: str | None, *, dry_run: bool = False
+) -> tuple[str, str]:
+    """Append a `[[source]]` with these keys to the file; returns its name and the block.
+
+    Without a name it gets one from its place, which must not be a source's already. A dry run
+    writes nothing. Raises ConfigError, then nothing is written either.
+    """
+    text = _read(file)
+    taken = {str(source.get("name", "")) for source in tomllib.loads(text).get("source", [])}
+    chosen = name or free_name(_stem(keys), taken - {""})
+    block = "[[source]]\n" + "".join(
+        f"{key} = {toml_value(_escaped(value))}\n"
+        for key, value in {"name": chosen, **keys}.items()
+    )
+    new = f"{text.rstrip()}\n\n{block}"
+    *others, added = check_config(file, new).sources
+    there = [one.name for one in others if _place(one) == _place(added)]
+    if there and not name:
+        raise ConfigError(
+            f"Cannot add {added.location}",
+            f"the source {there[0]!r} is that already",
+            "--name adds it once more, under another name",
+        )
+    if not dry_run:
+        _replace(file, new)
+    return chosen, block
+
+
+def _place(source: SourceConfig) -> dict[str, Any]:
+    return source.model_dump(include=_PLACE_KEYS)
+
+
+def _stem(keys: Mapping[str, Any]) -> str:
+    """What a source may be called: the last part of its place, the host, the user."""
+    if keys["kind"] == "imap":
+        return str(keys["user"]).replace("@", " at ")
+    if keys["kind"] == "web":
+        return _WEB_PAGE.sub("", keys["start"][0]).rstrip("/").replace("/", " ")
+    if keys["kind"] == "sqlite" and "table" in keys:
+        return str(keys["table"])
+    place = str(keys.get("path") or keys["url"])
+    return re.split(r"[/:]", place.rstrip("/"))[-1].removesuffix(".git")
+
+
+def _escaped(value: Any) -> Any:
+    """The value as it is written so that no `$` in it is taken for a variable."""
+    if isinstance(value, str):
+        return value.replace("$", "$$")
+    return [_escaped(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def remove_source(file: Path, name: str) -> None:
+    """Take the `[[source]]` of that name out of the file. Raises ConfigError, writing nothing."""
+    text = _read(file)
+    sources = tomllib.loads(text).get("source", [])
+    names = [source.get("name") for source in sources]
+    if name not in names:
+        known = ", ".join(str(one) for one in names) or "none"
+        raise ConfigError(
+            f"Cannot remove {name}", f"{file} has no source of that name", f"It has: {known}"
+        )
+    new = _without(text, names.index(name), sources[names.index(name)])
+    if new is None:
+        raise ConfigError(
+            f"Cannot remove {name}",
+            f"{file} is written in a way that is not understood",
+            "Edit it by hand",
+        )
+    check_config(file, new)
+    _replace(file, new)
+
+
+def _without(text: str, index: int, source: Mapping[str, Any]) -> str | None:
+    """The text without the lines that are that source, None where they cannot be told.
+
+    Comments below its last key stay: they are of the next table.
+    """
+    own: tuple[str | int, ...] = ("source", index)
+    lines = text.splitlines(keepends=True)
+    places = key_lines(text)
+    if own not in places:
+        return None
+    first = places[own] - 1
+    others = [line for path, line in places.items() if path[:2] != own and line > first + 1]
+    for end in range(first + 1, min(others, default=len(lines) + 1)):
+        if _parsed("".join(lines[first:end])) == {"source": [source]}:
+            kept = "".join([*lines[:first], *lines[end:]])
+            return re.sub(r"\n{3,}", "\n\n", kept).rstrip() + "\n"
+    return None
+
+
+def _parsed(text: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+def _read(file: Path) -> str:
+    """The text of a file that is right as it is. Raises ConfigError."""
+    try:
+        text = file.read_bytes().decode()
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"Cannot read {file}", "there is no such file", "`hopsyncd init` writes one."
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Cannot read {file}", str(error), "Check the file.") from error
+    check_config(file, text)
+    return text
+
+
+def _replace(file: Path, text: str) -> None:
+    """Whole or not at all, with the rights that the file had. A link stays one."""
+    real = file.resolve()
+    try:
+        handle, beside = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as written:
+                written.write(text)
+                written.flush()
+                os.fsync(written.fileno())
+            Path(beside).chmod(real.stat().st_mode & 0o777)
+            Path(beside).replace(real)
+        except BaseException:
+            Path(beside).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot write {file}", (error.strerror or str(error)).lower(), "Check its rights."
+        ) from error

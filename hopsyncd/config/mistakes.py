@@ -1,0 +1,256 @@
+"""Mistakes in a configuration, in words: the line, the key, why, and what to write instead."""
+
+import difflib
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from hopsyncd.config.source_kinds import SourceBase, known_kinds
+from hopsyncd.errors import ConfigError
+
+KeyPath = tuple[str | int, ...]
+"""As pydantic names a place: `("source", 0, "path")` is `path` of the first `[[source]]`."""
+
+_SPACE_OR_COMMENT = re.compile(r"(?:\s|#[^\n]*)*")
+_KEY_PART = re.compile(r"[ \t]*(?:\"((?:[^\"\\\n]|\\.)*)\"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*")
+_STRING = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}(?!")' + r"|'''.*?'{3,5}(?!')"
+    r'|"(?:[^"\\\n]|\\.)*"' + r"|'[^'\n]*'",
+    re.DOTALL,
+)
+
+
+def key_lines(text: str) -> dict[KeyPath, int]:
+    """The line (from 1) of every table and key of a valid TOML text, without inline tables.
+
+    >>> key_lines('a = 1\\n[[b]]\\nc = [\\n2]\\n[[b]]\\n')
+    {('a',): 1, ('b', 0): 2, ('b', 0, 'c'): 3, ('b', 1): 5}
+    """
+    lines: dict[KeyPath, int] = {}
+    arrays: Counter[KeyPath] = Counter()
+    table: KeyPath = ()
+    for start, header, keys, is_array in _statements(text):
+        if header:
+            table = _resolve(keys, arrays, is_array)
+            path = table
+        else:
+            path = (*table, *keys)
+        lines.setdefault(path, text.count("\n", 0, start) + 1)
+    return lines
+
+
+def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int | None:
+    """The line of the place, or of the nearest one around it."""
+    return next((lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in lines), None)
+
+
+def _resolve(keys: KeyPath, arrays: Counter[KeyPath], is_array: bool) -> KeyPath:
+    """The path of a header, with the index of the current element after each array of tables."""
+    path: KeyPath = ()
+    for depth, key in enumerate(keys, start=1):
+        path = (*path, key)
+        if is_array and depth == len(keys):
+            arrays[path] += 1
+        if arrays[path]:
+            path = (*path, arrays[path] - 1)
+    return path
+
+
+def _statements(text: str) -> Iterator[tuple[int, bool, KeyPath, bool]]:
+    """Each header or `key =`: where it starts, whether a header, its keys, whether `[[`."""
+    at = _skip(text, 0)
+    while at < len(text):
+        brackets = 2 if text.startswith("[[", at) else int(text[at] == "[")
+        keys, end = _keys(text, at + brackets)
+        if end == at + brackets:
+            return
+        yield at, brackets > 0, keys, brackets == 2
+        end = end + brackets if brackets else _value_end(text, end + 1)
+        at = _skip(text, end)
+
+
+def _keys(text: str, at: int) -> tuple[KeyPath, int]:
+    keys: list[str] = []
+    while match := _KEY_PART.match(text, at):
+        keys.append(next(part for part in match.groups() if part is not None))
+        at = match.end()
+        if not text.startswith(".", at):
+            break
+        at += 1
+    return tuple(keys), at
+
+
+def _value_end(text: str, at: int) -> int:
+    """Where the value ends: at a newline outside strings and brackets."""
+    depth = 0
+    while at < len(text):
+        string = _STRING.match(text, at)
+        if string:
+            at = string.end()
+            continue
+        if text[at] == "#":
+            at = text.find("\n", at) if "\n" in text[at:] else len(text)
+            continue
+        if text[at] == "\n" and depth == 0:
+            return at
+        depth += (text[at] in "[{") - (text[at] in "]}")
+        at += 1
+    return at
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACE_OR_COMMENT.match(text, at)
+    return match.end() if match else at
+
+
+Models = Mapping[str, type[BaseModel]]
+"""The model of each section, by its name in the file; of a source, by "source " + its kind."""
+
+SOURCE_SECTION = "source "
+
+_WANTED = {
+    "tuple_type": "it should be a list",
+    "bool_type": "it should be true or false",
+    "string_type": "it should be text in quotes",
+    "int_type": "it should be a whole number",
+    "float_type": "it should be a number",
+    "string_pattern_mismatch": "it has another form than wanted",
+    "too_short": "it should not be empty",
+    "string_too_short": "it should not be empty",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """`at` is the place in the file: ("watch", "debounce_ms") or ("source", 0, "path")."""
+
+    at: KeyPath
+    why: str
+    hint: str
+
+
+def mistake_of(error: ErrorDetails, models: Models) -> Mistake:
+    """pydantic's finding in our words."""
+    at, section = _place_of(error["loc"])
+    kind = error["type"]
+    if kind == "unknown_kind":
+        got = error["input"].get("kind")
+        return Mistake((*at, "kind"), f"unknown kind {toml_value(got)}", _nearest_kind(got))
+    if kind == "extra_forbidden":
+        return Mistake(at, "unknown key", _nearest_key(at, section, models))
+    if kind == "missing":
+        field = models[section].model_fields[str(at[2])]
+        return Mistake(at, "it is missing", field.description or "Add it.")
+    if kind == "model_type":
+        return Mistake(
+            at, "it should be a table", f"Write {_header(str(at[0]))} and its keys below."
+        )
+    if at == ("source",):
+        return Mistake(at, "sources are a list of tables", "Write [[source]], in two brackets.")
+    why = error["msg"].removeprefix("Value error, ")
+    if kind != "value_error":
+        why = f"{_WANTED.get(kind) or why}, not {toml_value(error['input'])}"
+    hint = _value_hint(at, section, error["input"], models)
+    return Mistake(at, why.replace("Input should", "it should"), hint)
+
+
+def _place_of(loc: KeyPath) -> tuple[KeyPath, str]:
+    """The place in the file, and the name of its model: pydantic names a source's kind between."""
+    if loc[0] == "source" and len(loc) > 2:
+        return (*loc[:2], *loc[3:]), SOURCE_SECTION + str(loc[2])
+    return loc, str(loc[0])
+
+
+def _value_hint(at: KeyPath, section: str, got: object, models: Models) -> str:
+    if len(at) < 2 or (at[0] == "source" and len(at) < 3):
+        return "docs/guide.md shows how it is written."
+    key = str(at[2] if at[0] == "source" else at[1])
+    field = models[section].model_fields[key]
+    choices = getattr(field.annotation, "__args__", ())
+    near = difflib.get_close_matches(str(got), [c for c in choices if isinstance(c, str)], n=1)
+    if near:
+        return f'Did you mean "{near[0]}"?'
+    return field.description or f"The default is `{key} = {toml_value(field.default)}`."
+
+
+def _nearest_kind(got: object) -> str:
+    """A suggestion for an unknown kind of source."""
+    near = difflib.get_close_matches(str(got), known_kinds(), n=1)
+    if near:
+        return f'Did you mean "{near[0]}"?'
+    return (
+        f"Known are {', '.join(known_kinds())}; a package that brings another is to be installed."
+    )
+
+
+def _nearest_key(at: KeyPath, section: str, models: Models) -> str:
+    """A suggestion for an unknown key."""
+    key = str(at[-1])
+    model = models.get(section) if len(at) > 1 else None
+    sections = dict.fromkeys(name.partition(" ")[0] for name in models)
+    known = list(model.model_fields) if model else list(sections)
+    near = difflib.get_close_matches(key, known, n=1)
+    home_of_key = ["source"] if key in SourceBase.model_fields else []
+    home_of_key = home_of_key or [n for n, other in models.items() if key in other.model_fields]
+    if near:
+        return f"Did you mean `{near[0]}`?"
+    if home_of_key:
+        return f"`{key}` belongs in {' or '.join(map(_header, home_of_key))}."
+    return f"Known here: {', '.join(known)}."
+
+
+def config_error(file: Path, text: str, mistakes: Sequence[Mistake], models: Models) -> ConfigError:
+    """All mistakes as one error, in the order of the lines."""
+    lines = key_lines(text)
+    numbered = sorted(((line_of(lines, m.at) or 1, m) for m in mistakes), key=lambda pair: pair[0])
+    told = [(f"{file}:{line}: {_place(m.at, models)}", m.why, m.hint) for line, m in numbered]
+    if len(told) == 1:
+        return ConfigError(*told[0])
+    listed = "".join(f"\n  {place}: {why}. {hint}" for place, why, hint in told)
+    return ConfigError(
+        str(file), f"{len(told)} mistakes{listed.removesuffix('.')}", "\nCorrect these lines."
+    )
+
+
+def syntax_error(file: Path, text: str, error: tomllib.TOMLDecodeError) -> ConfigError:
+    said = re.fullmatch(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
+    why, line, column = said.groups() if said else (str(error), None, None)
+    place = f"{file}:{line or text.count(chr(10)) + 1}" + (f":{column}" if column else "")
+    hint = 'This is not TOML: text stands in "quotes", and each quote and bracket must be closed.'
+    return ConfigError(place, why[0].lower() + why[1:], hint)
+
+
+def _place(at: KeyPath, models: Models) -> str:
+    """The key and its section, in words."""
+    if at[0] == "source" and len(at) > 1 and isinstance(at[1], int):
+        section, keys = f"[[source]] number {at[1] + 1}", at[2:3]
+    else:
+        section, keys = _header(str(at[0])), at[1:2]
+    if len(at) == 1 and at[0] != "source" and at[0] not in models:
+        return f"`{at[0]}`"
+    return f"`{keys[0]}` in {section}" if keys else section
+
+
+def _header(section: str) -> str:
+    kind = section.removeprefix(SOURCE_SECTION)
+    if kind != section:
+        return f'[[source]] of kind "{kind}"'
+    return "[[source]]" if section == "source" else f"[{section}]"
+
+
+def toml_value(value: object) -> str:
+    """The value as TOML text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda c: f"\\u{ord(c[0]):04x}", escaped) + '"'
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    return str(value)

@@ -1,0 +1,248 @@
+"""From a path or an address to the keys of a `[[source]]`: its kind is told from what it is."""
+
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from connectors.remote_driver import install_hint
+from connectors.sqlite_rows import Table, tables_of
+from hopsyncd.config.source_kinds import known_kinds
+from hopsyncd.errors import ConfigError
+
+_PORT = re.compile("[0-9]{1,5}")
+_SQLITE, _MBOX = b"SQLite format 3\0", b"From "
+_SECRETS = re.compile(r"://[^/@]*:[^/@]*@")
+_SSH_SHORT = re.compile(r"[\w.-]+@[\w.-]+:.+")
+_FORGES = ("github.com", "gitlab.com", "codeberg.org", "bitbucket.org")
+_BY_HAND = "config.toml shows what to write by hand"
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """The keys of a source, its kind first, and what a user should know about them."""
+
+    keys: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def recognised(place: str, kind: str = "", given: Mapping[str, Any] | None = None) -> Recognised:
+    """The source that a path or an address is, of that kind if one is named.
+
+    `given` are keys that the user wrote; a database is looked into for those that it lacks. Raises
+    ConfigError for what is no place of a source, or needs more keys.
+    """
+    given = given or {}
+    if _SECRETS.search(place) and not place.startswith("github://"):  # github://owner:name@branch
+        raise _refused(place, "it holds a password", 'Write it by hand, with "${NAME}" for that')
+    if place.startswith("git+"):
+        kind, place = kind or "git", place.removeprefix("git+")
+    if place.startswith("file:///") and kind != "git" and not place.endswith(".git"):
+        place = unquote(urlsplit(place).path)
+    kind = kind or _kind_of(place)
+    if kind not in known_kinds():
+        raise _refused(place, f"there is no kind {kind!r}", f"Known are {', '.join(known_kinds())}")
+    if kind != "sqlite" and given:
+        flags = ", ".join(f"--{key}" for key in given)
+        raise _refused(place, f"{flags}: only a database has these", "Leave them out")
+    match kind:
+        case "sqlite":
+            return _database(_path(place), given)
+        case "imap":
+            return _account(place)
+        case "web":
+            return _site(place)
+        case "remote":
+            return Recognised({"kind": "remote", "url": place}, _driver_notes(place))
+        case "git" if _is_address(place):
+            return Recognised({"kind": "git", "url": place})
+        case "folder" | "git" | "maildir" | "mbox":
+            return _on_disk(kind, _path(place))
+        case _:
+            keys = {"kind": kind, "url" if _is_address(place) else "path": place}
+            return Recognised(keys, ("Its package says which other keys it has.",))
+
+
+def _refused(place: str, why: str, hint: str) -> ConfigError:
+    """What to raise for a place that cannot be added."""
+    return ConfigError(f"Cannot add {place}", why, hint)
+
+
+def _kind_of(place: str) -> str:
+    scheme, separator, rest = place.partition("://")
+    if _SSH_SHORT.fullmatch(place):
+        return "git"
+    if not separator:
+        return _kind_on_disk(_path(place))
+    parts = urlsplit(place)
+    if scheme == "git" or (scheme in ("http", "https", "ssh", "file") and rest.endswith(".git")):
+        return "git"
+    if scheme in ("http", "https"):
+        is_repository = parts.hostname in _FORGES and parts.path.strip("/").count("/") == 1
+        return "git" if is_repository else "web"
+    if scheme in ("imap", "imaps"):
+        return "imap"
+    import fsspec  # slow, and only these need it
+
+    if scheme in fsspec.available_protocols():
+        return "remote"
+    raise _refused(place, f"no kind of source has addresses with {scheme}://", _BY_HAND)
+
+
+def _kind_on_disk(path: Path) -> str:
+    if path.is_dir():
+        if all((path / name).exists() for name in ("HEAD", "objects", "refs")):
+            return "git"
+        is_maildir = all((path / name).is_dir() for name in ("cur", "new", "tmp"))
+        return "maildir" if is_maildir else "folder"
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_SQLITE))
+    except FileNotFoundError as error:
+        hint = "Check its spelling"
+        raise _refused(str(path), "there is no such file or folder", hint) from error
+    except OSError as error:
+        raise _refused(str(path), (error.strerror or "").lower(), "Check its rights") from error
+    if start == _SQLITE:
+        return "sqlite"
+    if start.startswith(_MBOX):
+        return "mbox"
+    why = "it is a file, and neither a mailbox nor a SQLite database"
+    raise _refused(str(path), why, "Add its folder, and name the file in `include`")
+
+
+def _path(place: str) -> Path:
+    written = os.path.normpath(Path(place).expanduser().absolute())
+    try:
+        written.encode()
+    except UnicodeEncodeError as error:
+        raise _refused(repr(written), "its name is not UTF-8", "Rename it first") from error
+    return Path(written)
+
+
+def _is_address(place: str) -> bool:
+    return "://" in place or bool(_SSH_SHORT.fullmatch(place))
+
+
+def _on_disk(kind: str, path: Path) -> Recognised:
+    if not path.exists():
+        raise _refused(str(path), "there is no such file or folder", "Check its spelling")
+    notes = []
+    if kind == "folder" and (path / ".git").exists():
+        notes.append(
+            "It is the working tree of a git repository, taken as a folder, so what is not"
+            " committed counts too; --kind git takes what is committed."
+        )
+    return Recognised({"kind": kind, "path": str(path)}, tuple(notes))
+
+
+def _database(path: Path, given: Mapping[str, Any]) -> Recognised:
+    """The keys that the user gave, and those that the database itself tells."""
+    wanted = {"kind": "sqlite", "path": str(path), **given}
+    if given.get("query"):
+        if missing := [f"--{key}" for key in ("key", "text") if key not in given]:
+            raise _refused(
+                str(path), f"a query needs {' and '.join(missing)} too", "Name its columns"
+            )
+        return Recognised(wanted)
+    tables = tables_of(path)
+    named = given.get("table")
+    likely = [t for t in tables if t.name == named or (not named and t.key and t.text)]
+    complete = {"table", "key", "text"} <= given.keys()
+    if not complete and (len(likely) != 1 or not _fills(likely[0], given)):
+        listed = "; ".join(f"{table.name} ({', '.join(table.columns)})" for table in tables)
+        raise _refused(
+            str(path),
+            f"which rows are documents cannot be told from its tables: {listed or 'none'}",
+            "Name a table as --table, the column that identifies a row as --key and those with its"
+            " text as --text, or a SELECT as --query with --key and --text",
+        )
+    if complete:
+        return Recognised(wanted)
+    found = likely[0]
+    told = {"table": found.name, "key": found.key, "text": found.text, "title": found.title}
+    chosen = {
+        key: value
+        for key, value in told.items()
+        if value and key not in given and not (key == "title" and "text" in given)
+    }
+    words = "; ".join(
+        f"{key} {value if isinstance(value, str) else ', '.join(value)}"
+        for key, value in chosen.items()
+    )
+    return Recognised({**wanted, **chosen}, (f"Chosen from the database: {words}.",))
+
+
+def _fills(table: Table, given: Mapping[str, Any]) -> bool:
+    return bool(given.get("key") or table.key) and bool(given.get("text") or table.text)
+
+
+def _account(place: str) -> Recognised:
+    """`imap://ann@example.org@imap.example.org/INBOX`: all after the user may be left out."""
+    scheme, _, rest = place.partition("://")
+    place_of, _, folder = rest.partition("/")
+    user, _, server = place_of.rpartition("@")
+    host, _, port = server.partition(":")
+    user = unquote(user)
+    if (
+        scheme not in ("imap", "imaps")
+        or not user
+        or not host
+        or (port and not _PORT.fullmatch(port))
+    ):
+        raise _refused(place, "it is not the address of an account", "Write imap://user@host")
+    variable = "HOPSYNCD_IMAP_PASSWORD_" + re.sub(r"[^A-Za-z0-9]+", "_", user).strip("_").upper()
+    keys: dict[str, Any] = {"kind": "imap", "host": host, "user": user, "password_env": variable}
+    if port and int(port) != 993:
+        keys["port"] = int(port)
+        if scheme == "imap":
+            keys["tls"] = "starttls"
+    if folder:
+        keys["folders"] = [unquote(folder)]
+    note = f"Set {variable} to the account's password where the daemon is started."
+    return Recognised(keys, (note,))
+
+
+def _site(place: str) -> Recognised:
+    """A page, or with what it links to where the address is that of a whole site or a part."""
+    parts = urlsplit(place)
+    if not parts.hostname:
+        raise _refused(place, "it names no host", "Write it like https://example.org/pages/")
+    keys: dict[str, Any] = {"kind": "web", "start": [place]}
+    host = parts.netloc.rpartition("@")[2]
+    notes = [
+        f"Only pages at {host} are visited; `hosts` in its block adds others.",
+        "They are asked for every six hours, unless --every or --at says otherwise.",
+    ]
+    if parts.path in ("", "/") or parts.path.endswith("/"):
+        keys["depth"] = 1
+        notes.append("Pages that it links to are taken in too; depth = 0 takes it alone.")
+    if _is_private(parts.hostname or ""):
+        keys["allow_private"] = True
+        notes.append("It is in a private network, so addresses there may be asked.")
+    return Recognised(keys, tuple(notes))
+
+
+def _is_private(host: str) -> bool:
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return host == "localhost" or host.endswith((".local", ".internal", ".localhost"))
+
+
+def _driver_notes(url: str) -> tuple[str, ...]:
+    """What to install where the driver of the address is not there."""
+    from fsspec import get_filesystem_class
+
+    protocol = url.partition("://")[0]
+    try:
+        get_filesystem_class(protocol)
+    except ImportError as error:
+        return (f"Its driver is missing ({error}). {install_hint(protocol)}",)
+    except ValueError as error:
+        raise _refused(url, f"{protocol}:// is not known to fsspec", _BY_HAND) from error
+    return ()

@@ -1,0 +1,347 @@
+"""The kinds of `[[source]]` in the file: one model a kind, and one for those of packages.
+
+Another kind is a model here, in `SourceConfig` and in `SOURCE_MODELS`, and a line in sources.py.
+"""
+
+from importlib.metadata import entry_points
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+)
+
+from connectors.git_mirror import branch_name, protocol_of
+from connectors.ignore import DEFAULT_INCLUDE
+from connectors.remote_driver import checked_url
+from connectors.settings import DEFAULT_FOLDERS as MAIL_FOLDERS
+from connectors.settings import DEFAULT_MAX_BYTES, Tls
+from connectors.settings import DEFAULT_MAX_MESSAGE_BYTES as MAIL_MAX_BYTES
+from connectors.settings import DEFAULT_MAX_PAGE_BYTES as WEB_MAX_BYTES
+from connectors.web.address import address
+from hopsyncd.config.values import (
+    CRON_HINT,
+    WHO_HINT,
+    ConfigPath,
+    CronText,
+    PatternList,
+    Seconds,
+    Section,
+    WhoList,
+    is_usable_folder,
+)
+
+PLUGIN_GROUP = "hopsyncd.connectors"
+_PLUGIN = "another"  # stands for every kind that an installed package brings
+
+
+class SourceBase(Section):
+    """What every `[[source]]` has.
+
+    Without `scan_at`, which comes first, and `scan_every_s` that of `[watch]` holds.
+    """
+
+    name: str = Field(
+        pattern=r"^\w[\w. -]{0,63}$",
+        description="Use letters, digits, space, dot, dash and underscore, at most 64.",
+    )
+    kind: str
+    scan_every_s: Seconds | None = Field(
+        default=None, description="Leave the line out for that of [watch]."
+    )
+    scan_at: CronText = Field(default="", description=CRON_HINT)
+    visible_to: WhoList = Field(default=(), description=WHO_HINT)
+
+    @property
+    def location(self) -> str:
+        """Where it is, for people: a path or an address, without secrets."""
+        raise NotImplementedError
+
+
+class FilesSource(SourceBase):
+    """A tree of files, and which of them are documents."""
+
+    include: Annotated[PatternList, Field(min_length=1)] = DEFAULT_INCLUDE
+    ignore: PatternList = ()
+    deny: PatternList = ()
+    index_secrets: bool = False
+    max_bytes: int = Field(default=DEFAULT_MAX_BYTES, ge=1)
+
+
+class FolderSource(FilesSource):
+    """A folder of files."""
+
+    kind: Literal["folder"] = "folder"
+    path: Annotated[ConfigPath, AfterValidator(is_usable_folder)] = Field(
+        description="Write the path of a folder in quotes."
+    )
+
+    @property
+    def location(self) -> str:
+        return str(self.path)
+
+
+def _is_repository(url: str, info: ValidationInfo) -> str:
+    if "path" in info.data and (info.data["path"] is None) == (not url):
+        raise ValueError(
+            "only one of `path` and `url` is wanted" if url else "there is no `path` either"
+        )
+    if url:
+        protocol_of(url)
+    return url
+
+
+def _is_for_https(token: str, info: ValidationInfo) -> str:
+    if token and not info.data.get("url", "https://").startswith("https://"):
+        raise ValueError("a token is for an https:// address only")
+    return token
+
+
+class GitSource(FilesSource):
+    """A branch of a git repository, here or fetched into the data folder."""
+
+    kind: Literal["git"]
+    path: Annotated[ConfigPath, AfterValidator(is_usable_folder)] | None = None
+    url: Annotated[str, AfterValidator(_is_repository)] = Field(
+        default="",
+        validate_default=True,
+        description="Write the folder of a repository as `path`, or its https, ssh, git or file"
+        " address as `url`.",
+    )
+    branch: Annotated[str, AfterValidator(branch_name)] = Field(
+        default="", description="Leave the line out for the one that the repository has as HEAD."
+    )
+    username: str = ""
+    token: Annotated[str, AfterValidator(_is_for_https)] = Field(
+        default="", repr=False, description='Write it like "${NAME}", for an https address.'
+    )
+    depth: int = Field(default=200, ge=0)
+    max_repository_bytes: int = Field(default=2 << 30, ge=1)
+    timeout_s: Seconds = 600.0
+
+    @property
+    def location(self) -> str:
+        return self.url or str(self.path)
+
+
+def _is_elsewhere(url: str) -> str:
+    if checked_url(url).startswith(("file://", "local://")):
+        raise ValueError('a folder on this machine is a source of kind "folder"')
+    return url
+
+
+class RemoteSource(FilesSource):
+    """A folder that fsspec reaches."""
+
+    kind: Literal["remote"]
+    url: Annotated[str, AfterValidator(_is_elsewhere)] = Field(
+        description='Write an address like "s3://bucket/folder".'
+    )
+    options: dict[str, Any] = Field(default={}, repr=False)
+    timeout_s: Seconds = 60.0
+
+    @property
+    def location(self) -> str:
+        return self.url
+
+
+def _is_either(query: str, info: ValidationInfo) -> str:
+    table = info.data.get("table")
+    if table is not None and bool(table) == bool(query):
+        why = "only one of `table` and `query` is wanted" if query else "there is no `table` either"
+        raise ValueError(why)
+    return query
+
+
+class SqliteSource(SourceBase):
+    """The rows of a table or a query of a SQLite database."""
+
+    kind: Literal["sqlite"]
+    path: ConfigPath = Field(description="Write the path of a database file in quotes.")
+    table: str = ""
+    query: Annotated[str, AfterValidator(_is_either)] = Field(
+        default="",
+        validate_default=True,
+        description="Name a table or a view as `table`, or write a SELECT as `query`.",
+    )
+    key: str = Field(min_length=1, description="Name the column that identifies a row.")
+    text: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = Field(
+        description="Name the columns that hold the text, in a list."
+    )
+    title: str = ""
+    updated: str = ""
+    media_type: str = Field(default="text/plain", pattern=r"^\w+/[\w.+-]+$")
+    max_bytes: int = Field(default=DEFAULT_MAX_BYTES, ge=1)
+
+    @property
+    def location(self) -> str:
+        return f"{self.path} {self.table}".rstrip()
+
+
+_FOLDERS = Field(
+    default=MAIL_FOLDERS,
+    strict=False,
+    min_length=1,
+    description='Write a list of names or shell patterns, such as ["*", "!*Spam*"].',
+)
+
+
+class MaildirSource(SourceBase):
+    """The messages of a Maildir and of those below it."""
+
+    kind: Literal["maildir"]
+    path: Annotated[ConfigPath, AfterValidator(is_usable_folder)] = Field(
+        description="Write the path of a Maildir in quotes."
+    )
+    folders: tuple[str, ...] = _FOLDERS
+    max_bytes: int = Field(default=MAIL_MAX_BYTES, ge=1)
+
+    @property
+    def location(self) -> str:
+        return str(self.path)
+
+
+class MboxSource(SourceBase):
+    """The messages of one mbox file."""
+
+    kind: Literal["mbox"]
+    path: ConfigPath = Field(description="Write the path of an mbox file in quotes.")
+    max_bytes: int = Field(default=MAIL_MAX_BYTES, ge=1)
+
+    @property
+    def location(self) -> str:
+        return str(self.path)
+
+
+def _is_safe_tls(tls: Tls, info: ValidationInfo) -> Tls:
+    host = info.data.get("host")
+    if tls == "off" and host not in (None, "localhost", "127.0.0.1", "::1"):
+        raise ValueError(f"without TLS the password would be sent to {host} for all to read")
+    return tls
+
+
+class ImapSource(SourceBase):
+    """The messages of an IMAP account; its password is in the environment."""
+
+    kind: Literal["imap"]
+    host: str = Field(
+        pattern=r"^[\w.:-]+$", description='Write a name like "imap.example.org", without a port.'
+    )
+    user: str = Field(min_length=1, description="Write the account's name in quotes.")
+    password_env: str = Field(
+        default="HOPSYNCD_IMAP_PASSWORD",
+        pattern=r"^[A-Za-z_]\w*$",
+        description="Write the name of an environment variable, not the password itself.",
+    )
+    port: int = Field(default=993, ge=1, le=65_535)
+    tls: Annotated[Tls, AfterValidator(_is_safe_tls)] = Field(
+        default="tls", description='Write "tls", or "starttls", mostly with port 143.'
+    )
+    ca_file: ConfigPath | None = Field(
+        default=None, description="Leave the line out to trust what the system trusts."
+    )
+    folders: tuple[str, ...] = _FOLDERS
+    max_bytes: int = Field(default=MAIL_MAX_BYTES, ge=1)
+    timeout_s: Seconds = 30.0
+
+    @property
+    def location(self) -> str:
+        return f"{self.user} at {self.host}"
+
+
+def _are_addresses(start: tuple[str, ...]) -> tuple[str, ...]:
+    for text in start:
+        if address(text) is None:
+            raise ValueError(f"{text} is not the address of a page, without a name or password")
+    return start
+
+
+class WebSource(SourceBase):
+    """Web pages, and those that sitemaps, feeds and start pages name."""
+
+    kind: Literal["web"]
+    start: Annotated[
+        tuple[str, ...], Field(strict=False, min_length=1), AfterValidator(_are_addresses)
+    ] = Field(description='Write a list like ["https://example.org/feed.xml"].')
+    depth: Literal[0, 1] = 0
+    hosts: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    max_pages: int = Field(default=500, ge=1, le=3000)
+    max_bytes: int = Field(default=WEB_MAX_BYTES, ge=1)
+    delay_s: float = Field(default=1.0, ge=0, le=60, allow_inf_nan=False)
+    timeout_s: Seconds = 30.0
+    allow_private: bool = False
+    scan_every_s: Seconds | None = 21_600.0
+
+    @property
+    def location(self) -> str:
+        return " ".join(self.start)
+
+
+class PluginSource(SourceBase):
+    """A kind that an installed package brings; the other keys are for its factory to judge."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @property
+    def location(self) -> str:
+        return self.kind
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The source's table as it was written, after `${NAME}` was replaced."""
+        common = {"scan_every_s", "scan_at", "visible_to"}
+        return self.model_dump(exclude=common, exclude_unset=True)
+
+
+def plugin_kinds() -> frozenset[str]:
+    """The kinds that installed packages bring, by the entry point group `hopsyncd.connectors`."""
+    return frozenset(entry.name for entry in entry_points(group=PLUGIN_GROUP))
+
+
+def _model_for(value: object) -> str | None:
+    """Which model a `[[source]]` is for; None where its kind is unknown."""
+    if isinstance(value, BaseModel):
+        kind = getattr(value, "kind", None)
+    else:
+        kind = value.get("kind", "folder") if isinstance(value, dict) else "folder"
+    if kind in SOURCE_MODELS and kind != _PLUGIN:
+        return str(kind)
+    return _PLUGIN if kind in plugin_kinds() else None
+
+
+SourceConfig: TypeAlias = Annotated[
+    Annotated[FolderSource, Tag("folder")]
+    | Annotated[GitSource, Tag("git")]
+    | Annotated[RemoteSource, Tag("remote")]
+    | Annotated[SqliteSource, Tag("sqlite")]
+    | Annotated[MaildirSource, Tag("maildir")]
+    | Annotated[MboxSource, Tag("mbox")]
+    | Annotated[ImapSource, Tag("imap")]
+    | Annotated[WebSource, Tag("web")]
+    | Annotated[PluginSource, Tag(_PLUGIN)],
+    Discriminator(
+        _model_for, custom_error_type="unknown_kind", custom_error_message="there is no such kind"
+    ),
+]
+
+SOURCE_MODELS: dict[str, type[SourceBase]] = {
+    "folder": FolderSource,
+    "git": GitSource,
+    "remote": RemoteSource,
+    "sqlite": SqliteSource,
+    "maildir": MaildirSource,
+    "mbox": MboxSource,
+    "imap": ImapSource,
+    "web": WebSource,
+    _PLUGIN: PluginSource,
+}
+
+
+def known_kinds() -> list[str]:
+    """Every kind that a `[[source]]` can have here."""
+    return sorted({*SOURCE_MODELS, *plugin_kinds()} - {_PLUGIN})

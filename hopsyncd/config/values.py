@@ -1,0 +1,168 @@
+"""What a line of the configuration may hold, and the sections `[access]` and `[limits]`."""
+
+import grp
+import ipaddress
+import os
+import pwd
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+
+from connectors.ignore import NAMED, Patterns
+from hopsyncd.config.schedule import at, zone_of
+
+GC_AT, FULL_SCAN_AT = "30 3 * * *", "15 4 * * *"
+
+
+def to_path(value: object, info: ValidationInfo) -> Path:
+    """`~` expanded; relative to the configuration's folder, which the context names."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("a path is wanted, as text in quotes")
+    base: Path = (info.context or {}).get("base", Path.cwd())
+    try:
+        path = base / Path(value).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"the home folder in it is unknown ({error})") from error
+    return Path(os.path.normpath(path))
+
+
+def is_usable_folder(path: Path) -> Path:
+    """A folder that is missing passes: its drive may not be mounted, so its source pauses."""
+    try:
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{path} is not a folder")
+        readable = not path.exists() or os.access(path, os.R_OK | os.X_OK)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be used: {error.strerror}") from error
+    if not readable:
+        raise ValueError(f"{path} may not be read by this user")
+    return path
+
+
+def is_model(value: str, info: ValidationInfo) -> str:
+    """A name, or the absolute path of a model's folder, which must exist."""
+    if not value.startswith(("/", "~", "./", "../")):
+        return value
+    path = to_path(value, info)
+    if not path.is_dir():
+        raise ValueError(f"there is no folder {path}")
+    return str(path)
+
+
+def are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    Patterns([pattern for pattern in patterns if pattern not in NAMED])
+    return patterns
+
+
+def is_cron(expression: str) -> str:
+    """A cron expression, or nothing. To judge one that is not ours loads a library."""
+    if expression not in ("", GC_AT, FULL_SCAN_AT):
+        at(expression)
+    return expression
+
+
+def is_time_zone(name: str) -> str:
+    """The name of a time zone, or nothing."""
+    if name:
+        zone_of(name)
+    return name
+
+
+CRON_HINT = 'Write it like "30 3 * * mon-fri": minute, hour, day, month, day of the week.'
+ConfigPath = Annotated[Path, BeforeValidator(to_path)]
+PatternList = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(are_patterns)]
+ModelName = Annotated[str, Field(min_length=1), AfterValidator(is_model)]
+CronText = Annotated[str, AfterValidator(is_cron)]
+Seconds = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
+
+
+def group_id(name: str) -> int:
+    """Raises ValueError."""
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise ValueError(f"there is no group {name} on this machine") from error
+
+
+def user_id(name: str) -> int:
+    """Raises ValueError."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError as error:
+        raise ValueError(f"there is no user {name} on this machine") from error
+
+
+def _is_group(name: str) -> str:
+    if name:
+        group_id(name)
+    return name
+
+
+def _is_who(who: str) -> str:
+    """A user or a group of this machine, as "user:ann" or "group:team"."""
+    kind, _, name = who.partition(":")
+    if kind not in ("user", "group") or not name:
+        raise ValueError('it is neither "user:NAME" nor "group:NAME"')
+    user_id(name) if kind == "user" else group_id(name)
+    return who
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """Of an address of this machine alone. Raises ValueError.
+
+    >>> host_and_port("[::1]:7717")
+    ('::1', 7717)
+    """
+    found = _ADDRESS.fullmatch(address)
+    if not found or not 1 <= int(found["port"]) <= 65_535:
+        raise ValueError("it is no address and port")
+    host = ipaddress.ip_address(found["six"] or found["four"])
+    if not host.is_loopback:
+        raise ValueError("other machines could reach it")
+    return str(host), int(found["port"])
+
+
+def _is_address(address: str) -> str:
+    if address:
+        host_and_port(address)
+    return address
+
+
+Who = Annotated[str, AfterValidator(_is_who)]
+WhoList = Annotated[tuple[Who, ...], Field(strict=False)]
+WHO_HINT = 'Write a list like ["user:ann", "group:team"].'
+
+
+class AccessConfig(Section):
+    """Who may ask besides the daemon's own user, who may do everything."""
+
+    group: Annotated[str, AfterValidator(_is_group)] = Field(
+        default="", description="Write the name of a group of this machine, or nothing."
+    )
+    admins: WhoList = Field(default=(), description=WHO_HINT)
+    tcp: Annotated[str, AfterValidator(_is_address)] = Field(
+        default="", description='Write it like "127.0.0.1:7717", or nothing.'
+    )
+    token_file: ConfigPath | None = Field(
+        default=None, description="Write a path in quotes, or leave the line out."
+    )
+
+
+class LimitsConfig(Section):
+    """What one daemon takes on; what is more is told to come again."""
+
+    connections: int = Field(default=64, ge=1, le=10_000)
+    parallel: int = Field(default=4, ge=1, le=256)
+    queue: int = Field(default=64, ge=0, le=10_000)
+    query_s: Seconds = 30.0
+    header_s: Seconds = 10.0
+    body_s: Seconds = 30.0

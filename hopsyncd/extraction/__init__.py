@@ -1,1 +1,0 @@
-"""Reading documents in a process of its own, so that no file can harm the daemon."""

@@ -1,0 +1,20 @@
+"""Bytes to blocks to passages: a reader for each format, and chunking."""
+
+from importlib import import_module
+from typing import Any
+
+from hopsyncd.errors import ReaderUnavailable
+
+
+def library(name: str) -> Any:
+    """Load a library. Raises ReaderUnavailable: no document is to blame for one that is absent."""
+    try:
+        return import_module(name)
+    except (ImportError, OSError, MemoryError) as error:
+        said = str(error) or "no memory is left"
+        raise ReaderUnavailable(
+            "Documents of this type cannot be read",
+            f"the library {name} cannot be loaded ({said})",
+            "Install hopsyncd again, or mend what keeps it from being loaded; what waits for it is"
+            " read by the next sync",
+        ) from error

@@ -1,0 +1,118 @@
+"""The blocks of a document and the links in them: what a reader yields and the chunker consumes."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+from urllib.parse import unquote
+
+_MAX_CHARACTERS = 1000
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenLink:
+    """What a document names, and the text that a reader sees in its place."""
+
+    target: str
+    shown: str
+
+
+def link_to_address(address: str, shown: str) -> WrittenLink | None:
+    """A link of Markdown or HTML; None where it leads to no document (mail, scripts, data).
+
+    >>> link_to_address("../My%20Notes.md#a", "mine")
+    WrittenLink(target='../My Notes.md#a', shown='mine')
+    >>> link_to_address("mailto:ann@example.org", "Ann") is None
+    True
+    """
+    address = address.strip()
+    if _SCHEME.match(address):
+        return _link(address, shown) if address.lower().startswith(("http:", "https:")) else None
+    return _link(unquote(address), shown)
+
+
+def link_to_name(name: str, shown: str = "") -> WrittenLink | None:
+    """A link by the name of a document, which stands for itself where nothing else is shown."""
+    return _link(name, shown or name)
+
+
+def _link(target: str, shown: str) -> WrittenLink | None:
+    target = in_one_line(target)
+    is_sound = target and len(target) <= _MAX_CHARACTERS
+    return WrittenLink(target, in_one_line(shown)[:_MAX_CHARACTERS]) if is_sound else None
+
+
+def in_one_line(text: str) -> str:
+    r"""With single spaces, and without what no UTF-8 can hold.
+
+    >>> in_one_line("Ada \n Lovelace\udc80")
+    'Ada Lovelace?'
+    """
+    return " ".join(text.encode("utf-8", "replace").decode().split())
+
+
+Kind = Literal["heading", "paragraph", "code", "table", "list_item"]
+Links = tuple[tuple[int, WrittenLink], ...]
+"""Links of a text, each with the offset where it begins, in rising order."""
+
+# Headings are repeated in every passage below them, so a run-away one must not be a heading.
+MAX_HEADING_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One piece of a document's structure, in reading order.
+
+    Lines are 1-based and inclusive, in the file as it is on disk; in documents without lines they
+    number pages, slides and so on (see formats/location.py). `text` keeps the line breaks of
+    the file, so that the line of any part of it can be told; of a `table` it is one row, its cells
+    joined by " | ". `level` is 1..6 for a heading and 0 for others. A heading with empty text
+    closes the sections of its level without opening one.
+
+    `links` are those that stand in the text. `names` are what the block says that the document is
+    called.
+    """
+
+    kind: Kind
+    text: str
+    first_line: int
+    last_line: int
+    level: int = 0
+    links: Links = ()
+    names: tuple[str, ...] = ()
+
+
+def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Drop blocks without text and links, and turn over-long headings into paragraphs.
+
+    A `?` takes the place of what no UTF-8 can hold: JSON and some charsets can spell it.
+    """
+    return tuple(
+        replace(block, kind="paragraph", level=0)
+        if block.kind == "heading" and len(block.text) > MAX_HEADING_CHARACTERS
+        else block
+        for block in map(_storable, blocks)
+        if block.kind == "heading" or block.text.strip() or block.links
+    )
+
+
+def _storable(block: Block) -> Block:
+    text = block.text.encode("utf-8", "replace").decode()
+    return block if text == block.text else replace(block, text=text)
+
+
+def with_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block, ...]:
+    """Put `title` in front as the level-1 heading, unless it is empty or there is one already."""
+    title = in_one_line(title)
+    if not title or any(block.level == 1 and block.text for block in blocks):
+        return blocks
+    return (Block("heading", title, line, line, level=1), *blocks)
+
+
+def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:
+    """What a document is called: its source's title, its first level-1 heading, what it says."""
+    said = list(blocks)
+    first = next((block.text for block in said if block.level == 1 and block.text), "")
+    names = [title or "", first, *(name for block in said for name in block.names)]
+    return tuple(dict.fromkeys(name for name in map(in_one_line, names) if name))

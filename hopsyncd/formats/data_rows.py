@@ -1,0 +1,120 @@
+"""Data: the rows of CSV and the members of JSON, at the lines where they stand."""
+
+import csv
+import io
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any
+
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.office import labels_of, row_text
+from hopsyncd.formats.plain import plain_blocks
+
+_DELIMITERS = ",;\t|"
+_BLANKS = re.compile(r"[\s,]*")
+_MEMBER = re.compile(r"\s*:\s*")
+_MAX_MEMBER_CHARACTERS = 1_000
+_MAX_NAME_CHARACTERS = 100
+_decoder = json.JSONDecoder()
+
+
+def csv_blocks(text: str) -> tuple[Block, ...]:
+    """Read CSV, one block a row, each value with the name of its column if the file has names.
+
+    The delimiter is the one of comma, semicolon, tab and bar that the first line has most of.
+    """
+    head = text[: text.find("\n")] if "\n" in text else text
+    delimiter = max(_DELIMITERS, key=head.count)
+    csv.field_size_limit(max(len(text), 1))
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    blocks: list[Block] = []
+    labels: tuple[str, ...] | None = None
+    done = 0
+    for row in rows:
+        first, done = done + 1, rows.line_num
+        cells = [" ".join(cell.split()) for cell in row]
+        if not any(cells):
+            continue
+        if labels is None:
+            labels = labels_of(cells)
+            if labels and len(text) > len(head) + 1:
+                continue
+        blocks.append(Block("table", row_text(cells, labels), first, done))
+    return tuple(blocks)
+
+
+def json_blocks(text: str) -> tuple[Block, ...]:
+    """Read JSON, or JSON lines: a block for each member of what is outermost, or of a long member.
+
+    A block has a line for each value, with the way to it: "address.city: Oslo". What is not JSON
+    is read as plain text.
+    """
+    try:
+        return tuple(_Members(text).blocks())
+    except (ValueError, RecursionError):
+        return plain_blocks(text)
+
+
+class _Members:
+    """One pass over the outermost values of a JSON text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._place = 0
+        self._breaks = [found.start() for found in re.finditer("\n", text)]
+
+    def blocks(self) -> Iterator[Block]:
+        self._skip(_BLANKS)
+        while self._place < len(self._text):
+            opening = self._text[self._place]
+            yield from self._inside("") if opening in "[{" else self._value("")
+            self._skip(_BLANKS)
+
+    def _inside(self, way: str) -> Iterator[Block]:
+        """Read the members of the object or list that begins here."""
+        named = self._text[self._place] == "{"
+        self._place += 1
+        self._skip(_BLANKS)
+        while self._text[self._place : self._place + 1] not in ("]", "}"):
+            name = ""
+            if named:
+                name, self._place = _decoder.raw_decode(self._text, self._place)
+                self._skip(_MEMBER)
+            yield from self._value(_joined(way, name))
+            self._skip(_BLANKS)
+        self._place += 1
+
+    def _value(self, way: str) -> Iterator[Block]:
+        start = self._place
+        value, end = _decoder.raw_decode(self._text, start)
+        if isinstance(value, dict | list) and end - start > _MAX_MEMBER_CHARACTERS:
+            yield from self._inside(way)
+            return
+        self._place = end
+        lines = "\n".join(_leaves(value, way))
+        yield Block("code", lines, self._line(start), self._line(end - 1))
+
+    def _line(self, place: int) -> int:
+        return 1 + bisect_right(self._breaks, place - 1)
+
+    def _skip(self, pattern: re.Pattern[str]) -> None:
+        found = pattern.match(self._text, self._place)
+        self._place = found.end() if found else self._place
+
+
+def _leaves(value: Any, way: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _leaves(one, _joined(way, name))
+    elif isinstance(value, list):
+        for one in value:
+            yield from _leaves(one, way)
+    elif value not in (None, ""):
+        yield f"{way}: {value}" if way else str(value)
+
+
+def _joined(way: str, name: object) -> str:
+    short = str(name)[:_MAX_NAME_CHARACTERS]
+    return f"{way}.{short}" if way and short else way or short

@@ -1,0 +1,189 @@
+"""Shutting a process in: what a parser does not need, it cannot do, native code included.
+
+Both need no privilege, and neither can be taken back. There is no C library for the one and no
+well-kept Python library for either, so the few system calls are made here.
+
+The kernel's layers bind native code too; the audit hook binds only what goes through Python, and
+is there for systems without the others. docs/ARCHITECTURE.md says what is bound where.
+"""
+
+import contextlib
+import ctypes
+import mimetypes
+import os
+import platform
+import resource
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+
+_NO_NEW_PRIVILEGES, _SET_SECCOMP = 38, 22  # of prctl
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every architecture
+_READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
+# How many of the rights to files a version of Landlock knows; the last holds for all later ones.
+_FILE_RIGHTS = (13, 14, 15, 15, 16)
+_TCP, _SIGNALS_AND_ABSTRACT_SOCKETS = 0b11, 0b11
+
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF
+_ALLOW, _REFUSE, _KILL = 0x7FFF_0000, 0x0005_0001, 0x8000_0000  # _REFUSE: "not permitted"
+_OTHER_NUMBERS = 0x4000_0000  # x32, the second table of system calls on x86_64
+_ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
+# New processes and threads, sockets, and whatever reaches into another process or the kernel.
+_REFUSED = {
+    "x86_64": (
+        *(41, 42, 44, 46, 49, 50, 53, 307),  # socket connect sendto sendmsg bind listen pair mmsg
+        *(56, 57, 58, 435, 59, 322),  # clone fork vfork clone3 execve execveat
+        *(62, 101, 310, 311, 424, 434, 438),  # kill ptrace process_vm_* pidfd_*
+        *(425, 321, 298, 323, 248, 249, 250),  # io_uring bpf perf_event userfaultfd keys
+        *(272, 308, 165, 155, 319),  # unshare setns mount pivot_root memfd_create
+    ),
+    "aarch64": (
+        *(198, 203, 206, 211, 200, 201, 199, 269),
+        *(220, 435, 221, 281),
+        *(129, 117, 270, 271, 424, 434, 438),
+        *(425, 280, 241, 282, 217, 218, 219),
+        *(97, 268, 40, 41, 279),
+    ),
+}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def gain_no_privileges() -> None:
+    """Let no program that this process starts have more rights: both layers ask for it."""
+    _libc.prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0)))
+
+
+def landlock_version() -> int:
+    """Which Landlock the kernel has; below 1: none."""
+    return _call(_CREATE_RULESET, None, 0, 1)
+
+
+def read_only_below(places: Iterable[str]) -> bool:
+    """Allow files to be read below these places and nothing else to be done to any file.
+
+    False where the kernel has no Landlock.
+    """
+    version = landlock_version()
+    if version < 1:
+        return False
+    handled = (1 << _FILE_RIGHTS[min(version, len(_FILE_RIGHTS)) - 1]) - 1
+    fields = (
+        handled,
+        *((_TCP,) if version >= 4 else ()),
+        *((_SIGNALS_AND_ABSTRACT_SOCKETS,) if version >= 6 else ()),
+    )
+    attributes = struct.pack(f"{len(fields)}Q", *fields)
+    rules = _call(_CREATE_RULESET, attributes, len(attributes), 0)
+    if rules < 0:
+        return False
+    for place in places:
+        _allow_reading(rules, place)
+    done = _call(_RESTRICT_SELF, rules, 0)
+    os.close(rules)
+    return done == 0
+
+
+def _allow_reading(rules: int, place: str) -> None:
+    try:
+        opened = os.open(place, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # what is not there need not be read
+    rights = _READ_FILE | (_READ_FOLDER if os.path.isdir(place) else 0)  # noqa: PTH112
+    _call(_ADD_RULE, rules, 1, struct.pack("=Qi", rights, opened), 0)
+    os.close(opened)
+
+
+def refuse_system_calls() -> bool:
+    """Refuse new processes and threads, sockets, and reaching into others. False if it cannot."""
+    machine = platform.machine()
+    if machine not in _ARCHITECTURES:
+        return False
+    steps = [
+        (_LOAD, 0, 0, 4),  # the architecture of the call
+        (_IF_EQUAL, 1, 0, _ARCHITECTURES[machine]),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, 0),  # its number
+    ]
+    refused = [(_IF_AT_LEAST, _OTHER_NUMBERS), *((_IF_EQUAL, n) for n in _REFUSED[machine])]
+    for at, (test, number) in enumerate(refused):
+        steps.append((test, len(refused) - at, 0, number))
+    steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
+    filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in steps))
+    program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(filters))
+    unused = (ctypes.c_ulong(0), ctypes.c_ulong(0))
+    return bool(_libc.prctl(_SET_SECCOMP, ctypes.c_ulong(2), program, *unused) == 0)
+
+
+def _call(number: int, *arguments: int | bytes | None) -> int:
+    typed = (ctypes.c_long(one) if isinstance(one, int) else one for one in arguments)
+    return int(_libc.syscall(ctypes.c_long(number), *typed))
+
+
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x1000_0000, 0x4000_0000
+_OPEN_FILES = 64
+_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache")
+_NEEDED = (*_LIBRARIES, "/usr/share/zoneinfo", "/dev/null", "/dev/urandom")
+_REFUSED_MODULES = (
+    *("socket.__new__", "socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo"),
+    *("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty"),
+    *("pty.spawn", "os.remove", "os.rename", "os.rmdir", "os.truncate", "os.link", "os.symlink"),
+)
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
+
+def confine(memory_bytes: int) -> None:
+    """Take network, files, new processes and more memory than this from this process.
+
+    What is left to read is where Python and its libraries lie. Call it before there are threads.
+    Where the system refuses a layer the others hold.
+    """
+    _be_the_first_to_go()
+    _leave_network()
+    _limit(resource.RLIMIT_AS, memory_bytes)
+    _limit(resource.RLIMIT_FSIZE, 0)
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
+    if sys.platform == "linux":
+        from hopsyncd.formats.sandbox import confine as kernel
+
+        kernel.gain_no_privileges()
+        kernel.read_only_below(_code_places())
+        kernel.refuse_system_calls()
+    sys.addaudithook(_refuse)
+
+
+def _be_the_first_to_go() -> None:
+    """When the machine runs out of memory, a reader is to end, and not the daemon."""
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
+        file.write("1000")
+
+
+def _code_places() -> Iterator[str]:
+    """Where code is loaded from, and the few files that libraries look into."""
+    yield from _NEEDED
+    yield from (str(place) for place in mimetypes.knownfiles)
+    yield from filter(None, sys.path)
+    yield os.path.join(sys.base_prefix, "lib")  # noqa: PTH118 - as in sys.path
+
+
+def _leave_network() -> None:
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        if libc.unshare(_CLONE_NEWNET):
+            libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+
+
+def _limit(what: int, value: int) -> None:
+    """Lower a limit: one that is lower already stays."""
+    inherited = resource.getrlimit(what)[1]
+    if inherited != resource.RLIM_INFINITY:
+        value = min(value, inherited)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(what, (value, value))
+
+
+def _refuse(event: str, about: tuple[object, ...]) -> None:
+    writes = event == "open" and isinstance(about[2], int) and about[2] & _WRITING
+    if writes or event in _REFUSED_MODULES:
+        raise PermissionError(f"{event} is not for an extraction worker")

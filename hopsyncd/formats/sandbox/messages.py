@@ -1,0 +1,178 @@
+"""What the daemon and its reader process say to each other, over two pipes, and for how long.
+
+A worker begins with READY. A request is a head (REQUEST), the media type and the bytes of a
+document; a reply is its length (LENGTH) and JSON: the blocks, or why there are none. JSON, as
+nothing that a worker says can then do more than be wrong.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
+from hopsyncd.formats.blocks import Block, WrittenLink
+
+READY = b"ready\n"
+REQUEST = Struct("!IIII")  # seconds of processor time, of any time; bytes of type, of document
+LENGTH = Struct("!I")
+
+
+def request_of(data: bytes, media_type: str, cpu_s: int, wall_s: int) -> bytes:
+    """A request as bytes."""
+    kind = media_type.encode()
+    return REQUEST.pack(cpu_s, wall_s, len(kind), len(data)) + kind + data
+
+
+def reply_of(result: Sequence[Block] | DocumentUnreadable | ReaderUnavailable) -> bytes:
+    """A reply as bytes, without its length."""
+    if isinstance(result, DocumentUnreadable | ReaderUnavailable):
+        told = {"what": result.what, "why": result.why, "hint": result.hint}
+        return json.dumps({"is_reader": isinstance(result, ReaderUnavailable), **told}).encode()
+    return json.dumps({"blocks": [_row(block) for block in result]}).encode()
+
+
+def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
+    """The blocks of a reply.
+
+    Raises the DocumentUnreadable or ReaderUnavailable that it reports, or ValueError.
+    """
+    said: dict[str, Any] = json.loads(reply)
+    if "why" in said:
+        kind = ReaderUnavailable if said.get("is_reader") else DocumentUnreadable
+        raise kind(str(said["what"]), str(said["why"]), str(said["hint"]))
+    try:
+        return tuple(map(_block, said["blocks"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError("a reply that is none") from error
+
+
+def _row(block: Block) -> tuple[object, ...]:
+    links = [(at, (link.target, link.shown)) for at, link in block.links]
+    own = (block.kind, block.text, block.first_line, block.last_line, block.level)
+    return (*own, links, block.names)
+
+
+def _block(row: Sequence[Any]) -> Block:
+    kind, text, first_line, last_line, level, links, names = row
+    placed = tuple((at, WrittenLink(*link)) for at, link in links)
+    return Block(kind, text, first_line, last_line, level, placed, tuple(names))
+
+
+_PIECE_BYTES = 1 << 16
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one document may take.
+
+    A small one ends before anybody waits for it; each MiB gives it more of both kinds of time.
+    Any time is a multiple of processor time, as a busy machine is no fault of the document's.
+    """
+
+    cpu_s: float = 4.0
+    cpu_s_per_mib: float = 4.0
+    wall_s: float = 30.0
+    wall_s_per_mib: float = 12.0
+    memory_bytes: int = 1 << 30
+    reply_bytes: int = 64 << 20
+    documents_per_worker: int = 200
+    # Markdown made of brackets takes the parser 12 s a MiB: 0.8 s of the daemon's time at most.
+    light_bytes: int = 1 << 16
+
+
+class Died(Exception):
+    """The worker is no more; `again` where it may have died of what it had read before, `killed`
+    where somebody else ended it: mostly a system that runs out of memory."""
+
+    def __init__(self, why: str, *, again: bool = False, killed: bool = False) -> None:
+        super().__init__(why)
+        self.why = why
+        self.again = again
+        self.killed = killed
+
+
+class Exchange:
+    """One request and its reply, with a deadline, over pipes that never block this side."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], give_way: Callable[[], None], limits: Limits
+    ) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process = process
+        self._give_way = give_way
+        self._limits = limits
+        self._requests, self._replies = process.stdin.fileno(), process.stdout.fileno()
+        os.set_blocking(self._requests, False)
+        self._got = bytearray()
+
+    def run(self, request: memoryview, wall_s: float) -> bytearray:
+        """Send the request and give back the reply. Raises Died."""
+        self._until(LENGTH.size, request, wall_s)
+        (size,) = LENGTH.unpack(self._got[: LENGTH.size])
+        if size > self._limits.reply_bytes:
+            raise Died(f"gives more than {self._limits.reply_bytes >> 20} MiB of text")
+        self._until(LENGTH.size + size, memoryview(b""), wall_s)
+        del self._got[: LENGTH.size]
+        return self._got
+
+    def expect_ready(self, wall_s: float) -> None:
+        """Wait for a worker's first words."""
+        self._until(len(READY), memoryview(b""), wall_s)
+        if self._got != READY:
+            raise Died("did not say so")
+
+    def _until(self, size: int, rest: memoryview, wall_s: float) -> None:
+        """Send the rest and receive until there are so many bytes."""
+        end_s = time.monotonic() + wall_s
+        while len(self._got) < size:
+            waited_s = time.monotonic()
+            self._give_way()
+            end_s += time.monotonic() - waited_s  # that was not the document's
+            if time.monotonic() > end_s:
+                raise Died(f"takes longer than {wall_s:.0f} s")
+            poll = select.poll()
+            poll.register(self._replies, select.POLLIN)
+            if rest:
+                poll.register(self._requests, select.POLLOUT)
+            ready = {number for number, _ in poll.poll(_POLL_S * 1000)}
+            if self._requests in ready:
+                rest = rest[self._sent(rest) :]
+            if self._replies in ready:
+                self._receive(size)
+
+    def _sent(self, rest: memoryview) -> int:
+        try:
+            return os.write(self._requests, rest[:_PIECE_BYTES])
+        except BrokenPipeError:
+            raise self._death() from None
+
+    def _receive(self, size: int) -> None:
+        piece = os.read(self._replies, min(_PIECE_BYTES, size - len(self._got)))
+        if not piece:
+            raise self._death()
+        self._got += piece
+
+    def _death(self) -> Died:
+        """Why the worker hung up."""
+        try:
+            code = self._process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            return Died("made the worker hang up")
+        if code == -signal.SIGXCPU:
+            return Died("takes too much processor time")
+        if code == -signal.SIGALRM:
+            return Died("takes too long")
+        if code in (-signal.SIGKILL, -signal.SIGTERM):
+            name = signal.Signals(-code).name
+            return Died(f"was ended from outside ({name}), mostly for want of memory", killed=True)
+        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return Died(f"crashes the reader ({name})", again=True)

@@ -1,0 +1,249 @@
+"""The daemon's side: a worker process, started when wanted and ended when in doubt."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from types import MappingProxyType
+
+import structlog
+
+import hopsyncd
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.readers import extract, is_light, kind_of
+from hopsyncd.formats.sandbox.messages import Died, Exchange, Limits, request_of, result_of
+from hopsyncd.formats.sandbox.samples import SAMPLES
+from store.records import content_hash
+
+log = structlog.get_logger(__name__)
+
+_ROOT = Path(hopsyncd.__file__).resolve().parents[1]
+WORKER = (sys.executable, "-P", "-m", "hopsyncd.formats.sandbox.reader_worker")
+
+
+class ExtractionProcess:
+    """Reads documents in a process of its own, those that are small and simple in this one.
+
+    For one thread at a time. `give_way` is called while it waits: it may raise to abandon the
+    document, or have another read meanwhile, for which there is a second worker.
+    What killed a worker is not tried again, under whatever name it comes: `quarantined` says why by
+    the hash of the content, and `on_quarantine` is told of what is added to it. A document is
+    blamed only if a sample of its type can be read; `unavailable` holds, by type, why one cannot.
+    """
+
+    def __init__(
+        self,
+        give_way: Callable[[], None] = lambda: None,
+        limits: Limits = Limits(),  # noqa: B008 - it is frozen
+        command: Sequence[str] = WORKER,
+        quarantined: Mapping[bytes, str] = MappingProxyType({}),
+        on_quarantine: Callable[[bytes, str], None] = lambda content, why: None,
+        unavailable: MutableMapping[str, ReaderUnavailable] | None = None,
+    ) -> None:
+        self._give_way = give_way
+        self._limits = limits
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._served = 0
+        self._is_asking = False
+        self._second: ExtractionProcess | None = None
+        self._quarantined = dict(quarantined)
+        self._on_quarantine = on_quarantine
+        self._unavailable = {} if unavailable is None else unavailable
+        self._proven: set[str] = set()  # types that the present worker has read
+
+    def extract(self, data: bytes, media_type: str) -> tuple[Block, ...]:
+        """As hopsyncd.formats.readers.extract, within the limits.
+
+        Raises DocumentUnreadable; ReaderUnavailable when no document of the type could be read.
+        """
+        if len(data) <= self._limits.light_bytes and is_light(media_type):
+            return extract(data, media_type)
+        content = content_hash(media_type.encode() + b"\0" + data)
+        if content in self._quarantined:
+            raise _in_quarantine(self._quarantined[content])
+        if self._is_asking:
+            return self._beside().extract(data, media_type)
+        self._is_asking = True
+        try:
+            return self._read(data, media_type)
+        except Died as death:
+            log.warning("extraction worker ended", why=death.why, media_type=media_type)
+            self._quarantined[content] = death.why
+            self._on_quarantine(content, death.why)
+            raise _in_quarantine(death.why) from death
+        finally:
+            self._is_asking = False
+
+    def try_reader(self, kind: str) -> None:
+        """Read the sample of a type. Raises ReaderUnavailable where it cannot be read."""
+        try:
+            if not self._ask(SAMPLES[kind](), kind):
+                raise _unavailable(kind, "of a sample of it nothing is read")
+        except Died as death:
+            raise self._noted(kind, _unavailable(kind, f"reading a sample {death.why}")) from death
+        except DocumentUnreadable as problem:
+            raise self._noted(kind, _unavailable(kind, f"of a sample, {problem.why}")) from problem
+        except ReaderUnavailable as error:
+            raise self._noted(kind, error) from None
+        self._proven.add(kind)
+        self._unavailable.pop(kind, None)
+
+    def _read(self, data: bytes, media_type: str) -> tuple[Block, ...]:
+        """Read a document. Raises Died or DocumentUnreadable if that, and no other, is to blame."""
+        kind = kind_of(media_type)
+        try:
+            blocks = self._ask_twice(data, media_type)
+        except Died as death:
+            if death.killed:
+                raise self._noted(kind, _unavailable(kind, f"the reader {death.why}")) from death
+            self._require_reader(kind)
+            raise
+        except DocumentUnreadable:
+            self._require_reader(kind)
+            raise
+        except ReaderUnavailable as error:
+            raise self._noted(kind, error) from None
+        self._proven.add(kind)
+        self._unavailable.pop(kind, None)
+        return blocks
+
+    def _require_reader(self, kind: str) -> None:
+        if kind in SAMPLES and kind not in self._proven:
+            self.try_reader(kind)
+
+    def _noted(self, kind: str, error: ReaderUnavailable) -> ReaderUnavailable:
+        """Note why documents of a type cannot be read; a fresh worker finds out if they can."""
+        self._end()
+        if self._unavailable.get(kind) is None:
+            log.error("documents cannot be read", media_type=kind, why=error.why, hint=error.hint)
+        self._unavailable[kind] = error
+        return error
+
+    def close(self) -> None:
+        """End the workers, whatever they do."""
+        self._end()
+        if self._second:
+            self._second.close()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        self._proven.clear()
+        if process:
+            process.kill()
+            process.communicate()
+
+    def _beside(self) -> "ExtractionProcess":
+        self._second = self._second or ExtractionProcess(
+            self._give_way,
+            self._limits,
+            self._command,
+            self._quarantined,
+            self._on_quarantine,
+            self._unavailable,
+        )
+        return self._second
+
+    def _ask_twice(self, data: bytes, media_type: str) -> tuple[Block, ...]:
+        """Ask the worker; once more in a fresh one if it may have died of what came before."""
+        if self._served >= self._limits.documents_per_worker:
+            self._end()
+        is_worn = self._process is not None
+        try:
+            return self._ask(data, media_type)
+        except Died as death:
+            if not (is_worn and death.again):
+                raise
+        return self._ask(data, media_type)
+
+    def _ask(self, data: bytes, media_type: str) -> tuple[Block, ...]:
+        process = self._process or self._start()
+        size_mib = len(data) / (1 << 20)
+        limits = self._limits
+        cpu_s = limits.cpu_s + limits.cpu_s_per_mib * size_mib
+        wall_s = limits.wall_s + limits.wall_s_per_mib * size_mib
+        request = request_of(data, media_type, round(cpu_s), round(wall_s) + 1)
+        self._served += 1
+        try:
+            with memoryview(request) as rest:
+                reply = Exchange(process, self._give_way, limits).run(rest, wall_s)
+            return result_of(reply)
+        except ValueError as error:
+            self._end()
+            raise Died("made the worker say nonsense") from error
+        except (DocumentUnreadable, ReaderUnavailable):
+            raise
+        except BaseException:
+            self._end()
+            raise
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Start a worker, and wait until it is there: before that, no document is to blame."""
+        environment = {
+            "PATH": os.environ.get("PATH", ""),
+            "PYTHONPATH": str(_ROOT),
+            "MALLOC_ARENA_MAX": "2",  # each arena takes 64 MiB of what the limit counts
+            # Nobody can put anything below a device: what asks for a temporary folder has none.
+            "TMPDIR": os.devnull,
+        }
+        try:
+            process = subprocess.Popen(
+                [*self._command, str(self._limits.memory_bytes)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                cwd="/",
+                start_new_session=True,  # Ctrl-C is for the daemon
+            )
+        except OSError as error:
+            raise _no_worker(str(error)) from error
+        self._process, self._served = process, 0
+        try:
+            exchange = Exchange(process, self._give_way, self._limits)
+            exchange.expect_ready(self._limits.wall_s)
+        except Died as death:
+            self._end()
+            raise _no_worker(f"a worker that began {death.why}") from death
+        except BaseException:
+            self._end()
+            raise
+        return process
+
+
+def _in_quarantine(why: str) -> DocumentUnreadable:
+    return DocumentUnreadable(
+        "the document",
+        f"reading it {why}",
+        "It is in quarantine until its content changes, or hopsyncd does: repair it, save it in"
+        " another format, or leave it out by an ignore pattern",
+    )
+
+
+def _no_worker(why: str) -> ReaderUnavailable:
+    return ReaderUnavailable(
+        "Documents cannot be read",
+        why,
+        "`python -m hopsyncd.formats.sandbox.reader_worker 1073741824`, run by hand, says more",
+    )
+
+
+def _unavailable(kind: str, why: str) -> ReaderUnavailable:
+    return ReaderUnavailable(
+        f"Documents of the type {kind} cannot be read",
+        why,
+        "`hopsyncd doctor` tries each reader; what waits for this one is read by a later sync",
+    )
+
+
+def try_readers(
+    unavailable: MutableMapping[str, ReaderUnavailable], command: Sequence[str] = WORKER
+) -> None:
+    """Keep `unavailable` by type of document, in a worker as those that read documents."""
+    with closing(ExtractionProcess(command=command, unavailable=unavailable)) as process:
+        for kind in SAMPLES:
+            with suppress(ReaderUnavailable):  # it is logged, and kept in `unavailable`
+                process.try_reader(kind)

@@ -1,0 +1,82 @@
+"""The worker: reads one document after the other, shut in, until its daemon hangs up.
+
+Started as `python -m hopsyncd.formats.sandbox.reader_worker MEMORY_BYTES`, with pipes at both ends.
+"""
+
+import math
+import os
+import resource
+import signal
+import sys
+import time
+from typing import BinaryIO
+
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.readers import Extract, extract
+from hopsyncd.formats.sandbox.confine import confine
+from hopsyncd.formats.sandbox.messages import LENGTH, READY, REQUEST, reply_of
+
+_NICE = 10  # whoever asks, or works at this machine, comes first
+# Libraries that others take if they are there: the fewer read strangers' bytes, the better.
+_NOT_WANTED = ("numpy", "pandas", "PIL", "lxml", "defusedxml")
+_HINT = "Save it in smaller parts, or leave it out by an ignore pattern"
+
+
+def main(read: Extract = extract) -> None:
+    """Serve the pipes at standard input and output with this reader of documents."""
+    # What a library prints must not stand between the replies.
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    with open(os.devnull, "wb") as nothing:  # noqa: PTH123 - its number is all that is wanted
+        os.dup2(nothing.fileno(), sys.stdout.fileno())
+    memory_bytes = int(sys.argv[1])
+    os.nice(_NICE)
+    for name in _NOT_WANTED:
+        sys.modules[name] = None  # type: ignore[assignment]
+    confine(memory_bytes)
+    serve(sys.stdin.buffer, replies, read, memory_bytes)
+
+
+def serve(requests: BinaryIO, replies: BinaryIO, read: Extract, memory_bytes: int) -> None:
+    """Answer requests until there are no more."""
+    replies.write(READY)
+    replies.flush()
+    while head := requests.read(REQUEST.size):
+        cpu_s, wall_s, kind, size = REQUEST.unpack(head)
+        media_type, data = requests.read(kind).decode(), requests.read(size)
+        _begin(cpu_s, wall_s)
+        reply = reply_of(_result(read, data, media_type, memory_bytes))
+        signal.alarm(0)
+        replies.write(LENGTH.pack(len(reply)) + reply)
+        replies.flush()
+
+
+def _begin(cpu_s: int, wall_s: int) -> None:
+    """Have this process killed once it has taken so long, even if nobody waits for it any more."""
+    end = math.ceil(time.process_time() + cpu_s)
+    resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+    signal.alarm(wall_s)
+
+
+def _result(
+    read: Extract, data: bytes, media_type: str, memory_bytes: int
+) -> tuple[Block, ...] | DocumentUnreadable | ReaderUnavailable:
+    try:
+        return read(data, media_type)
+    except (DocumentUnreadable, ReaderUnavailable) as problem:
+        return problem
+    except MemoryError:
+        given_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if 0 <= given_bytes < memory_bytes:
+            return ReaderUnavailable(
+                "Documents cannot be read",
+                f"{given_bytes >> 20} MiB of memory are not enough: a worker takes up to"
+                f" {memory_bytes >> 20} MiB, and the limit that hopsyncd was started with is lower",
+                "Start it with a higher one: `ulimit -v`, or LimitAS= in the unit",
+            )
+        why = f"reading it needs more than {memory_bytes >> 20} MiB of memory"
+        return DocumentUnreadable("the document", why, _HINT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""A small document of each type, by which a reader is tried: what it cannot read is no document's
+fault."""
+
+import io
+import zipfile
+from collections.abc import Callable
+from types import MappingProxyType
+
+from hopsyncd.formats.location import DOCX, EPUB, IPYNB, ODT, PDF, PPTX, RTF, XLSX
+from hopsyncd.formats.mail import MAIL
+
+_RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
+_OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_SLIDES = "http://schemas.openxmlformats.org/presentationml/2006/main"
+_DRAWING = "http://schemas.openxmlformats.org/drawingml/2006/main"
+_ODT_NAMES = ("office", "text")
+_SHEET_TYPES = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+
+
+def _relation(kind: str, target: str) -> str:
+    return (
+        f'<Relationships xmlns="{_RELATIONS}">'
+        f'<Relationship Id="r1" Type="{_OFFICE}/{kind}" Target="{target}"/></Relationships>'
+    )
+
+
+def _zipped(members: dict[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return buffer.getvalue()
+
+
+def _pdf() -> bytes:
+    page = b"BT /F 12 Tf 20 20 Td (Sample) Tj ET"
+    objects = (
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]/Contents 4 0 R"
+        b"/Resources<</Font<</F 5 0 R>>>>>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(page), page),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    )
+    data, places = b"%PDF-1.4\n", b"0000000000 65535 f \n"
+    for number, content in enumerate(objects, 1):
+        places += b"%010d 00000 n \n" % len(data)
+        data += b"%d 0 obj%s\nendobj\n" % (number, content)
+    end = b"xref\n0 %d\n%strailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n"
+    return data + end % (len(objects) + 1, places, len(objects) + 1, len(data))
+
+
+def _docx() -> bytes:
+    text = "<w:p><w:r><w:t>Sample</w:t></w:r></w:p>"
+    return _zipped(
+        {
+            "_rels/.rels": _relation("officeDocument", "word/document.xml"),
+            "word/document.xml": f'<w:document xmlns:w="{_WORD}"><w:body>{text}</w:body>'
+            "</w:document>",
+        }
+    )
+
+
+def _odt() -> bytes:
+    names = (f'xmlns:{one}="urn:oasis:names:tc:opendocument:xmlns:{one}:1.0"' for one in _ODT_NAMES)
+    body = "<office:body><office:text><text:p>Sample</text:p></office:text></office:body>"
+    content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
+    return _zipped({"content.xml": content})
+
+
+def _pptx() -> bytes:
+    names = f'xmlns:p="{_SLIDES}" xmlns:a="{_DRAWING}" xmlns:r="{_OFFICE}"'
+    text = "<p:txBody><a:p><a:r><a:t>Sample</a:t></a:r></a:p></p:txBody>"
+    return _zipped(
+        {
+            "ppt/presentation.xml": f"<p:presentation {names}><p:sldIdLst>"
+            '<p:sldId id="256" r:id="r1"/></p:sldIdLst></p:presentation>',
+            "ppt/_rels/presentation.xml.rels": _relation("slide", "slides/slide1.xml"),
+            "ppt/slides/slide1.xml": f"<p:sld {names}><p:cSld><p:spTree><p:sp>{text}</p:sp>"
+            "</p:spTree></p:cSld></p:sld>",
+        }
+    )
+
+
+def _xlsx() -> bytes:
+    cell = '<c r="A1" t="inlineStr"><is><t>Sample</t></is></c>'
+    types = (
+        f'<Override PartName="/xl/{name}.xml" ContentType="{_SHEET_TYPES}.{kind}+xml"/>'
+        for name, kind in (("workbook", "sheet.main"), ("sheet", "worksheet"))
+    )
+    return _zipped(
+        {
+            "[Content_Types].xml": "<Types xmlns="
+            '"http://schemas.openxmlformats.org/package/2006/content-types">'
+            f"{''.join(types)}</Types>",
+            "_rels/.rels": _relation("officeDocument", "xl/workbook.xml"),
+            "xl/workbook.xml": f'<workbook xmlns="{_SHEET}" xmlns:r="{_OFFICE}"><sheets>'
+            '<sheet name="One" sheetId="1" r:id="r1"/></sheets></workbook>',
+            "xl/_rels/workbook.xml.rels": _relation("worksheet", "sheet.xml"),
+            "xl/sheet.xml": f'<worksheet xmlns="{_SHEET}"><sheetData><row r="1">{cell}</row>'
+            "</sheetData></worksheet>",
+        }
+    )
+
+
+def _epub() -> bytes:
+    return _zipped(
+        {
+            "META-INF/container.xml": '<container><rootfile full-path="a.opf"/></container>',
+            "a.opf": '<package><manifest><item id="c" href="c.html"/></manifest>'
+            '<spine><itemref idref="c"/></spine></package>',
+            "c.html": "<p>Sample</p>",
+        }
+    )
+
+
+SAMPLES: MappingProxyType[str, Callable[[], bytes]] = MappingProxyType(
+    {
+        PDF: _pdf,
+        DOCX: _docx,
+        ODT: _odt,
+        RTF: lambda: rb"{\rtf1\ansi Sample\par}",
+        PPTX: _pptx,
+        XLSX: _xlsx,
+        EPUB: _epub,
+        MAIL: lambda: b"Subject: Sample\n\nSample\n",
+        IPYNB: lambda: b'{"cells": [{"cell_type": "markdown", "source": "Sample"}]}',
+        "text/csv": lambda: b"Word\nSample\n",
+        "application/json": lambda: b'{"word": "Sample"}',
+        "text/html": lambda: b"<p>Sample</p>",
+        "text/x-rst": lambda: b"Sample\n",
+        "text/x-python": lambda: b'"""Sample."""\n',
+        "text/x-source": lambda: b"Sample\n",
+        "text/markdown": lambda: b"Sample\n",
+        "text/plain": lambda: b"Sample\n",
+    }
+)
+"""Type to what makes its sample: the word "Sample" stands in each."""

@@ -1,0 +1,132 @@
+"""Source code by its definitions, and the cells of Jupyter notebooks, without outputs."""
+
+import ast
+import json
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.markdown import markdown_blocks
+from hopsyncd.formats.plain import paragraphs
+
+# A syntax tree takes about a hundred times the room of its source.
+_MAX_PARSED_CHARACTERS = 1_000_000
+_MAX_GROUP_CHARACTERS = 1_000
+
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def source_blocks(text: str) -> tuple[Block, ...]:
+    """Split source code of any language at blank lines, keeping indented groups together."""
+    return tuple(_code_blocks(text.split("\n"), 0))
+
+
+def python_blocks(text: str) -> tuple[Block, ...]:
+    """Split Python source, with each top-level function or class under a heading of its name.
+
+    `class Foo(Base): ...` gives the heading `class Foo` and its code below it; statements between
+    definitions stand under no heading. A module that the running Python cannot parse, or over a
+    million characters, is split like any other source code.
+    """
+    tree = _parse(text)
+    if tree is None:
+        return source_blocks(text)
+    lines = text.split("\n")
+    blocks: list[Block] = []
+    done = 0
+    for node in tree.body:
+        if not isinstance(node, _Definition):
+            continue
+        first = min([node.lineno, *(item.lineno for item in node.decorator_list)]) - 1
+        last = node.end_lineno or node.lineno
+        # Several definitions on one line ("def a(): 0; x = 1") stay with the first of them.
+        if first < done:
+            continue
+        first = _with_comments_above(lines, first, done)
+        blocks += _between(lines, done, first)
+        blocks += _definition(node, lines, first, last)
+        done = last
+    return (*blocks, *_between(lines, done, len(lines)))
+
+
+def _parse(text: str) -> ast.Module | None:
+    if len(text) > _MAX_PARSED_CHARACTERS:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _with_comments_above(lines: list[str], first: int, floor: int) -> int:
+    while first > floor and lines[first - 1].startswith("#"):
+        first -= 1
+    return first
+
+
+def _between(lines: list[str], start: int, end: int) -> Iterator[Block]:
+    blocks = list(_code_blocks(lines[start:end], start))
+    if blocks and start > 0:
+        line = blocks[0].first_line
+        yield Block("heading", "", line, line, level=1)
+    yield from blocks
+
+
+def _definition(node: _Definition, lines: list[str], first: int, last: int) -> Iterator[Block]:
+    word = "class" if isinstance(node, ast.ClassDef) else "def"
+    yield Block("heading", f"{word} {node.name}", first + 1, node.lineno, level=1)
+    yield from _code_blocks(lines[first:last], first)
+
+
+def _code_blocks(lines: list[str], offset: int) -> Iterator[Block]:
+    """Yield groups of lines; `offset` lines stand before them in the file.
+
+    A blank line ends a group, unless what follows is indented deeper than the group's first line
+    (a body goes on) and the group is still under a thousand characters.
+    """
+    first, group, size = 0, list[str](), 0
+    for start, run in paragraphs(lines):
+        end = first + len(group)
+        deeper = bool(group) and _indent(run[0]) > _indent(group[0])
+        if deeper and size < _MAX_GROUP_CHARACTERS:
+            group += [""] * (start - end) + run
+        else:
+            yield from _group(first + offset, group)
+            first, group, size = start, run, 0
+        size += sum(map(len, run))
+    yield from _group(first + offset, group)
+
+
+def _group(first: int, lines: list[str]) -> Iterator[Block]:
+    if lines:
+        text = "\n".join(line.rstrip() for line in lines)
+        yield Block("code", text, first, first + len(lines) - 1)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def notebook_blocks(text: str) -> tuple[Block, ...]:
+    """Read a notebook; the lines of its blocks number its cells, from 1.
+
+    Raises ValueError for what is none.
+    """
+    notebook = json.loads(text) if text.strip() else {"cells": []}
+    sheets = notebook.get("worksheets") or [notebook]  # up to version 3 of the format
+    cells = [cell for sheet in sheets for cell in sheet["cells"]]
+    return tuple(block for number, cell in enumerate(cells, 1) for block in _cell(cell, number))
+
+
+def _cell(cell: dict[str, Any], number: int) -> Iterator[Block]:
+    source = cell.get("source", cell.get("input", ""))
+    text = source if isinstance(source, str) else "".join(source)
+    if cell.get("cell_type") == "code":
+        yield Block("code", text.strip("\n"), number, number)
+        return
+    for block in markdown_blocks(text):
+        yield replace(block, first_line=number, last_line=number)

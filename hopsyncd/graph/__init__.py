@@ -1,1 +1,0 @@
-"""Pure graph mathematics: similarity, merging, budget, walk. numpy and records only."""

@@ -1,0 +1,1 @@
+"""The write path: watch (a hint), scan (the truth), plan (pure), read, commit (one version)."""

@@ -1,0 +1,164 @@
+"""From a configured source to the connector that lists and fetches it."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from connectors.folder import FolderConnector
+from connectors.git_mirror import Mirror
+from connectors.git_program import Repository
+from connectors.protocol import Connector, Fetched, Found, Item, SourceUnavailable
+from connectors.settings import FileSettings
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.source_kinds import (
+    PLUGIN_GROUP,
+    FilesSource,
+    FolderSource,
+    GitSource,
+    ImapSource,
+    MaildirSource,
+    MboxSource,
+    PluginSource,
+    RemoteSource,
+    SourceBase,
+    SourceConfig,
+    SqliteSource,
+    WebSource,
+)
+
+_COMMON = set(SourceBase.model_fields)
+
+
+def connector_of(source: SourceConfig, config: Config) -> Connector:
+    """What lists and fetches a configured source.
+
+    One that cannot be made pauses its source, and leaves the others alone.
+    """
+    try:
+        return _made(source, config)
+    except Exception as error:  # noqa: BLE001 - a package may raise anything; each listing tells
+        return UnusableSource(source.name, error)
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableSource:
+    """Stands for a connector that could not be made: no listing of it can be completed."""
+
+    source: str
+    error: Exception
+
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
+        """Raises SourceUnavailable."""
+        raise self._unavailable() from self.error
+
+    def fetch(self, item: Item) -> Fetched:
+        """Raises SourceUnavailable."""
+        raise self._unavailable() from self.error
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _unavailable(self) -> SourceUnavailable:
+        return SourceUnavailable(
+            f'The source "{self.source}" cannot be used',
+            f"its connector cannot be made ({type(self.error).__name__}: {self.error})",
+            "Correct its table in config.toml, or install what it names, and start the daemon"
+            " again. What is indexed of it is kept.",
+        )
+
+
+def _made(source: SourceConfig, config: Config) -> Connector:
+    """Each kind is imported where it is configured: some bring libraries that a start would wait
+    for. Raises ConfigError for a bad third-party kind."""
+    match source:
+        case FolderSource():
+            return folder_of(source, config)
+        case GitSource():
+            from connectors.git import GitConnector, GitSettings
+
+            settings = GitSettings(branch=source.branch, **_files_of(source))
+            return GitConnector(_repository_of(source, config), settings)
+        case RemoteSource():
+            from connectors.remote import RemoteConnector
+            from connectors.remote_driver import Driver
+
+            driver = Driver(source.url, source.options, source.timeout_s)
+            return RemoteConnector(driver, FileSettings(**_files_of(source)))
+        case SqliteSource():
+            from connectors.sqlite_rows import SqliteConnector, SqliteSettings
+
+            return SqliteConnector(SqliteSettings(**source.model_dump(exclude=_COMMON)))
+        case MaildirSource():
+            from connectors.mail.maildir import MaildirConnector
+
+            return MaildirConnector(source.path, source.folders, source.max_bytes)
+        case MboxSource():
+            from connectors.mail.mbox import MboxConnector
+
+            return MboxConnector(source.path, source.max_bytes)
+        case ImapSource():
+            from connectors.mail.imap import ImapConnector
+            from connectors.settings import ImapSettings
+
+            return ImapConnector(ImapSettings(**source.model_dump(exclude=_COMMON)))
+        case WebSource():
+            from connectors.settings import WebSettings
+            from connectors.web.site import WebConnector
+
+            return WebConnector(WebSettings(**source.model_dump(exclude=_COMMON)))
+        case PluginSource():
+            return _of_package(source)
+
+
+def folder_of(source: FolderSource, config: Config) -> FolderConnector:
+    """The connector of a folder, which never lists hopsyncd's own files."""
+    return FolderConnector(
+        source.path,
+        source.include,
+        source.ignore,
+        source.max_bytes,
+        (config.daemon.data_dir, config.daemon.socket.parent),
+        deny=source.deny,
+        index_secrets=source.index_secrets,
+    )
+
+
+def _files_of(source: FilesSource) -> dict[str, Any]:
+    """Which files are documents, as settings."""
+    return {name: getattr(source, name) for name in FilesSource.model_fields.keys() - _COMMON}
+
+
+def _repository_of(source: GitSource, config: Config) -> Mirror | Repository:
+    """The repository here, or the mirror of a remote one."""
+    if source.path is not None:
+        return Repository(source.path, source.location, source.timeout_s)
+    return Mirror(
+        source.url,
+        mirror_of(source, config),
+        source.token,
+        source.username,
+        source.depth,
+        source.max_repository_bytes,
+        source.timeout_s,
+    )
+
+
+def mirror_of(source: GitSource, config: Config) -> Path:
+    """The folder that a remote repository is fetched into: named for its url and branch."""
+    name = hashlib.sha256(f"{source.url} {source.branch}".encode()).hexdigest()[:16]
+    return config.daemon.data_dir / "git" / f"{name}.git"
+
+
+def _of_package(source: PluginSource) -> Connector:
+    (entry,) = entry_points(group=PLUGIN_GROUP, name=source.kind)
+    connector: Connector = entry.load()(source.settings)
+    return connector
+
+
+def settings_of(source: SourceConfig) -> str:
+    """A digest of what decides which items the source has: with another, its cursor is void."""
+    told = source.model_dump_json(exclude=_COMMON - {"kind"})
+    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,262 @@
+"""Preparing: every passage gets its question set, made once and stored as soon as it is made.
+
+Where an LLM is asked for questions and gives none, a passage serves with the built-in generator's:
+its provisional set. What it waits for is recorded, and asked for again later.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Protocol
+
+from hopsyncd.errors import LlmError
+from hopsyncd.ingest.source_thread import GiveWay
+from hopsyncd.models.llm.budget import LlmContext, Usage
+from hopsyncd.models.questions import Made
+from store.records import (
+    Direction,
+    Passage,
+    PassageId,
+    QuestionSet,
+    Recipe,
+    SetId,
+    question_id,
+    set_id,
+)
+from store.sqlite.content import best_sets, put_content, recipe_row, register_recipe, sets_by_id
+from store.sqlite.database import Connection
+from store.sqlite.operational import Wait, put_waits, waits_of
+
+OnProgress = Callable[[int, int], None]
+BySource = Mapping[str, Sequence[Passage]]
+
+_GROUP = 32  # provisional sets that are stored together
+_AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
+
+
+class QuestionMaker(Protocol):
+    """What turns passages into their question sets."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """Names how its results come about: it changes whenever they would."""
+        ...
+
+    @property
+    def store_after(self) -> int:
+        """So many results are stored together: what a kill can cost."""
+        ...
+
+    def make_each(
+        self, passages: Iterable[Passage], account: LlmContext | None
+    ) -> Iterator[Sequence[Made]]:
+        """Questions, keywords and vectors of each passage, as they come; each passage once.
+
+        An error where an LLM should be asked and gave nothing: without an account it is not.
+        """
+        ...
+
+    def stand_in(self, passage: Passage) -> QuestionSet:
+        """A provisional set, for a passage that has an error in place of its set."""
+        ...
+
+    @property
+    def stand_in_recipe(self) -> Recipe:
+        """Whose sets the provisional ones equal, but for their ids."""
+        ...
+
+
+@dataclass(slots=True)
+class Cost:
+    """What one version takes, from now on; without a meter no LLM is asked.
+
+    The meter may be that of a whole sync, of which only the rest is counted.
+    """
+
+    meter: Usage | None = None
+    passages_generated: int = 0
+    texts_embedded: int = 0
+    _before: Counter[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._before = self._asked()
+
+    def _asked(self) -> Counter[str]:
+        if self.meter is None:
+            return Counter()
+        return Counter(llm_calls=self.meter.calls, llm_tokens=self.meter.tokens)
+
+    def add(self, made: Sequence[QuestionSet]) -> None:
+        self.passages_generated += len(made)
+        self.texts_embedded += sum(len(one.vectors) for one in made)
+
+    def counters(self) -> dict[str, int]:
+        """What an LLM took is left out where none was asked."""
+        made = {
+            "passages_generated": self.passages_generated,
+            "texts_embedded": self.texts_embedded,
+        }
+        return made | (self._asked() - self._before)
+
+
+class Preparer:
+    """Makes and stores questions for the one writer."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        maker: QuestionMaker,
+        *,
+        now_ms: Callable[[], int],
+        patience_s: float,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """An LLM is asked for so many seconds at a time; the passages that are left wait."""
+        self._connection = connection
+        self._maker = maker
+        self._now_ms = now_ms
+        self._patience_s = patience_s
+        self._clock_s = clock_s
+        self._unstored: list[tuple[Passage, QuestionSet]] = []
+        self.recipe = register_recipe(connection, maker.recipe)
+
+    def prepare(
+        self,
+        wanted: BySource,
+        cost: Cost,
+        on_progress: OnProgress = lambda done, total: None,
+        give_way: GiveWay = lambda: None,
+    ) -> None:
+        """Let every passage have a set of the present recipe, at least a provisional one.
+
+        `on_progress` is told how many passages are done, of how many. Another prepare() may run
+        when this one gives way; no set is made by both.
+        """
+        self._store()
+        missing = self._missing(wanted)
+        total, done = sum(map(len, missing.values())), 0
+        on_progress(done, total)
+        failed: list[tuple[Passage, LlmError]] = []
+        lacking = {source: self._lacking(passages) for source, passages in missing.items()}
+        for made in self._made(lacking, cost, lambda: True, give_way):
+            failures = [(passage, got) for passage, got in made if isinstance(got, LlmError)]
+            failed += failures
+            done += len(made) - len(failures)
+            on_progress(done, total)
+            give_way()
+        for start in range(0, len(failed), _GROUP):
+            group = failed[start : start + _GROUP]
+            self._stand_in([passage for passage, _ in group], cost, give_way)
+            self._wait(group)
+            done += len(group)
+            on_progress(done, total)
+
+    def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
+        """Those that have no set when it is their turn."""
+        for passage in passages:
+            if not best_sets(self._connection, self.recipe, [passage.id]):
+                yield passage
+
+    def _stand_in(self, passages: Sequence[Passage], cost: Cost, give_way: GiveWay) -> None:
+        """Store provisional sets: copies where the questions were made before."""
+        plain = recipe_row(self._connection, self._maker.stand_in_recipe.name)
+        ids = [passage.id for passage in passages]
+        known = best_sets(self._connection, plain, ids) if plain is not None else {}
+        name = self._maker.recipe.name
+        copies = {
+            one.passage: _copied(one, set_id(one.passage, name, provisional=True))
+            for one in sets_by_id(self._connection, known.values())
+        }
+        put_content(
+            self._connection,
+            self.recipe,
+            [(passage, copies[passage.id]) for passage in passages if passage.id in copies],
+            copied=True,
+        )
+        for passage in self._lacking(passages):
+            made = self._maker.stand_in(passage)
+            self._unstored.append((passage, made))
+            cost.add([made])
+            give_way()
+        self._store()
+
+    def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
+        """Ask for the questions of passages that have a provisional set alone."""
+        for made in self._made(wanted, cost, go_on):
+            self._wait([(passage, got) for passage, got in made if isinstance(got, LlmError)])
+
+    def missing(self, wanted: BySource) -> int:
+        """How many of the passages have no set of the present recipe."""
+        return sum(map(len, self._missing(wanted).values()))
+
+    def _missing(self, wanted: BySource) -> BySource:
+        """Those of the passages that have no set, each once."""
+        ids = [passage.id for passages in wanted.values() for passage in passages]
+        known: set[PassageId] = set(best_sets(self._connection, self.recipe, ids))
+        missing: dict[str, list[Passage]] = {}
+        for source, passages in wanted.items():
+            for passage in passages:
+                if passage.id not in known:
+                    known.add(passage.id)
+                    missing.setdefault(source, []).append(passage)
+        return missing
+
+    def _made(
+        self,
+        wanted: Mapping[str, Iterable[Passage]],
+        cost: Cost,
+        go_on: Callable[[], bool],
+        give_way: GiveWay = lambda: None,
+    ) -> Iterator[Sequence[Made]]:
+        """Make sets source by source, storing them as they come."""
+        end_s = self._clock_s() + self._patience_s
+        for source, passages in wanted.items():
+            account = None
+            if cost.meter is not None:
+                account = LlmContext(
+                    source, cost.meter, lambda: go_on() and self._clock_s() < end_s, give_way
+                )
+            for made in self._maker.make_each(passages, account):
+                sets = [(one, got) for one, got in made if isinstance(got, QuestionSet)]
+                self._unstored += sets
+                cost.add([questions for _, questions in sets])
+                if len(self._unstored) >= self._maker.store_after:
+                    self._store()
+                yield made
+            self._store()
+
+    def _store(self) -> None:
+        """Store what was made, also by a call that gives way to this one."""
+        unstored, self._unstored = self._unstored, []
+        if unstored:
+            put_content(self._connection, self.recipe, unstored)
+
+    def _wait(self, failed: Sequence[tuple[Passage, LlmError]]) -> None:
+        """Record why the passages, all of which have a provisional set, have no other."""
+        sets = best_sets(self._connection, self.recipe, [passage.id for passage, _ in failed])
+        known = waits_of(self._connection, sets.values())
+        waits = []
+        for passage, error in failed:
+            before = known.get(sets[passage.id])
+            tries = (before.tries if before else 0) + (error.kind in ("refused", "nonsense"))
+            waits.append(Wait(sets[passage.id], error.kind, tries, self._again_ms(error, tries)))
+        put_waits(self._connection, waits)
+
+    def _again_ms(self, error: LlmError, tries: int) -> int:
+        """When to ask again. An endpoint that is down is the maker's to leave alone."""
+        if error.kind in ("unavailable", "queued"):
+            return 0
+        wait_ms = min(_AGAIN_MS * 2 ** min(tries, 10), _LONGEST_AGAIN_MS)
+        return self._now_ms() + int(wait_ms)
+
+
+def _copied(questions: QuestionSet, to: SetId) -> QuestionSet:
+    """The same questions as a provisional set of that id."""
+    ordinals = {direction: count() for direction in Direction}
+    renamed = tuple(
+        replace(one, id=question_id(to, one.direction, next(ordinals[one.direction])))
+        for one in questions.questions
+    )
+    return replace(questions, id=to, questions=renamed, provisional=True)

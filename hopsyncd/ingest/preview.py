@@ -1,0 +1,174 @@
+"""A dry run: what a sync would do and cost, by reading alone."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectors.protocol import SourceUnavailable
+from hopsyncd.config.configuration import DATABASE_NAME, Config
+from hopsyncd.formats.readers import Extract
+from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+from hopsyncd.ingest.connect import connector_of
+from hopsyncd.ingest.plan import Action, Scope, Source, Step, planned, read_step
+from hopsyncd.ingest.read import READER, ReadDocument, rules_of
+from hopsyncd.ingest.scan import finished
+from hopsyncd.models.llm_questions import estimate
+from store.records import Passage, PassageId
+from store.sqlite.content import best_sets
+from store.sqlite.database import Connection, fresh_database, open_reader
+from store.sqlite.operational import quarantined, waiting_by_reason
+from store.sqlite.sources import is_read_by, source_names
+from store.sqlite.versions import head
+
+_GROUP = 1000  # passages whose calls are estimated together, as a batch of a sync has
+
+
+@dataclass(slots=True)
+class Preview:
+    """Of one source: its documents by what would become of them, and the passages to ask about.
+
+    `problem` and `hint` say why the source would be paused; then there is nothing else. Calls and
+    tokens of an LLM are estimates, and of a document that cannot be read the reason is given.
+    """
+
+    source: str
+    new: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    passages: int = 0
+    llm_calls: int = 0
+    llm_tokens: int = 0
+    problem: str | None = None
+    hint: str | None = None
+
+
+def preview(
+    connection: Connection,
+    source: Source,
+    scope: Scope,
+    passage_tokens: int,
+    recipe: int | None,
+    passages_per_call: int | None,
+    extract: Extract,
+) -> Preview:
+    """What a sync of the source would do now; nothing is written, and no LLM is asked.
+
+    `recipe` (a row id) says which questions are there already, None: none are.
+    `passages_per_call` is None where no LLM is to be asked.
+    """
+    found = Preview(source.name)
+    unknown: list[Passage] = []
+    seen: set[PassageId] = set()
+    try:
+        steps = finished(planned(connection, source, scope)).steps
+        for document in _changes(connection, source, scope, steps, passage_tokens, extract, found):
+            fresh = {one.id: one for one in document.passages if one.id not in seen}
+            seen |= fresh.keys()
+            known = best_sets(connection, recipe, fresh) if recipe is not None else {}
+            unknown += [passage for id_, passage in fresh.items() if id_ not in known]
+            if len(unknown) >= _GROUP:
+                _count(found, unknown, passages_per_call)
+                unknown = []
+    except SourceUnavailable as problem:
+        return Preview(source.name, problem=problem.why, hint=problem.hint)
+    _count(found, unknown, passages_per_call)
+    return found
+
+
+def _changes(
+    connection: Connection,
+    source: Source,
+    scope: Scope,
+    steps: tuple[Step, ...],
+    passage_tokens: int,
+    extract: Extract,
+    found: Preview,
+) -> Iterator[ReadDocument]:
+    """Sort the steps into `found`; gives the documents that the next version would take in."""
+    for step in steps:
+        if step.action is Action.REMOVE:
+            found.gone.append(step.path)
+        elif step.action is Action.REPORT:
+            found.unreadable.append(f"{step.path}: {step.reason}")
+        elif step.action is Action.FETCH:
+            reading = read_step(connection, source, scope, step, passage_tokens, extract)
+            if reading and reading.read:
+                (found.new if step.reason == "new" else found.changed).append(step.path)
+                yield reading.read
+            elif reading and reading.seen.why:
+                found.unreadable.append(f"{step.path}: {reading.seen.why}")
+
+
+def _count(found: Preview, passages: list[Passage], passages_per_call: int | None) -> None:
+    found.passages += len(passages)
+    if passages and passages_per_call is not None:
+        cost = estimate(passages, passages_per_call)
+        found.llm_calls += cost.calls
+        found.llm_tokens += cost.tokens
+
+
+_NO_SOURCE = 0  # no row has it: a source that was never synced
+
+DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
+
+
+def preview_file(config: Config, names: Sequence[str], limit: int | None) -> dict[str, Any]:
+    """As preview_json, of a database that no daemon serves; it may not exist yet."""
+    database = config.daemon.data_dir / DATABASE_NAME
+    connection = open_reader(database) if database.exists() else fresh_database()
+    with closing(connection):
+        return preview_json(connection, config, names, limit)
+
+
+def preview_json(
+    connection: Connection, config: Config, names: Sequence[str], limit: int | None
+) -> dict[str, Any]:
+    """What a sync of the named sources would do and cost; lists have at most `limit` lines."""
+    newest = head(connection)
+    rows = {name: row for row, name in source_names(connection).items()}
+    rules = rules_of(config.index.passage_tokens)
+    asks = bool(config.llm.base_url) and config.llm.questions != "off"
+    per_call = config.llm.passages_per_call if asks else None
+    with ExitStack() as stack:
+        known = quarantined(connection, READER)
+        extraction = stack.enter_context(closing(ExtractionProcess(quarantined=known)))
+        found = [
+            preview(
+                connection,
+                Source(
+                    row := rows.get(source.name, _NO_SOURCE),
+                    source.name,
+                    stack.enter_context(closing(connector_of(source, config))),
+                ),
+                Scope(afresh=not is_read_by(connection, row, rules)),
+                config.index.passage_tokens,
+                newest.recipe if newest else None,
+                per_call,
+                extraction.extract,
+            )
+            for source in config.sources
+            if source.name in names
+        ]
+    return {
+        "version": newest.id if newest else 0,
+        "sources": [_source(one, limit) for one in found],
+        "llm_calls": sum(one.llm_calls for one in found),
+        "llm_tokens": sum(one.llm_tokens for one in found),
+        "waiting": waiting_by_reason(connection, newest.id) if newest else {},
+    }
+
+
+def _source(found: Preview, limit: int | None) -> dict[str, Any]:
+    lists = {kind: getattr(found, kind) for kind in DOCUMENT_LISTS}
+    return {
+        "name": found.source,
+        "problem": found.problem,
+        "hint": found.hint,
+        "counts": {kind: len(paths) for kind, paths in lists.items()},
+        **{kind: paths[:limit] for kind, paths in lists.items()},
+        "passages": found.passages,
+        "llm_calls": found.llm_calls,
+        "llm_tokens": found.llm_tokens,
+    }

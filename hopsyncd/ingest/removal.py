@@ -1,0 +1,124 @@
+"""Removing a source: its documents leave the newest version, and all others if they are purged."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from hopsyncd.config.configuration import DATABASE_NAME, Config
+from hopsyncd.config.source_kinds import GitSource
+from hopsyncd.ingest.commit import Batch, Writer
+from hopsyncd.ingest.connect import mirror_of
+from hopsyncd.models.llm.budget import LlmContext
+from hopsyncd.models.questions import Made
+from store.records import Passage, QuestionSet, Recipe, Version
+from store.sqlite.check import opening_check
+from store.sqlite.content import recipe_of
+from store.sqlite.database import Connection, open_reader, open_writer, writer_place
+from store.sqlite.purge import purge_source
+from store.sqlite.reads import live_documents
+from store.sqlite.sources import forget_source, source_names
+from store.sqlite.versions import head
+
+_PASSES = 3  # a fetch under way may write between two of them
+
+
+def removed(
+    connection: Connection, apply: Callable[[Batch], object], name: str, purge: bool
+) -> dict[str, Any]:
+    """Take the documents of a source out of the head by a version, and all else known of it.
+
+    `apply` commits the version. `purge` takes them out of the other versions too.
+    """
+    rows = {known: row for row, known in source_names(connection).items()}
+    gone: list[str] = []
+    erased = None
+    if name in rows:
+        row = rows[name]
+        gone = sorted(live_documents(connection, row))
+        # Before the version: a kill between the two may only cost another scan.
+        forget_source(connection, row)
+        if gone:
+            reason = f"{name}: the source was removed"
+            apply(Batch(reason, gone=tuple((row, path) for path in gone)))
+        erased = purge_source(connection, row) if purge else None
+    newest = head(connection)
+    return {
+        "name": name,
+        "version": newest.id if newest else 0,
+        "documents": len(gone),
+        "purged": purge,
+        "held_by": [list(one) for one in erased.held_by] if erased else [],
+        "erased": erased.erased if erased else True,
+    }
+
+
+def drop_mirror(config: Config, name: str) -> None:
+    """Delete what was fetched of a git repository, unless another source needs it."""
+    repositories = [source for source in config.sources if isinstance(source, GitSource)]
+    folders = {source.name: mirror_of(source, config) for source in repositories}
+    folder = folders.pop(name, None)
+    if folder is not None and folder not in folders.values():
+        for _ in range(_PASSES):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def removed_alone(config: Config, name: str, purge: bool) -> dict[str, Any]:
+    """As `removed`, where no daemon runs but a database is. `config` still has the source.
+
+    Raises WriterBusy.
+    """
+    database = config.daemon.data_dir / DATABASE_NAME
+    with writer_place(database), closing(open_writer(database)) as connection:
+        opening_check(connection)
+
+        def apply(batch: Batch) -> None:
+            newest = head(connection)
+            assert newest is not None, "there are documents"
+            _writer(connection, newest, config).apply(batch)
+
+        done = removed(connection, apply, name, purge)
+    drop_mirror(config, name)
+    return done
+
+
+def stored_sources(config: Config) -> set[str]:
+    """The names of all sources that the database knows."""
+    database = config.daemon.data_dir / DATABASE_NAME
+    if not database.exists():
+        return set()
+    with closing(open_reader(database)) as connection:
+        return set(source_names(connection).values())
+
+
+def _writer(connection: Connection, newest: Version, config: Config) -> Writer:
+    """A writer at the recipe and the rules of the head: no model is loaded."""
+    return Writer(
+        connection,
+        _NoQuestions(recipe_of(connection, newest.recipe)),
+        rules=newest.rules,
+        budget_factor=config.index.edge_budget_factor,
+        now_ms=lambda: time.time_ns() // 1_000_000,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _NoQuestions:
+    """A QuestionMaker for what needs no questions: to take documents away."""
+
+    recipe: Recipe
+    store_after: int = 1
+
+    @property
+    def stand_in_recipe(self) -> Recipe:
+        return self.recipe
+
+    def make_each(
+        self, passages: Iterable[Passage], account: LlmContext | None
+    ) -> Iterator[Sequence[Made]]:
+        raise AssertionError("a removal has no new passage")
+
+    def stand_in(self, passage: Passage) -> QuestionSet:
+        raise AssertionError("a removal has no new passage")

@@ -1,0 +1,291 @@
+"""Whose turn it is: every source with work to do gets a batch, then the next one."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import structlog
+
+from hopsyncd.config.schedule import When
+from hopsyncd.ingest.plan import Scope, Source
+from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
+from hopsyncd.ingest.timetable import Timetable
+from store.sqlite.sources import listing_state, seen_items
+
+log = structlog.get_logger(__name__)
+
+_SMALL_PARTS = 1000  # hinted paths that may be looked at before all else
+_EDITS = 8  # documents that a storm brings before its other documents are read, at a time
+_MAX_PARTS = 2000  # hinted paths of a source; of more than these everything is listed
+
+
+def scan_job(source: str) -> str:
+    """The name of the job that scans a source."""
+    return f"scan {source}"
+
+
+def full_scan_job(source: str) -> str:
+    """The name of the job that lists a source whole."""
+    return f"full scan {source}"
+
+
+def promise() -> "Future[Any]":
+    """A future that those who wait for it cannot cancel: its work goes on without them."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A source to keep in sync: when it is scanned, and when it is listed whole where its scans
+    need not. `at_start` scans it first of all, whenever its last scan was."""
+
+    source: Source
+    when: When
+    full_when: When | None = None
+    at_start: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A barrier: answered when a scan of each source that began after it has been applied.
+
+    `sources` empty: of all. `outcomes` by source, None while it is awaited.
+    """
+
+    sources: frozenset[str]
+    accept_empty: bool
+    done: "Future[tuple[SyncOutcome, ...]]" = field(default_factory=promise)
+    outcomes: dict[str, SyncOutcome | None] = field(default_factory=dict)
+
+    @property
+    def is_answered(self) -> bool:
+        return None not in self.outcomes.values()
+
+    def answer(self) -> None:
+        self.done.set_result(tuple(one for one in self.outcomes.values() if one))
+
+
+@dataclass(slots=True)
+class _Underway:
+    """A sync that has begun; `answers` are the requests that it is for.
+
+    is_whole: it lists everything. is_full: because that was due. listed_ms: when it was before.
+    worked_s: how long its turns took.
+    """
+
+    turns: Generator[None, None, SyncOutcome]
+    answers: Sequence[Request] = ()
+    is_whole: bool = False
+    is_full: bool = False
+    listed_ms: int | None = None
+    worked_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Due:
+    """A source, its sync under way, and what is wanted of the next: that it comes at once (`asked`,
+    or for `requests`), that some `parts` are listed."""
+
+    source: Source
+    asked: bool
+    requests: list[Request] = field(default_factory=list)
+    parts: set[str] = field(default_factory=set)
+    underway: _Underway | None = None
+
+    @property
+    def scan(self) -> str:
+        """The name of the job."""
+        return scan_job(self.source.name)
+
+    @property
+    def full_scan(self) -> str:
+        return full_scan_job(self.source.name)
+
+    def end(self) -> list[Request]:
+        """Abandon the sync under way; returns the requests that wait for this source."""
+        waiting = self.requests
+        if self.underway:
+            self.underway.turns.close()
+            waiting = [*self.underway.answers, *waiting]
+        self.underway, self.requests = None, []
+        return waiting
+
+
+class SourceScheduler:
+    """The sources of one SourceSync in a ring, none before plan() is called.
+
+    `on_synced` is told how long each sync worked, in seconds of the clock.
+    """
+
+    def __init__(
+        self,
+        path: SourceSync,
+        clock_s: Callable[[], float],
+        on_synced: Callable[[float], None],
+    ) -> None:
+        self._path = path
+        self._clock_s = clock_s
+        self._on_synced = on_synced
+        self._times: Timetable | None = None
+        self._ring: deque[_Due] = deque()
+        self._due: dict[str, _Due] = {}
+
+    def plan(self, tasks: Iterable[Task], times: Timetable) -> list[Request]:
+        """Keep these sources in sync from now on.
+
+        A source that is the same object as before keeps what is due of it; of one that is not
+        there any more nobody waits. Returns the requests that are answered by that.
+        """
+        before, self._times = self._due, times
+        self._due = {}
+        for task in tasks:
+            due = before.get(task.source.name)
+            if due is None or due.source is not task.source:
+                due = _Due(task.source, task.at_start or self._path.is_behind(task.source))
+            self._due[task.source.name] = due
+        self._ring = deque(self._due.values())
+        answered: list[Request] = []
+        for name, old in before.items():
+            new = self._due.get(name)
+            if new is old:
+                continue
+            for request in old.end():
+                if new:
+                    new.requests.append(request)
+                else:
+                    del request.outcomes[name]
+                    answered += [request] if request.is_answered else []
+        return answered
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether any source has work to do now."""
+        return any(map(self._is_wanted, self._ring))
+
+    @property
+    def is_underway(self) -> bool:
+        """Whether any sync has begun and not ended."""
+        return any(due.underway for due in self._ring)
+
+    def accept(self, request: Request) -> None:
+        """Have the request answered by the next scans."""
+        # A source that was asked for may have been taken out since.
+        for name in sorted(self._due.keys() & (request.sources or self._due.keys())):
+            request.outcomes[name] = None
+            self._due[name].requests.append(request)
+
+    def hint(self, name: str, paths: Collection[str] | None) -> None:
+        """Have these parts of a source listed when it is its turn; None: everything."""
+        due = self._due.get(name)
+        if due is None:
+            return
+        due.parts.update(paths or ())
+        if paths is None or len(due.parts) > _MAX_PARTS or self._path.is_behind(due.source):
+            due.asked = True
+
+    def overtake(self, name: str, newest: Sequence[str]) -> Sequence[str]:
+        """Sync these parts, the newest first, before all else, if they are little.
+
+        If not, the newest edits among them; everything when it is its turn. Returns the edits to
+        overtake with next.
+        """
+        due = self._due.get(name)
+        left: Sequence[str] = ()
+        if due is not None and not self._path.is_behind(due.source):
+            is_little = len(newest) <= _SMALL_PARTS
+            if is_little and not self._small(due, Scope(tuple(newest), small=True)).too_large:
+                return ()
+            left = self._edits(due, newest)
+        self.hint(name, newest)
+        return left
+
+    def _edits(self, due: _Due, newest: Sequence[str]) -> Sequence[str]:
+        """Sync the newest edits, fewer where they are too much; returns the others."""
+        seen = seen_items(self._path.connection, due.source.id)
+        known = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
+        edits = _EDITS if known else 0
+        while edits:
+            outcome = self._small(due, Scope(known, small=True, edits=edits))
+            if not outcome.too_large:
+                return outcome.left
+            edits //= 2
+        return ()
+
+    def _small(self, due: _Due, scope: Scope) -> SyncOutcome:
+        began_s = self._clock_s()
+        outcome = self._path.sync(due.source, scope)
+        self._on_synced(self._clock_s() - began_s)
+        _log(outcome)
+        return outcome
+
+    def turn(self) -> list[Request]:
+        """One batch of the next source that has work; returns the requests that are answered."""
+        for due in [*self._ring]:
+            self._ring.rotate(-1)
+            if self._is_wanted(due):
+                due.underway = scan = due.underway or self._begun(due)
+                began_s = self._clock_s()
+                try:
+                    next(scan.turns)
+                except StopIteration as ended:
+                    self._on_synced(scan.worked_s + self._clock_s() - began_s)
+                    return self._ended(due, scan, ended.value)
+                scan.worked_s += self._clock_s() - began_s
+                break
+        return []
+
+    def abandon(self) -> list[Request]:
+        """End what is under way, to begin again; returns the requests that were not answered."""
+        waiting: dict[Request, None] = {}
+        for due in self._ring:
+            waiting |= dict.fromkeys(due.end())
+            due.asked = True
+        return [*waiting]
+
+    def _is_wanted(self, due: _Due) -> bool:
+        return bool(due.underway or due.parts) or self._wants_all(due)
+
+    def _wants_all(self, due: _Due) -> bool:
+        is_due = self._planned.is_due
+        return bool(due.asked or due.requests) or is_due(due.scan) or is_due(due.full_scan)
+
+    def _begun(self, due: _Due) -> _Underway:
+        parts, due.parts = due.parts, set()
+        if not self._wants_all(due):
+            return _Underway(self._path.turns(due.source, Scope(tuple(sorted(parts)))))
+        requests, due.requests = due.requests, []
+        due.asked = False  # it may be asked for again meanwhile
+        accept_empty = any(request.accept_empty for request in requests)
+        is_full = self._planned.is_due(due.full_scan)
+        turns = self._path.turns(due.source, Scope(None, accept_empty, whole=is_full))
+        return _Underway(turns, requests, True, is_full, self._listed_ms(due))
+
+    def _ended(self, due: _Due, scan: _Underway, outcome: SyncOutcome) -> list[Request]:
+        due.underway = None
+        _log(outcome)
+        if scan.is_whole:
+            self._planned.note(due.scan, outcome.problem)
+            is_listed = scan.is_full or self._listed_ms(due) != scan.listed_ms
+            if due.full_scan in self._planned and is_listed:
+                self._planned.note(due.full_scan, outcome.problem)
+        for request in scan.answers:
+            request.outcomes[outcome.source] = outcome
+        return [request for request in scan.answers if request.is_answered]
+
+    @property
+    def _planned(self) -> Timetable:
+        assert self._times is not None, "plan() comes first"
+        return self._times
+
+    def _listed_ms(self, due: _Due) -> int | None:
+        return listing_state(self._path.connection, due.source.id).listed_ms
+
+
+def _log(outcome: SyncOutcome) -> None:
+    if outcome.changed or outcome.removed:
+        log.info("synced", source=outcome.source, changed=outcome.changed, removed=outcome.removed)

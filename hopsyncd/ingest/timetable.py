@@ -1,0 +1,77 @@
+"""When each job of the worker is due, and how its last run ended."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hopsyncd.config.schedule import Moment, Run, When, next_ms
+from store.sqlite.database import Connection
+from store.sqlite.operational import all_jobs, note_run
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The wall clock and the steady one."""
+
+    wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    steady_s: Callable[[], float] = time.monotonic
+
+    def now(self) -> Moment:
+        return Moment(self.wall_ms(), self.steady_s())
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job, its times in words, and the wall time of its next run."""
+
+    job: str
+    times: str
+    next_ms: int
+
+
+class Timetable:
+    """The jobs by name, with the store's memory of their last runs.
+
+    Of a run before this start only the wall time is known; the steady clock counts from the start.
+    """
+
+    def __init__(self, connection: Connection, jobs: Mapping[str, When], clocks: Clocks) -> None:
+        self._connection = connection
+        self._jobs = jobs
+        self._clocks = clocks
+        start_s = clocks.steady_s()
+        self._runs = {
+            name: Run(Moment(row.ran_ms, start_s), row.error is not None)
+            for name, row in all_jobs(connection).items()
+        }
+
+    def __contains__(self, job: str) -> bool:
+        return job in self._jobs
+
+    def note(self, job: str, error: str | None) -> None:
+        """A run of the job has just ended; `error` says why it failed. Raises DiskFailure."""
+        now = self._clocks.now()
+        self._runs[job] = Run(now, error is not None)
+        note_run(self._connection, job, now.wall_ms, error)
+
+    def is_due(self, job: str) -> bool:
+        """Whether it is time; never for a job that has no times."""
+        now = self._clocks.now()
+        return job in self._jobs and self._next_ms(job, now) <= now.wall_ms
+
+    def soonest_s(self) -> float:
+        """In how many seconds the next job is due, by the clocks as they are now."""
+        now = self._clocks.now()
+        soonest_ms = min((self._next_ms(job, now) for job in self._jobs), default=float("inf"))
+        return (soonest_ms - now.wall_ms) / 1000
+
+    def planned(self) -> list[Planned]:
+        """When each job runs next. For any thread."""
+        now = self._clocks.now()
+        return [
+            Planned(job, when.text, max(self._next_ms(job, now), now.wall_ms))
+            for job, when in self._jobs.items()
+        ]
+
+    def _next_ms(self, job: str, now: Moment) -> int:
+        return next_ms(job, self._jobs[job], self._runs.get(job), now)

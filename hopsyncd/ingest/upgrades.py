@@ -1,0 +1,76 @@
+"""When the LLM is asked again for the questions that it owes: in pieces, when nobody else waits."""
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from hopsyncd.ingest.commit import Writer
+from hopsyncd.models.llm.budget import Usage
+from store.records import Version
+
+log = structlog.get_logger(__name__)
+
+_PIECE = 256  # passages that are asked for before others get a turn
+_EVERY_S = 600.0
+_FIRST_WAIT_S = 30.0
+
+
+class Upgrades:
+    """Turns provisional questions into the LLM's. `due_s`, by the monotonic clock, is when next.
+
+    While an endpoint gives nothing the waits grow, from half a minute to ten; once it answers, all
+    that waits is asked for at once, within the limits of one sync.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        new_meter: Callable[[], Usage],
+        on_version: Callable[[Version], None],
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._writer = writer
+        self._new_meter = new_meter
+        self._on_version = on_version
+        self._clock_s = clock_s
+        self._meter = new_meter()
+        self._failures = 0
+        self.due_s = clock_s()
+
+    def after_sync(self, meter: Usage | None) -> None:
+        """Take notice of how the LLM fared in a sync; without a meter it was left for now."""
+        if meter is None:
+            if not self._failures:
+                self.due_s = self._clock_s()
+        elif meter.completion_tokens:
+            self._failures = 0
+            self.due_s = self._clock_s()
+        elif meter.failures:
+            self.due_s = min(self.due_s, self._clock_s() + self._wait_s())
+
+    def run(self, go_on: Callable[[], bool]) -> bool | None:
+        """Do a piece if it is time; not even that when `go_on` says no.
+
+        Returns whether the LLM gave anything; None if it was not asked.
+        """
+        if self._clock_s() < self.due_s or not go_on():
+            return None
+        version = self._writer.upgrade(_PIECE, self._meter, go_on)
+        if version:
+            self._failures = 0
+            self._on_version(version)
+            log.info("upgraded", version=version.id, reason=version.reason)
+            return True
+        if not go_on():
+            return None
+        failed = bool(self._meter.failures)
+        self._failures = self._failures + 1 if failed else 0
+        self._meter = self._new_meter()
+        self.due_s = self._clock_s() + self._wait_s()
+        return False if failed else None
+
+    def _wait_s(self) -> float:
+        if not self._failures:
+            return _EVERY_S
+        return float(min(_FIRST_WAIT_S * 2 ** (self._failures - 1), _EVERY_S))

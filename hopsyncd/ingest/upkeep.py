@@ -1,0 +1,254 @@
+"""What is done to versions and the database at a user's request, and checks of the matches.
+
+Functions that take a SourceSync run on the writer's thread; the others only read.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from hopsyncd.index.matching import MergeIndex
+from hopsyncd.index.similarity import similarity
+from hopsyncd.ingest.commit import Batch
+from hopsyncd.ingest.plan import held
+from hopsyncd.ingest.source_sync import SourceSync
+from store.exceptions import PurgeRefused
+from store.records import ALIVE, REBUILD, RESTORE, Finding, Match, Question, QuestionSet, SetId
+from store.sqlite.backup import backup
+from store.sqlite.check import OnCheck, check, count_checks, run_checks
+from store.sqlite.content import recipe_dimensions, sets_at, sets_by_id
+from store.sqlite.database import Connection
+from store.sqlite.gc import Retention, collect, plan_gc
+from store.sqlite.history import delete_tag, resolve, set_tag
+from store.sqlite.purge import include_again, purge
+from store.sqlite.reads import live_content, matches_at
+from store.sqlite.sources import (
+    all_sources,
+    hold_source,
+    is_held,
+    knows_item,
+    pins_of,
+    put_source_state,
+    release_pins,
+)
+from store.sqlite.versions import head
+
+MATCH_CHECKS = 2
+_GROUP = 2000  # matches whose question sets are held at once
+
+_MATCHES = """
+    SELECT m.question, m.target, m.similarity, m.died, q.question_set, t.question_set
+    FROM match AS m JOIN question AS q ON q.id = m.question JOIN question AS t ON t.id = m.target
+    ORDER BY q.question_set
+"""
+
+
+def verify_matches(connection: Connection, on_check: OnCheck = lambda name: None) -> list[Finding]:
+    """Compare every stored similarity with Eq. 1, and the head's matches with a fresh merge.
+
+    Matches to questions that do not exist are store.sqlite.check's to find.
+    """
+    return run_checks(connection, (_similarities, _best_matches), on_check)
+
+
+def _similarities(connection: Connection) -> Iterator[Finding]:
+    rows = connection.execute(_MATCHES)
+    while group := rows.fetchmany(_GROUP):
+        wanted = {SetId(row[end]) for row in group for end in (4, 5)}
+        sets = {one.id: one for one in sets_by_id(connection, wanted)}
+        for question, target, stored, died, of_question, of_target in group:
+            a, b = _find(sets[of_question], question), _find(sets[of_target], target)
+            vector_a = sets[of_question].vectors[a.vector_row]
+            vector_b = sets[of_target].vectors[b.vector_row]
+            exact = similarity(a.keywords, vector_a, b.keywords, vector_b)
+            if exact != stored:
+                yield Finding(
+                    "a match's similarity is Eq. 1 of its questions",
+                    f"match {question} to {target}",
+                    f"says {stored!r}, is {exact!r}",
+                    REBUILD if died == ALIVE else RESTORE,
+                )
+
+
+def _find(questions: QuestionSet, id_: int) -> Question:
+    return {int(question.id): question for question in questions.questions}[id_]
+
+
+def _best_matches(connection: Connection) -> Iterator[Finding]:
+    newest = head(connection)
+    if newest is None:
+        return
+    stored = {match.question: match for match in matches_at(connection, newest.id).records()}
+    index = MergeIndex(recipe_dimensions(connection, newest.recipe))
+    best = {
+        match.question: match
+        for match in index.change((), list(sets_at(connection, newest.id))).begun
+    }
+    for question in sorted(stored.keys() | best.keys()):
+        if stored.get(question) != best.get(question):
+            yield Finding(
+                "each question is matched with the most similar of another passage",
+                f"match {question}",
+                f"leads to {_shown(stored.get(question))}, the best is"
+                f" {_shown(best.get(question))}",
+                REBUILD,
+            )
+
+
+def _shown(match: Match | None) -> str:
+    return f"{match.target} ({match.similarity!r})" if match else "nothing"
+
+
+def checked(
+    connection: Connection, deep: bool, on_step: Callable[[str, int, int], None]
+) -> dict[str, Any]:
+    """What a check finds, with the version that it began at; reads only.
+
+    `on_step` takes what is checked now, how many checks are done, and how many there are.
+    """
+    newest = head(connection)
+    done, total = count(), count_checks(deep) + (MATCH_CHECKS if deep else 0)
+
+    def on_check(name: str) -> None:
+        on_step(name, next(done), total)
+
+    findings = check(connection, deep, on_check)
+    if deep and not findings:
+        # Damaged rows are told first: the arithmetic of matches would only repeat them.
+        findings = verify_matches(connection, on_check)
+    return {
+        "version": newest.id if newest else 0,
+        "deep": deep,
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def backed_up(connection: Connection, file: Path) -> dict[str, Any]:
+    """Write a backup. Raises BackupFailed."""
+    backup(connection, file)
+    newest = head(connection)
+    return {
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "version": newest.id if newest else 0,
+    }
+
+
+def restored(path: SourceSync, at: str, names: Sequence[str]) -> dict[str, Any]:
+    """Commit a version whose documents of the named sources are those of `at`."""
+    number = resolve(path.connection, at).id
+    sources = _rows(path.connection, names)
+    made = path.restore(number, sources)
+    newest = head(path.connection)
+    return {
+        "version": newest.id if newest else 0,
+        "restored": number,
+        "changed": made is not None,
+        "sources": [
+            {"name": name, "pinned": len(pins_of(path.connection, row))}
+            for row, name in sources.items()
+        ],
+    }
+
+
+def paused(path: SourceSync, name: str, now_ms: int) -> dict[str, Any]:
+    """Leave a source alone until it is resumed, also over restarts; what is indexed is kept."""
+    (row,) = _rows(path.connection, [name])
+    problem = held(name)
+    hold_source(path.connection, row, now_ms)
+    put_source_state(path.connection, row, None, problem.why, problem.hint)
+    path.paused[name] = problem.why
+    return {"name": name, "paused": True}
+
+
+def resumed(path: SourceSync, name: str) -> dict[str, Any]:
+    """End that; the next scan says how the source is."""
+    (row,) = _rows(path.connection, [name])
+    if is_held(path.connection, row):
+        hold_source(path.connection, row, None)
+        put_source_state(path.connection, row, None, None, None)
+        path.paused.pop(name, None)
+    return {"name": name, "paused": False}
+
+
+def released(path: SourceSync, names: Sequence[str]) -> None:
+    """End the pins of the named sources; the next scan brings their documents to their files."""
+    for row in _rows(path.connection, names):
+        release_pins(path.connection, row)
+
+
+def _rows(connection: Connection, names: Sequence[str]) -> dict[int, str]:
+    return {row.id: row.name for row in all_sources(connection) if row.name in names}
+
+
+def tagged(path: SourceSync, name: str, at: str, now_ms: int) -> dict[str, Any]:
+    """Name a version. Raises TagRefused or NoSuchVersion."""
+    number = resolve(path.connection, at).id
+    set_tag(path.connection, name, number, now_ms)
+    return {"name": name, "version": number}
+
+
+def untagged(path: SourceSync, name: str) -> dict[str, Any]:
+    """Remove a tag. Raises TagRefused."""
+    delete_tag(path.connection, name)
+    return {"name": name}
+
+
+def rebuilt(path: SourceSync) -> dict[str, Any]:
+    """Make everything derived anew, on the writer's thread."""
+    version = path.writer.rebuild()
+    if version:
+        path.on_version(version)
+    return {"version": version.id if version else 0}
+
+
+def collected(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool) -> dict[str, Any]:
+    """Collect expired versions, or say what would go, on the writer's thread."""
+    if dry_run:
+        planned = asdict(plan_gc(path.connection, retention, now_ms))
+        return {"dry_run": True, **planned, "versions": list(planned["versions"])}
+    done = asdict(collect(path.connection, retention, now_ms, path.give_way))
+    return {"dry_run": False, **done, "versions": list(done["versions"])}
+
+
+def purged(path: SourceSync, document: str, source: str | None, now_ms: int) -> dict[str, Any]:
+    """Remove a document from the head by a version, then from every other. Raises PurgeRefused."""
+    row, name, item = _located(path.connection, document, source)
+    if live_content(path.connection, row, item) is not None:
+        gone = ((row, item),)
+        # The reason names nothing: it stays in the log.
+        path.commit(Batch("a document was purged", gone=gone, unseen=gone))
+    done = asdict(purge(path.connection, row, item, now_ms))
+    return {"source": name, "document": item, **done, "versions": list(done["versions"])}
+
+
+def included_again(path: SourceSync, document: str, source: str | None) -> dict[str, Any]:
+    """Let scans index a purged document again."""
+    row, name, item = _located(path.connection, document, source)
+    return {
+        "source": name,
+        "document": item,
+        "included": include_again(path.connection, row, item),
+    }
+
+
+def _located(connection: Connection, document: str, source: str | None) -> tuple[int, str, str]:
+    """Source id, source name and path of a document given by its path, absolute or in its source.
+
+    Raises PurgeRefused when no source, or more than one, knows such a document.
+    """
+    found = [
+        (row.id, row.name, item)
+        for row in all_sources(connection)
+        if source in (None, row.name)
+        and knows_item(connection, row.id, item := document.removeprefix(f"{row.location}/"))
+    ]
+    if len(found) == 1:
+        return found[0]
+    raise PurgeRefused(
+        f"Cannot purge {document}",
+        f"{len(found) or 'no'} sources know a document of that path",
+        "Name the source, and the path as `hopsyncd query` or `status` prints it",
+    )

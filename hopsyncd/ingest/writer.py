@@ -1,0 +1,394 @@
+"""The one thread that writes: it turns hints, requests and the clock into syncs."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import structlog
+
+from hopsyncd.config.schedule import When
+from hopsyncd.errors import REPORTABLE, SyncFailed
+from hopsyncd.ingest.source_scheduler import (
+    Request,
+    SourceScheduler,
+    Task,
+    full_scan_job,
+    promise,
+    scan_job,
+)
+from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
+from hopsyncd.ingest.source_thread import GiveWay
+from hopsyncd.ingest.timetable import Clocks, Planned, Timetable
+from store.exceptions import DatabaseGone, DiskFailure
+from store.sqlite.check import refuse_overwritten
+from store.sqlite.presence import refuse_gone
+
+log = structlog.get_logger(__name__)
+
+Result = TypeVar("Result")
+
+_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not one source's own
+_MOST_HINTED = 50_000  # paths of a source, the newest, that wait
+_LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed
+
+UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
+
+
+class Stopping(Exception):
+    """Raised inside a sync to abandon it: what is committed stays, what is prepared is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Something else to do on the writer's thread; `run` resolves `done`."""
+
+    run: Callable[[SourceSync], None]
+    done: "Future[Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Something else to do at its times, when nobody waits for the writer's thread."""
+
+    name: str
+    when: When
+    run: Callable[[SourceSync], object]
+
+
+class SyncWorker:
+    """Runs syncs on its own thread, a batch of each source in turn.
+
+    `open_path` is called on that thread. It is given what is to be called at every slow step, and
+    says which tasks there are.
+    """
+
+    def __init__(
+        self,
+        open_path: Callable[[GiveWay], tuple[SourceSync, Sequence[Task]]],
+        chores: Sequence[Chore] = (),
+        clocks: Clocks = Clocks(),  # noqa: B008 - it is frozen
+    ) -> None:
+        self._open_path = open_path
+        self._chores = chores
+        self._clocks = clocks
+        self._wake = threading.Condition()
+        self._hints: dict[str, dict[str, None]] = {}  # paths by source, the newest last
+        self._unsure: set[str] = set()  # sources of which anything may have changed
+        self._requests: list[Request] = []
+        self._jobs: list[_Job] = []
+        self._stopping = False
+        self._ended = False
+        self._in_hints = False
+        self._next_hints_s = 0.0
+        self._retry_s = _RETRY_S
+        self._path: SourceSync | None = None
+        self._timetable: Timetable | None = None
+        self._rota: SourceScheduler | None = None
+        self.on_synced: Callable[[float], None] = lambda _: None  # takes the seconds of a sync
+        self.error: str | None = None
+        self.busy = False
+        self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
+
+    def start(self) -> None:
+        """Begin: first open the store, then scan every source."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Abandon the work in hand and end; False when the thread did not end in time."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify_all()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def hint(self, source: str, paths: Sequence[str] | None) -> None:
+        """Something under these paths, the newest last, may have changed; None: anything may have,
+        beside what is named before and after."""
+        with self._wake:
+            if paths is None:
+                self._unsure.add(source)
+            else:
+                self._hints[source] = _newest_last([*self._hints.get(source, ()), *paths])
+            if len(self._hints.get(source, ())) > _MOST_HINTED:
+                self._hints[source] = _newest_last([*self._hints[source]][-_MOST_HINTED:])
+                self._unsure.add(source)
+            self._wake.notify_all()
+
+    def request(
+        self, sources: Sequence[str], accept_empty: bool
+    ) -> "Future[tuple[SyncOutcome, ...]]":
+        """Ask for a whole scan of these sources, applied; none named: of all."""
+        request = Request(frozenset(sources), accept_empty)
+        with self._wake:
+            if self._ended:
+                request.done.set_exception(_reportable(Stopping()))
+            self._requests.append(request)
+            self._wake.notify_all()
+        return request.done
+
+    def submit(
+        self, job: Callable[[SourceSync], Result], counts_as: str | None = None
+    ) -> "Future[Result]":
+        """Have a job done on the writer's thread, between two batches.
+
+        Done, it `counts_as` a run of that job of the schedule.
+        """
+        done: Future[Result] = promise()
+
+        def run(path: SourceSync) -> None:
+            try:
+                refuse_overwritten(path.connection)
+                result = job(path)
+                refuse_overwritten(path.connection)
+                if counts_as:
+                    self._times.note(counts_as, None)
+            except BaseException as error:
+                done.set_exception(_reportable(error))
+                if not isinstance(error, REPORTABLE):
+                    raise
+            else:
+                done.set_result(result)
+
+        with self._wake:
+            if self._ended:
+                done.set_exception(_reportable(Stopping()))
+            self._jobs.append(_Job(run, done))
+            self._wake.notify_all()
+        return done
+
+    def planned(self) -> list[Planned]:
+        """When each job runs next; nothing before the store is open."""
+        path, timetable = self._path, self._timetable
+        if path is None or timetable is None:
+            return []
+        in_s = max(0.0, path.upgrades.due_s - self._clocks.steady_s())
+        upgrade_ms = self._clocks.wall_ms() + round(in_s * 1000)
+        upgrade = Planned(UPGRADE, "while passages wait for an LLM's questions", upgrade_ms)
+        return [*timetable.planned(), upgrade]
+
+    @property
+    def pending(self) -> bool:
+        """Whether the served version may be behind what is known to have happened."""
+        return self.busy or self._is_hinted or bool(self._requests)
+
+    @property
+    def _is_hinted(self) -> bool:
+        return bool(self._hints or self._unsure)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._open()
+                self._turns()
+            except Stopping:
+                break
+            except Exception as error:  # noqa: BLE001 - the edge of the loop; logged, and in the status
+                self._fail(error)
+                with self._wake:
+                    self._wake.wait_for(lambda: self._stopping, _RETRY_S)
+                    self._wake.wait_for(self._is_asked, self._retry_s - _RETRY_S)
+                self._retry_s = min(2 * self._retry_s, _LONGEST_RETRY_S)
+        self._tell_all(Stopping(), ended=True)
+
+    def _tell_all(self, error: BaseException, *, ended: bool = False) -> None:
+        """Answer whoever waits with the error."""
+        with self._wake:
+            self._ended = ended
+            waiting: list[Future[Any]] = [request.done for request in self._requests]
+            waiting += [job.done for job in self._jobs]
+            self._requests, self._jobs = [], []
+        if self._rota:
+            waiting += [request.done for request in self._rota.abandon()]
+        for done in waiting:
+            done.set_exception(_reportable(error))
+
+    def _open(self) -> None:
+        if self._path is not None:
+            return
+        try:
+            path, tasks = self._open_path(self._give_way)
+            self._path = path
+            self._rota = SourceScheduler(path, self._clocks.steady_s, self.on_synced)
+            self.plan(tasks, self._chores)
+        except Exception as error:
+            self._path = None
+            self._tell_all(error)
+            raise
+
+    def plan(self, tasks: Sequence[Task], chores: Sequence[Chore]) -> None:
+        """Do these from now on; a source that is the same as before keeps what is due of it.
+
+        On the worker's own thread only.
+        """
+        self._chores = chores
+        jobs = {chore.name: chore.when for chore in chores}
+        for task in tasks:
+            jobs[scan_job(task.source.name)] = task.when
+            if task.full_when:
+                jobs[full_scan_job(task.source.name)] = task.full_when
+        self._timetable = Timetable(self._write_path.connection, jobs, self._clocks)
+        for request in self._syncs.plan(tasks, self._timetable):
+            request.answer()
+
+    def _turns(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(self._has_work, self._sleep_s())
+            self._check_stop()
+            self.busy = True
+            try:
+                refuse_gone(self._write_path.connection)
+                answered = self._turn()
+                self.busy = self._syncs.is_wanted
+            except BaseException:
+                self.busy = False
+                raise
+            self.error, self._retry_s = None, _RETRY_S
+            self._answer(answered)
+            if not self.busy:
+                self._when_nobody_waits()
+
+    def _is_asked(self) -> bool:
+        return self._stopping or bool(self._requests or self._jobs)
+
+    def _has_work(self) -> bool:
+        return self._is_asked() or self._is_hinted
+
+    def _answer(self, requests: Sequence[Request]) -> None:
+        """Say that the sources are in step, if what was stored of them is still there."""
+        if not requests:
+            return
+        try:
+            refuse_overwritten(self._write_path.connection)
+        except DatabaseGone as error:
+            for request in requests:
+                request.done.set_exception(error)
+            raise
+        for request in requests:
+            request.answer()
+
+    def _sleep_s(self) -> float:
+        if self._syncs.is_wanted:
+            return 0.0
+        upgrades_s = self._write_path.upgrades.due_s - self._clocks.steady_s()
+        return max(0.0, min(self._times.soonest_s(), upgrades_s, _LONGEST_SLEEP_S))
+
+    def _turn(self) -> list[Request]:
+        """Do all jobs and one batch of one source; returns the requests that are answered."""
+        with self._wake:
+            requests, self._requests = self._requests, []
+        for request in requests:
+            self._syncs.accept(request)
+            if request.is_answered:  # none of its sources is there any more
+                request.answer()
+        while job := self._next_job():
+            job.run(self._write_path)
+        self._take_hints()
+        return self._syncs.turn()
+
+    def _take_hints(self) -> None:
+        """Give the hints their turn; paths wait for a sync under way to give way."""
+        with self._wake:
+            unsure, self._unsure = self._unsure, set()
+            hints: dict[str, dict[str, None]] = {}
+            if not self._syncs.is_underway:
+                hints, self._hints = self._hints, {}
+        for name in unsure:
+            self._syncs.hint(name, None)
+        for name, paths in hints.items():
+            self._syncs.hint(name, paths)
+
+    def _when_nobody_waits(self) -> None:
+        answered = self._write_path.upgrades.run(lambda: not self._has_work())
+        if answered is not None:
+            self._times.note(UPGRADE, None if answered else "the LLM gave no questions")
+        for chore in self._chores:
+            if not self._has_work() and self._times.is_due(chore.name):
+                self._do(chore)
+
+    def _do(self, chore: Chore) -> None:
+        try:
+            chore.run(self._write_path)
+        except Stopping:
+            raise
+        except Exception as error:
+            self._times.note(chore.name, str(error) or type(error).__name__)
+            if not isinstance(error, REPORTABLE):
+                raise
+            log.error("job failed", job=chore.name, why=str(error))
+        else:
+            self._times.note(chore.name, None)
+
+    def _next_job(self) -> _Job | None:
+        with self._wake:
+            return self._jobs.pop(0) if self._jobs else None
+
+    @property
+    def _write_path(self) -> SourceSync:
+        assert self._path is not None, "_open() comes first"
+        return self._path
+
+    @property
+    def _syncs(self) -> SourceScheduler:
+        assert self._rota is not None, "_open() comes first"
+        return self._rota
+
+    @property
+    def _times(self) -> Timetable:
+        assert self._timetable is not None, "_open() comes first"
+        return self._timetable
+
+    def _give_way(self) -> None:
+        """Runs at every slow step of a sync: stop if asked to, let small edits in.
+
+        They get half of the time at most: a file that never rests must not hold up the rest.
+        """
+        self._check_stop()
+        began_s = self._clocks.steady_s()
+        if self._in_hints or not self._hints or began_s < self._next_hints_s:
+            return
+        self._in_hints = True
+        try:
+            self._serve_hints()
+        finally:
+            self._in_hints = False
+            ended_s = self._clocks.steady_s()
+            self._next_hints_s = ended_s + (ended_s - began_s)
+
+    def _serve_hints(self) -> None:
+        for name in [*self._hints]:
+            with self._wake:
+                paths = self._hints.pop(name)
+            left = self._syncs.overtake(name, [*reversed(paths)])
+            if left:
+                with self._wake:
+                    newer = self._hints.get(name, ())
+                    self._hints[name] = _newest_last([*reversed(left), *newer])
+
+    def _check_stop(self) -> None:
+        if self._stopping:
+            raise Stopping
+
+    def _fail(self, error: Exception) -> None:
+        self.error = str(error) or type(error).__name__
+        if not isinstance(error, DiskFailure):
+            # The store and the head that is served may differ now: begin as after a start.
+            self._path = None
+        log.error("sync failed", why=self.error, exc_info=not isinstance(error, REPORTABLE))
+        for request in self._rota.abandon() if self._rota else ():
+            request.done.set_exception(_reportable(error))
+
+
+def _newest_last(paths: Sequence[str]) -> dict[str, None]:
+    """Each path once, where it comes last."""
+    return dict.fromkeys(reversed(dict.fromkeys(reversed(paths))))
+
+
+def _reportable(error: BaseException) -> BaseException:
+    if isinstance(error, REPORTABLE):
+        return error
+    if isinstance(error, Stopping):
+        return SyncFailed("The sync was abandoned", "the daemon stops", "Start it again")
+    return SyncFailed("The sync failed", str(error), "The daemon's log has the details")

@@ -1,1 +1,0 @@
-"""The Model Context Protocol: the daemon's answers as tools and resources for agents."""

@@ -1,0 +1,110 @@
+"""Question sets with questions that somebody asks, such as an LLM, beside the built-in ones.
+
+The two find different things, so by default a passage gets both. The keywords of an asked question
+are the names in it, its vector is that of its text, as in HopRAG.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from hopsyncd.errors import LlmError, NotAsked
+from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.language import Language
+from hopsyncd.models.llm.budget import LlmContext
+from hopsyncd.models.questions import Drafts, Made, QuestionDraft, builtin_recipe, draft, embedded
+from store.records import Direction, Passage, QuestionSet, Recipe
+
+_VERSION = "asked/1"
+
+Mode = Literal["both", "llm"]
+"""The built-in questions and the asked ones, or, as the paper does, those alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The questions that one passage answers, and those that it raises."""
+
+    incoming: tuple[str, ...]
+    outgoing: tuple[str, ...]
+
+
+Result = tuple[Passage, Asked | LlmError]
+
+
+class QuestionAsker(Protocol):
+    """Who asks the questions of a passage."""
+
+    @property
+    def name(self) -> str:
+        """Identifies how it asks: it changes whenever its questions would."""
+        ...
+
+    def ask_each(
+        self, passages: Sequence[Passage], account: LlmContext
+    ) -> Iterator[Sequence[Result]]:
+        """The questions of each passage, or why there are none, as they come; each passage once.
+
+        What comes together was paid together.
+        """
+        ...
+
+
+class AskedMaker:
+    """Makes question sets of the questions that an asker gives."""
+
+    store_after = 1
+
+    def __init__(
+        self, asker: QuestionAsker, language: Language, encoder: Encoder, mode: Mode
+    ) -> None:
+        self._asker = asker
+        self._language = language
+        self._encoder = encoder
+        self._mode = mode
+        self.stand_in_recipe = builtin_recipe(language, encoder)
+        self._recipe = replace(
+            self.stand_in_recipe,
+            name=f"{_VERSION}:{mode}+{asker.name}+{self.stand_in_recipe.name}",
+        )
+
+    @property
+    def recipe(self) -> Recipe:
+        return self._recipe
+
+    def make_each(
+        self, passages: Iterable[Passage], account: LlmContext | None
+    ) -> Iterator[Sequence[Made]]:
+        if account is None:
+            yield [(passage, _not_asked()) for passage in passages]
+            return
+        for results in self._asker.ask_each([*passages], account):
+            yield [
+                (passage, got if isinstance(got, LlmError) else self._make(passage, got))
+                for passage, got in results
+            ]
+
+    def stand_in(self, passage: Passage) -> QuestionSet:
+        drafts = draft(passage, self._language.mentions)
+        return embedded(passage, drafts, self._recipe, self._encoder, provisional=True)
+
+    def _make(self, passage: Passage, asked: Asked) -> QuestionSet:
+        own = draft(passage, self._language.mentions)
+        kept = own.questions if self._mode == "both" else ()
+        # The first context is the passage itself, whose vector each set begins with.
+        contexts = [*(own.contexts if kept else own.contexts[:1])]
+        drafts = [*kept]
+        for direction, texts in (
+            (Direction.INCOMING, asked.incoming),
+            (Direction.OUTGOING, asked.outgoing),
+        ):
+            for text in texts:
+                names = frozenset(mention.keyword for mention in self._language.mentions(text))
+                drafts.append(QuestionDraft(direction, text, names, len(contexts)))
+                contexts.append(text)
+        made = Drafts(tuple(drafts), tuple(contexts))
+        return embedded(passage, made, self._recipe, self._encoder)
+
+
+def _not_asked() -> NotAsked:
+    return NotAsked("The LLM was not asked", "other work comes first", "It is asked later")

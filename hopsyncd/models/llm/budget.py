@@ -1,0 +1,116 @@
+"""The LLM budget of one piece of work, such as a query or a sync: what it used and may use."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from hopsyncd.errors import BudgetSpent
+
+_BYTES_PER_TOKEN = 3
+
+
+class Usage:
+    """Counts the calls and tokens of one piece of work, from any thread.
+
+    A call is a request: a retry and a repair are calls of their own. A limit of None does not
+    limit. `failures` counts by kind of LlmError; `cached` counts the calls that were answered
+    without a request. Once the work is abandoned, its calls end and no other is sent.
+    """
+
+    def __init__(self, max_calls: int | None = None, max_tokens: int | None = None) -> None:
+        self._max_calls = max_calls
+        self._max_tokens = max_tokens
+        self._lock = threading.Lock()
+        self._reserved_tokens = 0
+        self._stops: set[threading.Event] = set()
+        self._abandoned = False
+        self.calls = 0
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        self.cached = 0
+        self.failures: Counter[str] = Counter()
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion tokens together."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def reserve(self, tokens: int) -> None:
+        """Make room for one request of at most so many tokens. Raises BudgetSpent."""
+        with self._lock:
+            wanted = self.tokens + self._reserved_tokens + tokens
+            if self._max_calls is not None and self.calls >= self._max_calls:
+                raise _spent(f"its {self._max_calls} calls are used")
+            if self._max_tokens is not None and wanted > self._max_tokens:
+                raise _spent(f"the next call could go over its {self._max_tokens} tokens")
+            self.calls += 1
+            self._reserved_tokens += tokens
+
+    def cancel(self, reserved: int) -> None:
+        """Give back what was reserved for a request that was not sent after all."""
+        with self._lock:
+            self.calls -= 1
+            self._reserved_tokens -= reserved
+
+    def settle(self, reserved: int, prompt_tokens: int, completion_tokens: int) -> None:
+        """Put what a request took in the place of what was reserved for it."""
+        with self._lock:
+            self._reserved_tokens -= reserved
+            self.prompt_tokens += prompt_tokens
+            self.completion_tokens += completion_tokens
+
+    def abandon(self) -> None:
+        """Nobody waits for the work any more."""
+        with self._lock:
+            self._abandoned = True
+            for stop in self._stops:
+                stop.set()
+
+    @contextmanager
+    def stopping(self, stop: threading.Event) -> Iterator[None]:
+        """Have the event set when the work is abandoned, while calls are made."""
+        with self._lock:
+            self._stops.add(stop)
+            if self._abandoned:
+                stop.set()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stops.discard(stop)
+
+    def count_cached(self) -> None:
+        with self._lock:
+            self.cached += 1
+
+    def count_failure(self, kind: str) -> None:
+        with self._lock:
+            self.failures[kind] += 1
+
+
+def estimated_tokens(text: str) -> int:
+    """How many tokens a text takes, before anyone has counted them: rather too many.
+
+    English has four bytes a token, other scripts come near three.
+
+    >>> estimated_tokens("Where did the father of Ada Lovelace die?")
+    14
+    """
+    return -(-len(text.encode(errors="replace")) // _BYTES_PER_TOKEN)
+
+
+def _spent(why: str) -> BudgetSpent:
+    return BudgetSpent("The LLM was not asked", why, "Raise the limits in [llm], or ask for less")
+
+
+@dataclass(frozen=True, slots=True)
+class LlmContext:
+    """`source` names whose passages they are. Once `go_on` says no, nothing more is asked;
+    `give_way` is called while replies are awaited."""
+
+    source: str
+    meter: Usage
+    go_on: Callable[[], bool] = lambda: True
+    give_way: Callable[[], None] = lambda: None

@@ -1,0 +1,180 @@
+"""Requests to the endpoint through `openai`: the bytes of a reply, or a failure.
+
+The endpoint is not trusted. A request is bounded in time and its reply in size, nothing is tried
+again here, and nothing of the reply is believed. One thread runs the HTTP of all requests on an
+event loop; who waits for a reply keeps the time, so no server can hold it up.
+"""
+
+import asyncio
+import functools
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+from hopsyncd.models.llm.retry import RequestFailure, shown
+
+if TYPE_CHECKING:
+    import openai
+
+MAX_REPLY_BYTES = 1 << 20
+_CONNECT_S = 10.0
+_TIMEOUT = httpx2.Timeout(None, connect=_CONNECT_S)  # who asks bounds the whole
+_LOOK_S = 0.25  # how long an abandoned request may go on
+_SECRET_CHARS = 8  # a shorter key is a dummy, and may be an ordinary word
+_NO_KEY = "none"  # what local servers get, which want a key but do not look at it
+_STARTING = threading.Lock()
+
+
+class ReplyUnreadable(httpx2.TransportError):
+    """The response is larger than any reply can be, or compressed though that was not asked for."""
+
+
+class HttpClient:
+    """The endpoint at `base_url`. The key goes into its requests and nowhere else.
+
+    Redirects are not followed; the proxies of the environment are used.
+    """
+
+    def __init__(self, base_url: str, key: str) -> None:
+        self._base_url = base_url
+        self._key = key
+
+    def __repr__(self) -> str:
+        return f"HttpClient({self._base_url!r})"
+
+    def post(
+        self,
+        body: dict[str, Any],
+        timeout_s: float,
+        stop: threading.Event,
+        hear: Callable[[bytes], None] | None,
+    ) -> bytes:
+        """Send one chat completion and read the whole reply. Raises Failure.
+
+        It ends soon after `stop` is set. `hear` gets the parts of the reply on this thread.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        with _STARTING:
+            loop, client = _loop(), self._client
+        parts: SimpleQueue[bytes | None] = SimpleQueue()
+        request = asyncio.run_coroutine_threadsafe(self._send(client, body, parts.put), loop)
+        request.add_done_callback(lambda _: parts.put(None))
+        reply = bytearray()
+        try:
+            while (part := _next(parts, deadline_s, stop)) is not None:
+                reply += part
+                if hear:
+                    hear(part)
+            request.result()
+        finally:
+            request.cancel()
+        return bytes(reply)
+
+    @functools.cached_property
+    def _client(self) -> "openai.AsyncOpenAI":
+        import openai  # it takes half a second, which only those pay who ask
+
+        return openai.AsyncOpenAI(
+            base_url=self._base_url,
+            api_key=self._key or _NO_KEY,
+            max_retries=0,
+            timeout=_TIMEOUT,
+            http_client=bounded_http(),
+        )
+
+    async def _send(
+        self, client: "openai.AsyncOpenAI", body: dict[str, Any], put: Callable[[bytes], None]
+    ) -> None:
+        import openai
+
+        completions = client.chat.completions.with_streaming_response
+        try:
+            async with completions.create(**body) as response:
+                async for part in response.iter_bytes():
+                    put(part)
+        except openai.APIStatusError as error:
+            raise self._refused(error) from None
+        except openai.APIConnectionError as error:
+            raise self._cut(error.__cause__) from None
+        except httpx2.TransportError as error:
+            raise self._cut(error) from None
+
+    def _refused(self, error: "openai.APIStatusError") -> RequestFailure:
+        code = error.code if isinstance(error.code, str) else ""
+        said = error.body.get("message") if isinstance(error.body, dict) else error.body
+        message = self._shown(said) if isinstance(said, str) and said else "it gave no reason"
+        retry_after = error.response.headers.get("retry-after", "")
+        return RequestFailure(error.status_code, message, code, retry_after)
+
+    def _cut(self, cause: BaseException | None) -> RequestFailure:
+        if isinstance(cause, ReplyUnreadable):
+            return RequestFailure(0, f"its reply was not read: {cause}", readable=False)
+        if isinstance(cause, httpx2.ConnectTimeout):
+            return RequestFailure(0, f"no connection within {_CONNECT_S:.0f} s", sent=False)
+        sent = not isinstance(cause, httpx2.ConnectError | httpx2.ProxyError)
+        return RequestFailure(0, self._shown(str(cause)) or "the connection failed", sent=sent)
+
+    def _shown(self, text: str) -> str:
+        """What a stranger said, fit for a log: no key, no control characters, not long."""
+        if len(self._key) >= _SECRET_CHARS:
+            text = text.replace(self._key, "[key]")
+        return shown(text)
+
+
+def bounded_http() -> httpx2.AsyncClient:
+    """For an endpoint that is not trusted: raises ReplyUnreadable for a body that is too large."""
+    return httpx2.AsyncClient(
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [_bound]},
+        limits=httpx2.Limits(keepalive_expiry=30.0),
+        timeout=_TIMEOUT,
+        follow_redirects=False,
+    )
+
+
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The event loop of all requests, on a thread that lasts as long as the process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="llm-http", daemon=True).start()
+    return loop
+
+
+def _next(
+    parts: SimpleQueue[bytes | None], deadline_s: float, stop: threading.Event
+) -> bytes | None:
+    """The next part of the reply, None after the last. Raises Failure when the time is up."""
+    while (left_s := deadline_s - time.monotonic()) > 0 and not stop.is_set():
+        try:
+            return parts.get(timeout=min(left_s, _LOOK_S))
+        except Empty:
+            continue
+    raise RequestFailure(0, "no whole reply came in time")
+
+
+async def _bound(response: httpx2.Response) -> None:
+    """Before anything reads the body, whatever the status: `openai` reads all of an error's."""
+    packed = response.headers.get("content-encoding", "identity").lower()
+    if packed != "identity":
+        raise ReplyUnreadable("it is compressed, which was not asked for")
+    response.stream = _Bounded(response.stream)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size_bytes = 0
+        async for part in self._inner:
+            size_bytes += len(part)
+            if size_bytes > MAX_REPLY_BYTES:
+                raise ReplyUnreadable(f"it is larger than {MAX_REPLY_BYTES} bytes")
+            yield part
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

@@ -1,0 +1,185 @@
+"""The built-in question generator: triplets of a passage without an LLM.
+
+HopRAG asks an LLM for questions that a passage answers (incoming, at least 2) and questions that it
+raises (outgoing, at least 4). Here the facts of the passage stand for them:
+
+- incoming: "What is <topic>?" for each heading above the passage, and every sentence, which is the
+  answer to some question about its names and the topic;
+- outgoing: "What is said of <name>?" for each name that the passage mentions and is not about; the
+  sentence that mentions it is the question's context, and gives it its vector.
+
+Worked example: heading "Charmed", text "Charmed is a series. It starred Drew Fuller." gives
+incoming {charmed}, {charmed} (first sentence), {charmed, drew fuller} (second), and outgoing
+{drew fuller}.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from hopsyncd.errors import LlmError
+from hopsyncd.formats.units import sentences as split_sentences
+from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.keywords import Mention, normalise
+from hopsyncd.models.language import Language
+from hopsyncd.models.llm.budget import LlmContext
+from store.records import (
+    Direction,
+    Passage,
+    Question,
+    QuestionSet,
+    Recipe,
+    question_id,
+    set_id,
+    to_grid,
+)
+
+GENERATOR = "builtin/1"
+_MIN_LINE_CHARACTERS = 40  # a shorter line, of code or a list, is read with the next
+
+Made = tuple[Passage, QuestionSet | LlmError]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionDraft:
+    """A question whose vector is that of `contexts[context]`; context 0 is the whole passage."""
+
+    direction: Direction
+    text: str
+    keywords: frozenset[str]
+    context: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """The questions of one passage, and the texts to embed for them."""
+
+    questions: tuple[QuestionDraft, ...]
+    contexts: tuple[str, ...]
+
+
+def draft(passage: Passage, mentions_of: Callable[[str], Sequence[Mention]]) -> Drafts:
+    """Ask the questions of a passage; a function of its heading path and text alone."""
+    spans = sentence_spans(passage.text)
+    topics = {keyword: topic for topic in passage.heading if (keyword := normalise(topic))}
+    by_sentence = _by_sentence(mentions_of(passage.text), spans)
+    about = " > ".join(passage.heading)
+    contexts = [f"{about}\n{passage.text}" if about else passage.text]
+    for start, end in spans:
+        sentence = passage.text[start:end]
+        contexts.append(f"{about}: {sentence}" if about else sentence)
+    incoming = [
+        QuestionDraft(Direction.INCOMING, f"What is {topic}?", frozenset([keyword]), 0)
+        for keyword, topic in topics.items()
+    ]
+    for row, ((start, end), found) in enumerate(zip(spans, by_sentence, strict=True), 1):
+        keywords = frozenset(mention.keyword for mention in found) | topics.keys()
+        incoming.append(QuestionDraft(Direction.INCOMING, passage.text[start:end], keywords, row))
+    outgoing = _outgoing(passage.text, by_sentence, set(topics))
+    return Drafts((*incoming, *outgoing), tuple(contexts))
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of a passage are, without the white space around them.
+
+    >>> sentence_spans("One. Two.")
+    [(0, 4), (5, 9)]
+    """
+    spans: list[tuple[int, int]] = []
+    start = at = 0
+    for line in text.splitlines(keepends=True):
+        at += len(line)
+        short = len(text[start:at].strip()) < _MIN_LINE_CHARACTERS and at < len(text)
+        if short and line.strip():
+            continue
+        for sentence in split_sentences(text[start:at]):
+            bare = sentence.strip()
+            begin = start + sentence.find(bare)
+            if bare:
+                spans.append((begin, begin + len(bare)))
+            start += len(sentence)
+    return spans
+
+
+def _by_sentence(found: Sequence[Mention], spans: Sequence[tuple[int, int]]) -> list[list[Mention]]:
+    return [[m for m in found if start <= m.start < end] for start, end in spans]
+
+
+def _outgoing(
+    text: str, by_sentence: Sequence[Sequence[Mention]], asked: set[str]
+) -> Iterator[QuestionDraft]:
+    """One question a name, in the context of its first mention."""
+    for row, found in enumerate(by_sentence, 1):
+        for mention in found:
+            if mention.keyword in asked:
+                continue
+            asked.add(mention.keyword)
+            name = text[mention.start : mention.end]
+            yield QuestionDraft(
+                Direction.OUTGOING,
+                f"What is said of {name}?",
+                frozenset([mention.keyword]),
+                row,
+            )
+
+
+def embedded(
+    passage: Passage, drafts: Drafts, recipe: Recipe, encoder: Encoder, *, provisional: bool = False
+) -> QuestionSet:
+    """The drafts as a question set, with their ids and vectors."""
+    in_set = set_id(passage.id, recipe.name, provisional=provisional)
+    ordinals = {direction: count() for direction in Direction}
+    questions = tuple(
+        Question(
+            question_id(in_set, one.direction, next(ordinals[one.direction])),
+            one.direction,
+            one.text,
+            one.keywords,
+            one.context,
+        )
+        for one in drafts.questions
+    )
+    vectors = to_grid(encoder.encode(drafts.contexts))
+    return QuestionSet(in_set, passage.id, questions, vectors, provisional)
+
+
+def builtin_recipe(language: Language, encoder: Encoder) -> Recipe:
+    """Names what the built-in generator makes with these models."""
+    return Recipe(
+        name=f"{GENERATOR}+{language.name}+{encoder.name}",
+        encoder=encoder.name,
+        dimensions=encoder.dimensions,
+    )
+
+
+class BuiltinMaker:
+    """Makes question sets with a language model for the names and an encoder for the vectors."""
+
+    store_after = 32
+
+    def __init__(self, language: Language, encoder: Encoder) -> None:
+        self._language = language
+        self._encoder = encoder
+        self._recipe = builtin_recipe(language, encoder)
+
+    @property
+    def recipe(self) -> Recipe:
+        return self._recipe
+
+    def make_each(
+        self, passages: Iterable[Passage], account: LlmContext | None = None
+    ) -> Iterator[Sequence[Made]]:
+        for passage in passages:
+            yield [(passage, self.make(passage))]
+
+    @property
+    def stand_in_recipe(self) -> Recipe:
+        return self._recipe
+
+    def stand_in(self, passage: Passage) -> QuestionSet:
+        return self.make(passage)
+
+    def make(self, passage: Passage) -> QuestionSet:
+        """The questions of one passage, a function of its content alone."""
+        drafts = draft(passage, self._language.mentions)
+        return embedded(passage, drafts, self._recipe, self._encoder)

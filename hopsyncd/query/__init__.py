@@ -1,1 +1,0 @@
-"""The read path: strategies, and answers with citations."""

@@ -1,0 +1,1 @@
+"""The read path: seeds, the walk, strategies, and how each passage was reached."""

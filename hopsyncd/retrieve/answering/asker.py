@@ -1,0 +1,185 @@
+"""Asking: search, then answer from what was found, all at one version."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from hopsyncd.config.strategy import Search
+from hopsyncd.errors import BadRequest, LlmError
+from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.language import Language
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import Llm, TokenSink
+from hopsyncd.retrieve.answering.extractive import (
+    carrying,
+    cited,
+    evidence,
+    min_support,
+    short_answer,
+    support,
+)
+from hopsyncd.retrieve.answering.llm_answer import answered
+from hopsyncd.retrieve.answering.reply import AskReply
+from hopsyncd.retrieve.answering.sentences import Sentence, function_terms, sentences_of
+from hopsyncd.retrieve.engine import Answer, Engine
+from hopsyncd.retrieve.ranking import Hop, Ranked
+from store.exceptions import NoSuchVersion
+from store.records import PassageId, QuestionSet
+from store.sqlite.content import best_sets, sets_by_id
+from store.sqlite.database import Connection
+from store.sqlite.search import postings
+from store.sqlite.versions import version
+
+
+def chain(
+    cited: Sequence[PassageId],
+    ranked: Iterable[Ranked],
+    names: Mapping[PassageId, frozenset[str]],
+) -> tuple[Hop, ...]:
+    """The hops that led to the cited passages; where none joins two of them, a name in both may.
+
+    `names` are what each passage mentions. A hop by a name alone that no walk took has share 0.
+    """
+    led = {one.passage: one.hops for one in ranked}
+    hops = {(hop.source, hop.target): hop for passage in cited for hop in led.get(passage, ())}
+    joined = {end for pair in hops for end in pair}
+    for at, passage in enumerate(cited):
+        if at == 0 or passage in joined:
+            continue
+        for other in cited[:at]:
+            shared = names.get(passage, frozenset()) & names.get(other, frozenset())
+            if shared:
+                name = min(shared, key=lambda one: (-len(one), one))
+                hops[other, passage] = Hop(other, passage, "both", None, name, 0.0)
+                break
+    return tuple(hops.values())
+
+
+MAX_LLM_CALLS = 3  # one, and room for repairs
+
+
+class Asker:
+    """Answers from what an engine finds; from any thread.
+
+    `llm` is asked only where a question wants it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        encoder: Encoder,
+        language: Language,
+        llm: Llm | None = None,
+    ) -> None:
+        self._engine = engine
+        self._encoder = encoder
+        self._language = language
+        self._llm = llm
+
+    def ask(
+        self,
+        question: str,
+        k: int,
+        search: Search,
+        at: str = "head",
+        *,
+        by_llm: bool = False,
+        hidden: frozenset[str] = frozenset(),
+        meter: Usage | None = None,
+        on_found: Callable[[Answer], None] | None = None,
+        hearer: TokenSink | None = None,
+    ) -> tuple[Answer | None, AskReply]:
+        """What was found in the first k passages, and the answer from it.
+
+        What only the `hidden` sources hold has no part in either. None, and not found, while there
+        is no version. Raises NoSuchVersion, and BadRequest if an LLM is wanted and none is
+        configured. The `hearer` hears the LLM's reply, JSON with the answer in it.
+        """
+        if by_llm and self._llm is None:
+            raise BadRequest(
+                "The question was refused",
+                "no LLM is configured, and this asks for its answer",
+                "Ask without --llm, or write a section [llm]",
+            )
+        found = self._engine.query(question, k, search, at, hidden=hidden)
+        if found is None:
+            return None, AskReply("", None, "extractive", ())
+        if on_found:
+            on_found(found)
+        reply = self.reply(
+            question, found, by_llm=by_llm, hidden=hidden, meter=meter, hearer=hearer
+        )
+        return found, reply
+
+    def reply(
+        self,
+        question: str,
+        found: Answer,
+        *,
+        by_llm: bool = False,
+        hidden: frozenset[str] = frozenset(),
+        meter: Usage | None = None,
+        hearer: TokenSink | None = None,
+    ) -> AskReply:
+        """The answer from passages that were found already."""
+        sentences, weights = self._held_against(question, found, hidden)
+        names: dict[PassageId, frozenset[str]] = {}
+        for one in sentences:
+            names[one.passage] = names.get(one.passage, frozenset()) | one.names
+        meter = meter or Usage(MAX_LLM_CALLS)
+        degraded: tuple[str, ...] = ()
+        if by_llm and self._llm is not None and found.ranked:
+            offered = [one.passage for one in found.ranked]
+            try:
+                texts = [found.passages[one] for one in offered]
+                text, indices = answered(question, texts, self._llm, meter, hearer)
+            except LlmError as error:
+                degraded = (f"the answer is not the LLM's: {error.what}: {error.why}",)
+            else:
+                chosen = tuple(offered[index] for index in indices)
+                joined = chain(chosen, found.ranked, names)
+                return AskReply(text, text or None, "llm", chosen, chain=joined, spent=meter)
+        reply = self._extractive(question, found, sentences, weights, names)
+        return replace(reply, degraded=degraded, spent=meter)
+
+    def _extractive(
+        self,
+        question: str,
+        found: Answer,
+        sentences: list[Sentence],
+        weights: Mapping[str, float],
+        names: Mapping[PassageId, frozenset[str]],
+    ) -> AskReply:
+        if support(sentences, weights) < min_support(found.words.passages):
+            return AskReply("", None, "extractive", ())
+        chosen = carrying(sentences, weights)
+        passages = cited(chosen)
+        return AskReply(
+            " ".join(sentence.text for sentence in chosen),
+            short_answer(question, chosen, self._language),
+            "extractive",
+            passages,
+            evidence(chosen),
+            chain(passages, found.ranked, names),
+        )
+
+    def _held_against(
+        self, question: str, found: Answer, hidden: frozenset[str]
+    ) -> tuple[list[Sentence], Mapping[str, float]]:
+        """The sentences of the passages, and the idf of what the question asks at their version."""
+        vector = self._engine.vector(question)
+        with self._engine.reading(hidden=hidden) as (connection, _):
+            sets = _sets(connection, found)
+            weights = found.words.weights(question, partial(postings, connection))
+        weights = {term: idf for term, idf in weights.items() if term not in function_terms()}
+        return sentences_of(found, sets, vector, weights, self._encoder), weights
+
+
+def _sets(connection: Connection, found: Answer) -> dict[PassageId, QuestionSet]:
+    """The question sets of the passages that were found, as far as they are still stored."""
+    try:
+        at = version(connection, found.version)
+    except NoSuchVersion:  # collected since
+        return {}
+    ids = best_sets(connection, at.recipe, [one.passage for one in found.ranked])
+    return {one.passage: one for one in sets_by_id(connection, ids.values())}

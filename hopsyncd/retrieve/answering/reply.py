@@ -1,0 +1,90 @@
+"""What an ask gives back, and the JSON object that the socket and `--json` make of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.retrieve.engine import Answer
+from hopsyncd.retrieve.ranking import Hop
+from hopsyncd.retrieve.results import hop_json, passage_json
+from store.records import PassageId
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A sentence that carries the answer, word for word, and its passage."""
+
+    passage: PassageId
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskReply:
+    """An answer; without passages, it says that the documents have none.
+
+    text: the LLM's words, or the sentences of `evidence`. short: of several words at most, the
+    kind of thing that was asked for, where it could be told; a guess unless an LLM wrote it.
+    passages: those cited, in the order of their numbers from 1. chain: how they join. degraded: why
+    it is not what was asked for. spent: what the LLM took.
+    """
+
+    text: str
+    short: str | None
+    by: Literal["extractive", "llm"]
+    passages: tuple[PassageId, ...]
+    evidence: tuple[Evidence, ...] = ()
+    chain: tuple[Hop, ...] = ()
+    degraded: tuple[str, ...] = ()
+    spent: Usage = field(default_factory=Usage)
+
+    @property
+    def found(self) -> bool:
+        return bool(self.passages)
+
+    @property
+    def brief(self) -> str:
+        """What an exact answer is compared with: empty when nothing was found."""
+        return self.short or (self.evidence[0].text if self.evidence else self.text)
+
+
+def parts_of(reply: AskReply) -> list[str]:
+    """The text in the parts that it is told in: one for each sentence, together all of it."""
+    if not reply.evidence:
+        return [reply.text] if reply.text else []
+    first, *others = (one.text for one in reply.evidence)
+    return [first, *(f" {text}" for text in others)]
+
+
+def reply_json(found: Answer | None, reply: AskReply, degraded: Sequence[str]) -> dict[str, Any]:
+    """The answer with its citations, numbered from 1: documented in docs/api.md.
+
+    Version 0 is the empty graph, before anything was indexed.
+    """
+    numbers = {passage: number for number, passage in enumerate(reply.passages, 1)}
+    return {
+        "version": found.version if found else 0,
+        "found": reply.found,
+        "answer": reply.text if reply.found else None,
+        "short": reply.short if reply.found else None,
+        "by": reply.by,
+        "degraded": [*degraded, *(found.degraded if found else ()), *reply.degraded],
+        "sentences": [
+            {"text": one.text, "citation": numbers[one.passage]} for one in reply.evidence
+        ],
+        "citations": _citations(found, numbers) if found else [],
+        "chain": [hop_json(found, hop) for hop in reply.chain] if found else [],
+        "llm": {
+            "calls": reply.spent.calls,
+            "cached": reply.spent.cached,
+            "tokens": reply.spent.tokens,
+        },
+    }
+
+
+def _citations(found: Answer, numbers: dict[PassageId, int]) -> list[dict[str, Any]]:
+    ranked = {one.passage: one for one in found.ranked}
+    return [
+        {"number": number, **passage_json(found, ranked[passage])}
+        for passage, number in numbers.items()
+    ]

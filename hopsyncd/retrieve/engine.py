@@ -1,0 +1,306 @@
+"""Answering a question at one version: search by a strategy, then fetch what was found."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hopsyncd.config.strategy import Search
+from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import Llm
+from hopsyncd.models.reranker import Reranker
+from hopsyncd.retrieve.bm25 import WordIndex
+from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.searcher import Found, Searcher
+from hopsyncd.retrieve.snapshot import Snapshot, load_snapshot, restricted_snapshot
+from hopsyncd.retrieve.walk import WalkSettings
+from store.exceptions import NoSuchVersion
+from store.records import Passage, PassageId, QuestionId, Vectors, Version
+from store.sqlite.content import known_passages, question_texts, recipe_of
+from store.sqlite.database import Connection, open_reader, snapshot
+from store.sqlite.history import resolve
+from store.sqlite.reads import Place, places_at
+from store.sqlite.versions import version
+
+MAX_LLM_CALLS = 40  # of one query, unless configured
+_KEPT_PASTS = 3  # versions other than the head that stay in memory
+_KEPT_RESTRICTED = 4  # versions without some sources that stay in memory
+
+
+@dataclass(frozen=True, slots=True)
+class LlmCost:
+    """What one answer took of the LLM; tokens are those of prompts and replies together."""
+
+    calls: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Ranked passages with what is needed to show them, all of one version.
+
+    words: the statistics of its words. degraded: what the LLM was to do and did not. llm: its cost;
+    None when it was not to be asked.
+    """
+
+    version: int
+    search: Search
+    ranked: tuple[Ranked, ...]
+    passages: dict[PassageId, Passage]
+    places: dict[PassageId, list[Place]]
+    questions: dict[QuestionId, str]
+    words: WordIndex = field(compare=False)
+    degraded: tuple[str, ...] = ()
+    llm: LlmCost | None = None
+
+
+class Engine:
+    """The read path over one database file; from any thread.
+
+    `llm` and `reranker` are asked only by searches that name them.
+    """
+
+    def __init__(
+        self,
+        database: Path,
+        encoder: Encoder,
+        settings: WalkSettings,
+        llm: Llm | None = None,
+        reranker: Reranker | None = None,
+        max_llm_calls: int | None = MAX_LLM_CALLS,
+        budget_factor: float = 1.0,
+    ) -> None:
+        self._database = database
+        self._encoder = encoder
+        self._searcher = Searcher(encoder, settings, llm, reranker)
+        self._max_llm_calls = max_llm_calls
+        self._budget_factor = budget_factor
+        self._local = threading.local()
+        self._head: Snapshot | None = None
+        self._pasts: dict[int, Snapshot] = {}
+        self._past_lock = threading.Lock()
+        self._restricted: dict[tuple[int, frozenset[str]], Snapshot] = {}
+        self._restricted_lock = threading.Lock()
+        self._being_read: Counter[int] = Counter()
+        self._reading_lock = threading.Lock()
+
+    @property
+    def being_read(self) -> frozenset[int]:
+        """The versions whose answers wait for an LLM: no transaction holds them in the store."""
+        with self._reading_lock:
+            return frozenset(self._being_read)
+
+    @property
+    def head(self) -> Snapshot | None:
+        """What is served; None before the first version."""
+        return self._head
+
+    def vector(self, question: str) -> Vectors:
+        """(d,) the question's vector on the grid."""
+        return self._searcher.vector(question)
+
+    def publish(self, head: Snapshot) -> None:
+        """Serve another version from now on; a request that has begun keeps its own."""
+        self._head = head
+
+    def walk_by(self, settings: WalkSettings) -> None:
+        """Walk by other settings from the next query on."""
+        self._searcher.settings = settings
+
+    def forget_pasts(self) -> None:
+        """Drop what is kept of past versions: a purge has rewritten them."""
+        with self._past_lock:
+            self._pasts.clear()
+        with self._restricted_lock:
+            self._restricted.clear()
+
+    @contextmanager
+    def reading(
+        self, at: str = "head", hidden: frozenset[str] = frozenset()
+    ) -> Iterator[tuple[Connection, Snapshot | None]]:
+        """The version that `at` names, without what only the `hidden` sources hold.
+
+        With the connection in whose snapshot it can be read; None while there is no version at all.
+        Raises NoSuchVersion.
+        """
+        connection = self._connection()
+        while True:
+            with snapshot(connection):
+                wanted, head = self._named(connection, at)
+                if wanted is None:
+                    yield connection, None
+                    return
+                if self._is_kept(connection, wanted):
+                    yield connection, self._served(connection, wanted, head, hidden)
+                    return
+
+    @contextmanager
+    def holding(self, at: str, hidden: frozenset[str] = frozenset()) -> Iterator[str]:
+        """For several questions at one version: a name of what `at` names now, kept meanwhile.
+
+        Raises NoSuchVersion.
+        """
+        with self.reading(at, hidden) as (_, head):
+            pass
+        if head is None:
+            yield at
+            return
+        number = head.version.id
+        with self._past_lock:
+            # Not loaded anew if another version is served before the last question.
+            ours = not head.hidden and self._pasts.setdefault(number, head) is head
+        try:
+            with self._reading(number):
+                yield str(number)
+        finally:
+            if ours:
+                with self._past_lock:
+                    self._pasts.pop(number, None)
+
+    def query(
+        self,
+        question: str,
+        k: int,
+        search: Search,
+        at: str = "head",
+        meter: Usage | None = None,
+        hidden: frozenset[str] = frozenset(),
+    ) -> Answer | None:
+        """Answer at the version that `at` names. None while there is no version at all.
+
+        What only the `hidden` sources hold has no part in the answer. `meter` counts and limits the
+        calls to an LLM, where the search wants one; by default each query has its own.
+        Raises NoSuchVersion; BadRequest for a search that cannot be made here.
+        """
+        meter = meter or Usage(self._max_llm_calls)
+        while True:
+            with self.reading(at, hidden) as (connection, served):
+                if served is None:
+                    return None
+                if not search.wants_llm:
+                    ranked = self._searcher.search(connection, served, question, k, search)
+                    return self._shown(connection, served, search, Found(ranked))
+            # No transaction is open while the LLM is asked: it would keep the WAL from shrinking.
+            with self._reading(served.version.id):
+                found = self._searcher.search_by_llm(connection, served, question, k, search, meter)
+                with snapshot(connection):
+                    if self._is_kept(connection, served.version):
+                        answer = self._shown(connection, served, search, found)
+                        return replace(answer, llm=LlmCost(meter.calls, meter.tokens))
+
+    @contextmanager
+    def _reading(self, version: int) -> Iterator[None]:
+        with self._reading_lock:
+            self._being_read[version] += 1
+        try:
+            yield
+        finally:
+            with self._reading_lock:
+                self._being_read[version] -= 1
+                self._being_read += Counter()  # drops what nobody reads
+
+    def _is_kept(self, connection: Connection, wanted: Version) -> bool:
+        """Whether the snapshot still has the version: gc may have run since it was taken up.
+
+        False when another version is served by now. Raises NoSuchVersion when there is none.
+        """
+        try:
+            version(connection, wanted.id)
+        except NoSuchVersion:
+            if self._head is None or self._head.version.id == wanted.id:
+                raise
+            return False
+        return True
+
+    def _shown(
+        self, connection: Connection, served: Snapshot, search: Search, found: Found
+    ) -> Answer:
+        shown = {passage for one in found.ranked for passage in _shown_with(one)}
+        passages = known_passages(connection, shown)
+        # A purge may have taken some of them while an LLM was asked.
+        ranked = [
+            one if _shown_with(one) <= passages.keys() else replace(one, hops=())
+            for one in found.ranked
+            if one.passage in passages
+        ]
+        return Answer(
+            version=served.version.id,
+            search=search,
+            ranked=tuple(ranked),
+            passages=passages,
+            places=places_at(connection, served.version.id, shown, served.hidden),
+            questions=question_texts(
+                connection, [step.question for one in ranked for step in one.hops]
+            ),
+            words=served.words,
+            degraded=tuple(found.degraded),
+        )
+
+    def _connection(self) -> Connection:
+        connection: Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = open_reader(self._database)
+        return connection
+
+    def _named(self, connection: Connection, at: str) -> tuple[Version | None, Snapshot | None]:
+        """The version that `at` names, and the head as it is now."""
+        head = self._head
+        if at != "head":
+            return resolve(connection, at), head
+        return (head.version if head else None), head
+
+    def _served(
+        self, connection: Connection, wanted: Version, head: Snapshot | None, hidden: frozenset[str]
+    ) -> Snapshot:
+        if hidden:
+            return self._without(connection, wanted, hidden)
+        if head is not None and head.version.id == wanted.id:
+            return head
+        return self._past(connection, wanted)
+
+    def _check_encoder(self, connection: Connection, version: Version) -> None:
+        encoder = recipe_of(connection, version.recipe).encoder
+        if encoder != self._encoder.name:
+            raise NoSuchVersion(
+                f"Cannot ask version {version.id}",
+                f"its vectors are of the encoder {encoder}, and {self._encoder.name} is loaded",
+                "Ask a newer version, or set models.encoder back",
+            )
+
+    def _without(
+        self, connection: Connection, version: Version, hidden: frozenset[str]
+    ) -> Snapshot:
+        """The version without the hidden sources, kept for the next question about it."""
+        key = (version.id, hidden)
+        if known := self._restricted.get(key):  # without waiting for one that is being made
+            return known
+        with self._restricted_lock:
+            if key not in self._restricted:
+                self._check_encoder(connection, version)
+                head = restricted_snapshot(
+                    connection, version, hidden, self._encoder.dimensions, self._budget_factor
+                )
+                while len(self._restricted) >= _KEPT_RESTRICTED:
+                    self._restricted.pop(next(iter(self._restricted)))
+                self._restricted[key] = head
+            return self._restricted[key]
+
+    def _past(self, connection: Connection, version: Version) -> Snapshot:
+        """A stored version, kept for the next question about it. Raises NoSuchVersion."""
+        self._check_encoder(connection, version)
+        with self._past_lock:
+            if version.id not in self._pasts:
+                head = load_snapshot(connection, version, self._encoder.dimensions)
+                while len(self._pasts) >= _KEPT_PASTS:
+                    self._pasts.pop(next(iter(self._pasts)))
+                self._pasts[version.id] = head
+            return self._pasts[version.id]
+
+
+def _shown_with(ranked: Ranked) -> set[PassageId]:
+    """A passage found, and those on the way to it."""
+    ends = {end for step in ranked.hops for end in (step.source, step.target)}
+    return {ranked.passage, *ends}

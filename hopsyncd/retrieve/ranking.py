@@ -1,0 +1,81 @@
+"""Ranked passages, and helpfulness, the last ranking: the paper's (Eq. 2 and 3), and ours.
+
+The paper's H is the mean of a passage's similarity to the query and its importance (the share of
+visits). Similarity to the query pulls in passages that repeat what the first one says, so in ours
+it counts for what is new: H = importance * exp(weight * new), where `new` is the idf-weighted
+share of the query's words that the passage has and those ranked before it have not.
+
+Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
+y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.retrieve.walk import Coverage
+from store.records import PassageId, QuestionId
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One step of the walk, from `source` to `target`.
+
+    Along an edge, `question` is the outgoing question that makes it, asked by the passage that
+    `asked_by` names. By a name that each mentions or has from its document, `name` is that name.
+    Along a link of a document, or back along one, it is what the link shows. `share` is the part of
+    the mass that arrived at `target` this way, between 0 and 1.
+    """
+
+    source: PassageId
+    target: PassageId
+    asked_by: Literal["from", "to", "both", "link", "backlink"]
+    question: QuestionId | None
+    name: str | None
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A passage and its score; scores of different strategies cannot be compared."""
+
+    passage: PassageId
+    score: float
+    hops: tuple[Hop, ...] = ()
+
+
+_WEIGHT = 4.0
+_DEPTH = 20  # so many of the most important are ordered by what they add
+
+
+def paper_helpfulness(
+    similarity: NDArray[np.float64], visits: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """H = (SIM + IMP) / 2 with IMP = visits / all visits: Eq. 2 and 3 of HopRAG.
+
+    >>> paper_helpfulness(np.array([0.5, 0.25]), np.array([1.0, 3.0])).tolist()
+    [0.375, 0.5]
+    """
+    helpfulness: NDArray[np.float64] = (similarity + visits / visits.sum()) / 2
+    return helpfulness
+
+
+def most_helpful(
+    importance: NDArray[np.float64], ids: NDArray[np.int64], coverage: Coverage, k: int
+) -> list[tuple[int, float]]:
+    """The k best positions with their H, best first; ties go to the lower id."""
+    order = np.lexsort((ids, -importance))[: max(k, _DEPTH)]
+    left, rest = order[:_DEPTH].tolist(), order[_DEPTH:].tolist()
+    covered = np.zeros(len(coverage.share))
+    ranked: list[tuple[int, float]] = []
+    while left and len(ranked) < k:
+        new = coverage.share @ np.maximum(coverage.has[:, left] - covered[:, None], 0)
+        values = importance[left] * np.exp(_WEIGHT * new)
+        best = int(np.argmax(values))
+        position = left.pop(best)
+        ranked.append((position, float(values[best])))
+        covered = np.maximum(covered, coverage.has[:, position])
+    ranked += [(position, float(importance[position])) for position in rest]
+    return ranked[:k]

@@ -1,0 +1,158 @@
+"""The ways to search one version, dispatched: plain ones, the walk, and those that ask an LLM."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+from hopsyncd.config.strategy import PAPER_HOPS, Search
+from hopsyncd.errors import BadRequest, LlmError
+from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.llm.call import Llm
+from hopsyncd.models.reranker import Reranker
+from hopsyncd.retrieve.edge_traversal import Choose, choose_first, follow, follow_paper
+from hopsyncd.retrieve.hop import hop
+from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials
+from hopsyncd.retrieve.plain_search import (
+    by_parts,
+    by_vector,
+    by_words,
+    decomposed,
+    fused,
+    fusion_depth,
+    reranked,
+    split,
+)
+from hopsyncd.retrieve.query_context import QueryContext
+from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.snapshot import Snapshot
+from hopsyncd.retrieve.walk import WalkSettings
+from store.records import Vectors, to_grid
+from store.sqlite.database import Connection, snapshot
+from store.sqlite.search import postings
+
+_KEPT_VECTORS = 4  # of questions under way: who answers one searched for it before
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found, and what kept it from searching as it was told to."""
+
+    ranked: Sequence[Ranked]
+    degraded: Sequence[str] = ()
+
+
+def _encoded(encoder: Encoder, text: str) -> Vectors:
+    """(d,) on the grid."""
+    vector: Vectors = to_grid(encoder.encode([text]))[0]
+    return vector
+
+
+class Searcher:
+    """`llm` and `reranker` are asked only by searches that want them.
+
+    `settings` may be replaced.
+    """
+
+    def __init__(
+        self, encoder: Encoder, settings: WalkSettings, llm: Llm | None, reranker: Reranker | None
+    ) -> None:
+        # The same question is often asked again: at another version, or for its answer.
+        self.vector = lru_cache(_KEPT_VECTORS)(partial(_encoded, encoder))
+        self.settings = settings
+        self._llm = llm
+        self._reranker = reranker
+
+    def search(
+        self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
+    ) -> list[Ranked]:
+        """Search without an LLM. Raises BadRequest."""
+        strategy = search.strategy
+        if strategy == "hop":
+            inquiry = self._inquiry(connection, head, question)
+            if search.profile == "default" and search.chosen_reasoner == "walk":
+                return hop(inquiry, k, self._rounds(search))
+            return self._follow(inquiry, k, search, choose_first)
+        if strategy == "decompose":
+            return self._by_parts(connection, head, split(question, head.view.mentioned), k)
+        if strategy == "dense":
+            return by_vector(connection, head, self.vector(question), k)
+        if strategy == "rerank":
+            reranker = self._required_reranker()
+            return reranked(connection, head, question, self.vector(question), reranker, k)
+        scores = head.words.scores(question, partial(postings, connection))
+        if strategy == "bm25":
+            return by_words(head.view.passage, scores, k)
+        depth = fusion_depth(k)
+        words = by_words(head.view.passage, scores, depth)
+        return fused(k, words, by_vector(connection, head, self.vector(question), depth))
+
+    def search_by_llm(
+        self,
+        connection: Connection,
+        head: Snapshot,
+        question: str,
+        k: int,
+        search: Search,
+        meter: Usage,
+    ) -> Found:
+        """Search with an LLM. Opens snapshots of its own between the calls. Raises BadRequest."""
+        llm = self._required_llm()
+        if search.strategy == "decompose":
+            parts, degraded = split(question, head.view.mentioned), []
+            try:
+                parts = decomposed(question, llm, meter)
+            except LlmError as error:
+                degraded = [f"the question was split by rule, not by the LLM: {error.why}"]
+            with snapshot(connection):
+                return Found(self._by_parts(connection, head, parts, k), degraded)
+        with snapshot(connection):
+            inquiry = self._inquiry(connection, head, question)
+        read = partial(materials, connection, head.view, search.profile == "default")
+        graded = search.reasoner == "llm-relevance"
+        reasoner = LlmReasoner(llm, meter, question, read, graded)
+        ranked = self._follow(inquiry, k, search, reasoner.choose)
+        return Found(ranked, reasoner.degraded)
+
+    def _follow(
+        self, inquiry: QueryContext, k: int, search: Search, choose: Choose
+    ) -> list[Ranked]:
+        if search.profile == "default":
+            return follow(inquiry, k, choose, search.top_k, self._rounds(search))
+        if search.reasoner == "walk":
+            raise BadRequest(
+                "The search was refused",
+                "the paper's profile follows single edges, and the walk takes all at once",
+                "Take the reasoner similarity or llm, or the default profile",
+            )
+        return follow_paper(inquiry, k, choose, search.top_k, search.n_hop or PAPER_HOPS)
+
+    def _rounds(self, search: Search) -> WalkSettings:
+        return replace(self.settings, hops=search.n_hop) if search.n_hop else self.settings
+
+    def _by_parts(
+        self, connection: Connection, head: Snapshot, parts: Sequence[str], k: int
+    ) -> list[Ranked]:
+        return by_parts(connection, head, [self.vector(part) for part in parts], k)
+
+    def _inquiry(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
+        found = partial(postings, connection)
+        return QueryContext.of(question, self.vector(question), head.view, head.words, found)
+
+    def _required_llm(self) -> Llm:
+        if self._llm is None:
+            raise BadRequest(
+                "The search was refused",
+                "no LLM is configured",
+                "Add [llm] to the configuration, or take the reasoner similarity",
+            )
+        return self._llm
+
+    def _required_reranker(self) -> Reranker:
+        if self._reranker is None:
+            raise BadRequest(
+                "The search was refused",
+                "no reranker is configured",
+                "Set models.reranker in the configuration to the folder of a cross-encoder",
+            )
+        return self._reranker

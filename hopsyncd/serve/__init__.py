@@ -1,1 +1,0 @@
-"""The socket and what is served on it."""

@@ -1,1 +1,0 @@
-"""Bytes to passages to triplets: extraction, chunking, keywords, questions, vectors."""

@@ -1,0 +1,1 @@
+"""The embedded engine: schema, commits, as-of reads, collection, checks."""

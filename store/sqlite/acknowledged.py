@@ -1,0 +1,191 @@
+"""What was acknowledged last, noted durably beside the database.
+
+SQLite takes a log (-wal) that was cut short, damaged, deleted or swapped for the trace of a crash
+and goes on without what it held. This note says how far the database had come when a caller was
+last told that something is kept, so that one that has not come so far is refused.
+
+Each transaction counts itself in the database; after its COMMIT, and before anyone is told, the
+count and the newest version are written here and synced. So the database is never behind the note,
+and a kill between the two leaves it ahead by one.
+
+The note has two slots, which are overwritten in turn: a write that is torn leaves the one before.
+Nothing is created or grows, so a full disk does not stop it. Its name does not begin with the
+database's, so that what deletes or moves `NAME.db-*` leaves it.
+"""
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store.exceptions import NotAcknowledged, VersionsLost
+
+if TYPE_CHECKING:
+    from store.sqlite.database import Connection
+
+_SLOT_BYTES = 4096  # a slot is a page of its own on any disk
+_COUNT_WRITE = (
+    "INSERT INTO counter VALUES ('writes', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
+)
+# Rows of `counter` that are no totals: transactions, and the highest number of a version lost.
+INTERNAL_COUNTERS = ("writes", "lost_version")
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """How far a database has come: transactions, newest version (0: none), and a digest of it."""
+
+    writes: int
+    version: int
+    digest: str
+
+
+NOTHING = Acknowledged(0, 0, "")
+
+
+def note_path(database: Path) -> Path:
+    """Where the note on a database is."""
+    return database.with_suffix(".head")
+
+
+def noted(database: Path) -> Acknowledged | None:
+    """What the note says; None where there is none, or none that can be read."""
+    try:
+        data = note_path(database).read_bytes()
+    except FileNotFoundError:
+        return None
+    slots = [_decoded(data[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES)]
+    return max((slot for slot in slots if slot), key=lambda slot: slot.writes, default=None)
+
+
+def state_of(connection: "Connection") -> Acknowledged:
+    """How far the database has come."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'version'").fetchone():
+        return NOTHING
+    row = connection.execute("SELECT value FROM counter WHERE name = 'writes'").fetchone()
+    newest = connection.execute("SELECT max(id) FROM version").fetchone()[0] or 0
+    return Acknowledged(row[0] if row else 0, newest, _digest(connection, newest))
+
+
+def count_write(connection: "Connection") -> None:
+    """Count the present transaction, if it is the writer's."""
+    if connection.opened:
+        connection.execute(_COUNT_WRITE)
+
+
+def acknowledge(connection: "Connection") -> None:
+    """Note how far the writer's database has come. Raises NotAcknowledged."""
+    if connection.opened is None:
+        return
+    note = note_path(connection.opened.database)
+    state = state_of(connection)
+    try:
+        if not _overwrite(note, state):
+            _replace(note, state)
+    except OSError as error:
+        raise NotAcknowledged(
+            f"Cannot note in {note} how far the database has come",
+            (error.strerror or str(error)).lower(),
+            "Nothing is acknowledged until it can be written: look for a full or failing disk, and"
+            " whether you may write there",
+        ) from error
+
+
+def refuse_older(connection: "Connection", database: Path, known: Acknowledged) -> None:
+    """Raise VersionsLost unless the database has come as far as was acknowledged."""
+    state = state_of(connection)
+    if state.writes >= known.writes and _digest(connection, known.version) == known.digest:
+        return
+    if state.version < known.version:
+        why = f"version {known.version} was acknowledged, and it ends at version {state.version}"
+    elif state.writes >= known.writes:
+        why = f"its version {known.version} is not the one that was acknowledged"
+    else:
+        why = (
+            f"changes that were acknowledged at version {known.version} are not in it (a tag, a"
+            " purge, a pause, a scan)"
+        )
+    raise lost(database, why)
+
+
+def lost(database: Path, why: str) -> VersionsLost:
+    """The refusal of a database that lacks something acknowledged."""
+    return VersionsLost(
+        f"Cannot open {database}",
+        f"something acknowledged is lost: {why}",
+        f"Put {database.name} and {database.name}-wal back as they were; or restore a backup, then"
+        " run `hopsyncd recover`, which goes on from what is there and uses no number twice",
+    )
+
+
+def reserve_lost(connection: "Connection", known: Acknowledged) -> None:
+    """Use the numbers up to the acknowledged version never again. Called inside a transaction."""
+    connection.execute(
+        "INSERT INTO counter VALUES ('lost_version', ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
+        [known.version],
+    )
+
+
+def lost_version(connection: "Connection") -> int:
+    """The highest number of a version that was acknowledged and lost; 0: none was."""
+    row = connection.execute("SELECT value FROM counter WHERE name = 'lost_version'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _digest(connection: "Connection", number: int) -> str:
+    """Of what never changes of a version's row; empty where there is none."""
+    row = connection.execute(
+        "SELECT id, created_ms, reason, rules FROM version WHERE id = ?", [number]
+    ).fetchone()
+    return blake2b(json.dumps(row).encode(), digest_size=16).hexdigest() if row else ""
+
+
+def _encoded(state: Acknowledged) -> bytes:
+    body = json.dumps(asdict(state), sort_keys=True).encode()
+    return blake2b(body, digest_size=16).hexdigest().encode() + b" " + body + b"\n"
+
+
+def _decoded(slot: bytes) -> Acknowledged | None:
+    line = slot.partition(b"\n")[0]
+    with suppress(ValueError, TypeError):
+        state = Acknowledged(**json.loads(line.partition(b" ")[2]))
+        if _encoded(state) == line + b"\n":
+            return state
+    return None
+
+
+def _overwrite(note: Path, state: Acknowledged) -> bool:
+    """Write the slot whose turn it is; False where there is no whole note."""
+    try:
+        descriptor = os.open(note, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        if os.fstat(descriptor).st_size != 2 * _SLOT_BYTES:
+            return False
+        os.pwrite(descriptor, _encoded(state), state.writes % 2 * _SLOT_BYTES)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _replace(note: Path, state: Acknowledged) -> None:
+    part = note.with_name(f".{note.name}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(descriptor, bytes(2 * _SLOT_BYTES), 0)
+        os.pwrite(descriptor, _encoded(state), state.writes % 2 * _SLOT_BYTES)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    part.replace(note)
+    folder = os.open(note.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,260 @@
+"""Checking: whether what is stored is what may be stored. Nothing is changed.
+
+Three depths:
+
+- opening_check: what a daemon that serves from the file relies on; part of a second.
+- check: SQLite's own structure, the schema, and the intervals at the head.
+- check(deep): every invariant of docs/FORMAT.md that the store can tell by itself; those of the
+  matches' arithmetic are hopsyncd.ingest.upkeep's.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+
+from store.exceptions import NotADatabase, StoreError
+from store.records import ALIVE, REBUILD, RESTORE, Finding
+from store.sqlite.acknowledged import state_of
+from store.sqlite.check_content import CONTENT_CHECKS, passage_vectors
+from store.sqlite.check_graph import GRAPH_CHECKS
+from store.sqlite.database import (
+    APPLICATION_ID,
+    Connection,
+    SqliteError,
+    disk_failure,
+    fresh_database,
+    objects_of,
+    open_file,
+    snapshot,
+)
+from store.sqlite.migrations import SCHEMA_VERSION
+from store.sqlite.presence import gone, refuse_gone
+from store.sqlite.search import create_vectors
+from store.sqlite.versions import head, kept_versions, version
+
+Check = Callable[[Connection], Iterator[Finding]]
+OnCheck = Callable[[str], None]  # takes the name of a check that begins
+
+# What reading damaged rows can raise: bytes that are no text, no JSON, no number, no row.
+UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
+
+_VECTORS = "passage_vector_"
+_INTERVALS = ("document", "life", "match")
+_LIVE_KEYS = {"document": "source, path", "life": "passage", "match": "question"}
+
+
+def count_checks(deep: bool) -> int:
+    """How many checks there are at most."""
+    return 2 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 1 if deep else 0)
+
+
+def check(
+    connection: Connection, deep: bool, on_check: OnCheck = lambda name: None
+) -> list[Finding]:
+    """Everything found wrong; an empty list is a sound database."""
+    found = run_checks(connection, (_schema, _integrity if deep else _quick_integrity), on_check)
+    checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
+    # sqlite-vec crashes the process where its tables are not as it made them.
+    if deep and not any(one.where.startswith(_VECTORS) for one in found):
+        checks.append(passage_vectors)
+    return found + run_checks(connection, checks, on_check)
+
+
+def run_checks(
+    connection: Connection, checks: Iterable[Check], on_check: OnCheck = lambda name: None
+) -> list[Finding]:
+    """Run checks on one state; one that cannot read what it checks is a finding itself."""
+    found: list[Finding] = []
+    try:
+        with snapshot(connection):
+            for one in checks:
+                on_check(_name(one))
+                found.extend(_run(connection, one))
+    except SqliteError as error:
+        # On a damaged file even the end of a transaction that only read can fail.
+        found.append(_unreadable("file", error))
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return found
+
+
+def _run(connection: Connection, check_: Check) -> list[Finding]:
+    found: list[Finding] = []
+    try:
+        found.extend(check_(connection))
+    except UNREADABLE as error:
+        found.append(_unreadable(_name(check_), error))
+    return found
+
+
+def _name(check_: Check) -> str:
+    return check_.__name__.lstrip("_").replace("_", " ")
+
+
+def _unreadable(what: str, error: Exception) -> Finding:
+    return Finding("all rows can be read", what, str(error), RESTORE)
+
+
+def opening_check(connection: Connection) -> None:
+    """Raise NotADatabase if the file must not be served from."""
+    found = run_checks(connection, (_schema, *_STRUCTURE, _small_tables))
+    if found:
+        more = f", and {len(found) - 1} more problems" if len(found) > 1 else ""
+        raise NotADatabase(
+            "Cannot serve from the database",
+            f"it is damaged: {found[0].where}: {found[0].detail}{more}",
+            "`hopsyncd check --deep` names all of it; restore a backup, or `hopsyncd rebuild`",
+        )
+
+
+def refuse_overwritten(connection: Connection) -> None:
+    """Raise DatabaseGone unless the writer's files, read anew, hold what it takes them to hold.
+
+    A connection that is open does not see that another program wrote into its file.
+    """
+    refuse_gone(connection)
+    if connection.opened is None:
+        return
+    database, why = connection.opened.database, None
+    try:
+        with closing(open_file(database)) as fresh:
+            if state_of(fresh) != state_of(connection):
+                why = "its content was replaced"
+    except (StoreError, *UNREADABLE) as error:
+        if told := disk_failure(error, f"Cannot use the database {database}"):
+            raise told from error
+        why = f"it can no longer be read: {error}"
+    if why:
+        connection.opened.overwritten = why
+        raise gone(database, why)
+
+
+def _quick_integrity(connection: Connection) -> Iterator[Finding]:
+    yield from _pragma(connection, "quick_check")
+
+
+def _integrity(connection: Connection) -> Iterator[Finding]:
+    # Opening a cursor lets FTS5 forget what it knew of an earlier state; its own check does not,
+    # and takes what another connection has written since for damage.
+    connection.execute("SELECT rowid FROM passage_text LIMIT 1").fetchone()
+    yield from _pragma(connection, "integrity_check")
+
+
+def _small_tables(connection: Connection) -> Iterator[Finding]:
+    """The tables of the graph; the large ones, of content, are left to the deeper checks."""
+    for table in (*_INTERVALS, "version", "recipe", "source", "pin", "tag"):
+        yield from _pragma(connection, f"quick_check({table})")
+
+
+def _pragma(connection: Connection, pragma: str) -> Iterator[Finding]:
+    for (line,) in connection.execute(f"PRAGMA {pragma}"):
+        if line != "ok":
+            yield Finding("SQLite's structure is sound", "file", line, RESTORE)
+
+
+def _schema(connection: Connection) -> Iterator[Finding]:
+    numbers = {"application_id": APPLICATION_ID, "user_version": SCHEMA_VERSION}
+    for pragma, wanted in numbers.items():
+        number = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
+        if number != wanted:
+            yield Finding("the file is of this schema", pragma, f"is {number}", RESTORE)
+    stored = objects_of(connection)
+    for name, sql in _wanted_objects(connection).items():
+        hint = REBUILD if name.startswith(_VECTORS) else RESTORE
+        if name not in stored:
+            yield Finding("the schema is whole", name, "is missing", hint)
+        elif stored[name] != sql:
+            yield Finding("the schema is whole", name, "is not as it was made", hint)
+
+
+def _wanted_objects(connection: Connection) -> dict[str, str]:
+    with closing(fresh_database()) as fresh:
+        for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe"):
+            create_vectors(fresh, recipe, dimensions)
+        return objects_of(fresh)
+
+
+def _references(connection: Connection) -> Iterator[Finding]:
+    for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        where = table if row_id is None else f"{table} {row_id}"
+        yield Finding("references are to rows that exist", where, f"no such {parent}", RESTORE)
+
+
+def _versions(connection: Connection) -> Iterator[Finding]:
+    numbers = kept_versions(connection)
+    for number in numbers:
+        one = version(connection, number)
+        counts = (one.documents, one.passages, one.words, one.matches, one.edge_budget)
+        if number < 1 or min(counts) < 0:
+            yield Finding(
+                "versions and their counts are positive",
+                f"version {number}",
+                f"counts {counts}",
+                RESTORE,
+            )
+    for table in () if numbers else _INTERVALS:
+        if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
+            yield Finding("what holds has a version", table, "has rows, version has none", RESTORE)
+
+
+def _intervals(connection: Connection) -> Iterator[Finding]:
+    newest = head(connection)
+    last = newest.id if newest else 0
+    for table, key in _LIVE_KEYS.items():
+        rows = connection.execute(
+            f"SELECT {key}, born, died FROM {table}"
+            " WHERE typeof(born) <> 'integer' OR typeof(died) <> 'integer'"
+            " OR born < 1 OR born > ?1 OR died <= born OR (died > ?1 AND died <> ?2)",
+            [last, ALIVE],
+        )
+        for *of, born, died in rows:
+            yield Finding(
+                f"1 <= born < died, up to the head ({last})",
+                f"{table} {_shown(of)}",
+                f"born {born}, died {died}",
+                RESTORE,
+            )
+
+
+def _one_live_row(connection: Connection) -> Iterator[Finding]:
+    for table, key in _LIVE_KEYS.items():
+        rows = connection.execute(
+            f"SELECT {key}, count(*) FROM {table} WHERE died = {ALIVE}"
+            f" GROUP BY {key} HAVING count(*) > 1"
+        )
+        for *of, count in rows:
+            yield Finding(
+                "one row a key holds at the head", f"{table} {_shown(of)}", f"{count} do", RESTORE
+            )
+
+
+def _head_counts(connection: Connection) -> Iterator[Finding]:
+    newest = head(connection)
+    if newest is None:
+        return
+    stated = {
+        "document": newest.documents,
+        "life": newest.passages,
+        "match": newest.matches,
+    }
+    for table, count in stated.items():
+        live = connection.execute(f"SELECT count(*) FROM {table} WHERE died = {ALIVE}").fetchone()
+        if live[0] != count:
+            yield Finding(
+                "the head's counts are what is in force",
+                f"version {newest.id}",
+                f"says {count} rows of {table}, {live[0]} are in force",
+                REBUILD,
+            )
+
+
+def _shown(key: Iterable[object]) -> str:
+    return ", ".join(str(part) for part in key)
+
+
+_STRUCTURE: tuple[Check, ...] = (
+    _references,
+    _versions,
+    _intervals,
+    _one_live_row,
+    _head_counts,
+)

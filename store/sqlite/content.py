@@ -1,0 +1,269 @@
+"""Immutable content: passages, their question sets and vectors. Also the cache of all slow work.
+
+Content is written before the version that uses it, in its own transactions: what a crash leaves
+unused is found again by its id and not computed twice.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, groupby
+
+import numpy as np
+
+from store.exceptions import ContentConflict
+from store.records import (
+    Direction,
+    Passage,
+    PassageId,
+    Question,
+    QuestionId,
+    QuestionSet,
+    Recipe,
+    SetId,
+)
+from store.sqlite.acknowledged import INTERNAL_COUNTERS
+from store.sqlite.database import Connection, transaction
+from store.sqlite.digests import QUESTION_COLUMNS, set_digest
+from store.sqlite.search import create_vectors
+from store.words import count_words, searchable
+
+_SETS_AT = """
+    SELECT s.id, s.passage, s.vectors, s.provisional, r.dimensions FROM life AS l
+    JOIN question_set AS s ON s.id = l.question_set JOIN recipe AS r ON r.id = s.recipe
+    WHERE l.born <= ?1 AND ?1 < l.died ORDER BY s.id
+"""
+_QUESTIONS_AT = """
+    SELECT q.question_set, q.id, q.direction, q.text, q.keywords, q.vector_row
+    FROM life AS l JOIN question AS q ON q.question_set = l.question_set
+    WHERE l.born <= ?1 AND ?1 < l.died ORDER BY q.question_set, q.direction, q.ordinal
+"""
+_SETS_BY_ID = """
+    SELECT s.id, s.passage, s.vectors, s.provisional, r.dimensions FROM question_set AS s
+    JOIN recipe AS r ON r.id = s.recipe
+    WHERE s.id IN (SELECT value FROM json_each(?1)) ORDER BY s.id
+"""
+_QUESTIONS_BY_ID = """
+    SELECT q.question_set, q.id, q.direction, q.text, q.keywords, q.vector_row FROM question AS q
+    WHERE q.question_set IN (SELECT value FROM json_each(?1))
+    ORDER BY q.question_set, q.direction, q.ordinal
+"""
+
+
+def register_recipe(connection: Connection, recipe: Recipe) -> int:
+    """Return the recipe's row id, creating it and its table of passage vectors when it is new."""
+    known = recipe_row(connection, recipe.name)
+    if known is not None:
+        return known
+    with transaction(connection):
+        cursor = connection.execute(
+            "INSERT INTO recipe (name, encoder, dimensions) VALUES (?, ?, ?)",
+            [recipe.name, recipe.encoder, recipe.dimensions],
+        )
+        row_id = int(cursor.lastrowid or 0)
+        create_vectors(connection, row_id, recipe.dimensions)
+    return row_id
+
+
+def recipe_row(connection: Connection, name: str) -> int | None:
+    """The row id of the recipe of that name; None while nothing was made by it."""
+    row = connection.execute("SELECT id FROM recipe WHERE name = ?", [name]).fetchone()
+    return int(row[0]) if row else None
+
+
+def recipe_of(connection: Connection, row_id: int) -> Recipe:
+    """The recipe of that row id, which must exist."""
+    row = connection.execute(
+        "SELECT name, encoder, dimensions FROM recipe WHERE id = ?", [row_id]
+    ).fetchone()
+    return Recipe(*row)
+
+
+def recipe_dimensions(connection: Connection, recipe: int) -> int:
+    """How many components the vectors of that recipe (a row id) have."""
+    row = connection.execute("SELECT dimensions FROM recipe WHERE id = ?", [recipe]).fetchone()
+    return int(row[0])
+
+
+def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
+    """The passages of these ids that the store has."""
+    rows = connection.execute(
+        "SELECT id, heading, text FROM passage WHERE id IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(ids))],
+    )
+    return {PassageId(row[0]): Passage(tuple(json.loads(row[1])), row[2]) for row in rows}
+
+
+def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
+    """Those of the ids whose question set the store has."""
+    rows = connection.execute(
+        "SELECT id FROM question_set WHERE id IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(ids))],
+    )
+    return {SetId(row[0]) for row in rows}
+
+
+def best_sets(
+    connection: Connection, recipe: int, passages: Iterable[PassageId]
+) -> dict[PassageId, SetId]:
+    """The set that serves each of the passages under a recipe (a row id), where there is one: a
+    provisional one only while there is no other."""
+    rows = connection.execute(
+        "SELECT passage, id FROM question_set WHERE recipe = ?"
+        " AND passage IN (SELECT value FROM json_each(?)) ORDER BY provisional DESC",
+        [recipe, json.dumps(list(passages))],
+    )
+    return {PassageId(row[0]): SetId(row[1]) for row in rows}
+
+
+def put_content(
+    connection: Connection,
+    recipe: int,
+    content: Sequence[tuple[Passage, QuestionSet]],
+    *,
+    copied: bool = False,
+) -> None:
+    """Store passages with their question sets, in one transaction; what is there stays as it is.
+
+    The counters passages_generated and texts_embedded grow with what was new, unless it is copied.
+    Raises ContentConflict when an id of a passage already stands for another text.
+    """
+    with transaction(connection):
+        known = known_passages(connection, (passage.id for passage, _ in content))
+        sets = known_sets(connection, (questions.id for _, questions in content))
+        for passage, questions in content:
+            if passage.id not in known:
+                _insert_passage(connection, passage)
+                known[passage.id] = passage
+            elif known[passage.id] != passage:
+                raise ContentConflict(
+                    f"Cannot store a passage with id {passage.id:016x}",
+                    "another text has the same 63-bit id",
+                    "Change a word in the passage",
+                )
+            if questions.id not in sets:
+                _insert_set(connection, recipe, questions)
+                sets.add(questions.id)
+                if not copied:
+                    _count(connection, "passages_generated", 1)
+                    _count(connection, "texts_embedded", len(questions.vectors))
+
+
+def _count(connection: Connection, name: str, more: int) -> None:
+    connection.execute(
+        "INSERT INTO counter (name, value) VALUES (?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
+        [name, more],
+    )
+
+
+def counters(connection: Connection) -> dict[str, int]:
+    """The totals over the life of the database."""
+    rows = connection.execute("SELECT name, value FROM counter")
+    totals = {name: value for name, value in rows if name not in INTERNAL_COUNTERS}
+    return {"passages_generated": 0, "texts_embedded": 0} | totals
+
+
+def _insert_passage(connection: Connection, passage: Passage) -> None:
+    body = full_text(passage)
+    connection.execute(
+        "INSERT INTO passage (id, heading, text, words) VALUES (?, ?, ?, ?)",
+        [
+            passage.id,
+            json.dumps(passage.heading, ensure_ascii=False),
+            passage.text,
+            count_words(body),
+        ],
+    )
+    index_passage(connection, passage.id, body)
+
+
+def full_text(passage: Passage) -> str:
+    """What full-text search finds a passage by."""
+    return " ".join([*passage.heading, passage.text])
+
+
+def index_passage(connection: Connection, row_id: PassageId, body: str) -> None:
+    """Put a passage into the full-text index."""
+    connection.execute(
+        "INSERT INTO passage_text (rowid, body) VALUES (?, ?)", [row_id, searchable(body)]
+    )
+
+
+def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> None:
+    vectors = questions.vectors.astype("<i2").tobytes()
+    rows = _question_rows(questions)
+    connection.execute(
+        "INSERT INTO question_set (id, passage, recipe, vectors, digest, provisional)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            questions.id,
+            questions.passage,
+            recipe,
+            vectors,
+            set_digest(vectors, rows),
+            questions.provisional,
+        ],
+    )
+    connection.executemany(
+        f"INSERT INTO question ({QUESTION_COLUMNS}, question_set)"
+        f" VALUES (?, ?, ?, ?, ?, ?, {int(questions.id)})",
+        rows,
+    )
+
+
+def _question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str, int]]:
+    """The questions as QUESTION_COLUMNS, by direction and ordinal."""
+    ordinals = {direction: count() for direction in Direction}
+    rows = [
+        (
+            question.id,
+            int(question.direction),
+            next(ordinals[question.direction]),
+            question.text,
+            json.dumps(sorted(question.keywords), ensure_ascii=False),
+            question.vector_row,
+        )
+        for question in questions.questions
+    ]
+    return sorted(rows, key=lambda row: row[1:3])
+
+
+def question_texts(
+    connection: Connection, ids: Iterable[QuestionId | None]
+) -> dict[QuestionId, str]:
+    """The texts of these questions; None is passed over."""
+    rows = connection.execute(
+        "SELECT id, text FROM question WHERE id IN (SELECT value FROM json_each(?))",
+        [json.dumps([id_ for id_ in ids if id_ is not None])],
+    )
+    return {QuestionId(row[0]): row[1] for row in rows}
+
+
+def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:
+    """Stream the question sets in force at a version, by id."""
+    yield from _assemble(connection, _SETS_AT, _QUESTIONS_AT, version)
+
+
+def sets_by_id(connection: Connection, ids: Iterable[SetId]) -> Iterator[QuestionSet]:
+    """Stream the question sets of these ids, by id; unknown ids are left out."""
+    yield from _assemble(connection, _SETS_BY_ID, _QUESTIONS_BY_ID, json.dumps(list(ids)))
+
+
+def _assemble(
+    connection: Connection, sets_sql: str, questions_sql: str, argument: int | str
+) -> Iterator[QuestionSet]:
+    questions = groupby(connection.execute(questions_sql, [argument]), key=lambda row: row[0])
+    pending = next(questions, None)
+    for set_row, passage, blob, provisional, dimensions in connection.execute(sets_sql, [argument]):
+        rows: tuple[Question, ...] = ()
+        if pending is not None and pending[0] == set_row:
+            rows = tuple(_question(row) for row in pending[1])
+            pending = next(questions, None)
+        vectors = np.frombuffer(blob, dtype="<i2").reshape(-1, dimensions)
+        yield QuestionSet(SetId(set_row), PassageId(passage), rows, vectors, bool(provisional))
+
+
+def _question(row: tuple[int, int, int, str, str, int]) -> Question:
+    return Question(
+        QuestionId(row[1]), Direction(row[2]), row[3], frozenset(json.loads(row[4])), row[5]
+    )

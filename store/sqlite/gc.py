@@ -1,0 +1,336 @@
+"""Retention and garbage collection: which versions expire, and what goes with them.
+
+First the expired versions are marked as collected, in one transaction: from then on they answer
+with an error. Then the rows that hold at no kept version go, matches first, then documents, then
+lives with the content that no life refers to any more, so that what is left is consistent after
+each small transaction. A gc that was killed goes on when it is run again.
+
+Between two neighbouring kept versions a < b, the rows that hold at neither are those with
+a < born and died <= b. Rows at the head are never among them.
+
+Content that no version ever held is the paid work of a sync that was cut short. gc notes when it
+first saw it so, and deletes it when that is `keep_days` ago and a version has been committed since.
+
+A reader inside a transaction keeps what it sees (WAL), so a request in progress is not disturbed.
+gc runs on the thread of the single writer.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from store.sqlite.database import Connection, transaction
+from store.sqlite.space import file_bytes, shrink
+from store.sqlite.versions import head, kept_versions
+
+_DAY_MS = 86_400_000
+_ROWS = 2000  # matches that one transaction deletes
+_ENTRIES = 100  # documents, lives or question sets that one transaction deletes, with their parts
+
+# Bytes of a row beside its long columns, and of a match with its index entry: for the estimate.
+_ROW, _MATCH = 40, 60
+
+Gap = tuple[int, int]
+Between = Callable[[], None]
+
+_DEAD = "born > ?1 AND died > ?1 AND died <= ?2"
+_UNHELD = (
+    "NOT EXISTS (SELECT 1 FROM life AS l WHERE l.passage = s.passage AND l.question_set = s.id)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is kept beside the head and tags: so many newest versions, and those of so many days.
+
+    A version's age counts from when the next one replaced it: with 30 days, every moment of the
+    last 30 can be asked for. `being_read` are versions that requests are at work with.
+    """
+
+    keep_versions: int
+    keep_days: float
+    being_read: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class GcPlan:
+    """What gc would delete: version numbers, counts of rows, and about how many bytes."""
+
+    versions: tuple[int, ...]
+    documents: int
+    lives: int
+    matches: int
+    passages: int
+    question_sets: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class GcResult:
+    """What gc deleted; `freed_bytes` is by how much the file shrank."""
+
+    versions: tuple[int, ...]
+    documents: int
+    lives: int
+    matches: int
+    passages: int
+    question_sets: int
+    freed_bytes: int
+
+
+def expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
+    """The kept versions that retention does not keep, rising."""
+    rows = connection.execute(
+        "SELECT id, max(created_ms, replaced_ms), place FROM (SELECT id, created_ms, collected_ms,"
+        " lead(created_ms) OVER (ORDER BY id) AS replaced_ms,"
+        " row_number() OVER (ORDER BY id DESC) AS place FROM version)"
+        " WHERE collected_ms IS NULL AND replaced_ms IS NOT NULL"
+        " AND id NOT IN (SELECT version FROM tag) ORDER BY id"
+    )
+    oldest_ms = now_ms - retention.keep_days * _DAY_MS
+    return [
+        number
+        for number, replaced_ms, place in rows
+        if place > retention.keep_versions
+        and replaced_ms <= oldest_ms
+        and number not in retention.being_read
+    ]
+
+
+def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan:
+    """What `collect` would delete, by reading alone: also what a killed one left."""
+    versions = expired(connection, retention, now_ms)
+    gaps = _gaps(set(kept_versions(connection)) - set(versions))
+    matches = _count(connection, "match", gaps)
+    documents = _count(connection, "document", gaps)
+    lives = _dead_lives(connection, gaps)
+    sets = _left_by(connection, lives) | set(_forsaken(connection, retention, now_ms))
+    passages = _emptied(connection, sets)
+    return GcPlan(
+        versions=tuple(versions),
+        documents=documents,
+        lives=len(lives),
+        matches=matches,
+        passages=len(passages),
+        question_sets=len(sets),
+        bytes=matches * _MATCH
+        + (documents + len(lives)) * _ROW
+        + _content_bytes(connection, sets, passages),
+    )
+
+
+def collect(
+    connection: Connection, retention: Retention, now_ms: int, between: Between = lambda: None
+) -> GcResult:
+    """Collect the expired versions and shrink the file; `between` runs after each transaction.
+
+    `between` may raise to abandon the rest: run it again to go on.
+    """
+    size = file_bytes(connection)
+    with transaction(connection):
+        versions = expired(connection, retention, now_ms)
+        connection.executemany(
+            "UPDATE version SET collected_ms = ? WHERE id = ?",
+            [(now_ms, number) for number in versions],
+        )
+        _note_unused(connection, now_ms)
+    between()
+    gone = sweep(connection, between)
+    for part in _parts(_forsaken(connection, retention, now_ms)):
+        with unchecked(connection):
+            gone.update(drop_sets(connection, part))
+        between()
+    shrink(connection, between, text=gone["passages"] > 0)
+    return GcResult(
+        versions=tuple(versions),
+        documents=gone["documents"],
+        lives=gone["lives"],
+        matches=gone["matches"],
+        passages=gone["passages"],
+        question_sets=gone["question_sets"],
+        freed_bytes=size - file_bytes(connection),
+    )
+
+
+def sweep(connection: Connection, between: Between = lambda: None) -> Counter[str]:
+    """Delete the rows that hold at no kept version, with their content; returns counts by table."""
+    gone: Counter[str] = Counter()
+    for step in (_sweep_matches, _sweep_documents, _sweep_lives):
+        for gap in _gaps(kept_versions(connection)):
+            while deleted := _once(connection, step, gap):
+                gone.update(deleted)
+                between()
+    return gone
+
+
+def _once(
+    connection: Connection, step: Callable[[Connection, Gap], Counter[str]], gap: Gap
+) -> Counter[str]:
+    with unchecked(connection):
+        return step(connection, gap)
+
+
+def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
+    """Delete those question sets that no life refers to, and the passages left without any.
+
+    Inside the caller's transaction.
+    """
+    held = json.dumps(list(sets))
+    doomed = connection.execute(
+        "SELECT s.id, s.passage FROM question_set AS s"
+        f" WHERE s.id IN (SELECT value FROM json_each(?)) AND {_UNHELD}",
+        [held],
+    ).fetchall()
+    ids = [(row[0],) for row in doomed]
+    connection.executemany("DELETE FROM question WHERE question_set = ?", ids)
+    connection.executemany("DELETE FROM question_set WHERE id = ?", ids)
+    for table in ("unused", "waiting"):
+        connection.executemany(f"DELETE FROM {table} WHERE question_set = ?", ids)
+    passages = connection.execute(
+        "SELECT p.id FROM passage AS p WHERE p.id IN (SELECT value FROM json_each(?))"
+        " AND NOT EXISTS (SELECT 1 FROM question_set WHERE passage = p.id)"
+        " AND NOT EXISTS (SELECT 1 FROM placement WHERE passage = p.id)",
+        [json.dumps([row[1] for row in doomed])],
+    ).fetchall()
+    connection.executemany("DELETE FROM passage_text WHERE rowid = ?", passages)
+    connection.executemany("DELETE FROM passage WHERE id = ?", passages)
+    return Counter(question_sets=len(ids), passages=len(passages))
+
+
+def unheld_sets(connection: Connection) -> list[int]:
+    """The question sets that no life refers to."""
+    rows = connection.execute(f"SELECT s.id FROM question_set AS s WHERE {_UNHELD}")
+    return [row[0] for row in rows]
+
+
+@contextmanager
+def unchecked(connection: Connection) -> Iterator[None]:
+    """A transaction without foreign keys: to check that no match has a deleted question as its
+    target takes a scan of all matches for each question, and the order of deletion sees to it."""
+    connection.execute("PRAGMA foreign_keys = OFF")
+    try:
+        with transaction(connection):
+            yield
+    finally:
+        connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _gaps(kept: Iterable[int]) -> list[Gap]:
+    """Each (a, b) of neighbouring kept versions that has collected ones between; 0 is the first a.
+
+    >>> _gaps([1, 4, 5, 9])
+    [(1, 4), (5, 9)]
+    """
+    rising = sorted(kept)
+    return [(a, b) for a, b in zip([0, *rising], rising, strict=False) if b - a > 1]
+
+
+def _parts(ids: Sequence[int]) -> list[Sequence[int]]:
+    return [ids[start : start + _ENTRIES] for start in range(0, len(ids), _ENTRIES)]
+
+
+def _sweep_matches(connection: Connection, gap: Gap) -> Counter[str]:
+    deleted = connection.execute(
+        "DELETE FROM match WHERE (question, born) IN"
+        f" (SELECT question, born FROM match WHERE {_DEAD} LIMIT {_ROWS})",
+        gap,
+    )
+    return Counter(matches=deleted.rowcount) if deleted.rowcount else Counter()
+
+
+def _sweep_documents(connection: Connection, gap: Gap) -> Counter[str]:
+    ids = connection.execute(
+        f"SELECT id FROM document WHERE {_DEAD} LIMIT {_ENTRIES}", gap
+    ).fetchall()
+    connection.executemany("DELETE FROM placement WHERE document = ?", ids)
+    connection.executemany("DELETE FROM document WHERE id = ?", ids)
+    return Counter(documents=len(ids)) if ids else Counter()
+
+
+def _sweep_lives(connection: Connection, gap: Gap) -> Counter[str]:
+    rows = connection.execute(
+        "SELECT l.id, l.question_set, s.recipe FROM life AS l"
+        f" JOIN question_set AS s ON s.id = l.question_set WHERE {_DEAD} LIMIT {_ENTRIES}",
+        gap,
+    ).fetchall()
+    for life, _, recipe in rows:
+        connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [life])
+        connection.execute("DELETE FROM life WHERE id = ?", [life])
+    if not rows:
+        return Counter()
+    return Counter(lives=len(rows)) + drop_sets(connection, [row[1] for row in rows])
+
+
+def _note_unused(connection: Connection, now_ms: int) -> None:
+    connection.execute(
+        "DELETE FROM unused WHERE question_set NOT IN"
+        f" (SELECT s.id FROM question_set AS s WHERE {_UNHELD})"
+    )
+    connection.executemany(
+        "INSERT OR IGNORE INTO unused VALUES (?, ?)",
+        [(id_, now_ms) for id_ in unheld_sets(connection)],
+    )
+
+
+def _forsaken(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
+    """The question sets that were found unused long ago, and are still."""
+    newest = head(connection)
+    rows = connection.execute(
+        "SELECT s.id FROM unused AS u JOIN question_set AS s ON s.id = u.question_set"
+        f" WHERE u.since_ms <= ? AND u.since_ms < ? AND {_UNHELD} ORDER BY s.id",
+        [now_ms - retention.keep_days * _DAY_MS, newest.created_ms if newest else 0],
+    )
+    return [row[0] for row in rows]
+
+
+def _count(connection: Connection, table: str, gaps: Sequence[Gap]) -> int:
+    return sum(
+        connection.execute(f"SELECT count(*) FROM {table} WHERE {_DEAD}", gap).fetchone()[0]
+        for gap in gaps
+    )
+
+
+def _dead_lives(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
+    """(life, question set) of each."""
+    rows: list[tuple[int, int]] = []
+    for gap in gaps:
+        rows += connection.execute(f"SELECT id, question_set FROM life WHERE {_DEAD}", gap)
+    return rows
+
+
+def _left_by(connection: Connection, lives: Sequence[tuple[int, int]]) -> set[int]:
+    """The question sets of these lives that no other life refers to."""
+    rows = connection.execute(
+        "SELECT l.question_set FROM life AS d JOIN life AS l ON l.passage = d.passage"
+        " WHERE d.id IN (SELECT value FROM json_each(?1))"
+        " AND l.id NOT IN (SELECT value FROM json_each(?1))",
+        [json.dumps([life for life, _ in lives])],
+    )
+    return {question_set for _, question_set in lives} - {row[0] for row in rows}
+
+
+def _emptied(connection: Connection, sets: Iterable[int]) -> list[int]:
+    """The passages all of whose question sets are among these."""
+    rows = connection.execute(
+        "SELECT s.passage FROM question_set AS s WHERE s.passage IN"
+        " (SELECT passage FROM question_set WHERE id IN (SELECT value FROM json_each(?1)))"
+        " GROUP BY s.passage HAVING min(s.id IN (SELECT value FROM json_each(?1)))",
+        [json.dumps(list(sets))],
+    )
+    return [row[0] for row in rows]
+
+
+def _content_bytes(connection: Connection, sets: Iterable[int], passages: Sequence[int]) -> int:
+    """Text counts twice: it is in the full-text index too."""
+    row = connection.execute(
+        "SELECT (SELECT coalesce(sum(length(vectors)), 0) FROM question_set"
+        " WHERE id IN (SELECT value FROM json_each(?1)))"
+        f" + (SELECT coalesce(sum(length(text) + length(keywords) + {_ROW}), 0) FROM question"
+        " WHERE question_set IN (SELECT value FROM json_each(?1)))"
+        " + (SELECT coalesce(sum(2 * length(CAST(text AS BLOB))), 0) FROM passage"
+        " WHERE id IN (SELECT value FROM json_each(?2)))",
+        [json.dumps(list(sets)), json.dumps(list(passages))],
+    ).fetchone()
+    return int(row[0])

@@ -1,0 +1,149 @@
+"""Operational records beside the versioned ones: job runs, quarantine, provisional passages."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from store.records import PassageId, SetId
+from store.sqlite.database import Connection, transaction
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """The end of a job's last run, in Unix time; `error` is None unless that failed.
+
+    `succeeded_ms` is None before the first run that succeeded.
+    """
+
+    name: str
+    ran_ms: int
+    succeeded_ms: int | None
+    error: str | None
+
+
+def note_run(connection: Connection, name: str, ran_ms: int, error: str | None) -> None:
+    """Record how a run ended that ended now; one that failed keeps the time of the last success."""
+    with transaction(connection):
+        connection.execute(
+            "INSERT INTO job VALUES (?1, ?2, iif(?3 IS NULL, ?2, NULL), ?3) ON CONFLICT (name)"
+            " DO UPDATE SET ran_ms = excluded.ran_ms, error = excluded.error,"
+            " succeeded_ms = coalesce(excluded.succeeded_ms, succeeded_ms)",
+            [name, ran_ms, error],
+        )
+
+
+def all_jobs(connection: Connection) -> dict[str, JobRow]:
+    """The last run of every job that ever ran, by its name."""
+    rows = connection.execute("SELECT name, ran_ms, succeeded_ms, error FROM job")
+    return {row[0]: JobRow(*row) for row in rows}
+
+
+_MOST = 10_000
+
+
+def quarantined(connection: Connection, rules: str) -> dict[bytes, str]:
+    """Why each content in quarantine under these rules is there."""
+    rows = connection.execute("SELECT content, why FROM quarantine WHERE rules = ?", [rules])
+    return dict(rows)
+
+
+def count_quarantined(connection: Connection) -> int:
+    """How many contents are in quarantine."""
+    return int(connection.execute("SELECT count(*) FROM quarantine").fetchone()[0])
+
+
+def put_quarantined(
+    connection: Connection, content: bytes, rules: str, why: str, now_ms: int
+) -> None:
+    """Take a content into quarantine; beyond ten thousand the oldest leave it."""
+    with transaction(connection):
+        connection.execute(
+            "INSERT OR REPLACE INTO quarantine VALUES (?, ?, ?, ?)", [content, rules, why, now_ms]
+        )
+        connection.execute(
+            "DELETE FROM quarantine WHERE content IN (SELECT content FROM quarantine"
+            " ORDER BY since_ms DESC, content LIMIT -1 OFFSET ?)",
+            [_MOST],
+        )
+
+
+def end_quarantine(connection: Connection, rules: str) -> bool:
+    """End what other rules began: whatever could not be read is then tried again, everywhere.
+
+    False where there was nothing to end.
+    """
+    with transaction(connection):
+        ended = connection.execute("DELETE FROM quarantine WHERE rules <> ?", [rules]).rowcount
+        if ended:
+            connection.execute(
+                "UPDATE source_state SET cursor = NULL WHERE source IN"
+                " (SELECT source FROM seen WHERE why IS NOT NULL)"
+            )
+            connection.execute("UPDATE seen SET revision = '' WHERE why IS NOT NULL")
+    return bool(ended)
+
+
+_IN_FORCE = (
+    "question_set AS s JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
+    " AND l.born <= ?1 AND ?1 < l.died LEFT JOIN waiting AS w ON w.question_set = s.id"
+    " WHERE s.provisional = 1"
+)
+UNTRIED = "queued"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a provisional set is still one, and when (Unix time) to ask for a better one."""
+
+    question_set: SetId
+    why: str
+    tries: int
+    next_ms: int
+
+
+def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]:
+    """What is recorded of these sets."""
+    rows = connection.execute(
+        "SELECT question_set, why, tries, next_ms FROM waiting"
+        " WHERE question_set IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(sets))],
+    )
+    return {SetId(row[0]): Wait(*row) for row in rows}
+
+
+def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
+    """Record the last attempts."""
+    with transaction(connection):
+        connection.executemany(
+            "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?)",
+            [(one.question_set, one.why, one.tries, one.next_ms) for one in waits],
+        )
+
+
+def due_passages(
+    connection: Connection, version: int, recipe: int, now_ms: int, limit: int
+) -> list[PassageId]:
+    """The passages to ask the LLM for, under a recipe (a row id): the least tried first."""
+    rows = connection.execute(
+        f"SELECT s.passage FROM {_IN_FORCE} AND s.recipe = ?2 AND coalesce(w.next_ms, 0) <= ?3"
+        " ORDER BY coalesce(w.tries, 0), s.passage LIMIT ?4",
+        [version, recipe, now_ms, limit],
+    )
+    return [PassageId(row[0]) for row in rows]
+
+
+def waiting_by_reason(connection: Connection, version: int) -> dict[str, int]:
+    """How many passages wait at a version, by the kind of error of the last attempt."""
+    return dict(
+        connection.execute(
+            f"SELECT coalesce(w.why, '{UNTRIED}') AS why, count(*) FROM {_IN_FORCE}"
+            " GROUP BY why ORDER BY why",
+            [version],
+        )
+    )
+
+
+def end_waits(connection: Connection) -> None:
+    """Let all be asked for again at once: what stood in the way may have been set right."""
+    with transaction(connection):
+        connection.execute("UPDATE waiting SET next_ms = 0")

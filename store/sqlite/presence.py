@@ -1,0 +1,87 @@
+"""Whether the files that the writer has open are still those at their paths.
+
+SQLite goes on with files that were deleted or replaced: every commit succeeds, and nothing of it is
+there at the next start.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from store.exceptions import DatabaseGone
+
+if TYPE_CHECKING:
+    from store.sqlite.database import Connection
+
+Identity = tuple[int, int]  # of a file: its device and inode
+
+
+@dataclass(slots=True)
+class Opened:
+    """The files behind the writer's connection.
+
+    `least_bytes`: what the database cannot be smaller than, as of the last commit. `overwritten`:
+    how it was found to be another's, for good.
+    """
+
+    database: Path
+    file: Identity
+    log: Identity
+    least_bytes: int = 0
+    overwritten: str | None = None
+
+
+def opened_now(database: Path) -> Opened:
+    """The files that are at the paths now."""
+    file, log = database.stat(), _log_of(database).stat()
+    return Opened(database, (file.st_dev, file.st_ino), (log.st_dev, log.st_ino))
+
+
+def note_size(connection: "Connection") -> None:
+    """Remember how large the writer's database is. A checkpoint may cut it to its pages in use."""
+    if connection.opened:
+        pages, page_bytes = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "page_size")
+        )
+        stored_bytes = connection.opened.database.stat().st_size
+        connection.opened.least_bytes = min(stored_bytes, pages * page_bytes)
+
+
+def refuse_gone(connection: "Connection") -> None:
+    """Raise DatabaseGone unless the writer's files are at their paths; from any thread."""
+    if connection.opened and (why := _what_is_wrong(connection.opened)):
+        raise gone(connection.opened.database, why)
+
+
+def gone(database: Path, why: str) -> DatabaseGone:
+    """The refusal to go on with files that are no longer the database's."""
+    return DatabaseGone(
+        f"Cannot use the database {database}",
+        why,
+        "Nothing is kept from now on: stop the daemon, put the file back or restore a backup, and"
+        " start it again",
+    )
+
+
+def _what_is_wrong(opened: Opened) -> str | None:
+    if opened.overwritten:
+        return opened.overwritten
+    try:
+        file = opened.database.stat()
+        if (file.st_dev, file.st_ino) != opened.file:
+            return "another file is in its place"
+        if file.st_size < opened.least_bytes:
+            return f"it was cut short, to {file.st_size} bytes"
+        log = _log_of(opened.database).stat()
+        if (log.st_dev, log.st_ino) != opened.log:
+            return "another file is in the place of its log (-wal)"
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} was deleted, or moved away"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return None
+
+
+def _log_of(database: Path) -> Path:
+    return database.with_name(database.name + "-wal")

@@ -1,0 +1,264 @@
+"""Reading what is in force at a version: documents, passages' places, matches."""
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.records import ALIVE, Direction, Document, Match, PassageId, Placement, QuestionId
+from store.sqlite.database import Connection
+from store.sqlite.references import read_links, read_names
+from store.sqlite.visible import names_json
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a passage stands: source name, document path and type, and the placement's numbers.
+
+    `origin` is what the source says of the document's revision.
+    """
+
+    source: str
+    document: str
+    media_type: str
+    first_line: int
+    last_line: int
+    origin: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentEntry:
+    """A document of a list; its title is the outermost heading of its first passage."""
+
+    source: str
+    path: str
+    title: str | None
+    passages: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """Matches in force, as columns of equal length: ids are int64, similarity is float64."""
+
+    question: NDArray[np.int64]
+    target: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+
+    def records(self) -> list[Match]:
+        """The matches one by one."""
+        return [
+            Match(QuestionId(question), QuestionId(target), similarity)
+            for question, target, similarity in zip(
+                self.question.tolist(),
+                self.target.tolist(),
+                self.similarity.tolist(),
+                strict=True,
+            )
+        ]
+
+
+def matches_at(connection: Connection, version: int) -> Matches:
+    """The matches in force at a version, by outgoing question."""
+    rows = connection.execute(
+        "SELECT question, target, similarity FROM match"
+        " WHERE born <= ?1 AND ?1 < died ORDER BY question",
+        [version],
+    ).fetchall()
+    return Matches(
+        np.array([row[0] for row in rows], dtype=np.int64),
+        np.array([row[1] for row in rows], dtype=np.int64),
+        np.array([row[2] for row in rows], dtype=np.float64),
+    )
+
+
+def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The passages in force at a version, rising, and the number of words of each."""
+    rows = connection.execute(
+        "SELECT p.id, p.words FROM life AS l JOIN passage AS p ON p.id = l.passage"
+        " WHERE l.born <= ?1 AND ?1 < l.died ORDER BY p.id",
+        [version],
+    ).fetchall()
+    both = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def places_at(
+    connection: Connection,
+    version: int,
+    passages: Iterable[PassageId],
+    hidden: Collection[str] = (),
+) -> dict[PassageId, list[Place]]:
+    """Every place of each passage at a version, ordered by source, path and line.
+
+    Those in sources of the `hidden` names are left out.
+    """
+    rows = connection.execute(
+        "SELECT p.passage, s.name, d.path, d.media_type, d.origin, p.first_line, p.last_line"
+        " FROM placement AS p"
+        " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
+        " WHERE p.passage IN (SELECT value FROM json_each(?2))"
+        " AND s.name NOT IN (SELECT value FROM json_each(?3))"
+        " AND d.born <= ?1 AND ?1 < d.died ORDER BY s.name, d.path, p.first_line",
+        [version, json.dumps(list(passages)), names_json(hidden)],
+    )
+    places: dict[PassageId, list[Place]] = {}
+    for passage, source, document, media_type, origin, first, last in rows:
+        place = Place(source, document, media_type, first, last, json.loads(origin))
+        places.setdefault(PassageId(passage), []).append(place)
+    return places
+
+
+def live_holders(
+    connection: Connection, passages: Iterable[PassageId]
+) -> dict[PassageId, set[tuple[int, str]]]:
+    """Which documents, as (source, path), hold each passage at the head."""
+    rows = connection.execute(
+        "SELECT p.passage, d.source, d.path FROM placement AS p"
+        " JOIN document AS d ON d.id = p.document"
+        f" WHERE d.died = {ALIVE} AND p.passage IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(passages))],
+    )
+    holders: dict[PassageId, set[tuple[int, str]]] = {}
+    for passage, source, path in rows:
+        holders.setdefault(PassageId(passage), set()).add((source, path))
+    return holders
+
+
+def live_passages(connection: Connection, documents: Iterable[tuple[int, str]]) -> set[PassageId]:
+    """The passages that these documents, as (source, path), hold at the head."""
+    passages: set[PassageId] = set()
+    for source, path in documents:
+        rows = connection.execute(
+            "SELECT p.passage FROM document AS d JOIN placement AS p ON p.document = d.id"
+            f" WHERE d.source = ? AND d.path = ? AND d.died = {ALIVE}",
+            [source, path],
+        )
+        passages.update(PassageId(row[0]) for row in rows)
+    return passages
+
+
+def living(connection: Connection, passages: Iterable[PassageId]) -> set[PassageId]:
+    """Those of the passages that are vertices at the head."""
+    rows = connection.execute(
+        f"SELECT passage FROM life WHERE died = {ALIVE}"
+        " AND passage IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(passages))],
+    )
+    return {PassageId(row[0]) for row in rows}
+
+
+def live_documents(connection: Connection, source: int) -> dict[str, bytes]:
+    """Path to content hash of every document that the source has at the head."""
+    rows = connection.execute(
+        f"SELECT path, content FROM document WHERE source = ? AND died = {ALIVE}", [source]
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def live_content(connection: Connection, source: int, path: str) -> bytes | None:
+    """The content hash of one document at the head; None when it has none."""
+    row = connection.execute(
+        f"SELECT content FROM document WHERE source = ? AND path = ? AND died = {ALIVE}",
+        [source, path],
+    ).fetchone()
+    return row[0] if row else None
+
+
+def live_document(connection: Connection, source: int, path: str) -> Document | None:
+    """One document at the head, with its places."""
+    found = _documents(connection, f"path = ?2 AND died = {ALIVE}", [source, path])
+    return found[0] if found else None
+
+
+def documents_at(connection: Connection, version: int, source: int) -> list[Document]:
+    """The documents of a source at a version, with their places, by path."""
+    return _documents(connection, "born <= ?2 AND ?2 < died", [source, version])
+
+
+def _documents(connection: Connection, which: str, of: Sequence[object]) -> list[Document]:
+    rows = connection.execute(
+        "SELECT id, source, path, content, media_type, names, origin FROM document"
+        f" WHERE source = ?1 AND {which} ORDER BY path",
+        of,
+    ).fetchall()
+    return [
+        Document(
+            source,
+            path,
+            content,
+            media_type,
+            _placements(connection, row_id),
+            read_names(names),
+            origin,
+        )
+        for row_id, source, path, content, media_type, names, origin in rows
+    ]
+
+
+def _placements(connection: Connection, document: int) -> tuple[Placement, ...]:
+    rows = connection.execute(
+        "SELECT passage, first_line, last_line, links FROM placement WHERE document = ?"
+        " ORDER BY ordinal",
+        [document],
+    )
+    return tuple(Placement(PassageId(row[0]), row[1], row[2], read_links(row[3])) for row in rows)
+
+
+def documents_after(
+    connection: Connection,
+    version: int,
+    after: tuple[str, str],
+    limit: int,
+    *,
+    source: str | None = None,
+    under: str | None = None,
+    hidden: Collection[str] = (),
+) -> list[DocumentEntry]:
+    """Documents at a version by source name and path, from the first that comes after that key.
+
+    Of one source, where it is named; in the folder `under`. Those of `hidden` sources are left out.
+    """
+    rows = connection.execute(
+        "SELECT s.name, d.path,"
+        " (SELECT count(DISTINCT passage) FROM placement WHERE document = d.id),"
+        " (SELECT p.heading FROM placement AS o JOIN passage AS p ON p.id = o.passage"
+        "  WHERE o.document = d.id ORDER BY o.ordinal LIMIT 1)"
+        " FROM source AS s CROSS JOIN document AS d ON d.source = s.id"
+        " WHERE d.born <= ?1 AND ?1 < d.died AND (s.name, d.path) > (?2, ?3)"
+        " AND s.name NOT IN (SELECT value FROM json_each(?4))"
+        " AND (?5 IS NULL OR s.name = ?5)"
+        " AND (?6 IS NULL OR d.path = ?6 OR substr(d.path, 1, length(?6) + 1) = ?6 || '/')"
+        " ORDER BY s.name, d.path LIMIT ?7",
+        [version, *after, names_json(hidden), source, under, limit],
+    ).fetchall()
+    return [
+        DocumentEntry(name, path, next(iter(json.loads(heading or "[]")), None), passages)
+        for name, path, passages, heading in rows
+    ]
+
+
+def document_at(
+    connection: Connection, version: int, source: str, path: str
+) -> tuple[str, tuple[Placement, ...]] | None:
+    """The media type and the placements of a document at a version; None when it has none."""
+    row = connection.execute(
+        "SELECT d.id, d.media_type FROM document AS d JOIN source AS s ON s.id = d.source"
+        " WHERE s.name = ?2 AND d.path = ?3 AND d.born <= ?1 AND ?1 < d.died",
+        [version, source, path],
+    ).fetchone()
+    return (row[1], _placements(connection, row[0])) if row else None
+
+
+def questions_at(
+    connection: Connection, version: int, passage: PassageId
+) -> list[tuple[Direction, str]]:
+    """The questions of a passage in force at a version, incoming ones first, as they were asked."""
+    rows = connection.execute(
+        "SELECT q.direction, q.text FROM life AS l JOIN question AS q"
+        " ON q.question_set = l.question_set"
+        " WHERE l.passage = ?2 AND l.born <= ?1 AND ?1 < l.died ORDER BY q.direction, q.ordinal",
+        [version, passage],
+    )
+    return [(Direction(row[0]), row[1]) for row in rows]

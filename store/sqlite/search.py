@@ -1,0 +1,117 @@
+"""Exact search at a version: the postings of a word, and the sqlite-vec tables of vectors."""
+
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.records import PassageId, Vectors, Version
+from store.sqlite.database import Connection, transaction
+from store.sqlite.visible import VISIBLE_LIVES, names_json
+
+# Passages at the same distance are told apart by id: a few more are fetched than asked for.
+_SPARE = 16
+_MAX_K = 4096  # sqlite-vec's own limit
+
+
+def postings(connection: Connection, term: str) -> NDArray[np.int64]:
+    """(m, 2): passage id and how often the term is in it, for every stored passage.
+
+    The full-text index knows no versions; the caller keeps the passages that are in force.
+    `term` is one of store.words.index_terms.
+    """
+    rows = connection.execute(
+        "SELECT doc, count(*) FROM passage_term WHERE term = ? GROUP BY doc", [term]
+    ).fetchall()
+    return np.array(rows, dtype=np.int64).reshape(-1, 2)
+
+
+def nearest(
+    connection: Connection, at: Version, query: Vectors, k: int, hidden: Collection[str] = ()
+) -> list[tuple[PassageId, float]]:
+    """The k passages in force with the largest cosine to the query, best first, ties by id.
+
+    Those that only sources of the `hidden` names hold are passed over. A vector without direction
+    (all zero) is near to nothing: it finds none and is not found.
+    """
+    if not query.any():
+        return []
+    seen = f" AND life IN ({VISIBLE_LIVES})" if hidden else ""
+    rows = connection.execute(
+        f"SELECT passage, distance FROM passage_vector_{at.recipe}"
+        f" WHERE embedding MATCH ?3 AND k = ?4 AND born <= ?1 AND died > ?1{seen}",
+        [at.id, names_json(hidden), query.astype("<f4").tobytes(), min(k + _SPARE, _MAX_K)],
+    ).fetchall()
+    scored = [(PassageId(row[0]), 1.0 - float(row[1])) for row in rows]
+    return sorted(scored, key=lambda found: (-found[1], found[0]))[:k]
+
+
+_CHUNK_ROWS = 1024  # of sqlite-vec: what it allocates and frees at once
+
+
+def create_vectors(connection: Connection, recipe: int, dimensions: int) -> None:
+    """Make the table of a recipe's passage vectors."""
+    connection.execute(
+        f"CREATE VIRTUAL TABLE passage_vector_{recipe} USING vec0 (life INTEGER PRIMARY KEY,"
+        f" embedding float[{int(dimensions)}] distance_metric=cosine,"
+        " born INTEGER, died INTEGER, +passage INTEGER)"
+    )
+
+
+def put_vector(connection: Connection, life: int) -> None:
+    """Write the vector of one life, as its row and its question set say.
+
+    A vector without direction (all zero) is left out: its distances would be NaN, which breaks the
+    order of a search.
+    """
+    recipe, dimensions, vectors, *columns = connection.execute(
+        "SELECT s.recipe, r.dimensions, s.vectors, l.born, l.died, l.passage FROM life AS l"
+        " JOIN question_set AS s ON s.id = l.question_set JOIN recipe AS r ON r.id = s.recipe"
+        " WHERE l.id = ?",
+        [life],
+    ).fetchone()
+    vector = np.frombuffer(vectors, dtype="<i2", count=dimensions).astype("<f4")
+    if vector.any():
+        connection.execute(
+            f"INSERT INTO passage_vector_{recipe} (life, embedding, born, died, passage)"
+            " VALUES (?, ?, ?, ?, ?)",
+            [life, vector.tobytes(), *columns],
+        )
+
+
+def recipes(connection: Connection) -> list[int]:
+    """The row ids of all recipes, each of which has a table of vectors."""
+    return [row[0] for row in connection.execute("SELECT id FROM recipe ORDER BY id")]
+
+
+def is_worn(connection: Connection, recipe: int) -> bool:
+    """Whether writing the table anew would give back a third of it, or its only spare chunk.
+
+    sqlite-vec frees a chunk when the last of its rows is deleted, and never fills a gap.
+    """
+    chunks, rows = connection.execute(
+        f"SELECT (SELECT count(*) FROM passage_vector_{recipe}_chunks),"
+        f" (SELECT count(*) FROM passage_vector_{recipe}_rowids)"
+    ).fetchone()
+    needed = -(-rows // _CHUNK_ROWS)
+    return bool(chunks >= needed + max(1, needed // 2))
+
+
+def renew_vectors(connection: Connection, recipe: int) -> None:
+    """Write the table anew, in one transaction: nothing of a deleted row is left in it.
+
+    sqlite-vec cannot rename a table, and VACUUM does not help. Readers keep what they began with.
+    """
+    with transaction(connection):
+        dimensions = connection.execute(
+            "SELECT dimensions FROM recipe WHERE id = ?", [recipe]
+        ).fetchone()[0]
+        connection.execute(f"DROP TABLE passage_vector_{recipe}")
+        create_vectors(connection, recipe, dimensions)
+        lives = connection.execute(
+            "SELECT l.id FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
+            " WHERE s.recipe = ? ORDER BY l.id",
+            [recipe],
+        ).fetchall()
+        for (life,) in lives:
+            put_vector(connection, life)

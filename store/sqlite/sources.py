@@ -1,0 +1,237 @@
+"""Sources, and what their last scans saw: operational records beside the versioned ones."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from store.records import ALIVE, Seen
+from store.sqlite.database import Connection, transaction
+from store.sqlite.visible import names_json
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A source with its state; `scanned_ms` is Unix time, None before the first complete scan.
+
+    `problem` and `hint` are None while the source is healthy.
+    """
+
+    id: int
+    name: str
+    kind: str
+    location: str
+    scanned_ms: int | None
+    problem: str | None
+    hint: str | None
+    documents: int
+    problems: int
+    pinned: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListingState:
+    """Where the listings of a source are: `cursor` is its connector's, times are Unix milliseconds.
+
+    `listed_ms` is when everything was listed last, None before that.
+    """
+
+    cursor: str | None
+    listed_ms: int | None
+
+
+def register_source(
+    connection: Connection, name: str, kind: str, location: str, settings: str = ""
+) -> int:
+    """Return the id of the source of that name, creating it, or moving it to its new location.
+
+    What was seen elsewhere is read again: revisions are compared within one place only. With other
+    `settings` than before (any text that stands for them) it was never listed.
+    """
+    with transaction(connection):
+        connection.execute(
+            "UPDATE seen SET revision = '' WHERE source IN"
+            " (SELECT id FROM source WHERE name = ? AND (kind, location) <> (?, ?))",
+            [name, kind, location],
+        )
+        connection.execute(
+            "INSERT INTO source (name, kind, location) VALUES (?, ?, ?) ON CONFLICT (name)"
+            " DO UPDATE SET kind = excluded.kind, location = excluded.location",
+            [name, kind, location],
+        )
+        row = connection.execute("SELECT id FROM source WHERE name = ?", [name]).fetchone()
+        connection.execute("INSERT OR IGNORE INTO source_state (source) VALUES (?)", [row[0]])
+        connection.execute(
+            "UPDATE source_state SET cursor = NULL, listed_ms = NULL, settings = ?2"
+            " WHERE source = ?1 AND settings <> ?2",
+            [row[0], settings],
+        )
+    return int(row[0])
+
+
+def listing_state(connection: Connection, source: int) -> ListingState:
+    """Where the next listing of the source can begin."""
+    row = connection.execute(
+        "SELECT cursor, listed_ms FROM source_state WHERE source = ?", [source]
+    ).fetchone()
+    return ListingState(*row) if row else ListingState(None, None)
+
+
+def put_listing_state(connection: Connection, source: int, state: ListingState) -> None:
+    """Record a listing, once all that it named is indexed."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE source_state SET cursor = ?, listed_ms = ? WHERE source = ?",
+            [state.cursor, state.listed_ms, source],
+        )
+
+
+def forget_cursor(connection: Connection, source: int) -> None:
+    """Have a listing that begins later name everything. Called inside a transaction."""
+    connection.execute(
+        "UPDATE source_state SET cursor = NULL, listed_ms = NULL WHERE source = ?", [source]
+    )
+
+
+def is_read_by(connection: Connection, source: int, rules: str) -> bool:
+    """Whether all documents of the source were read by these rules; it may have none."""
+    row = connection.execute(
+        "SELECT 1 FROM source_state AS t WHERE source = ? AND rules <> ? AND EXISTS"
+        f" (SELECT 1 FROM document WHERE source = t.source AND died = {ALIVE})",
+        [source, rules],
+    ).fetchone()
+    return row is None
+
+
+def begin_rules(connection: Connection, sources: Collection[int], rules: str) -> None:
+    """Note by which rules sources get their first documents. Called before, in a transaction."""
+    connection.executemany(
+        "UPDATE source_state SET rules = ?2 WHERE source = ?1 AND NOT EXISTS"
+        f" (SELECT 1 FROM document WHERE source = ?1 AND died = {ALIVE})",
+        [(source, rules) for source in sources],
+    )
+
+
+def put_rules(connection: Connection, source: int, rules: str, unread: Collection[str]) -> None:
+    """Record that all documents of the source were read by these rules, but for the `unread`.
+
+    Whenever the source has those again, they are to be fetched.
+    """
+    with transaction(connection):
+        connection.execute("UPDATE source_state SET rules = ? WHERE source = ?", [rules, source])
+        connection.executemany(
+            "UPDATE seen SET revision = '' WHERE source = ? AND path = ?",
+            [(source, path) for path in unread],
+        )
+        if unread:
+            forget_cursor(connection, source)
+
+
+def forget_source(connection: Connection, source: int) -> None:
+    """Let the source be as one that was never scanned; its documents stay as they are."""
+    with transaction(connection):
+        for table in ("seen", "pin"):
+            connection.execute(f"DELETE FROM {table} WHERE source = ?", [source])
+        connection.execute(
+            "UPDATE source_state SET scanned_ms = NULL, problem = NULL, hint = NULL,"
+            " cursor = NULL, listed_ms = NULL, settings = '', held_ms = NULL WHERE source = ?",
+            [source],
+        )
+
+
+def put_source_state(
+    connection: Connection,
+    source: int,
+    scanned_ms: int | None,
+    problem: str | None,
+    hint: str | None,
+) -> None:
+    """Record how a scan ended; `scanned_ms` None keeps the time of the last complete one."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE source_state SET scanned_ms = coalesce(?, scanned_ms), problem = ?, hint = ?"
+            " WHERE source = ?",
+            [scanned_ms, problem, hint, source],
+        )
+
+
+def hold_source(connection: Connection, source: int, held_ms: int | None) -> None:
+    """Pause the source by hand, since then; None: resume it."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE source_state SET held_ms = ? WHERE source = ?", [held_ms, source]
+        )
+
+
+def is_held(connection: Connection, source: int) -> bool:
+    """Whether the source was paused by hand."""
+    row = connection.execute(
+        "SELECT 1 FROM source_state WHERE source = ? AND held_ms IS NOT NULL", [source]
+    ).fetchone()
+    return row is not None
+
+
+def source_names(connection: Connection) -> dict[int, str]:
+    """The name of every source ever configured, by its id."""
+    return dict(connection.execute("SELECT id, name FROM source"))
+
+
+def all_sources(connection: Connection) -> list[SourceRow]:
+    """Every source ever configured, with counts of its live documents and items with problems."""
+    rows = connection.execute(
+        "SELECT s.id, s.name, s.kind, s.location, t.scanned_ms, t.problem, t.hint,"
+        f" (SELECT count(*) FROM document WHERE source = s.id AND died = {ALIVE}),"
+        " (SELECT count(*) FROM seen WHERE source = s.id AND why IS NOT NULL),"
+        " (SELECT count(*) FROM pin WHERE source = s.id)"
+        " FROM source AS s JOIN source_state AS t ON t.source = s.id ORDER BY s.name"
+    )
+    return [SourceRow(*row) for row in rows]
+
+
+def seen_items(connection: Connection, source: int) -> dict[str, Seen]:
+    """What the last scan saw of each item of the source, by path."""
+    rows = connection.execute(
+        "SELECT source, path, revision, content, why, hint FROM seen WHERE source = ?", [source]
+    )
+    return {row[1]: Seen(*row) for row in rows}
+
+
+def knows_item(connection: Connection, source: int, path: str) -> bool:
+    """Whether the source has or had an item of that path."""
+    return any(
+        connection.execute(
+            f"SELECT 1 FROM {table} WHERE source = ? AND path = ? LIMIT 1", [source, path]
+        ).fetchone()
+        for table in ("document", "seen", "excluded")
+    )
+
+
+def pins_of(connection: Connection, source: int) -> dict[str, bytes | None]:
+    """The source's documents that are held at a restored state, with what their files hold."""
+    return dict(connection.execute("SELECT path, disk FROM pin WHERE source = ?", [source]))
+
+
+def release_pins(connection: Connection, source: int) -> int:
+    """Let the next scan bring every document of the source to its file again; returns how many."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE seen SET revision = '' WHERE source = ?1 AND path IN"
+            " (SELECT path FROM pin WHERE source = ?1)",
+            [source],
+        )
+        forget_cursor(connection, source)
+        return int(connection.execute("DELETE FROM pin WHERE source = ?", [source]).rowcount)
+
+
+def item_problems(
+    connection: Connection, limit: int, hidden: Collection[str] = ()
+) -> list[tuple[str, str, str, str]]:
+    """Items that cannot be used now, as (source name, path, why, hint), at most `limit`.
+
+    Those of sources of the `hidden` names are left out.
+    """
+    rows = connection.execute(
+        "SELECT s.name, i.path, i.why, coalesce(i.hint, '') FROM seen AS i"
+        " JOIN source AS s ON s.id = i.source WHERE i.why IS NOT NULL"
+        " AND s.name NOT IN (SELECT value FROM json_each(?2)) ORDER BY s.name, i.path LIMIT ?1",
+        [limit, names_json(hidden)],
+    )
+    return [tuple(row) for row in rows]

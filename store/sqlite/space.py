@@ -1,0 +1,104 @@
+"""Giving back the space of deleted rows: of vectors, of full text, of the file."""
+
+from collections.abc import Callable
+
+from store.sqlite.database import Connection, disk_failures, transaction
+from store.sqlite.search import is_worn, recipes, renew_vectors
+
+_PAGES = 2000  # that one step gives back
+_MERGED_PAGES = 500  # of the full-text index that one step rewrites
+_WAIT_MS, _NO_WAIT_MS = 10_000, 200
+
+
+def file_bytes(connection: Connection) -> int:
+    """The size of the database, without its WAL."""
+    pages, size = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
+    )
+    return int(pages * size)
+
+
+def shrink(connection: Connection, between: Callable[[], None], *, text: bool) -> None:
+    """Make the file smaller by what was deleted, in steps; `between` runs after each.
+
+    `text` says whether full text was deleted, which stays in the index until that is merged.
+    When a tenth of the file is free it is vacuumed whole, as then about as much again is lost in
+    half-empty pages; the writer waits for that, readers do not, and the disk must have room for
+    the WAL to take the file a second time. A database that was made without incremental vacuum
+    becomes one with it.
+    """
+    for recipe in recipes(connection):
+        if is_worn(connection, recipe):
+            renew_vectors(connection, recipe)
+            between()
+    if text:
+        _merge_text(connection, between)
+    _vacuum(connection, between)
+    truncate_wal(connection, wait=False)
+
+
+def _merge_text(connection: Connection, between: Callable[[], None]) -> None:
+    """FTS5's documented way to optimise in steps: the first, negative, step assigns all to it."""
+    pages, changes = -_MERGED_PAGES, 2
+    while changes >= 2:
+        with transaction(connection):
+            before = connection.total_changes
+            connection.execute(
+                "INSERT INTO passage_text (passage_text, rank) VALUES ('merge', ?)", [pages]
+            )
+            pages, changes = _MERGED_PAGES, connection.total_changes - before
+        between()
+
+
+def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
+    free, whole = _free_pages(connection), connection.execute("PRAGMA page_count").fetchone()[0]
+    if 10 * free > whole:
+        vacuum(connection)
+        between()
+        return
+    while free:
+        with disk_failures(connection):
+            connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+        before, free = free, _free_pages(connection)
+        between()
+        if free >= before:
+            return
+
+
+def _free_pages(connection: Connection) -> int:
+    return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+
+
+def vacuum(connection: Connection) -> None:
+    """Write the whole file anew, as one that can be vacuumed in steps.
+
+    The vector tables are written anew first: their parts name each other by row numbers, which
+    VACUUM promises to keep only where there are no gaps.
+    """
+    for recipe in recipes(connection):
+        renew_vectors(connection, recipe)
+    with disk_failures(connection):
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("VACUUM")
+
+
+def truncate_wal(connection: Connection, *, wait: bool) -> bool:
+    """Move the WAL into the file and cut it to nothing.
+
+    False while a reader holds on to an older state of the file: what the WAL has stays in it.
+    """
+    connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS if wait else _NO_WAIT_MS}")
+    try:
+        with disk_failures(connection):
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
+    return not busy
+
+
+def erase(connection: Connection) -> bool:
+    """Leave no byte of deleted rows in the database's files. False as truncate_wal."""
+    with transaction(connection):
+        connection.execute("INSERT INTO passage_text (passage_text) VALUES ('optimize')")
+    vacuum(connection)
+    return truncate_wal(connection, wait=True)

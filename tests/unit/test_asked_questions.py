@@ -1,0 +1,109 @@
+"""Question sets with asked questions: what is in them, beside the built-in ones or alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.errors import BadRequest
+from hopsyncd.evaluation.recorded import recorded_maker
+from hopsyncd.models.asked_questions import AskedMaker, Mode
+from hopsyncd.models.llm.budget import LlmContext, Usage
+from hopsyncd.models.questions import BuiltinMaker
+from store.records import Direction, Passage, QuestionSet, set_id, to_grid
+from tests.fakes.llm import FakeLlm, asked_maker
+from tests.fakes.models import FakeEncoder, FakeLanguage
+
+ROME = Passage(("Rome",), "Rome met Carthage. Carthage lost.")
+ODD = Passage((), "nothing of note")
+LINES = [
+    {"id": "r", "incoming": ["Who met Carthage?"], "outgoing": ["Who was Hannibal?", "Why war?"]},
+    {"id": "o", "incoming": ["What is of note?"], "outgoing": []},
+    {"id": "unused", "incoming": [], "outgoing": []},
+]
+
+
+def recorded(folder: Path, mode: Mode, lines: list[dict[str, object]]) -> AskedMaker:
+    file = folder / "questions.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    corpus = {"r": ROME, "o": ODD}
+    return recorded_maker(file, corpus, FakeLanguage(), FakeEncoder(), mode)
+
+
+def made(maker: AskedMaker, passage: Passage) -> QuestionSet:
+    ((_, got),) = next(iter(maker.make_each([passage], LlmContext("", Usage()))))
+    assert isinstance(got, QuestionSet)
+    return got
+
+
+def texts(questions: QuestionSet, direction: Direction) -> list[str]:
+    return [q.text for q in questions.questions if q.direction is direction]
+
+
+def test_alone_they_are_the_papers(tmp_path: Path) -> None:
+    got = made(recorded(tmp_path, "llm", LINES), ROME)
+    assert texts(got, Direction.INCOMING) == ["Who met Carthage?"]
+    assert texts(got, Direction.OUTGOING) == ["Who was Hannibal?", "Why war?"]
+    assert [q.keywords for q in got.questions] == [{"carthage"}, {"hannibal"}, set()]
+    wanted = ["Rome\nRome met Carthage. Carthage lost.", *(q.text for q in got.questions)]
+    assert (got.vectors == to_grid(FakeEncoder().encode(wanted))).all()
+    assert [q.vector_row for q in got.questions] == [1, 2, 3]
+
+
+def test_both_are_the_built_in_ones_and_then_the_asked_ones(tmp_path: Path) -> None:
+    got = made(recorded(tmp_path, "both", LINES), ROME)
+    plain = BuiltinMaker(FakeLanguage(), FakeEncoder()).make(ROME)
+    for direction, asked in (
+        (Direction.INCOMING, ["Who met Carthage?"]),
+        (Direction.OUTGOING, ["Who was Hannibal?", "Why war?"]),
+    ):
+        assert texts(got, direction) == texts(plain, direction) + asked
+    assert (got.vectors[: len(plain.vectors)] == plain.vectors).all()
+    assert len({q.id for q in got.questions}) == len(got.questions)
+
+
+def test_a_passage_without_outgoing_questions_has_none(tmp_path: Path) -> None:
+    got = made(recorded(tmp_path, "llm", LINES), ODD)
+    assert texts(got, Direction.OUTGOING) == []
+
+
+def test_a_missing_line_is_an_error_that_says_how_many(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match="no questions for 1 of 2 passages, such as o"):
+        recorded(tmp_path, "both", LINES[:1])
+
+
+@pytest.mark.parametrize(
+    "line", [{"id": "r"}, {"incoming": [], "outgoing": []}, {**LINES[0], "incoming": [1]}]
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: dict[str, object]) -> None:
+    with pytest.raises(BadRequest, match="jsonl:3"):
+        recorded(tmp_path, "both", [*LINES[:2], line])
+
+
+def test_what_is_recorded_and_how_it_is_used_names_the_recipe(tmp_path: Path) -> None:
+    other = [{**LINES[0], "incoming": ["Who?"]}, *LINES[1:]]
+    names = [
+        recorded(tmp_path, mode, lines).recipe.name
+        for mode, lines in (("both", LINES), ("llm", LINES), ("both", other), ("both", LINES))
+    ]
+    assert len(set(names)) == 3
+    assert names[0] == names[3]
+    assert "questions/1+fake temperature=0" in asked_maker(FakeLlm()).recipe.name
+
+
+def test_a_stand_in_is_the_built_in_set_under_an_id_of_its_own() -> None:
+    maker, plain = asked_maker(FakeLlm(), "llm"), BuiltinMaker(FakeLanguage(), FakeEncoder())
+    got, wanted = maker.stand_in(ROME), plain.make(ROME)
+    assert got.provisional
+    assert got.id == set_id(ROME.id, maker.recipe.name, provisional=True)
+    assert got.id != made(maker, ROME).id
+    assert [q.text for q in got.questions] == [q.text for q in wanted.questions]
+    assert (got.vectors == wanted.vectors).all()
+
+
+def test_without_an_account_nobody_is_asked() -> None:
+    llm = FakeLlm()
+    results = [r for group in asked_maker(llm).make_each([ROME, ODD], None) for r in group]
+    assert [passage for passage, _ in results] == [ROME, ODD]
+    assert not any(isinstance(got, QuestionSet) for _, got in results)
+    assert llm.calls == []

@@ -1,0 +1,117 @@
+from itertools import pairwise
+
+import pytest
+
+from hopsyncd.formats.blocks import Block, Kind
+from hopsyncd.formats.chunking import Chunk, chunk
+from hopsyncd.formats.units import sentences, tokens
+
+
+def heading(text: str, level: int, line: int = 1) -> Block:
+    return Block("heading", text, line, line, level)
+
+
+def block(text: str, line: int = 1, kind: Kind = "paragraph") -> Block:
+    return Block(kind, text, line, line + text.count("\n"))
+
+
+def test_heading_paths() -> None:
+    blocks = (
+        block("lead", 1),
+        heading("A", 1, 2),
+        heading("B", 3, 3),
+        block("b", 4),
+        heading("C", 2, 5),
+        block("c", 6),
+        heading("", 1, 7),
+        block("d", 7),
+    )
+    assert chunk(blocks) == (
+        Chunk((), "lead", 1, 1),
+        Chunk(("A", "B"), "b", 4, 4),
+        Chunk(("A", "C"), "c", 6, 6),
+        Chunk((), "d", 7, 7),
+    )
+
+
+def test_blocks_are_joined_by_kind_and_wrapped_lines_flow() -> None:
+    blocks = (
+        block("one\n  two", 1),
+        block("x", 4, "list_item"),
+        block("y", 5, "list_item"),
+        block("a\n  b", 7, "code"),
+        block("1 | 2", 9, "table"),
+        block("3 | 4", 10, "table"),
+    )
+    assert chunk(blocks) == (Chunk((), "one two\n\nx\ny\n\na\n  b\n\n1 | 2\n3 | 4", 1, 10),)
+
+
+def test_wrapped_chinese_flows_without_spaces() -> None:
+    assert chunk((block("今天天气\n很好"),))[0].text == "今天天气很好"
+
+
+def test_a_section_without_text_gives_nothing_unless_there_is_nothing_else() -> None:
+    assert chunk((heading("A", 1), heading("B", 2), block("b"))) == (Chunk(("A", "B"), "b", 1, 1),)
+    assert chunk((heading("A", 1, 1), heading("B", 2, 3))) == (Chunk(("A",), "A\n\nB", 1, 3),)
+    assert chunk((heading("", 1),)) == ()
+
+
+def test_a_paragraph_that_fits_is_not_split() -> None:
+    text = "A sentence of words. " * 50
+    assert tokens(text) < 300
+    assert [passage.text for passage in chunk((block(text),))] == [text.strip()]
+
+
+def test_a_long_paragraph_is_split_at_sentences_with_their_lines() -> None:
+    text = "\n".join(f"Sentence number {n} says\nthat {n * n} is a square." for n in range(200))
+    passages = chunk((block(text, 11),))
+    assert " ".join(passage.text for passage in passages) == " ".join(text.split())
+    assert all(passage.text.endswith("square.") for passage in passages)
+    assert passages[0].first_line == 11
+    assert passages[-1].last_line == 410
+    for before, after in pairwise(passages):
+        assert after.first_line == before.last_line + 1
+    assert all(60 <= tokens(passage.text) <= 400 for passage in passages)
+
+
+def test_long_code_is_split_at_lines_and_keeps_blank_ones() -> None:
+    text = "\n".join(f"    call({n})" if n % 5 else "" for n in range(1, 600))
+    passages = chunk((block(text, 1, "code"),))
+    assert len(passages) > 5
+    lines = text.split("\n")
+    for passage in passages:
+        assert passage.text == "\n".join(lines[passage.first_line - 1 : passage.last_line])
+
+
+@pytest.mark.parametrize("text", ["word " * 5000, "字" * 5000, "x" * 20_000, "字。" * 3000])
+def test_text_without_sentences_still_has_a_limit(text: str) -> None:
+    passages = chunk((block(text.strip()),))
+    assert len(passages) > 1
+    assert all(tokens(passage.text) <= 400 for passage in passages)
+    assert "".join("".join(p.text.split()) for p in passages) == "".join(text.split())
+
+
+def test_sentences() -> None:
+    text = 'Dr. J. Smith (b. 1950) left. "Why?" he asked. See e.g. No. 5, 4.5 km off... Done!'
+    assert [sentence.strip() for sentence in sentences(text)] == [
+        "Dr. J. Smith (b. 1950) left.",
+        '"Why?" he asked.',
+        "See e.g. No. 5, 4.5 km off...",
+        "Done!",
+    ]
+    assert list(sentences("今日は。明日も!はい。")) == ["今日は。", "明日も!はい。"]
+
+
+def test_tokens_need_no_language() -> None:
+    assert tokens("") == 0
+    assert tokens("four words of text") == 5
+    assert 14 <= tokens("今日は天気がいいので散歩に行きましょう") <= 22
+
+
+def test_the_target_scales_passages() -> None:
+    blocks = [block(f"Paragraph {n} is about the number {n}.", 2 * n + 1) for n in range(300)]
+    small, large = chunk(blocks, 50), chunk(blocks, 200)
+    assert len(small) > 2 * len(large)
+    assert max(tokens(passage.text) for passage in small) <= 100
+    with pytest.raises(ValueError, match="at least 1"):
+        chunk(blocks, 0)

@@ -1,0 +1,158 @@
+"""What documents are called: names that lead to notes which do not say them."""
+
+from pathlib import Path
+
+import numpy as np
+
+from hopsyncd.config.strategy import Search
+from hopsyncd.index.view import GraphView
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.seeds import names_in, seeds
+from hopsyncd.retrieve.snapshot import called_passages, head_of, load_snapshot
+from hopsyncd.retrieve.walk import WalkSettings
+from store.records import PassageId
+from store.sqlite.content import known_passages
+from store.sqlite.history import resolve
+from tests.fakes.dump import served_by
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder
+from tests.fakes.stack import Stack
+
+OTHERS = {f"{n}.md": f"nothing of note, number {n}\n" for n in range(9)}
+
+
+class Notes:
+    """Notes in memory and their index."""
+
+    def __init__(self, folder: Path, files: dict[str, str]) -> None:
+        self.connector = MemoryConnector()
+        self.stack = Stack(folder / "s.db", self.connector)
+        self.write(files)
+
+    def write(self, files: dict[str, str]) -> None:
+        for path, text in files.items():
+            self.connector.put(path, text.encode())
+        self.stack.sync()
+
+    def rename(self, old: str, new: str) -> None:
+        self.connector.put(new, self.connector.files[old])
+        self.connector.remove(old)
+        self.stack.sync()
+
+    def names(self) -> dict[str, set[str]]:
+        """The first words of the passages that have each name."""
+        called = called_passages(self.stack.connection, self.stack.head.id)
+        texts = known_passages(self.stack.connection, [passage for passage, _ in called])
+        found: dict[str, set[str]] = {}
+        for passage, name in called:
+            found.setdefault(name, set()).add(texts[passage].text.split()[0])
+        return found
+
+    def view(self) -> GraphView:
+        stack = self.stack
+        return head_of(stack.connection, stack.head, stack.writer.index).view
+
+    def best(self, question: str, at: str = "head") -> str:
+        """The text of the passage where most of a walk begins that names alone lead."""
+        connection = self.stack.connection
+        view = load_snapshot(connection, resolve(connection, at), FakeEncoder().dimensions).view
+        nothing, names = np.zeros(len(view.passage)), names_in(question, view.mentioned)
+        mass = seeds(view, np.zeros(len(view.rows)), nothing, names)
+        best = PassageId(int(view.passage[mass.argmax()]))
+        return known_passages(connection, [best])[best].text
+
+
+def test_a_note_has_the_names_of_its_file_and_its_aliases(tmp_path: Path) -> None:
+    files = {
+        "people/Ada Lovelace 0123456789abcdef0123456789abcdef.md": "Wrote programs.\n",
+        "pages/Machines___Engine.md": "---\naliases: [The Mill, Store]\n---\nComputes.\n",
+        "https://example.org/wiki/Analytical_Engine.html": "Remembers.\n",
+    }
+    assert Notes(tmp_path, files).names() == {
+        "ada lovelace": {"Wrote"},
+        "machines engine": {"Computes."},
+        "mill": {"Computes."},
+        "store": {"Computes."},
+        "analytical engine": {"Remembers."},
+    }
+
+
+def test_a_name_that_says_nothing_or_that_many_notes_have_is_none(tmp_path: Path) -> None:
+    files = {
+        "index.md": "a\n",
+        "Untitled 3.md": "b\n",
+        "2026-11-01.md": "c\n",
+        **{f"{n}/minutes.md": f"meeting of week {n}\n" for n in range(33)},
+        "a/Plan.md": "one\n",
+        "b/plan.md": "other\n",
+    }
+    assert Notes(tmp_path, files).names() == {"plan": {"one", "other"}}
+
+
+def test_of_a_long_note_the_first_passages_have_its_names(tmp_path: Path) -> None:
+    text = "".join(f"# Part {n}\n\n{n} it goes on\n\n" for n in range(9))
+    assert Notes(tmp_path, {"Saga.md": text}).names() == {"saga": {"0", "1", "2", "3"}}
+
+
+def test_a_question_that_names_a_note_begins_there(tmp_path: Path) -> None:
+    notes = Notes(tmp_path, {"Zorn Quill.md": "repairs clocks in winter\n", **OTHERS})
+    assert notes.best("What does Zorn Quill do?") == "repairs clocks in winter"
+
+
+def test_a_passage_that_names_a_note_leads_there_and_back(tmp_path: Path) -> None:
+    files = {
+        "harbour.md": "The keeper often visits Zorn Quill on Sundays.\n",
+        "Zorn Quill.md": "repairs clocks in winter\n",
+        **OTHERS,
+    }
+    notes = Notes(tmp_path, files)
+    engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
+    stack = notes.stack
+    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    for question, start, end in (
+        ("Whom does the keeper often visit on Sundays?", "harbour.md", "Zorn Quill.md"),
+        ("Who repairs clocks in winter?", "Zorn Quill.md", "harbour.md"),
+    ):
+        answer = answer_json(engine.query(question, 11, Search()), Search(), ())
+        (hop,) = next(p for p in answer["passages"] if p["document"] == end)["hops"]
+        assert hop["from"]["document"] == start
+        assert hop["asked_by"] == "both"
+        assert hop["question"] == "What is said of Zorn Quill?"
+
+
+def test_a_new_name_asks_nothing_and_a_past_version_keeps_its_own(tmp_path: Path) -> None:
+    notes = Notes(tmp_path, {"Zorn Quill.md": "repairs clocks in winter\n", **OTHERS})
+    made = len(notes.stack.maker.made)  # type: ignore[attr-defined]
+    notes.rename("Zorn Quill.md", "Tilda Vane.md")
+    assert notes.best("What does Tilda Vane do?") == "repairs clocks in winter"
+    assert notes.best("What does Zorn Quill do?") != "repairs clocks in winter"
+    assert notes.best("What does Zorn Quill do?", "1") == "repairs clocks in winter"
+    assert len(notes.stack.maker.made) == made  # type: ignore[attr-defined]
+
+
+def test_names_are_those_of_an_index_made_anew(tmp_path: Path) -> None:
+    files = {"Rome.md": "It met Turin.\n", "b.md": "Rome praised Turin.\n"}
+    notes = Notes(tmp_path, files)
+    notes.rename("b.md", "Turin.md")
+    notes.write({"Rome.md": "It left Ostia.\n", "Ostia.md": "Turin met Rome.\n"})
+    (tmp_path / "anew").mkdir()
+    now = {path: data.decode() for path, data in notes.connector.files.items()}
+    assert served_by(notes.view()) == served_by(Notes(tmp_path / "anew", now).view())
+
+
+def test_a_name_that_is_the_heading_already_changes_nothing(tmp_path: Path) -> None:
+    texts = ["# Zorn Quill\n\nHe repairs clocks.\n", "The keeper visits Zorn Quill.\n"]
+    (tmp_path / "other").mkdir()
+    called = Notes(tmp_path, dict(zip(["Zorn Quill.md", "1.md"], texts, strict=True)))
+    numbered = Notes(tmp_path / "other", dict(zip(["2.md", "1.md"], texts, strict=True)))
+    assert served_by(called.view()) == served_by(numbered.view())
+
+
+def test_the_paper_knows_a_passage_by_its_questions_alone(tmp_path: Path) -> None:
+    files = {"Zorn Quill.md": "It repairs clocks.\n", "1.md": "The keeper visits Zorn Quill.\n"}
+    view = Notes(tmp_path, files).view()
+    alike = view.keywords.of_passages.jaccards({"zorn quill"})
+    (note,) = view.about["zorn quill"]
+    assert alike[view.positions(np.array([note]))].tolist() == [0]
+    assert alike.any()

@@ -1,0 +1,186 @@
+"""The process that reads documents: what one document does to it, and what that does to us."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.sandbox.messages import Limits
+from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+
+BAD = (sys.executable, "-P", "-m", "tests.fakes.bad_reader")
+LIMITS = Limits(
+    cpu_s=1,
+    cpu_s_per_mib=1,
+    wall_s=60,
+    memory_bytes=1 << 29,
+    reply_bytes=1 << 20,
+    documents_per_worker=5,
+    light_bytes=0,
+)
+IMPATIENT = replace(LIMITS, wall_s=8)
+
+
+@pytest.fixture
+def process() -> Iterator[ExtractionProcess]:
+    process = ExtractionProcess(limits=LIMITS, command=BAD)
+    yield process
+    process.close()
+
+
+def text_of(process: ExtractionProcess, said: bytes) -> str:
+    (block,) = process.extract(said, "text/plain")
+    return block.text
+
+
+def why_of(process: ExtractionProcess, said: bytes) -> str:
+    with pytest.raises(DocumentUnreadable) as raised:
+        process.extract(said, "text/plain")
+    return raised.value.why
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"crash", "crashes the reader \\(SIGABRT\\)"),
+        (b"exit", "crashes the reader \\(exit status 0\\)"),
+        (b"hang", "takes longer than 8 s"),
+        (b"memory", "needs more than 512 MiB of memory"),
+        (b"endless", "gives more than 1 MiB of text"),
+        (b"nonsense", "exit status 1"),
+        (b"call", "exit status 1"),
+        (b"connect", "exit status 1"),
+    ],
+)
+def test_a_bad_document_is_named_and_the_next_one_is_read(said: bytes, why: str) -> None:
+    limits = IMPATIENT if said == b"hang" else LIMITS
+    with closing(ExtractionProcess(limits=limits, command=BAD)) as process:
+        assert text_of(process, b"good before") == "good before"
+        with pytest.raises(DocumentUnreadable, match=why):
+            process.extract(said, "text/plain")
+        assert text_of(process, b"good after") == "good after"
+
+
+def test_a_document_gets_so_much_processor_time(process: ExtractionProcess) -> None:
+    assert why_of(process, b"spin") == "reading it takes too much processor time"
+
+
+def test_a_worker_writes_no_file(process: ExtractionProcess, tmp_path: Path) -> None:
+    why_of(process, f"write {tmp_path}/new".encode())
+    old = tmp_path / "old"
+    old.write_text("kept")
+    why_of(process, f"write {old}".encode())
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("old", "kept")]
+
+
+def test_what_killed_the_worker_is_not_tried_again() -> None:
+    with closing(ExtractionProcess(limits=IMPATIENT, command=BAD)) as process:
+        why = why_of(process, b"hang")
+        began_s = time.monotonic()
+        assert why_of(process, b"hang") == why
+        assert time.monotonic() - began_s < IMPATIENT.wall_s
+        assert text_of(process, b"hung no more") == "hung no more"
+
+
+def test_a_document_is_not_blamed_for_what_the_ones_before_it_left(
+    process: ExtractionProcess,
+) -> None:
+    assert text_of(process, b"good") == "good"
+    assert text_of(process, b"crash-if-worn innocent") == "innocent"
+
+
+def test_workers_are_replaced_after_some_documents(process: ExtractionProcess) -> None:
+    pids = [text_of(process, b"pid") for _ in range(12)]
+    assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [5, 5, 2]
+    assert str(os.getpid()) not in pids
+
+
+def test_what_a_library_prints_does_not_stand_between_the_replies(
+    process: ExtractionProcess,
+) -> None:
+    assert text_of(process, b"print") == "print"
+
+
+def test_a_worker_knows_no_secrets(
+    process: ExtractionProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    assert "OPENAI_API_KEY" not in text_of(process, b"environment")
+
+
+def test_a_worker_loads_neither_models_nor_the_store() -> None:
+    heavy = "torch", "spacy", "numpy", "pysqlite3", "sentence_transformers"
+    script = f"import sys, hopsyncd.formats.sandbox.reader_worker; print([m for m in {heavy} if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_a_stop_abandons_the_document_at_once() -> None:
+    class Stop(Exception):
+        pass
+
+    asked: list[float] = []
+
+    def check_stop() -> None:
+        asked.append(time.monotonic())
+        if len(asked) > 20:
+            raise Stop
+
+    process = ExtractionProcess(check_stop, LIMITS, BAD)
+    began_s = time.monotonic()
+    with pytest.raises(Stop):
+        process.extract(b"hang", "text/plain")
+    assert time.monotonic() - began_s < LIMITS.wall_s
+    process.close()
+
+
+def test_another_document_is_read_while_one_takes_its_time() -> None:
+    class Stop(Exception):
+        pass
+
+    read: list[tuple[Block, ...]] = []
+    inside: list[bool] = []
+
+    def give_way() -> None:
+        if read:
+            raise Stop
+        if not inside:
+            inside.append(True)
+            read.append(process.extract(b"Rome is in Italy.", "text/plain"))
+
+    process = ExtractionProcess(give_way, LIMITS, BAD)
+    with pytest.raises(Stop):
+        process.extract(b"hang", "text/plain")
+    process.close()
+    assert [block.text for block in read[0]] == ["Rome is in Italy."]
+
+
+def test_no_document_is_blamed_when_no_worker_can_start() -> None:
+    dies = ExtractionProcess(limits=LIMITS, command=(*BAD, "silent"))
+    with pytest.raises(ReaderUnavailable, match="exit status 3"):
+        dies.extract(b"good", "text/plain")
+    missing = ExtractionProcess(limits=LIMITS, command=("/no/such/program",))
+    with pytest.raises(ReaderUnavailable, match="No such file"):
+        missing.extract(b"good", "text/plain")
+
+
+def test_small_texts_need_no_worker() -> None:
+    process = ExtractionProcess(command=("/no/such/program",))
+    assert process.extract(b"small", "text/markdown") == (Block("paragraph", "small", 1, 1),)
+    with pytest.raises(ReaderUnavailable):
+        process.extract(b"[" * 70_000, "text/markdown")
+    with pytest.raises(ReaderUnavailable):
+        process.extract(b"%PDF-1.7", "application/pdf")
+
+
+def test_a_heap_of_brackets_ends(process: ExtractionProcess) -> None:
+    with pytest.raises(DocumentUnreadable, match="processor time"):
+        process.extract(b"[aaaaaaa " * 60_000, "text/markdown")

@@ -1,0 +1,322 @@
+"""The worker: whoever waits for it is told how it went, whatever happens to it."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from connectors.protocol import Found
+from hopsyncd.config.schedule import every
+from hopsyncd.errors import BadRequest, SyncFailed
+from hopsyncd.ingest.source_scheduler import Task
+from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.ingest.timetable import Clocks
+from hopsyncd.ingest.writer import Chore, SyncWorker
+from store.records import Version, content_hash
+from store.sqlite.operational import all_jobs
+from store.sqlite.reads import live_documents
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
+
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    made = Stack(tmp_path / "a.db", MemoryConnector({"a.md": b"Rome is in Italy."}))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def worker(stack: Stack) -> Iterator[SyncWorker]:
+    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+        stack.path.give_way = give_way
+        return stack.path, [Task(stack.source, every(3600))]
+
+    made = SyncWorker(open_path)
+    yield made
+    made.stop(WAIT_S)
+
+
+def test_a_request_is_answered_when_all_is_served(worker: SyncWorker, stack: Stack) -> None:
+    worker.start()
+    (outcome,) = worker.request((), accept_empty=False).result(WAIT_S)
+    assert (outcome.source, outcome.problem) == ("notes", None)
+    assert stack.head.documents == 1
+
+
+def test_a_job_runs_between_two_syncs_and_its_result_comes_back(worker: SyncWorker) -> None:
+    worker.start()
+    assert worker.submit(lambda path: path.passage_tokens).result(WAIT_S) == 12
+
+
+def test_a_refused_job_is_told_so_and_the_work_goes_on(worker: SyncWorker) -> None:
+    def refuse(_: SourceSync) -> None:
+        raise BadRequest("No", "never", "Do not ask")
+
+    refused, request = worker.submit(refuse), worker.request((), accept_empty=False)
+    worker.start()
+    with pytest.raises(BadRequest, match="never"):
+        refused.result(WAIT_S)
+    assert request.result(WAIT_S)
+    assert worker.error is None
+
+
+def test_a_job_that_breaks_leaves_nobody_waiting(worker: SyncWorker) -> None:
+    def break_down(_: SourceSync) -> None:
+        raise RuntimeError("out of memory")
+
+    broken, request = worker.submit(break_down), worker.request((), accept_empty=False)
+    worker.start()
+    for future in (broken, request):
+        with pytest.raises(SyncFailed, match="out of memory"):
+            future.result(WAIT_S)
+
+
+def test_who_waits_at_the_stop_is_told(worker: SyncWorker) -> None:
+    def stop(path: SourceSync) -> None:
+        stopper = Thread(target=worker.stop, args=(0,))
+        stopper.start()
+        stopper.join(WAIT_S)
+        path.give_way()
+
+    first = worker.submit(stop)
+    second = worker.submit(lambda _: None)
+    request = worker.request((), accept_empty=False)
+    worker.start()
+    for future in (first, second, request):
+        with pytest.raises(SyncFailed, match="the daemon stops"):
+            future.result(WAIT_S)
+
+
+def test_who_comes_after_the_stop_is_told(worker: SyncWorker) -> None:
+    worker.start()
+    assert worker.stop(WAIT_S)
+    for future in (worker.submit(lambda _: None), worker.request((), accept_empty=False)):
+        with pytest.raises(SyncFailed, match="the daemon stops"):
+            future.result(WAIT_S)
+
+
+def test_who_waits_for_a_source_that_a_job_takes_away_is_answered_once(worker: SyncWorker) -> None:
+    planned = worker.submit(lambda _: worker.plan([], ()))
+    request = worker.request((), accept_empty=False)
+    worker.start()
+    planned.result(WAIT_S)
+    assert request.result(WAIT_S) == ()
+    assert worker.submit(lambda _: "next").result(WAIT_S) == "next"
+    assert worker.error is None
+
+
+def test_who_waits_cannot_cancel_the_work(worker: SyncWorker) -> None:
+    request = worker.request((), accept_empty=False)
+    assert not request.cancel()
+    worker.start()
+    assert request.result(WAIT_S)
+
+
+class HandClocks:
+    """Two clocks that tests set."""
+
+    def __init__(self) -> None:
+        self.wall_ms, self.steady_s = 1_000_000_000_000, 50.0
+
+    def pass_s(self, seconds: float) -> None:
+        self.wall_ms += round(seconds * 1000)
+        self.steady_s += seconds
+
+    def clocks(self) -> Clocks:
+        return Clocks(lambda: self.wall_ms, lambda: self.steady_s)
+
+
+Scheduled = Callable[..., SyncWorker]
+
+
+@pytest.fixture
+def hand() -> HandClocks:
+    return HandClocks()
+
+
+@pytest.fixture
+def scheduled(stack: Stack, hand: HandClocks) -> Iterator[Scheduled]:
+    """Starts a worker over the same store, with its chores and its source's times."""
+    made: list[SyncWorker] = []
+
+    def start(*chores: Chore, at_start: bool = True) -> SyncWorker:
+        while made:
+            made.pop().stop(WAIT_S)
+
+        def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+            stack.path.give_way = give_way
+            stack.path.upgrades.due_s = 1e9  # by the real clock
+            task = Task(stack.source, every(300), every(86400), at_start)
+            return stack.path, [task]
+
+        made.append(SyncWorker(open_path, chores, hand.clocks()))
+        made[0].start()
+        settle(made[0])
+        return made[0]
+
+    yield start
+    for worker in made:
+        worker.stop(WAIT_S)
+
+
+def settle(worker: SyncWorker) -> None:
+    """Let the worker look at its clocks and do all that is due: a job begins a turn."""
+    for _ in range(3):
+        worker.submit(lambda _: None).result(WAIT_S)
+        while worker.pending:
+            time.sleep(0.001)
+
+
+def ran_s(stack: Stack, hand: HandClocks) -> dict[str, tuple[float, bool]]:
+    """How many seconds ago each job ran last, and whether that succeeded."""
+    return {
+        name: ((hand.wall_ms - row.ran_ms) / 1000, row.error is None)
+        for name, row in all_jobs(stack.connection).items()
+    }
+
+
+def test_chores_run_by_themselves_when_they_are_due(
+    scheduled: Scheduled, stack: Stack, hand: HandClocks
+) -> None:
+    done: list[float] = []
+    worker = scheduled(Chore("sweep", every(1000), lambda _: done.append(hand.steady_s)))
+    assert done == [50.0]
+    hand.pass_s(900)
+    settle(worker)
+    assert done == [50.0]
+    hand.pass_s(101)
+    settle(worker)
+    assert done == [50.0, 1051.0]
+    assert ran_s(stack, hand)["sweep"] == (0.0, True)
+
+
+def test_a_chore_that_fails_is_noted_and_tried_again_and_harms_no_sync(
+    scheduled: Scheduled, stack: Stack, hand: HandClocks
+) -> None:
+    tries: list[float] = []
+
+    def fail(_: SourceSync) -> None:
+        tries.append(hand.steady_s)
+        raise BadRequest("Cannot sweep", "the broom is away", "Bring it back")
+
+    worker = scheduled(Chore("sweep", every(86400), fail))
+    settle(worker)
+    assert len(tries) == 1
+    assert worker.error is None
+    row = all_jobs(stack.connection)["sweep"]
+    assert row.succeeded_ms is None and "the broom is away" in (row.error or "")
+    hand.pass_s(901)
+    settle(worker)
+    assert len(tries) == 2
+    assert worker.request((), accept_empty=False).result(WAIT_S)
+
+
+def test_scans_run_at_their_times_and_a_wanted_one_counts(
+    scheduled: Scheduled, stack: Stack, hand: HandClocks
+) -> None:
+    worker = scheduled()
+    hand.pass_s(200)
+    worker.request((), accept_empty=False).result(WAIT_S)
+    hand.pass_s(299)
+    settle(worker)
+    assert ran_s(stack, hand)["scan notes"] == (299.0, True)
+    hand.pass_s(1)
+    settle(worker)
+    assert ran_s(stack, hand)["scan notes"] == (0.0, True)
+
+
+def test_a_source_that_is_away_is_noted_as_failed(
+    scheduled: Scheduled, stack: Stack, hand: HandClocks
+) -> None:
+    worker = scheduled()
+    stack.connector.available = False  # type: ignore[attr-defined]
+    hand.pass_s(300)
+    settle(worker)
+    row = all_jobs(stack.connection)["scan notes"]
+    assert row.error == "it is away"
+    assert row.succeeded_ms == row.ran_ms - 300_000
+
+
+def test_after_a_restart_the_last_run_still_counts(
+    scheduled: Scheduled, stack: Stack, hand: HandClocks
+) -> None:
+    done: list[str] = []
+    chore = Chore("sweep", every(86400), lambda _: done.append("sweep"))
+    scheduled(chore)
+    hand.pass_s(200)
+    scheduled(chore, at_start=False)
+    assert done == ["sweep"]
+    assert ran_s(stack, hand)["scan notes"] == (200.0, True)
+    hand.wall_ms += 5 * 86_400_000  # it slept
+    scheduled(chore, at_start=False)
+    assert done == ["sweep"] * 2
+    assert ran_s(stack, hand)["scan notes"] == (0.0, True)
+
+
+def test_the_plan_names_every_job_and_its_next_time(scheduled: Scheduled, hand: HandClocks) -> None:
+    worker = scheduled(Chore("sweep", every(1000), lambda _: None))
+    planned = {one.job: (one.next_ms - hand.wall_ms) / 1000 for one in worker.planned()[:-1]}
+    assert planned == {"sweep": 1000, "scan notes": 300, "full scan notes": 86400}
+
+
+class LateNews(MemoryConnector):
+    """Something changes while it is listed: `tell` is called once, as file events would."""
+
+    def __init__(self) -> None:
+        super().__init__({"a.md": b"Rome is in Italy."})
+        self.tell: Callable[[], None] | None = None
+
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
+        yield from super().discover(since, under)
+        if self.tell:
+            self.tell()
+            self.tell = None
+
+
+def test_what_is_told_during_a_scan_leads_to_another(tmp_path: Path) -> None:
+    connector = LateNews()
+    stack = Stack(tmp_path / "a.db", connector)
+
+    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+        stack.path.give_way = give_way
+        return stack.path, [Task(stack.source, every(3600))]
+
+    worker = SyncWorker(open_path)
+    connector.tell = lambda: worker.hint("notes", None)
+    worker.start()
+    settle(worker)
+    worker.stop(WAIT_S)
+    stack.close()
+    assert len(connector.listings) == 2
+
+
+def test_a_hint_of_everything_swallows_no_path(tmp_path: Path) -> None:
+    connector = MemoryConnector({f"{number:02}.md": b"Rome is in Italy." for number in range(20)})
+    stack = Stack(tmp_path / "a.db", connector, batch_documents=5)
+    worker_of: list[SyncWorker] = []
+    seen: list[bytes] = []
+
+    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+        stack.path.give_way = give_way
+        return stack.path, [Task(stack.source, every(3600))]
+
+    def told(version: Version) -> None:
+        if len(seen) == 0:
+            connector.put("00.md", b"Rome is in Gaul.")
+            for paths in (None, ["00.md"], None):
+                worker_of[0].hint("notes", paths)
+        live = live_documents(stack.connection, stack.source.id)
+        seen.append(live["00.md"])
+
+    stack.path.on_version = told
+    worker_of.append(SyncWorker(open_path))
+    worker_of[0].start()
+    settle(worker_of[0])
+    worker_of[0].stop(WAIT_S)
+    stack.close()
+    assert seen[1] == content_hash(b"Rome is in Gaul."), "it waits for what came before it"
