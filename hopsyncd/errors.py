@@ -20,8 +20,8 @@ HopsyncdError
     ├── BudgetSpent      a limit of calls or tokens is reached; it was not asked
     └── NotAsked         other calls came first; its turn comes later
 
-Beside it stand `store.exceptions.StoreError` and `connectors.protocol.ConnectorError`, which have the
-same three parts: those packages import nothing of this one.
+Beside it stand `store.exceptions.StoreError` and `connectors.protocol.ConnectorError`, which have
+the same three parts: those packages import nothing of this one.
 """
 
 from connectors.protocol import ConnectorError

@@ -24,8 +24,8 @@ from hopsyncd.config.strategy import (
 if TYPE_CHECKING:
     from hopsyncd.evaluation.report import Measured
     from hopsyncd.evaluation.run import Settings
-    from hopsyncd.ingest.prepare import QuestionMaker
     from hopsyncd.models.loading import Models
+    from hopsyncd.models.questions import QuestionMaker
 
 _SELF_STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
 _file = click.Path(path_type=Path, exists=True, dir_okay=False)

@@ -105,8 +105,6 @@ def _send_and_show(client: Client, call: Call[Answer], doing: str | None) -> Ans
     if not sys.stderr.isatty():
         if doing:
             return client.send(call)
-        pass
-
         return send_and_tell(client, call)
     # Takes 0.1 s to import.
     from hopsyncd.cli.progress import send_and_follow, send_and_wait

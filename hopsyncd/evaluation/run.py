@@ -21,10 +21,11 @@ from hopsyncd.evaluation.measures import (
     scores_of,
 )
 from hopsyncd.ingest.commit import Batch, Writer
-from hopsyncd.ingest.prepare import Cost, QuestionMaker
+from hopsyncd.ingest.prepare import Cost
 from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
+from hopsyncd.models.questions import QuestionMaker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.engine import MAX_LLM_CALLS, Answer, Engine
@@ -298,8 +299,8 @@ def _heeded(search: Search) -> Search:
 
 def _name(search: Search) -> str:
     parts: list[str] = [search.strategy]
-    for field in ("profile", "reasoner", "top_k", "n_hop"):
-        value = getattr(search, field)
-        if value != getattr(_PLAIN, field):
-            parts.append(f"{field}={value}")
+    for name in ("profile", "reasoner", "top_k", "n_hop"):
+        value = getattr(search, name)
+        if value != getattr(_PLAIN, name):
+            parts.append(f"{name}={value}")
     return " ".join(parts)

@@ -1,4 +1,4 @@
-"""Office documents but DOCX, and books: ODT, RTF, XLSX, PPTX, EPUB; archives are bounded in size."""
+"""Office documents but DOCX, and books: ODT, RTF, XLSX, PPTX, EPUB, with bounded archives."""
 
 import io
 import warnings

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 from hopsyncd.index.edge_budget import edge_budget
 from hopsyncd.index.matching import MatchDelta, MergeIndex
-from hopsyncd.ingest.prepare import BySource, Cost, OnProgress, Preparer, QuestionMaker
+from hopsyncd.ingest.prepare import BySource, Cost, OnProgress, Preparer
 from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.source_thread import GiveWay
 from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.questions import QuestionMaker
 from store.records import Change, Passage, PassageId, Pin, QuestionSet, Seen, Version, set_id
 from store.sqlite.content import (
     best_sets,

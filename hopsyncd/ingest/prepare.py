@@ -9,18 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Protocol
 
 from hopsyncd.errors import LlmError
 from hopsyncd.ingest.source_thread import GiveWay
 from hopsyncd.models.llm.budget import LlmContext, Usage
-from hopsyncd.models.questions import Made
+from hopsyncd.models.questions import Made, QuestionMaker
 from store.records import (
     Direction,
     Passage,
     PassageId,
     QuestionSet,
-    Recipe,
     SetId,
     question_id,
     set_id,
@@ -34,38 +32,6 @@ BySource = Mapping[str, Sequence[Passage]]
 
 _GROUP = 32  # provisional sets that are stored together
 _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
-
-
-class QuestionMaker(Protocol):
-    """What turns passages into their question sets."""
-
-    @property
-    def recipe(self) -> Recipe:
-        """Names how its results come about: it changes whenever they would."""
-        ...
-
-    @property
-    def store_after(self) -> int:
-        """So many results are stored together: what a kill can cost."""
-        ...
-
-    def make_each(
-        self, passages: Iterable[Passage], account: LlmContext | None
-    ) -> Iterator[Sequence[Made]]:
-        """Questions, keywords and vectors of each passage, as they come; each passage once.
-
-        An error where an LLM should be asked and gave nothing: without an account it is not.
-        """
-        ...
-
-    def stand_in(self, passage: Passage) -> QuestionSet:
-        """A provisional set, for a passage that has an error in place of its set."""
-        ...
-
-    @property
-    def stand_in_recipe(self) -> Recipe:
-        """Whose sets the provisional ones equal, but for their ids."""
-        ...
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ incoming {charmed}, {charmed} (first sentence), {charmed, drew fuller} (second),
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Protocol
 
 from hopsyncd.errors import LlmError
 from hopsyncd.formats.units import sentences as split_sentences
@@ -38,6 +39,38 @@ GENERATOR = "builtin/1"
 _MIN_LINE_CHARACTERS = 40  # a shorter line, of code or a list, is read with the next
 
 Made = tuple[Passage, QuestionSet | LlmError]
+
+
+class QuestionMaker(Protocol):
+    """What turns passages into their question sets."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """Names how its results come about: it changes whenever they would."""
+        ...
+
+    @property
+    def store_after(self) -> int:
+        """So many results are stored together: what a kill can cost."""
+        ...
+
+    def make_each(
+        self, passages: Iterable[Passage], account: LlmContext | None
+    ) -> Iterator[Sequence[Made]]:
+        """Questions, keywords and vectors of each passage, as they come; each passage once.
+
+        An error where an LLM should be asked and gave nothing: without an account it is not.
+        """
+        ...
+
+    def stand_in(self, passage: Passage) -> QuestionSet:
+        """A provisional set, for a passage that has an error in place of its set."""
+        ...
+
+    @property
+    def stand_in_recipe(self) -> Recipe:
+        """Whose sets the provisional ones equal, but for their ids."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The searches that walk nothing: by words, by vectors, both fused, reranked, or by sub-questions."""
+"""The searches that walk nothing: by words, vectors, both fused, reranked, or sub-questions."""
 
 import json
 import re

@@ -118,7 +118,8 @@ def test_a_worker_knows_no_secrets(
 
 def test_a_worker_loads_neither_models_nor_the_store() -> None:
     heavy = "torch", "spacy", "numpy", "pysqlite3", "sentence_transformers"
-    script = f"import sys, hopsyncd.formats.sandbox.reader_worker; print([m for m in {heavy} if m in sys.modules])"
+    module = "hopsyncd.formats.sandbox.reader_worker"
+    script = f"import sys, {module}; print([m for m in {heavy} if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
 

@@ -145,11 +145,9 @@ def confine(memory_bytes: int) -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
     if sys.platform == "linux":
-        from hopsyncd.formats.sandbox import confine as kernel
-
-        kernel.gain_no_privileges()
-        kernel.read_only_below(_code_places())
-        kernel.refuse_system_calls()
+        gain_no_privileges()
+        read_only_below(_code_places())
+        refuse_system_calls()
     sys.addaudithook(_refuse)
 
 

@@ -1,6 +1,6 @@
 """What a caller says to an LLM, and what it gets: a checked object, or an error that says why.
 
-The rest of the program knows an LLM by the `Llm` protocol alone; `models/llm/openai_llm.py` is the real one.
+The rest of the program knows an LLM by the `Llm` protocol alone; `openai_llm.py` has the real one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
