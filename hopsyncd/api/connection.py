@@ -12,10 +12,10 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from hopsyncd.api.access import UNKNOWN, Credentials, peer_of
 from hopsyncd.api.failures import failed
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.worker_pools import of_the_greediest
+from hopsyncd.client.trust import UNKNOWN, Credentials, peer_of
 
 MAX_HEAD_BYTES = 16 << 10
 _LINGER_S = 2.0  # for which a client that still sends can read its answer
@@ -37,10 +37,10 @@ class Connections:
     def __init__(self, most: int, load: Load) -> None:
         self._most = most
         self._load = load
-        self._open: dict[Connection, None] = {}
-        self._lingering: dict[Connection, asyncio.TimerHandle] = {}
+        self._open: dict[ClientConnection, None] = {}
+        self._lingering: dict[ClientConnection, asyncio.TimerHandle] = {}
 
-    def admit(self, new: "Connection") -> bool:
+    def admit(self, new: "ClientConnection") -> bool:
         """Whether there is room, perhaps as someone with more connections gives one up."""
         if len(self._open) >= self._most:
             greedy = self._of_the_greediest(new.peer)
@@ -53,21 +53,21 @@ class Connections:
         self._load.connections = len(self._open)
         return True
 
-    def forget(self, gone: "Connection") -> None:
+    def forget(self, gone: "ClientConnection") -> None:
         """It is closed."""
         self._open.pop(gone, None)
         self._load.connections = len(self._open)
         if closing := self._lingering.pop(gone, None):
             closing.cancel()
 
-    def _of_the_greediest(self, peer: Credentials) -> "Connection | None":
+    def _of_the_greediest(self, peer: Credentials) -> "ClientConnection | None":
         """An idle connection if there is one, the longest open first; else the newest."""
         idle = [one for one in self._open if one.is_idle]
         return of_the_greediest(self._open, peer, idle) or of_the_greediest(
             self._open, peer, reversed(self._open)
         )
 
-    def linger(self, closing: "Connection") -> None:
+    def linger(self, closing: "ClientConnection") -> None:
         """Say no more, and close a little later: a client that is cut off while it sends may never
         read what it was answered. At once if too many do that.
         """
@@ -78,7 +78,7 @@ class Connections:
         self._lingering[closing] = closing.loop.call_later(_LINGER_S, closing.transport.close)
 
 
-class Connection(HttpToolsProtocol):
+class ClientConnection(HttpToolsProtocol):
     """uvicorn's connection within limits. The peer is in the state of its requests."""
 
     def __init__(

@@ -13,8 +13,9 @@ import structlog
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hopsyncd.api.access import Access, Caller, Credentials
+from hopsyncd.api.access import Access, Caller
 from hopsyncd.api.failures import failed
+from hopsyncd.client.trust import Credentials
 
 log = structlog.get_logger(__name__)
 

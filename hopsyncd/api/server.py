@@ -21,7 +21,7 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
-from hopsyncd.api.connection import Connection, Connections, Timeouts
+from hopsyncd.api.connection import ClientConnection, Connections, Timeouts
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.supervision import Supervisor
 from hopsyncd.config.values import LimitsConfig, host_and_port
@@ -264,7 +264,7 @@ def serve(
     # It warns of every request that is no HTTP: a flood of them would be one of lines.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     connection = partial(
-        Connection,
+        ClientConnection,
         connections=Connections(limits.connections, load),
         patience=Timeouts(limits.header_s, limits.body_s),
     )

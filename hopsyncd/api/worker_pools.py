@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from hopsyncd.api.access import Credentials
 from hopsyncd.api.metrics import Load
+from hopsyncd.client.trust import Credentials
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import Busy, TimedOut
 

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from hopsyncd.api.connection import MAX_HEAD_BYTES, Connection, Connections, Timeouts
+from hopsyncd.api.connection import MAX_HEAD_BYTES, ClientConnection, Connections, Timeouts
 from hopsyncd.api.metrics import Load
 
 DEADLINE_S = 60.0
@@ -28,11 +28,11 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     await JSONResponse(told)(scope, receive, send)
 
 
-def connection() -> Connection:
+def connection() -> ClientConnection:
     config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None)
     config.load()
     patience = Timeouts(DEADLINE_S, DEADLINE_S)
-    return Connection(
+    return ClientConnection(
         config=config,
         server_state=ServerState(),
         app_state={},

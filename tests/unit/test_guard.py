@@ -16,9 +16,10 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hopsyncd.api.access import UNKNOWN, Access, Credentials
+from hopsyncd.api.access import Access
 from hopsyncd.api.guard import Audit, Guard
 from hopsyncd.api.server import bound_address, token_in
+from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import SocketRefused
 

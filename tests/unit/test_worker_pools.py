@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.api.access import Credentials
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.worker_pools import FairQueue
+from hopsyncd.client.trust import Credentials
 from hopsyncd.errors import Busy, TimedOut
 
 ANN, ANN_TOO, BOB = Credentials(1000, 1), Credentials(1000, 2), Credentials(1001, 3)

@@ -99,7 +99,7 @@ class Died(Exception):
         self.killed = killed
 
 
-class Exchange:
+class ReaderExchange:
     """One request and its reply, with a deadline, over pipes that never block this side."""
 
     def __init__(

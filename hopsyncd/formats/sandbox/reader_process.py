@@ -14,7 +14,7 @@ import hopsyncd
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import extract, is_light, kind_of
-from hopsyncd.formats.sandbox.messages import Died, Exchange, Limits, request_of, result_of
+from hopsyncd.formats.sandbox.messages import Died, Limits, ReaderExchange, request_of, result_of
 from hopsyncd.formats.sandbox.samples import SAMPLES
 from store.records import content_hash
 
@@ -169,7 +169,7 @@ class ExtractionProcess:
         self._served += 1
         try:
             with memoryview(request) as rest:
-                reply = Exchange(process, self._give_way, limits).run(rest, wall_s)
+                reply = ReaderExchange(process, self._give_way, limits).run(rest, wall_s)
             return result_of(reply)
         except ValueError as error:
             self._end()
@@ -203,7 +203,7 @@ class ExtractionProcess:
             raise _no_worker(str(error)) from error
         self._process, self._served = process, 0
         try:
-            exchange = Exchange(process, self._give_way, self._limits)
+            exchange = ReaderExchange(process, self._give_way, self._limits)
             exchange.expect_ready(self._limits.wall_s)
         except Died as death:
             self._end()
