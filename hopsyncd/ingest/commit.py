@@ -30,11 +30,10 @@ from store.sqlite.content import (
     sets_by_id,
 )
 from store.sqlite.database import Connection
-from store.sqlite.derived import commit_rebuilt
 from store.sqlite.operational import due_passages
 from store.sqlite.reads import live_holders, live_passages, living, matches_at, places_at
 from store.sqlite.sources import source_names
-from store.sqlite.versions import commit, head, put_seen
+from store.sqlite.versions import commit, commit_rebuilt, head, put_seen
 
 
 def rebuild(connection: Connection, budget_factor: float, now_ms: int) -> Version | None:

@@ -101,7 +101,7 @@ def in_force(store: Connection, number: int) -> tuple[object, ...]:
 
 def test_a_store_without_versions_has_no_head(store: Connection) -> None:
     assert head(store) is None
-    with pytest.raises(NoSuchVersion, match="nothing was indexed yet"):
+    with pytest.raises(NoSuchVersion, match="nothing has been indexed yet"):
         version(store, 1)
 
 
