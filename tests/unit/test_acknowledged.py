@@ -104,6 +104,6 @@ def test_a_database_that_goes_away_takes_no_write(path: Path, act: str) -> None:
 
 def test_a_folder_that_takes_no_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "s.db.lock").mkdir()
-    told = r"Cannot write to .*: s\.db\.lock: is a directory\. Give this user the right"
+    told = r"Cannot write to .*: s\.db\.lock: is a directory\. Give this user write permission"
     with pytest.raises(DiskFailure, match=told), writer_place(tmp_path / "s.db"):
         """It is not held."""

@@ -93,7 +93,7 @@ def test_addresses_are_told_by_their_form(place: str, keys: dict[str, Any], tmp_
     ("place", "told"),
     [
         ("/no/such/thing", "no such file or folder"),
-        ("https://me:secret@example.org/a.git", "holds a password"),
+        ("https://me:secret@example.org/a.git", "contains a password"),
         ("gopher://example.org", "no kind of source has addresses with gopher://"),
         ("imap://imap.example.org", "Write imap://user@host"),
     ],
