@@ -11,7 +11,7 @@ import pytest
 from hopsyncd.errors import BudgetSpent
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall, ask, ask_all
-from hopsyncd.models.llm.openai_llm import Replies
+from hopsyncd.models.llm.openai_llm import ReplyCache
 from hopsyncd.models.llm.retry import RequestFailure
 from tests.fakes.desk import BUSY, DOWN, RED, STALLED, Colour, Desk, call
 from tests.fakes.endpoint import say, say_json
@@ -38,7 +38,7 @@ def test_a_changed_reply_object_does_not_change_the_kept_one(tmp_path: Path) -> 
 
 
 def test_the_cache_forgets_what_was_used_longest_ago() -> None:
-    replies = Replies(max_bytes=3 * 1200)
+    replies = ReplyCache(max_bytes=3 * 1200)
     made: list[bytes] = []
 
     def text_of(key: bytes) -> None:
@@ -62,7 +62,7 @@ def test_identical_calls_at_a_time_are_one_request(tmp_path: Path) -> None:
 
 
 def test_one_callers_own_failure_is_not_that_of_another_who_waits_for_it() -> None:
-    replies, began, go = Replies(10**6), threading.Event(), threading.Event()
+    replies, began, go = ReplyCache(10**6), threading.Event(), threading.Event()
 
     def fail() -> str:
         began.set()

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.models.llm.chat_completion import UnusableReply
+from hopsyncd.models.llm.chat_completion import StreamParser, UnusableReply, read_stream
 from hopsyncd.models.llm.retry import RequestFailure
-from hopsyncd.models.llm.stream_parser import StreamParser, read_stream
 from tests.fakes.endpoint import event, say, stream
 from tests.fakes.hearer import Heard
 
