@@ -1,9 +1,9 @@
 """A branch of a git repository as a source, read from the object store without checkout or index.
 
 An item is a file of the branch's newest commit. Its revision is the id of its blob, so equal
-content is never fetched again. What `ignore` hides is never an item, nor are submodules and symbolic links.
-`.hopsyncdignore` files in the repository apply; `.gitignore` files do not, since what is committed
-is not ignored.
+content is never fetched again. What `ignore` hides is never an item, nor are submodules and
+symbolic links. `.hopsyncdignore` files in the repository apply; `.gitignore` files do not, since
+what is committed is not ignored.
 
 A Cursor names a commit. git lists what changed between it and the newest one, and only new blobs
 are read.

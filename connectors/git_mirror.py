@@ -124,7 +124,7 @@ class Mirror:
             )
 
     def _credentials(self) -> dict[str, str]:
-        """A credential helper for this host only, which keeps the token off command lines and files."""
+        """A credential helper for this host only; command lines and files never have the token."""
         if not self.token:
             return {}
         parts = urlsplit(self.url)
