@@ -118,7 +118,7 @@ class Daemon:
         trial.start()
 
     def wait_for_stored(self) -> None:
-        """Wait until the stored version is published or cannot be, so that no query comes too soon."""
+        """Wait until the stored version is published, or cannot be: no query comes before it."""
         self._published.wait()
 
     def stop(self) -> None:
@@ -253,7 +253,7 @@ class Daemon:
             now_ms=now_ms,
             on_version=partial(self._publish, writer),
             give_way=give_way,
-            new_meter=lambda: Usage(max_tokens=self._config.llm.max_tokens_per_sync or None),
+            new_usage=lambda: Usage(max_tokens=self._config.llm.max_tokens_per_sync or None),
             extract=self._extraction.extract,
             removed=self.service.removed,
         )

@@ -240,8 +240,8 @@ class Change:
     rules: str
     documents_gone: Sequence[tuple[int, str]]
     documents_new: Sequence[Document]
-    lives_ended: Sequence[PassageId]
-    lives_begun: Sequence[tuple[PassageId, SetId]]
+    passages_ended: Sequence[PassageId]
+    passages_begun: Sequence[tuple[PassageId, SetId]]
     matches_ended: Sequence[QuestionId]
     matches_begun: Sequence[Match]
     matches: int

@@ -41,7 +41,7 @@ class QuestionAsker(Protocol):
         ...
 
     def ask_each(
-        self, passages: Sequence[Passage], account: LlmContext
+        self, passages: Sequence[Passage], context: LlmContext
     ) -> Iterator[Sequence[Result]]:
         """Yield the questions of each passage, or why there are none, as they come.
 
@@ -73,12 +73,12 @@ class AskedMaker:
         return self._recipe
 
     def make_each(
-        self, passages: Iterable[Passage], account: LlmContext | None
+        self, passages: Iterable[Passage], context: LlmContext | None
     ) -> Iterator[Sequence[Made]]:
-        if account is None:
+        if context is None:
             yield [(passage, _not_asked()) for passage in passages]
             return
-        for results in self._asker.ask_each([*passages], account):
+        for results in self._asker.ask_each([*passages], context):
             yield [
                 (passage, got if isinstance(got, LlmError) else self._make(passage, got))
                 for passage, got in results

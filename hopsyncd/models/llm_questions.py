@@ -255,22 +255,22 @@ class LlmAsker:
         return f"{PROMPT}+{self._llm.name}"
 
     def ask_each(
-        self, passages: Sequence[Passage], account: LlmContext
+        self, passages: Sequence[Passage], context: LlmContext
     ) -> Iterator[Sequence[Result]]:
         queue = _groups(passages, self._passages_per_call)
         first: dict[Passage, Asked | LlmError] = {}
         idle_rounds = 0
         end: LlmError | None = None
         while queue and end is None:
-            if not account.go_on():
+            if not context.go_on():
                 end = _later()
                 break
             groups, queue = queue[: self._calls_a_round], queue[self._calls_a_round :]
-            calls = [call_for(group, account.source) for group in groups]
+            calls = [call_for(group, context.source) for group in groups]
             shape = reply_about(max(map(len, groups)))
             errors: list[LlmError] = []
             idle_rounds += 1
-            for index, reply in self._llm.ask_each(calls, shape, account.meter, account.give_way):
+            for index, reply in self._llm.ask_each(calls, shape, context.usage, context.give_way):
                 results = _results(reply, groups[index])
                 if isinstance(reply, LlmError):
                     errors.append(reply)

@@ -155,8 +155,8 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
     )
     for document in change.documents_new:
         _insert_document(connection, number, document)
-    words = _words_of(connection, (passage for passage, _ in change.lives_begun))
-    words -= _words_of(connection, change.lives_ended)
+    words = _words_of(connection, (passage for passage, _ in change.passages_begun))
+    words -= _words_of(connection, change.passages_ended)
     _change_lives(connection, number, change)
     _change_matches(connection, number, change.matches_ended, change.matches_begun)
     after = Version(
@@ -167,15 +167,15 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
         rules=change.rules,
         documents=(before.documents if before else 0) + len(new_keys) - changed - removed,
         passages=(before.passages if before else 0)
-        + len(change.lives_begun)
-        - len(change.lives_ended),
+        + len(change.passages_begun)
+        - len(change.passages_ended),
         words=(before.words if before else 0) + words,
         matches=change.matches,
         edge_budget=change.edge_budget,
         cut=change.cut,
         counters=change.counters,
     )
-    begun, ended = {passage for passage, _ in change.lives_begun}, set(change.lives_ended)
+    begun, ended = {passage for passage, _ in change.passages_begun}, set(change.passages_ended)
     passages = len(begun - ended), len(ended - begun)
     _insert_version(connection, after, (len(new_keys) - changed, changed, removed, *passages))
     return after
@@ -272,7 +272,7 @@ def _words_of(connection: Connection, passages: Iterable[PassageId]) -> int:
 
 
 def _change_lives(connection: Connection, number: int, change: Change) -> None:
-    for passage in change.lives_ended:
+    for passage in change.passages_ended:
         life, recipe = connection.execute(
             "SELECT l.id, s.recipe FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
             f" WHERE l.passage = ? AND l.died = {ALIVE}",
@@ -282,7 +282,7 @@ def _change_lives(connection: Connection, number: int, change: Change) -> None:
         connection.execute(
             f"UPDATE passage_vector_{recipe} SET died = ? WHERE life = ?", [number, life]
         )
-    for passage, question_set in change.lives_begun:
+    for passage, question_set in change.passages_begun:
         cursor = connection.execute(
             "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?)",
             [passage, number, ALIVE, question_set],

@@ -162,7 +162,9 @@ def test_a_query_keeps_its_version_until_it_is_done(
     assert engine.query(question, 5, search, at="2") == alone
     assert kept_versions(stack.connection) == [6]
     for asked in (engine, quiet):
-        with pytest.raises(NoSuchVersion, match="expired and was collected on 1970-04-26; kept are 6"):
+        with pytest.raises(
+            NoSuchVersion, match="expired and was collected on 1970-04-26; kept are 6"
+        ):
             asked.query(question, 5, search, at="2")
 
 

@@ -114,6 +114,6 @@ class LlmContext:
     """
 
     source: str
-    meter: Usage
+    usage: Usage
     go_on: Callable[[], bool] = lambda: True
     give_way: Callable[[], None] = lambda: None

@@ -60,33 +60,33 @@ class Llm(Protocol):
         self,
         calls: Sequence[LlmCall],
         shape: type[Reply],
-        meter: Usage,
+        usage: Usage,
         give_way: Callable[[], None] = lambda: None,
-        hearer: TokenSink | None = None,
+        sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         """Send the calls, several at a time; yield each result as it comes, with its call's index.
 
         A result is a reply of that shape, or the error that remains after the retries; errors of
         calls are never raised. Stopping the iteration abandons the calls that are not sent yet.
-        `give_way` is called again and again while waiting, and may raise. Use a `hearer` with a
+        `give_way` is called again and again while waiting, and may raise. Use a `sink` with a
         single call only.
         """
         ...
 
 
 def ask_all(
-    llm: Llm, calls: Sequence[LlmCall], shape: type[Reply], meter: Usage
+    llm: Llm, calls: Sequence[LlmCall], shape: type[Reply], usage: Usage
 ) -> list[Reply | LlmError]:
     """The results of all calls, in their order."""
-    results = dict(llm.ask_each(calls, shape, meter))
+    results = dict(llm.ask_each(calls, shape, usage))
     return [results[index] for index in range(len(calls))]
 
 
 def ask(
-    llm: Llm, call: LlmCall, shape: type[Reply], meter: Usage, hearer: TokenSink | None = None
+    llm: Llm, call: LlmCall, shape: type[Reply], usage: Usage, sink: TokenSink | None = None
 ) -> Reply:
     """The reply to one call. Raises LlmError."""
-    ((_, result),) = llm.ask_each([call], shape, meter, hearer=hearer)
+    ((_, result),) = llm.ask_each([call], shape, usage, sink=sink)
     if isinstance(result, LlmError):
         raise result
     return result

@@ -195,8 +195,8 @@ class _Chunk(BaseModel):
 class StreamParser:
     """Passes the text in a stream of bytes on to a sink as it comes, and ignores all else."""
 
-    def __init__(self, hearer: TokenSink) -> None:
-        self._hearer = hearer
+    def __init__(self, sink: TokenSink) -> None:
+        self._sink = sink
         self._begun = bytearray()  # an incomplete line
 
     def __call__(self, part: bytes) -> None:
@@ -208,7 +208,7 @@ class StreamParser:
         try:
             for chunk in _chunks(whole):
                 if text := chunk.delta.content:
-                    self._hearer.write(text)
+                    self._sink.write(text)
         except UnusableReply:
             pass  # read_stream reports it
 

@@ -44,21 +44,21 @@ _FIRST_SHARE = 0.75  # of the remaining time: a stalled request leaves some for 
 
 
 def reserve(
-    ledger: Ledger, meter: Usage, call: LlmCall, tokens: int, unix_s: Callable[[], float]
+    ledger: Ledger, usage: Usage, call: LlmCall, tokens: int, unix_s: Callable[[], float]
 ) -> Reservation:
     """Reserve tokens in the budget and the ledger.
 
     Raises BudgetSpent, also if the ledger cannot be read.
     """
-    meter.reserve(tokens)
+    usage.reserve(tokens)
     try:
         day = int(unix_s() // DAY_S)
         reserved = ledger.reserve(day, call.purpose, call.source, tokens)
     except StoreError as error:
-        meter.cancel(tokens)
+        usage.cancel(tokens)
         raise BudgetSpent(_WHAT, f"{error.what}: {error.why}", error.hint) from error
     if reserved is None:
-        meter.cancel(tokens)
+        usage.cancel(tokens)
         raise BudgetSpent(
             _WHAT,
             "today's calls or tokens (UTC) are used up",
@@ -68,10 +68,10 @@ def reserve(
 
 
 def settle(
-    ledger: Ledger, meter: Usage, reserved: Reservation, prompt_tokens: int, completion_tokens: int
+    ledger: Ledger, usage: Usage, reserved: Reservation, prompt_tokens: int, completion_tokens: int
 ) -> None:
     """Count what the request used; if the ledger fails, it keeps counting the reservation."""
-    meter.settle(reserved.tokens, prompt_tokens, completion_tokens)
+    usage.settle(reserved.tokens, prompt_tokens, completion_tokens)
     try:
         ledger.settle(reserved, prompt_tokens, completion_tokens)
     except StoreError as error:
@@ -110,15 +110,15 @@ class Timing:
 class CompletionRequest:
     """A call in progress. `stop` is set when nobody waits for it any more.
 
-    With a `hearer` the reply is streamed, if the endpoint can do that.
+    With a `sink` the reply is streamed, if the endpoint can do that.
     """
 
     call: LlmCall
     shape: type[BaseModel]
-    meter: Usage
+    usage: Usage
     stop: threading.Event
     deadline_s: float
-    hearer: TokenSink | None = None
+    sink: TokenSink | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,55 +155,55 @@ class Exchange:
         self._dialect = Dialect(model)
         self._breaker = Breaker(timing.monotonic_s)
 
-    def ask(self, errand: CompletionRequest, repair: Repair | None = None) -> CompletionText:
+    def ask(self, request: CompletionRequest, repair: Repair | None = None) -> CompletionText:
         """The model's reply, after as many requests as it takes. Raises LlmError.
 
         Once a streamed request has failed, for whatever reason, the others are not streamed.
         """
         failed, refused = 0, False
-        streamed = errand.hearer is not None and self._dialect.streams
+        streamed = request.sink is not None and self._dialect.streams
         while True:
-            self._check_stop(errand)
+            self._check_stop(request)
             self._breaker.check()
-            body = self._dialect.body(errand.call, errand.shape, repair, streamed)
-            left_s = errand.deadline_s - self._timing.monotonic_s()
+            body = self._dialect.body(request.call, request.shape, repair, streamed)
+            left_s = request.deadline_s - self._timing.monotonic_s()
             try:
-                completion = self._request(body, errand, left_s * (1 if failed else _FIRST_SHARE))
+                completion = self._request(body, request, left_s * (1 if failed else _FIRST_SHARE))
             except RequestFailure as failure:
-                self._check_stop(errand)
-                if errand.hearer:
-                    errand.hearer.withdraw(failure.message)
-                if self._dialect.learn(failure, body, errand.shape):
+                self._check_stop(request)
+                if request.sink:
+                    request.sink.withdraw(failure.message)
+                if self._dialect.learn(failure, body, request.shape):
                     continue
                 was_streamed, streamed = streamed, False
                 if was_streamed and refuses_form(failure):
                     refused = True
                     continue
                 failed += 1
-                pause_s = self._pause_s(failure, failed, errand)
+                pause_s = self._pause_s(failure, failed, request)
             else:
                 if refused:
                     self._dialect.streams = False
                 return self._text_of(completion)
-            self._timing.wait(errand.stop, pause_s)
+            self._timing.wait(request.stop, pause_s)
 
-    def _check_stop(self, errand: CompletionRequest) -> None:
-        if errand.stop.is_set():
+    def _check_stop(self, request: CompletionRequest) -> None:
+        if request.stop.is_set():
             raise Abandoned("The call to the LLM ended", "it was abandoned", "Ask again")
 
     def _request(
-        self, body: dict[str, Any], errand: CompletionRequest, timeout_s: float
+        self, body: dict[str, Any], request: CompletionRequest, timeout_s: float
     ) -> Completion:
         """One request, counted. If the endpoint does not say what it used, the estimate counts."""
         prompt = estimated_tokens(json.dumps(body, ensure_ascii=False))
-        limit = errand.call.max_tokens
+        limit = request.call.max_tokens
         reserved = reserve(
-            self._ledger, errand.meter, errand.call, prompt + limit, self._timing.unix_s
+            self._ledger, request.usage, request.call, prompt + limit, self._timing.unix_s
         )
         used = prompt, limit
         try:
-            hear = StreamParser(errand.hearer) if errand.hearer and "stream" in body else None
-            reply = self._sender.post(body, timeout_s, errand.stop, hear)
+            hear = StreamParser(request.sink) if request.sink and "stream" in body else None
+            reply = self._sender.post(body, timeout_s, request.stop, hear)
             completion = read_stream(reply) if hear else read_completion(reply)
             used = completion.tokens() or used
         except RequestFailure as failure:
@@ -218,11 +218,11 @@ class Exchange:
                 "Check that `base_url` in [llm] is an OpenAI-compatible API",
             ) from error
         finally:
-            settle(self._ledger, errand.meter, reserved, *used)
+            settle(self._ledger, request.usage, reserved, *used)
         self._breaker.answered()
         return completion
 
-    def _pause_s(self, failure: RequestFailure, failed: int, errand: CompletionRequest) -> float:
+    def _pause_s(self, failure: RequestFailure, failed: int, request: CompletionRequest) -> float:
         """How long to wait before the next request. Raises LlmError if none is worth trying."""
         error = error_of(failure, self._host, self._api_key_env)
         if not isinstance(error, LlmUnavailable):
@@ -234,7 +234,7 @@ class Exchange:
         asked_s = retry_after_s(failure.retry_after, self._timing.unix_s())
         backoff = backoff_s(failed - 1, self._timing.random())
         pause_s = max(asked_s or 0.0, backoff)
-        late = self._timing.monotonic_s() + pause_s >= errand.deadline_s
+        late = self._timing.monotonic_s() + pause_s >= request.deadline_s
         if late or failed == MAX_ATTEMPTS or not self._breaker.trusted:
             self._breaker.unanswered(error, asked_s or 0.0)
             raise error

@@ -133,18 +133,18 @@ class OpenAiLlm:
         self,
         calls: Sequence[LlmCall],
         shape: type[Reply],
-        meter: Usage,
+        usage: Usage,
         give_way: Callable[[], None] = lambda: None,
-        hearer: TokenSink | None = None,
+        sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         """As in call.Llm. Abandoned calls that were sent end within a quarter of a second."""
         stop = self._new_stop()
         threads = max(1, min(self._config.concurrency, len(calls)))
         pool = ThreadPoolExecutor(threads, thread_name_prefix="llm")
         try:
-            with meter.stopping(stop):
+            with usage.stopping(stop):
                 futures = {
-                    pool.submit(self._result, call, shape, meter, stop, hearer): index
+                    pool.submit(self._result, call, shape, usage, stop, sink): index
                     for index, call in enumerate(calls)
                 }
                 waiting = {*futures}
@@ -207,12 +207,12 @@ class OpenAiLlm:
         self,
         call: LlmCall,
         shape: type[Reply],
-        meter: Usage,
+        usage: Usage,
         stop: threading.Event,
-        hearer: TokenSink | None,
+        sink: TokenSink | None,
     ) -> Reply | LlmError:
         try:
-            return self._reply(call, shape, meter, stop, hearer)
+            return self._reply(call, shape, usage, stop, sink)
         except LlmError as error:
             failed = error
         except Exception as error:
@@ -220,7 +220,7 @@ class OpenAiLlm:
             failed = LlmUnavailable(
                 "The call to the LLM failed", type(error).__name__, "The log has the details"
             )
-        meter.count_failure(failed.kind)
+        usage.count_failure(failed.kind)
         if not isinstance(failed, BudgetSpent | Abandoned):
             self.last_failure = self._timing.unix_s(), failed
         return failed
@@ -229,26 +229,26 @@ class OpenAiLlm:
         self,
         call: LlmCall,
         shape: type[Reply],
-        meter: Usage,
+        usage: Usage,
         stop: threading.Event,
-        hearer: TokenSink | None,
+        sink: TokenSink | None,
     ) -> Reply:
         text, kept = self._replies.once(
             _key(self.name, call, shape),
-            lambda: self._checked(call, shape, meter, stop, hearer),
+            lambda: self._checked(call, shape, usage, stop, sink),
             shared=lambda error: not isinstance(error, BudgetSpent | Abandoned),
         )
         if kept:
-            meter.count_cached()
+            usage.count_cached()
         return shape.model_validate_json(text)
 
     def _checked(
         self,
         call: LlmCall,
         shape: type[BaseModel],
-        meter: Usage,
+        usage: Usage,
         stop: threading.Event,
-        hearer: TokenSink | None,
+        sink: TokenSink | None,
     ) -> str:
         """The JSON of a valid reply, if necessary after one repair. Raises LlmError."""
         limit_s = self._config.timeout_s
@@ -260,7 +260,7 @@ class OpenAiLlm:
             )
         try:
             deadline_s = self._timing.monotonic_s() + limit_s
-            return self._repaired(CompletionRequest(call, shape, meter, stop, deadline_s, hearer))
+            return self._repaired(CompletionRequest(call, shape, usage, stop, deadline_s, sink))
         except UnusableReply as error:
             raise LlmNonsense(
                 f"The reply of {self._config.model} cannot be used",
@@ -270,24 +270,24 @@ class OpenAiLlm:
         finally:
             self._slots.release()
 
-    def _repaired(self, errand: CompletionRequest) -> str:
+    def _repaired(self, request: CompletionRequest) -> str:
         """The JSON of the first or second reply. Raises UnusableReply if neither is valid."""
-        text, why = self._answered(errand, None)
+        text, why = self._answered(request, None)
         if why:
-            if errand.hearer:
-                errand.hearer.withdraw(f"the reply cannot be used: {why}")
-            text, why = self._answered(errand, (text, why))
+            if request.sink:
+                request.sink.withdraw(f"the reply cannot be used: {why}")
+            text, why = self._answered(request, (text, why))
         if why:
             raise UnusableReply(why)
         return text
 
-    def _answered(self, errand: CompletionRequest, repair: Repair | None) -> tuple[str, str]:
+    def _answered(self, request: CompletionRequest, repair: Repair | None) -> tuple[str, str]:
         """The JSON of a reply; or its text, and why it cannot be used."""
-        reply = self._exchange.ask(errand, repair)
+        reply = self._exchange.ask(request, repair)
         try:
-            return read_reply(reply.text, errand.shape), ""
+            return read_reply(reply.text, request.shape), ""
         except UnusableReply as error:
-            limit = f"it was cut off at {errand.call.max_tokens} tokens, be shorter; "
+            limit = f"it was cut off at {request.call.max_tokens} tokens, be shorter; "
             return reply.text, (limit if reply.cut else "") + str(error)
 
 
