@@ -351,7 +351,7 @@ def _cut(at: Version) -> tuple[float | None, int | None]:
 def visible_entry(
     connection: Connection, entry: LogEntry, hidden: Collection[str], budget: Callable[[int], int]
 ) -> LogEntry:
-    """The log entry as one sees it who may not see the `hidden` sources, counted from rows kept.
+    """The log entry for a reader who may not see the `hidden` sources, counted from stored rows.
 
     `budget` maps a number of passages to its edge budget. Each outgoing question has one match.
     """

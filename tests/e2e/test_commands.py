@@ -37,7 +37,7 @@ def test_init_never_overwrites(place: Place) -> None:
     place.configure("# mine\n")
     ran = place.run("init", "--folder", str(place.notes))
     assert ran.returncode == 1
-    assert "exists already" in ran.stderr and "hopsyncd add" in ran.stderr
+    assert "already exists" in ran.stderr and "hopsyncd add" in ran.stderr
     assert (place.home / "config.toml").read_text() == "# mine\n"
 
 

@@ -220,7 +220,7 @@ def test_write_config(tmp_path: Path) -> None:
     assert [found.name for found in config.sources][:2] == ["notes", "notes-2"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         write_config(file, [])
     with pytest.raises(ConfigError, match="no such folder"):
         write_config(tmp_path / "other.toml", [tmp_path / "nowhere"])

@@ -157,5 +157,5 @@ def test_a_table_or_a_query_that_is_named_is_taken(tmp_path: Path) -> None:
     assert recognised(path, given=query).keys == {"kind": "sqlite", "path": path, **query}
     with pytest.raises(ConfigError, match="--key and --text too"):
         recognised(path, given={"query": "SELECT 1"})
-    with pytest.raises(ConfigError, match="only a database has these"):
+    with pytest.raises(ConfigError, match="only a database takes"):
         recognised(str(tmp_path), given={"table": "wiki"})

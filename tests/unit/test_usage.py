@@ -15,7 +15,7 @@ def test_a_settled_request_leaves_what_it_took() -> None:
     usage.settle(90, prompt_tokens=30, completion_tokens=10)
     assert (usage.calls, usage.prompt_tokens, usage.completion_tokens) == (1, 30, 10)
     usage.reserve(60)
-    with pytest.raises(BudgetSpent, match="go over its 100 tokens"):
+    with pytest.raises(BudgetSpent, match="exceed its 100 tokens"):
         usage.reserve(1)
 
 

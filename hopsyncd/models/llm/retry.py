@@ -103,13 +103,13 @@ class Breaker:
         self._clock = clock
         self._lock = threading.Lock()
         self._failures = 0
-        self._closed_until = -math.inf
+        self._open_until = -math.inf
         self._why: LlmError | None = None
 
     def check(self) -> None:
         """While the breaker is open, raise what the endpoint failed with."""
         with self._lock:
-            left, why = self._closed_until - self._clock(), self._why
+            left, why = self._open_until - self._clock(), self._why
         if left > 0 and why is not None:
             raise type(why)(why.what, f"{why.why}; next tried in {math.ceil(left)} s", why.hint)
 
@@ -130,15 +130,15 @@ class Breaker:
             if self._failures >= _FAILURES:
                 wanted_s = max(wanted_s, _REST_S)
             if wanted_s:
-                self._rest(why, wanted_s)
+                self._open(why, wanted_s)
 
     def refused(self, why: LlmError) -> None:
         """A call failed in a way that every call would."""
         with self._lock:
-            self._rest(why, _REST_S)
+            self._open(why, _REST_S)
 
-    def _rest(self, why: LlmError, wanted_s: float) -> None:
-        self._closed_until = self._clock() + min(wanted_s, _LONGEST_REST_S)
+    def _open(self, why: LlmError, wanted_s: float) -> None:
+        self._open_until = self._clock() + min(wanted_s, _LONGEST_REST_S)
         self._why = why
 
 
@@ -149,7 +149,7 @@ def error_of(failure: RequestFailure, host: str, api_key_env: str) -> LlmError:
         return LlmNonsense(what, failure.message, "Check that `base_url` in [llm] is right")
     why = f"{failure.status}, {failure.message}" if failure.status else failure.message
     if is_transient(failure):
-        hint = "The work goes on without it; it is asked again later"
+        hint = "The work goes on without it; it will be asked again later"
         return LlmUnavailable(what, why, hint)
     return LlmRefused(what, why, _hint(failure, api_key_env))
 
