@@ -1,8 +1,8 @@
 """A folder of files as a source: a complete listing by stable rules, and safe reads.
 
-What is never an item: what `ignore` hides, and symbolic links. A link whose target lies in the
-folder is passed over (the target is listed where it is, so loops end and nothing is indexed
-twice); a link that leads out of the folder is a Problem, never followed.
+What `ignore` hides is never an item, nor are symbolic links. A link to a target in the folder is
+skipped: the target is listed where it is, so loops end and nothing is indexed twice. A link that
+leads out of the folder is a Problem and is not followed.
 """
 
 import errno
@@ -20,12 +20,12 @@ from connectors.regular_file import read_beneath, revision_of, too_large
 from connectors.settings import DEFAULT_MAX_BYTES
 
 Scope: TypeAlias = "dict[str, Scope] | None"
-"""Which children to list: None means all of them, else the named ones, each with its own scope."""
+"""Which children to list: None for all, or those named, each with its own scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """The root while one listing goes on. `path` is free of links; `never` holds ids."""
+    """The root during one listing. `path` is free of links; `never` are ids."""
 
     path: str
     device: int
@@ -45,10 +45,10 @@ class _Folder:
 class FolderConnector:
     """Lists and reads the text files under `root`.
 
-    `include`, `ignore` and `deny` are gitignore patterns relative to the root; `include` may hold
-    `@text`, every name known as text. `deny` adds to the built-in secrets, which only
-    `index_secrets` lifts. `never` are paths (hopsyncd's own data) that no pattern brings back.
-    Raises ValueError for a pattern that is none.
+    `include`, `ignore` and `deny` are gitignore patterns relative to the root; `include` may
+    contain `@text` and `@documents`. `deny` adds to the built-in secrets, and only `index_secrets`
+    lifts both. `never` are paths (hopsyncd's own data) that no pattern brings back. Raises
+    ValueError for an invalid pattern.
     """
 
     def __init__(
@@ -70,12 +70,11 @@ class FolderConnector:
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
     ) -> Iterator[Item | Problem]:
-        """As in the protocol; folders in depth-first order, names sorted, and no Cursor.
+        """As in the protocol; folders in depth-first order, names sorted.
 
-        A look at every name is as cheap as anything that could be kept between two listings.
-
-        `under` may name what is not there (it yields nothing) and ignore files of parent folders
-        hold as in a full listing. Raises ValueError for an id that leads out of the folder.
+        There is no Cursor: looking at every name is as cheap as any state that could be kept
+        between listings. What `under` names need not exist, and the ignore files of parent folders
+        apply as in a full listing. Raises ValueError for an id that leads out of the folder.
         """
         return self._walk(_scope_of(under))
 
@@ -85,7 +84,7 @@ class FolderConnector:
             _components(item.id)
         except ValueError as error:
             raise ItemUnreadable(
-                f"Cannot read {item.id!r}", str(error), "Report this: a listing never names it."
+                f"Cannot read {item.id!r}", str(error), "Report this: no listing should name it."
             ) from error
         content = read_beneath(os.fspath(self._root), item.id, self._max_bytes)
         return Fetched(content.data, content.revision, media_type(item.id))
@@ -94,10 +93,10 @@ class FolderConnector:
         """Nothing is held."""
 
     def is_noise(self, id_: str) -> bool:
-        """Whether a change of this path can be passed over without a look at the disk.
+        """Whether a change of this path can be ignored without looking at the disk.
 
-        For the watcher's hints only: it takes a file for a folder and knows no ignore files, so
-        where one brings something back, only the next full scan sees its changes.
+        For the watcher's hints only: it takes files for folders and reads no ignore files, so if
+        one brings something back, only the next full scan sees its changes.
         """
         never = _ids_beneath(os.path.realpath(self._root), self._never)
         return any(path in never or self._rules.hides(path, True, ()) for path in _prefixes(id_))
@@ -136,7 +135,7 @@ class FolderConnector:
     def _judge(
         self, root: _Root, id_: str, levels: tuple[Level, ...], scope: Scope
     ) -> Item | Problem | _Folder | None:
-        """What one path is; None for what is no document or has just gone."""
+        """What one path is; None if it is not a document or has just gone."""
         path = f"{root.path}/{id_}"
         if id_ in root.never:
             return None
@@ -179,13 +178,13 @@ class FolderConnector:
         if own:
             raise SourceUnavailable(
                 f"Cannot list the folder {self._root}",
-                f"it lies in hopsyncd's own data at {own[0]}",
+                f"it is inside hopsyncd's own data at {own[0]}",
                 "Choose another folder as `path` of this source in config.toml.",
             )
         return _Root(real, state.st_dev, state.st_ino, _ids_beneath(real, self._never))
 
     def _check_still_there(self, root: _Root) -> None:
-        """Raises SourceUnavailable when the root is gone or another one: unmounted, replaced."""
+        """Raise SourceUnavailable if the root was unmounted or replaced."""
         try:
             state = self._root.stat()
         except OSError as error:
@@ -201,7 +200,7 @@ class FolderConnector:
         hints = {
             FileNotFoundError: "Mount or create it, or correct `path` of this source in",
             NotADirectoryError: "Name the folder that holds the file as `path` of this source in",
-            PermissionError: "Give the daemon's user the right to read it, or choose another in",
+            PermissionError: "Give the daemon's user read permission, or choose another folder in",
         }
         hint = hints.get(type(error), "Check the disk or its mount, and `path` of this source in")
         return SourceUnavailable(
@@ -212,9 +211,9 @@ class FolderConnector:
 
 
 def widened(ids: Sequence[str]) -> list[str] | None:
-    """What to list again when these ids changed; None for everything.
+    """What to list again after these ids changed; None for everything.
 
-    A changed ignore file concerns the whole folder that it is in.
+    A changed ignore file affects the whole folder that it is in.
     """
     scopes = dict.fromkeys(
         id_.rpartition("/")[0] if id_.rpartition("/")[2] in IGNORE_FILES else id_ for id_ in ids
@@ -226,7 +225,7 @@ _IGNORE_IT = "Move it out of the folder or add it to `ignore`."
 
 
 def _open_folder(root: _Root, folder: _Folder) -> tuple[list[str], tuple[Level, ...]]:
-    """The sorted names to look at, and the ignore files that hold for them. Raises OSError."""
+    """The sorted names to look at, and the ignore files that apply to them. Raises OSError."""
     path = f"{root.path}/{folder.id}" if folder.id else root.path
     if folder.scope is None:
         with os.scandir(path) as entries:
@@ -251,9 +250,9 @@ def _judge_link(root: _Root, id_: str, is_folder: bool) -> Problem | None:
 
 def _failed(id_: str, error: OSError, subtree: bool = False) -> Problem:
     hint = (
-        "Give the daemon's user the right to read it, or add it to `ignore`."
+        "Give the daemon's user read permission, or add it to `ignore`."
         if isinstance(error, PermissionError)
-        else "The next scan tries again; check the disk if it stays."
+        else "The next scan tries again; check the disk if this continues."
     )
     return Problem(_printable(id_), _reason(error), hint, subtree)
 
@@ -302,10 +301,10 @@ def _scope_of(under: Sequence[str] | None) -> Scope:
 
 
 def _components(id_: str) -> list[str]:
-    """Raises ValueError for what is no path beneath the root."""
+    """The parts of an id. Raises ValueError unless it is a path beneath the root."""
     parts = id_.split("/")
     if "\0" in id_ or not {"", ".", ".."}.isdisjoint(parts):
-        raise ValueError(f"{id_!r} is not the path of something inside the folder, relative to it")
+        raise ValueError(f"{id_!r} is not a path inside the folder, relative to it")
     return parts
 
 
@@ -319,7 +318,7 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _prefixes(id_: str) -> Iterator[str]:
-    """The path and all folders above it, the topmost first."""
+    """The folders above the path, topmost first, and the path itself."""
     parts = id_.split("/")
     return ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
 
@@ -334,7 +333,7 @@ def _printable(text: str) -> str:
 
 
 def _reason(error: OSError) -> str:
-    """In the system's words, naming the file where it is the ignore file of a folder."""
+    """The system's message, with the file's name if it is an ignore file in the folder."""
     name = os.fsdecode(error.filename or "").rpartition("/")[2]
     why = (error.strerror or str(error)).lower()
     return f"{name} in it: {why}" if name in IGNORE_FILES else why

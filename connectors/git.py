@@ -1,12 +1,12 @@
-"""A branch of a git repository as a source, read from the object store: no checkout, no index.
+"""A branch of a git repository as a source, read from the object store without checkout or index.
 
-An item is a file of the branch's newest commit, its revision the id of its blob: whatever the
-commits, equal content has nothing to fetch. What is never an item: what `ignore` hides, submodules,
-symbolic links. `.hopsyncdignore` files in the repository hold; `.gitignore` files do not, for what
-is committed is not ignored.
+An item is a file of the branch's newest commit. Its revision is the id of its blob, so equal
+content is never fetched again. What `ignore` hides is never an item, nor are submodules and
+symbolic links. `.hopsyncdignore` files in the repository apply; `.gitignore` files do not, since
+what is committed is not ignored.
 
-A Cursor names a commit: between it and the newest one, git names what changed. Only blobs
-that are new are read.
+A Cursor names a commit. git lists what changed between it and the newest one, and only new blobs
+are read.
 """
 
 import hashlib
@@ -62,7 +62,7 @@ class GitSettings(FileSettings):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A path of a commit, with a surrogate for every byte that is not UTF-8, and its blob."""
+    """A path in a commit, with a surrogate for every byte that is not UTF-8, and its blob."""
 
     path: str
     mode: str
@@ -75,7 +75,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The commit that a file is as it is by."""
+    """The commit that last changed a file."""
 
     commit: str
     author: str
@@ -88,11 +88,11 @@ class _Change:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The rules for the paths of one commit; `levels` by the folder (with its `/`) they are in."""
+    """The rules for the paths in one commit; `levels` by their folder, with its `/`."""
 
     rules: Rules
     levels: Mapping[str, Level]
-    hidden: dict[str, bool] = field(default_factory=dict)  # folders that were asked for before
+    hidden: dict[str, bool] = field(default_factory=dict)  # a cache, by folder
 
     def wants(self, path: str) -> bool:
         folder = path.rpartition("/")[0]
@@ -109,9 +109,9 @@ class _Rules:
 
 
 class GitConnector:
-    """Lists and reads one branch of a repository here, or of a Mirror, fetched with each listing.
+    """Lists and reads one branch of a local repository, or of a Mirror that each listing updates.
 
-    Raises ValueError for a pattern or a branch that is none.
+    Raises ValueError for an invalid pattern or branch name.
     """
 
     def __init__(self, origin: Mirror | Repository, settings: GitSettings) -> None:
@@ -119,7 +119,7 @@ class GitConnector:
         self._settings = settings
         self._branch = branch_name(settings.branch)
         self._rules = settings.rules()
-        self._listed: tuple[str, ...] = ()  # the commits that the last listing looked at
+        self._listed: tuple[str, ...] = ()  # the commits that the last listing covered
         self._changes_of: dict[str, _Change] | None = None  # by file
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
@@ -142,7 +142,7 @@ class GitConnector:
             yield Cursor(f"{tip} {self._fingerprint()}")
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol: the very blob that was listed, whatever the branch is now."""
+        """As in the protocol: the blob that was listed, even if the branch has moved on."""
         repository = self._here()
         data = _blob(repository, item.revision, self._settings.max_bytes, item.id)
         if data is None:
@@ -150,7 +150,7 @@ class GitConnector:
         if data.startswith(_LFS_POINTER):
             raise ItemUnreadable(
                 f"Cannot index {item.id!r}",
-                "its content is kept by Git LFS, outside of the repository",
+                "Git LFS keeps its content outside the repository",
                 "Add it to `ignore`.",
             )
         check_text(item.id, data)
@@ -187,20 +187,20 @@ class GitConnector:
         return commit.decode().strip()
 
     def _commit_of(self, since: str, repository: Repository, tip: str) -> str:
-        """The commit of a Cursor, when what changed since is all that there is to look at."""
+        """The commit of a Cursor. Raises CursorExpired if the changes since are not enough."""
         commit, _, fingerprint = since.partition(" ")
         if fingerprint != self._fingerprint() or not _OBJECT_ID.fullmatch(commit):
-            why = "it is not one of this branch and these settings"
+            why = "the cursor is from another branch or other settings"
         elif not repository.succeeds("merge-base", "--is-ancestor", commit, tip):
-            why = "the branch was rewritten since then, or has moved too far"
+            why = "the branch has been rewritten since, or has moved too far"
         elif any(
             _name(entry.path) == OWN_IGNORE_FILE for entry in _differences(repository, commit, tip)
         ):
-            why = f"a {OWN_IGNORE_FILE} has changed since then"
+            why = f"a {OWN_IGNORE_FILE} has changed since"
         else:
             return commit
         raise CursorExpired(
-            f"Cannot list the repository {repository.location} from commit {commit[:12]} on",
+            f"Cannot list the repository {repository.location} since commit {commit[:12]}",
             why,
             "Everything is listed; nothing is read twice.",
         )
@@ -235,18 +235,18 @@ class GitConnector:
                     continue
                 size = _ask(sizes, entry.blob)
                 if not size:
-                    raise repository.unavailable(
-                        "git ended before its time", "Run `git fsck` in it."
-                    )
+                    raise repository.unavailable("git ended unexpectedly", "Run `git fsck` in it.")
                 yield self._judge(entry, size.decode().strip())
 
     def _judge(self, entry: _Entry, size: str) -> Item | Problem:
-        """`size` is what git says of the object, which a partial clone may lack."""
+        """`size` is what git says about the object, which a partial clone may lack."""
         id_ = _printable(entry.path)
         if id_ != entry.path:
             return Problem(id_, "its name is not UTF-8", "Rename it in the repository.")
         if not {"", ".", ".."}.isdisjoint(id_.split("/")):
-            return Problem(id_, "its path has a part that no file can have", "Rename it there.")
+            return Problem(
+                id_, "a part of its path is empty or only dots", "Rename it in the repository."
+            )
         if not size.isdecimal():
             why = f"the repository lacks its content, object {entry.blob}"
             return Problem(id_, why, "Fetch it: `git fsck` lists what a clone lacks.")
@@ -256,7 +256,7 @@ class GitConnector:
 
 
 def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, str]]:
-    """The files of a commit with what git says of their sizes, no submodules or symbolic links."""
+    """The files of a commit and their sizes by git, without submodules and symbolic links."""
     for record in repository.records("ls-tree", "-r", "-l", "-z", "--full-tree", commit):
         facts, _, path = record.partition(b"\t")
         mode, _, blob, size = facts.decode().split()
@@ -266,7 +266,7 @@ def _files(repository: Repository, commit: str) -> Iterator[tuple[_Entry, str]]:
 
 
 def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]:
-    """What another commit has at each path where two differ; a mode of zeros where nothing is."""
+    """The entries of `new` that differ from `old`; the mode is zeros where `new` has nothing."""
     found = repository.records(
         "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", old, new
     )
@@ -276,7 +276,7 @@ def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]
 
 
 def _levels(repository: Repository, commit: str) -> dict[str, Level]:
-    """The commit's own ignore files, by the folder that they are in."""
+    """The commit's own ignore files, by their folder."""
     levels = {}
     for record in repository.records("ls-tree", "-r", "-z", "--full-tree", commit):
         facts, _, path = record.partition(b"\t")
@@ -293,7 +293,7 @@ def _levels(repository: Repository, commit: str) -> dict[str, Level]:
 
 
 def _blob(repository: Repository, blob: str, max_bytes: int, id_: str) -> bytes | None:
-    """The content of a blob; None where the repository has none of that id."""
+    """The content of a blob; None if the repository has no such blob."""
     if not _OBJECT_ID.fullmatch(blob):
         return None
     with repository.process("cat-file", "--batch", stdin=PIPE) as process:
@@ -312,12 +312,12 @@ def _blob(repository: Repository, blob: str, max_bytes: int, id_: str) -> bytes 
 
 
 def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _Change]:
-    """By which commit each path last came to be as it is on the branch: some may be missing.
+    """The commit that last changed each path on the branch; some paths may be missing.
 
-    Where the history was cut off, the oldest commit there is says nothing about its files.
+    Where a shallow history is cut off, the oldest commit says nothing about its files.
     """
     changes: dict[str, _Change] = {}
-    # Beyond a minute, or what is there of a history, no date is worth waiting for.
+    # Dates are not worth more than a minute or a failure.
     with suppress(SourceUnavailable):
         limited = replace(repository, limit_s=min(repository.limit_s, _DATES_LIMIT_S))
         cut = limited.path / _text(limited.run("rev-parse", "--git-path", "shallow").strip())
@@ -339,7 +339,7 @@ def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _
 
 
 def _ask(process: Process, object_id: str) -> bytes:
-    """One line of `cat-file` about one object; empty where git has ended."""
+    """The line that `cat-file` prints about an object; empty if git has ended."""
     assert process.stdin is not None and process.stdout is not None
     with suppress(BrokenPipeError):
         process.stdin.write(object_id.encode() + b"\n")

@@ -1,4 +1,4 @@
-"""A remote repository's branch in a bare mirror on this disk: the one place where git connects."""
+"""A bare local mirror of a remote repository's branch: the only place where git connects."""
 
 import fcntl
 import re
@@ -12,7 +12,7 @@ from connectors.git_program import LIMIT_S, Repository
 
 PROTOCOLS = ("https", "ssh", "git", "file")
 TIP = "refs/hopsyncd/tip"
-"""In a mirror: the newest commit of the branch as it was last fetched."""
+"""The ref in a mirror for the branch's newest commit, as last fetched."""
 
 _SSH_SHORT = re.compile(r"(?:[\w.+][\w.+-]*@)?[\w.][\w.-]*:(?!:)\S+")
 _HELPER = re.compile(r"[\w+.-]*::")
@@ -23,7 +23,7 @@ _HELPER_SCRIPT = f'!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\
 
 
 def protocol_of(url: str) -> str:
-    """What git would speak to this address. Raises ValueError for one that it must not be given.
+    """The protocol that git would use. Raises ValueError for an address that git must not get.
 
     >>> protocol_of("https://example.org/a.git"), protocol_of("git@example.org:a/b.git")
     ('https', 'ssh')
@@ -40,7 +40,7 @@ def protocol_of(url: str) -> str:
     if parts.scheme not in PROTOCOLS:
         raise ValueError(f"{parts.scheme}:// is not one of {', '.join(PROTOCOLS)}")
     if parts.password is not None:
-        raise ValueError("it holds a password: that belongs into `token`")
+        raise ValueError("it contains a password, which belongs in `token`")
     if parts.netloc.startswith("-") or (parts.hostname or "").startswith("-"):
         raise ValueError("it is not the address of a repository")
     if (parts.scheme == "file") == bool(parts.netloc):
@@ -49,7 +49,7 @@ def protocol_of(url: str) -> str:
 
 
 def branch_name(branch: str) -> str:
-    """The name again, empty for the repository's own choice. Raises ValueError for what is none."""
+    """The branch name unchanged; empty means the repository's HEAD. Raises ValueError."""
     bad = (branch.endswith(("/", ".", ".lock")), ".." in branch, "//" in branch, "@{" in branch)
     if branch and (not _BRANCH.fullmatch(branch) or any(bad)):
         raise ValueError("it is not the name of a branch")
@@ -58,10 +58,10 @@ def branch_name(branch: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """Where branches are fetched from, and to: one at a time.
+    """A remote repository and the folder that one branch of it is fetched into.
 
-    Raises ValueError for what git must not be given. `depth` commits are fetched, 0 for all;
-    `max_bytes` is how big the folder may become.
+    Fetches `depth` commits, 0 for all; the folder may grow to `max_bytes`. Raises ValueError for a
+    url that git must not get.
     """
 
     url: str
@@ -79,18 +79,18 @@ class Mirror:
 
     @property
     def repository(self) -> Repository:
-        """The mirror as it is; there may be none yet."""
+        """The mirror as it is; it may not exist yet."""
         return Repository(self.folder, self.url, self.limit_s)
 
     def connected(self) -> Repository:
-        """The mirror with the right to speak to the remote."""
+        """The mirror, allowed to connect to the remote."""
         speaks = protocol_of(self.url)
         return replace(self.repository, protocols=speaks, variables=self._credentials())
 
     def refresh(self, branch: str) -> Repository:
-        """Fetch the newest commits of a branch; empty: of the one that the remote has as HEAD.
+        """Fetch the newest commits of a branch; an empty name means the remote's HEAD.
 
-        Raises SourceUnavailable, and ValueError for what is no name of a branch.
+        Raises SourceUnavailable, or ValueError for an invalid branch name.
         """
         for folder in (self.folder.parent, self.folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ class Mirror:
             )
 
     def _credentials(self) -> dict[str, str]:
-        """A credential helper for this host alone: no command line and no file has the token."""
+        """A credential helper for this host only; command lines and files never have the token."""
         if not self.token:
             return {}
         parts = urlsplit(self.url)
@@ -134,7 +134,7 @@ class Mirror:
             _TOKEN: self.token,
             "GIT_CONFIG_COUNT": "2",
             "GIT_CONFIG_KEY_0": key,
-            "GIT_CONFIG_VALUE_0": "",  # forgets the helpers before it
+            "GIT_CONFIG_VALUE_0": "",  # resets the list of helpers
             "GIT_CONFIG_KEY_1": key,
             "GIT_CONFIG_VALUE_1": _HELPER_SCRIPT,
         }
@@ -142,14 +142,14 @@ class Mirror:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One fetch at a time: two sources may have one mirror, and so may a dry run."""
+    """Allow one fetch at a time: two sources, or a dry run, may share a mirror."""
     with (folder / "hopsyncd-fetch").open("w") as mark:
         fcntl.flock(mark, fcntl.LOCK_EX)
         yield
 
 
 def _leftovers(folder: Path) -> Iterator[Path]:
-    """What a git that was killed leaves: locks that stop the next one, and half a pack."""
+    """What a killed git leaves: locks that block the next one, and partial packs."""
     for pattern in ("*.lock", "refs/**/*.lock", "objects/pack/tmp_*", "objects/tmp_*"):
         yield from folder.glob(pattern)
 

@@ -1,6 +1,6 @@
-"""The git program on one repository: no question to a terminal, no hook, bounded time and memory.
+"""Running git on one repository: no prompts, no hooks, bounded time and memory.
 
-It connects nowhere unless told to: `git_mirror` has the one command that connects.
+It never connects anywhere, except for the fetch in `git_mirror`.
 """
 
 import os
@@ -16,11 +16,11 @@ from typing import IO
 
 from connectors.protocol import SourceUnavailable
 
-NO_PROTOCOL = "none"  # a name that no transport has: git then connects nowhere
+NO_PROTOCOL = "none"  # not the name of any transport, so git connects nowhere
 LIMIT_S = 600.0
 _PIECE_BYTES = 1 << 16
 MAX_RECORDS = 2_000_000
-"""A tree of a few kilobytes can name more paths than any memory holds."""
+"""A tree of a few kilobytes can contain more paths than fit into memory."""
 _MAX_RECORD_BYTES = 1 << 13
 _MAX_MESSAGE_BYTES = 4096
 
@@ -42,11 +42,11 @@ Process = subprocess.Popen[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository on this disk; `location` is what people call it, without secrets.
+    """A local repository; `location` is its name for people, without secrets.
 
-    `protocols` are those that git may speak, separated by `:`; `variables` are added to its
-    environment. A command that takes longer than `limit_s` is killed. Everything raises
-    SourceUnavailable where git cannot be run, or fails, or the repository is none.
+    `protocols` are those that git may use, separated by `:`; `variables` are added to its
+    environment. A command that takes longer than `limit_s` is killed. All methods raise
+    SourceUnavailable if git cannot run or fails, or if there is no repository.
     """
 
     path: Path
@@ -62,9 +62,9 @@ class Repository:
         look: Callable[[], None] = lambda: None,
         look_every_s: float = 0.2,
     ) -> bytes:
-        """What a command prints, which must be little; empty where its status is not 0.
+        """The output of a command, which must be short; empty if its status is not 0.
 
-        While it runs, `look` is called now and then, and may raise to end it.
+        `look` is called from time to time while it runs, and may raise to end it.
         """
         with self.process(*arguments, accept=accept) as process:
             while True:
@@ -76,7 +76,7 @@ class Repository:
         return output if process.returncode == 0 else b""
 
     def succeeds(self, *arguments: str) -> bool:
-        """Whether a command that prints nothing ends with status 0."""
+        """Whether a command without output ends with status 0."""
         with self.process(*arguments, accept=range(256)) as process:
             process.communicate()
         return process.returncode == 0
@@ -91,12 +91,12 @@ class Repository:
                 *whole, rest = (rest + piece).split(b"\0")
                 if len(rest) > _MAX_RECORD_BYTES:
                     raise self.unavailable(
-                        "it holds a path of more than 8 KiB", "Look at who made it."
+                        "it contains a path of more than 8 KiB", "Check who made it."
                     )
                 count += len(whole)
                 if count > MAX_RECORDS:
                     raise self.unavailable(
-                        f"it has more than {MAX_RECORDS:,} paths", "Look at who made it."
+                        f"it has more than {MAX_RECORDS:,} paths", "Check who made it."
                     )
                 yield from whole
 
@@ -104,7 +104,7 @@ class Repository:
     def process(
         self, *arguments: str, stdin: int = subprocess.DEVNULL, accept: Sequence[int] = (0,)
     ) -> Iterator[Process]:
-        """A running command, killed when the block is left early or takes too long."""
+        """A running command, killed if the block is left early or takes too long."""
         expired = threading.Event()
 
         def expire() -> None:
@@ -131,7 +131,7 @@ class Repository:
             if expired.is_set():
                 raise self.unavailable(
                     f"git took longer than {self.limit_s:.0f} s",
-                    "The next scan tries again; look at the network, and at how big it is.",
+                    "The next scan tries again; check the network and the repository's size.",
                 )
             if status not in accept:
                 errors.seek(0)
@@ -150,7 +150,7 @@ class Repository:
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                start_new_session=True,  # a kill must reach what git starts in its turn
+                start_new_session=True,  # so that a kill also reaches git's children
             )
         except (FileNotFoundError, NotADirectoryError) as error:
             if self.path.is_dir():
@@ -166,13 +166,13 @@ class Repository:
             "GIT_ALLOW_PROTOCOL": self.protocols,
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_ASKPASS": "",
-            # ssh and credential helpers have no terminal to ask at, and are to open no window.
+            # ssh and credential helpers have no terminal, and must not open a window.
             "SSH_ASKPASS_REQUIRE": "never",
             "GCM_INTERACTIVE": "never",
             "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_NO_LAZY_FETCH": "1",
             "GIT_OPTIONAL_LOCKS": "0",
-            # The folder itself must be the repository: one above it is not what was configured.
+            # The folder itself must be the repository, not one above it.
             "GIT_CEILING_DIRECTORIES": os.path.realpath(self.path.parent),
             **self.variables,
         }
@@ -183,8 +183,8 @@ class Repository:
             if any(sign in known for sign in signs):
                 return self.unavailable(why, hint)
         lines = [line.strip() for line in message.splitlines() if line.strip()]
-        told = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
-        why = "".join(c for c in told[-1] if c.isprintable())[:300] if told else "git failed"
+        errors = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
+        why = "".join(c for c in errors[-1] if c.isprintable())[:300] if errors else "git failed"
         return self.unavailable(why.rstrip("."), "The next scan tries again.")
 
 
@@ -194,13 +194,13 @@ _FAILURES = (
         ("prompts disabled", "could not read username", "could not read password",
          "authentication failed", "permission denied (publickey", "returned error: 401",
          "returned error: 403", "permission denied, please try again"),
-        "it asks for credentials, and none that it accepts are there",
+        "it asks for credentials, and there are none that it accepts",
         'Write token = "${NAME}" for this source, or give git a credential helper; for ssh, a key'
         " without a passphrase or an agent.",
     ),
     (
         ("host key verification failed",),
-        "ssh does not know the key of its host",
+        "ssh does not know its host's key",
         "Connect to the host once with ssh, as the daemon's user, and accept its key.",
     ),
     (
@@ -210,20 +210,20 @@ _FAILURES = (
     ),
     (
         ("dubious ownership",),
-        "it belongs to another user, whom git does not trust",
+        "it belongs to another user, which git does not trust",
         "As the daemon's user, run `git config --global --add safe.directory PATH`.",
     ),
     (
         ("not a git repository", "does not appear to be a git repository", "repository not found",
          "does not exist"),
-        "there is no git repository",
+        "it is not a git repository",
         _PLACE,
     ),
 )  # fmt: skip
 
 
 def _kill(process: Process) -> None:
-    """The command and all that it started; nothing where it ended and was waited for."""
+    """Kill the command and its children, unless it has already been waited for."""
     if process.returncode is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,10 +1,9 @@
-"""HTML as texts and tags, for whoever keeps what a reader sees of it.
+"""A tokenizer for HTML: texts and tags, enough to tell what a reader sees.
 
-The tokenizer is our own: `html.parser` of the standard library takes quadratic time on unclosed
-tags and comments in Python releases that we support (CVE-2025-6069), libxml2 keeps no line number
-above 65,535, and parsers that build the tree of HTML 5 can be made to fill the memory: unclosed
-elements are opened anew in each paragraph, so that 27 kB took selectolax 1.8 GB. Only what decides
-on visible text is told apart.
+We have our own because the standard library's `html.parser` takes quadratic time on unclosed tags
+and comments in Python releases that we support (CVE-2025-6069), libxml2 has no line numbers above
+65,535, and parsers that build an HTML 5 tree can be made to exhaust the memory: they reopen
+unclosed elements in each paragraph, and selectolax took 1.8 GB for 27 kB.
 """
 
 import re
@@ -23,7 +22,7 @@ _MAX_HREF_CHARACTERS = 4000
 class Token:
     """Text as written, or the name of an element that opens or closes.
 
-    `start` is its place in the source, `href` the address that an `a` opens with.
+    `start` is the offset in the source; `href` is the address in an opening `a`.
     """
 
     what: Literal["text", "open", "close"]
@@ -42,10 +41,10 @@ class Token:
 
 
 def tokens(text: str, hidden: Set[str]) -> Iterator[Token]:
-    """The tokens of a page, without comments and without what stands in `hidden` elements.
+    """The tokens of a page, without comments and the content of `hidden` elements.
 
-    An unclosed comment or hidden element runs to the end. Linear: each search either moves past
-    what it scanned, or is never tried again.
+    An unclosed comment or hidden element runs to the end. The time is linear: each search either
+    advances past what it scanned or is never tried again.
     """
     place, quotes_close = 0, True
     while (start := text.find("<", place)) >= 0:

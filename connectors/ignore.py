@@ -1,14 +1,6 @@
-"""Which paths of a folder are documents: secrets, ignore patterns, include patterns.
+"""Which paths in a folder are documents: secrets, ignore patterns, include patterns.
 
-An ignore file comes with the folder or the repository that it is in, from whoever made that. A few
-`*` in one pattern and a long name make Python's engine try every way to share the name out, for
-hours, while nothing else in the process runs.
-
-What stands between two wildcards may be taken where it comes first: if the rest fits after a later
-place, it fits after that one too. So each wildcard but the last is put into an atomic group with
-what follows it, and is not tried again. As in git, a class like `[!a]` fits no `/`.
-
-The first of these that has an opinion on a path decides, from the strongest to the weakest:
+The first of these that matches a path decides, from the strongest to the weakest:
 
 1. version control folders and secrets (`SECRETS` and the configured `deny`): never listed
 2. the configured `ignore` patterns
@@ -16,9 +8,13 @@ The first of these that has an opinion on a path decides, from the strongest to 
 4. `NOISE`: caches, build output, temporary files of editors
 5. `.gitignore` files, the deepest first
 
-So a `.hopsyncdignore` can bring back a `build/` folder, and a `.gitignore`, written for another
-purpose, can only hide more. As in git, nothing below a hidden folder can be brought back. What
-remains is listed if `include` wants it.
+So a `.hopsyncdignore` can bring back a `build/` folder, while a `.gitignore`, written for another
+purpose, can only hide more. As in git, nothing inside a hidden folder can be brought back. What
+remains is listed if `include` matches it.
+
+Ignore files are not trusted: they come with the folder or repository. In Python's regular
+expressions, a few `*` and a long name would take hours of backtracking that blocks the process, so
+`linear` makes each pattern match in linear time.
 """
 
 import errno
@@ -34,33 +30,6 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 from connectors.media_type import is_document_name, is_text_name
 
-_STARS = re.compile(r"(?:\[\^/\]\*){2,}")
-_CLASS = r"\[\^?\]?(?:\\.|[^\]\\])*\]"
-_CLASSES = re.compile(rf"\\.|\[\^/\]|({_CLASS})")
-_ONE = rf"\[\^/\](?![*+])|\\.|\(\?!/\)(?:{_CLASS})|[^\\\[/(]"  # what fits one letter of a name
-_BETWEEN = re.compile(rf"\[\^/\]\*((?:{_ONE})+)(?=\[\^/\]\*)")
-_ANYWHERE, _FOLDERS = "(?:.+/)?", "(?:/.+)?"  # `**` at the beginning, and between two folders
-_PARTS = re.compile(rf"\^({re.escape(_ANYWHERE)})?(.*)")
-
-
-def linear(regex: str) -> str:
-    r"""The same for an expression that pathspec makes.
-
-    >>> linear("^[^/]*a[^/]*b$")
-    '^(?>[^/]*?a)[^/]*b$'
-    """
-    within = _CLASSES.sub(lambda one: f"(?!/){one[1]}" if one[1] else one[0], regex)
-    found = _PARTS.fullmatch(_BETWEEN.sub(r"(?>[^/]*?\1)", _STARS.sub("[^/]*", within)))
-    if found is None:
-        return regex
-    first, *others = found[2].split(_FOLDERS)
-    if not others:
-        return found[0]
-    *inner, last = others
-    begin = f"^(?>{'(?:.+?/)??' if found[1] else ''}{first}(?=/))"
-    return begin + "".join(f"(?>(?:/.+?)??{part}(?=/))" for part in inner) + _FOLDERS + last
-
-
 TEXT = "@text"
 """In an `include` list: every name that `media_type.is_text_name` knows."""
 
@@ -70,7 +39,7 @@ DOCUMENTS = "@documents"
 DEFAULT_INCLUDE = (TEXT, DOCUMENTS)
 
 NAMED = {TEXT: is_text_name, DOCUMENTS: is_document_name}
-"""What in an `include` list is no pattern but stands for names."""
+"""The entries of an `include` list that are not patterns but stand for names."""
 
 OWN_IGNORE_FILE = ".hopsyncdignore"
 GIT_IGNORE_FILE = ".gitignore"
@@ -102,7 +71,7 @@ SECRETS = (
     *(".password-store/", "keyrings/", ".keyrings/", "keychains/", ".vault/", ".mozilla/"),
     *("secrets/", ".secrets/"),
 )
-"""Names (case ignored; a final `/` means folders only) that hold secrets. Never listed."""
+"""Names (case-insensitive; a final `/` means folders only) that hold secrets. Never listed."""
 
 NOISE = (
     # dependencies, caches and build output
@@ -121,28 +90,59 @@ NOISE = (
     *("*.bak", "*.orig", "*.rej", "*.part", "*.crdownload", "*.kate-swp", ".goutputstream-*"),
     *("*___jb_tmp___", "*___jb_old___"),
 )
-"""Names (case counts; a final `/` means folders only) that are no documents by default."""
+"""Names (case-sensitive; a final `/` means folders only) that are not documents by default."""
+
+_STARS = re.compile(r"(?:\[\^/\]\*){2,}")
+_CLASS = r"\[\^?\]?(?:\\.|[^\]\\])*\]"
+_CLASSES = re.compile(rf"\\.|\[\^/\]|({_CLASS})")
+_ONE = rf"\[\^/\](?![*+])|\\.|\(\?!/\)(?:{_CLASS})|[^\\\[/(]"  # matches one character of a name
+_BETWEEN = re.compile(rf"\[\^/\]\*((?:{_ONE})+)(?=\[\^/\]\*)")
+_ANYWHERE, _FOLDERS = "(?:.+/)?", "(?:/.+)?"  # `**` at the beginning, and between two folders
+_PARTS = re.compile(rf"\^({re.escape(_ANYWHERE)})?(.*)")
+
+
+def linear(regex: str) -> str:
+    r"""An expression of pathspec's, rewritten to match in linear time.
+
+    What stands between two wildcards can be matched at its first occurrence: if the rest matches
+    after a later one, it matches after that one too. So each wildcard but the last goes into an
+    atomic group with what follows it, and is not tried again. As in git, a class like `[!a]` does
+    not match `/`.
+
+    >>> linear("^[^/]*a[^/]*b$")
+    '^(?>[^/]*?a)[^/]*b$'
+    """
+    within = _CLASSES.sub(lambda one: f"(?!/){one[1]}" if one[1] else one[0], regex)
+    found = _PARTS.fullmatch(_BETWEEN.sub(r"(?>[^/]*?\1)", _STARS.sub("[^/]*", within)))
+    if found is None:
+        return regex
+    first, *others = found[2].split(_FOLDERS)
+    if not others:
+        return found[0]
+    *inner, last = others
+    begin = f"^(?>{'(?:.+?/)??' if found[1] else ''}{first}(?=/))"
+    return begin + "".join(f"(?>(?:/.+?)??{part}(?=/))" for part in inner) + _FOLDERS + last
 
 
 class Patterns:
-    """gitignore patterns, asked about one path at a time as git asks: the last that fits decides.
+    """gitignore patterns, applied to one path at a time as git does: the last match decides.
 
-    pathspec's own GitIgnoreSpec answers for all that lies below a match too, and so cannot tell
-    that `*` with `!*/` hides the files of a folder and not the folder.
+    pathspec's GitIgnoreSpec also answers for everything below a match, so it cannot tell that `*`
+    with `!*/` hides the files in a folder but not the folder.
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
-        """Raises ValueError naming a line that is no pattern."""
+        """Raises ValueError that names an invalid line."""
         parsed = [_parsed(line) for line in lines]
         self._last_first = tuple(reversed([found for found in parsed if found is not None]))
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
-        """True: hidden. False: brought back. None: no opinion. Nothing is said of what is below."""
+        """True: hidden; False: brought back; None: no match. Says nothing about what is below."""
         line = _one_line(path)
         for pattern, folders_only in self._last_first:
             if is_folder or not folders_only:
                 found = pattern.match_file(line)
-                # A group that took part is the `/` after a match that ended within the path.
+                # A group took part if the match ended within the path, before a `/`.
                 if found is not None and found.match.lastindex is None:
                     return pattern.include
         return None
@@ -150,7 +150,7 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The patterns of one folder's ignore files. `base` is the folder's id and `/`, or empty."""
+    """The patterns in one folder's ignore files. `base` is the folder's id with `/`, or empty."""
 
     base: str
     own: Patterns
@@ -158,7 +158,7 @@ class Level:
 
 
 class NameSet:
-    """Globs on the last component of a path, tested as one regular expression."""
+    """Globs for the last component of a path, compiled into one regular expression."""
 
     def __init__(self, globs: Sequence[str], ignore_case: bool) -> None:
         flags = re.IGNORECASE if ignore_case else 0
@@ -177,9 +177,9 @@ _NOISE_NAMES = NameSet(NOISE, ignore_case=False)
 
 
 class Rules:
-    """The verdict on one path, given the ignore files of the folders above it.
+    """Judges one path, given the ignore files of the folders above it.
 
-    Raises ValueError for a configured pattern that is none.
+    Raises ValueError for an invalid configured pattern.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Rules:
         index_secrets: bool = False,
     ) -> None:
         wanted = [line for line in include if line not in NAMED]
-        Patterns(wanted)  # Refuses what is none.
+        Patterns(wanted)  # refuses invalid ones
         self._named = [NAMED[line] for line in include if line in NAMED]
         self._include = GitIgnoreSpec.from_lines(wanted)
         self._ignore = Patterns(ignore)
@@ -198,9 +198,9 @@ class Rules:
         self._index_secrets = index_secrets
 
     def hides(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool:
-        """Whether the path is forbidden or ignored. `levels`: the root's first, its folder's last.
+        """Whether the path is forbidden or ignored, if no folder above it is hidden.
 
-        Assumes that no folder above it is hidden.
+        `levels` begin with the root's and end with those of the path's folder.
         """
         if self.forbids(id_, is_folder):
             return True
@@ -214,7 +214,7 @@ class Rules:
         return bool(verdict)
 
     def forbids(self, id_: str, is_folder: bool) -> bool:
-        """Whether the path is a version control folder or a secret: no ignore file changes that."""
+        """Whether the path is a version control folder or a secret. No ignore file changes that."""
         name = _name(id_)
         if name in VERSION_CONTROL:
             return True
@@ -223,15 +223,15 @@ class Rules:
         return _SECRET_NAMES.has(name, is_folder) or bool(self._deny.verdict(id_, is_folder))
 
     def includes(self, id_: str) -> bool:
-        """Whether a file of this path is wanted. A folder's pattern wants all that is below it."""
+        """Whether `include` matches the file. A pattern for a folder includes all files in it."""
         verdict = self._include.check_file(_one_line(id_)).include
         return any(known(id_) for known in self._named) if verdict is None else verdict
 
 
 def read_level(folder: str, base: str, names: Sequence[str]) -> Level | None:
-    """The ignore files of one folder; None where `names` has none.
+    """The ignore files of one folder; None if `names` contains none.
 
-    Raises OSError when one is there and cannot be read: what it hides is then unknown.
+    Raises OSError if one exists but cannot be read: what it hides is then unknown.
     """
     if not any(name in names for name in IGNORE_FILES):
         return None
@@ -243,7 +243,7 @@ def _read_patterns(path: str) -> Patterns:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        # Gone meanwhile, a symbolic link (git does not follow one either), or a socket.
+        # Just deleted, a symbolic link (which git does not follow either), or a socket.
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
             return Patterns(())
         raise
@@ -260,13 +260,13 @@ def _read_patterns(path: str) -> Patterns:
 
 
 def patterns_in(data: bytes) -> Patterns:
-    """The patterns of an ignore file with this content."""
+    """The patterns in an ignore file with this content."""
     lines = data.decode("utf-8-sig", "surrogateescape").split("\n")
     return Patterns([line for line in lines if _is_pattern(line)])
 
 
 def _is_pattern(line: str) -> bool:
-    """git passes over the lines of an ignore file that are none."""
+    """Whether the line is a pattern; git skips other lines of an ignore file."""
     try:
         _parsed(line)
     except ValueError:
@@ -275,7 +275,7 @@ def _is_pattern(line: str) -> bool:
 
 
 def _parsed(line: str) -> tuple[GitIgnoreSpecPattern, bool] | None:
-    """The pattern without a final `/`, and whether it had one; None for a blank or a comment."""
+    """The pattern without a final `/`, and whether it had one; None for a blank or comment."""
     text = line if line.endswith("\\ ") else line.rstrip()
     folders_only = text.endswith("/") and text.strip("!/") != ""
     try:
@@ -291,12 +291,12 @@ def _parsed(line: str) -> tuple[GitIgnoreSpecPattern, bool] | None:
 
 
 def _one_line(path: str) -> str:
-    """pathspec's expressions stop at a newline; NUL is the one character that no path has."""
+    """Replace newlines, at which pathspec's expressions stop, by NUL, which no path contains."""
     return path.replace("\n", "\0")
 
 
 def _nearest(id_: str, is_folder: bool, patterns: Sequence[tuple[str, Patterns]]) -> bool | None:
-    """The verdict of the deepest folder's patterns that have one."""
+    """The verdict of the deepest folder whose patterns have one."""
     for base, found in reversed(patterns):
         verdict = found.verdict(id_[len(base) :], is_folder)
         if verdict is not None:

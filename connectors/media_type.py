@@ -1,4 +1,4 @@
-"""The media type of a file, judged by its name alone, and which names are documents by default."""
+"""The media type of a file by its name alone, and which names are documents by default."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -26,8 +26,8 @@ _DOCUMENTS: dict[str, str] = {
     ".ipynb": "application/x-ipynb+json",
 }
 
-# Data formats (these and xml, yaml, toml, ini, log) are in neither list of names on purpose: they
-# are rarely prose, often huge, and the usual home of passwords. An `include` pattern adds them.
+# Data formats (these and xml, yaml, toml, ini, log) are deliberately in neither list of names: they
+# are rarely prose, often huge, and often contain passwords. An `include` pattern adds them.
 _DATA: dict[str, str] = {
     **dict.fromkeys((".csv", ".tsv"), "text/csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "application/json"),
@@ -51,7 +51,7 @@ _SOURCE_NAMES = _words(
 
 
 def media_type(name: str) -> str:
-    """The MIME type that the last component of `name` suggests; `text/plain` when it says nothing.
+    """The MIME type that the last component of `name` suggests, by default `text/plain`.
 
     >>> media_type("notes/Plan.MD"), media_type("src/Makefile"), media_type("app.log")
     ('text/markdown', 'text/x-source', 'text/plain')
@@ -61,12 +61,12 @@ def media_type(name: str) -> str:
 
 
 def is_text_name(name: str) -> bool:
-    """Whether a file of this name is text that people read: a known suffix or a known bare name."""
+    """Whether the name is that of text for people: by a known suffix or a known bare name."""
     return _known(name) is not None
 
 
 def is_document_name(name: str) -> bool:
-    """Whether a file of this name is a document of a program: PDF, office, book, mail, notebook."""
+    """Whether the name is that of a PDF, an office document, a book, mail or a notebook."""
     return _suffix(name) in _DOCUMENTS
 
 
@@ -81,6 +81,6 @@ def _known(name: str) -> str | None:
 
 
 def _suffix(name: str) -> str:
-    """The last dot and what follows it, in lower case; empty where nothing stands before it."""
+    """The last dot and what follows it, in lower case; empty if nothing comes before the dot."""
     stem, dot, suffix = name.rpartition("/")[2].lower().rpartition(".")
     return dot + suffix if stem else ""

@@ -1,10 +1,10 @@
-"""The seam between a source and the rest: listings, cursors, the bytes of one item, errors.
+"""The Connector protocol: what every kind of source lists and fetches, its cursors and its errors.
 
 ConnectorError
-├── SourceUnavailable   the whole source cannot be listed now: pause it, keep its data
-├── CursorExpired       a listing cannot begin there any more: list everything
-├── ItemVanished        the item was listed and is gone when fetched: the next scan decides
-└── ItemUnreadable      the item is there and cannot be used: report it, keep its last good version
+├── SourceUnavailable   the source cannot be listed now: pause it, keep its data
+├── CursorExpired       a listing can no longer begin at the cursor: list everything
+├── ItemVanished        the item was listed but is gone: the next scan decides
+└── ItemUnreadable      the item exists but cannot be used: report it, keep its last good version
 """
 
 import hashlib
@@ -14,15 +14,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
+_T = TypeVar("_T")
+
+_MAX_CURSOR_CHARACTERS = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """One document that a source has now.
 
-    `id` is unique in its source (for a folder: the path relative to the root, with `/`).
-    `revision` is opaque: equal revisions mean "nothing to fetch", and nobody parses it. An empty
-    one means that the source cannot tell: the item is fetched at every listing that names it.
-    `size_bytes` is 0 where a listing does not tell it.
+    `id` is unique within its source (for a folder: the path relative to the root, with `/`).
+    `revision` is opaque: if it is unchanged, there is nothing to fetch. An empty one means that the
+    source cannot tell, so the item is fetched at every listing that names it. `size_bytes` is 0 if
+    unknown.
     """
 
     id: str
@@ -32,10 +36,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something listed that cannot be used. What was indexed of it stays as it was.
+    """Something that is listed but cannot be used. What was indexed of it stays.
 
-    With `subtree` the problem covers every item whose id starts with `id + "/"`
-    (`id` empty: the whole source).
+    With `subtree` the problem covers every item whose id starts with `id + "/"`; an empty `id` is
+    the whole source.
     """
 
     id: str
@@ -46,17 +50,17 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """An item that was there at the cursor and is not any more. Only listings since one say so."""
+    """An item that has gone since the cursor. Only listings since a cursor yield it."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Where the next listing can begin; the last thing that a listing yields, if it can say so.
+    """Where the next listing can begin; if there is one, the last thing that a listing yields.
 
-    `value` is opaque outside of its connector, and small (under 1 MiB). All that the listing could
-    not name comes again in one that begins there; where that cannot be said, there is no Cursor.
+    `value` is opaque to all but its connector, and small (under 1 MiB). A listing that begins there
+    must name all that this one could not; a connector that cannot promise this yields no Cursor.
     """
 
     value: str
@@ -64,12 +68,11 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The content of one item, with the revision that these very bytes had.
+    """The content of one item, with the revision of exactly these bytes.
 
-    `media_type` is a MIME type such as `text/markdown`; `title` is None where the source has none.
-    `links` are the ids or addresses that the item names explicitly.
-    `origin` tells people more of this revision, by the keys author, date (ISO 8601), commit, url
-    (where it was found in the end) and message_id.
+    `media_type` is a MIME type such as `text/markdown`; `title` is None if the source has none.
+    `links` are the ids or addresses that the item names explicitly. `origin` tells people more
+    about this revision: author, date (ISO 8601), commit, url (after redirects) and message_id.
     """
 
     data: bytes
@@ -81,7 +84,7 @@ class Fetched:
 
 
 def iso_date(unix_ms: int | None) -> str:
-    """A time as ISO 8601 in UTC, empty where there is none that has a date.
+    """A time as ISO 8601 in UTC; empty if it is None or outside the calendar.
 
     >>> iso_date(0)
     '1970-01-01T00:00:00+00:00'
@@ -96,17 +99,17 @@ Found = Item | Gone | Problem | Cursor
 
 
 class Connector(Protocol):
-    """What a kind of source implements. Memory stays bounded: listings stream."""
+    """Lists and fetches one kind of source. Listings stream, so that memory stays bounded."""
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """Yield what the source has now, streaming.
+        """Yield what the source has now.
 
-        Without `since` the listing is of everything: when it ends without an exception it was
-        complete, and what it did not name is gone. With the value of an earlier Cursor it may name
-        only what changed since, and what is Gone; one that cannot be used any more raises
-        CursorExpired, and everything is listed. `under` restricts the listing to these items or
-        folders of items; where a connector cannot, it lists everything.
-        Raises SourceUnavailable when the listing cannot be completed.
+        Without `since`, a listing names everything: if it ends without an exception, it was
+        complete, and what it did not name is gone. With the value of an earlier Cursor, it may name
+        only what changed since, and what is Gone; a Cursor that can no longer be used raises
+        CursorExpired, and then everything is listed. `under` restricts the listing to these items
+        or folders of items; a connector that cannot do that lists everything. Raises
+        SourceUnavailable if the listing cannot be completed.
         """
         ...
 
@@ -115,7 +118,7 @@ class Connector(Protocol):
         ...
 
     def close(self) -> None:
-        """Release what the connector holds."""
+        """Release the connector's resources."""
         ...
 
 
@@ -130,7 +133,7 @@ class ConnectorError(Exception):
 
 
 class SourceUnavailable(ConnectorError):
-    """The source cannot be listed completely, so nothing may be concluded from its silence."""
+    """The source cannot be listed completely, so what it does not name may still exist."""
 
 
 class CursorExpired(ConnectorError):
@@ -142,11 +145,11 @@ class ItemVanished(ConnectorError):
 
 
 class ItemUnreadable(ConnectorError):
-    """The item exists and cannot be read or is not something to index."""
+    """The item exists but cannot be read or indexed."""
 
 
 class Selection:
-    """The `under` of a listing; None asks for everything. Thousands of parts cost no more than one.
+    """The `under` of a listing; None selects everything. Thousands of parts cost no more than one.
 
     >>> parts = Selection(["a/b", "c.md"])
     >>> [parts.has(id_) for id_ in ("a/b/x.md", "a/b", "a/bc.md", "c.md")]
@@ -160,16 +163,16 @@ class Selection:
         self._above = frozenset(folder for part in self._wanted for folder in prefixes(part))
 
     def has(self, id_: str) -> bool:
-        """Whether the item is one of the parts, or below one."""
+        """Whether the item is one of the parts or below one."""
         return "" in self._wanted or any(part in self._wanted for part in prefixes(id_))
 
     def leads_to(self, folder: str) -> bool:
-        """Whether something below the folder may be asked for."""
+        """Whether something in the folder may be selected."""
         return folder in self._above or self.has(folder)
 
 
 def prefixes(path: str) -> list[str]:
-    """The folders above a path, the topmost first, and the path itself.
+    """The folders above a path, topmost first, and the path itself.
 
     >>> prefixes("a/b/c.md"), prefixes("")
     (['a', 'a/b', 'a/b/c.md'], [])
@@ -178,13 +181,8 @@ def prefixes(path: str) -> list[str]:
     return [*(path[:end] for end in ends), path] if path else []
 
 
-_T = TypeVar("_T")
-
-_MAX_CHARACTERS = 1_000_000
-
-
 def mark_of(*settings: object) -> str:
-    """A mark that other settings do not have; none of their words is in it.
+    """A digest of settings, to see whether they have changed.
 
     >>> mark_of("imap.example.org", 993) == mark_of("imap.example.org", 143)
     False
@@ -193,17 +191,19 @@ def mark_of(*settings: object) -> str:
 
 
 def cursors(mark: str, known: Mapping[str, object]) -> Iterator[Cursor]:
-    """The one Cursor that holds what is known; none where that is too much."""
+    """The one Cursor that holds what is known; none if that is too large."""
     value = json.dumps([mark, known])
-    if len(value) <= _MAX_CHARACTERS:
+    if len(value) <= _MAX_CURSOR_CHARACTERS:
         yield Cursor(value)
 
 
 def known_of(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> dict[str, _T]:
-    """What a Cursor holds, each value made out by `read`. Raises CursorExpired."""
+    """What a Cursor holds, each value parsed by `read`. Raises CursorExpired."""
 
     def expired(why: str) -> CursorExpired:
-        return CursorExpired(f"Cannot list only what changed at {where}", why, "All is listed.")
+        return CursorExpired(
+            f"Cannot list only what changed at {where}", why, "All of it is listed."
+        )
 
     try:
         made_with, held = json.loads(since)
@@ -211,5 +211,5 @@ def known_of(since: str, mark: str, where: str, read: Callable[[Any], _T]) -> di
     except (ValueError, TypeError, AttributeError) as error:
         raise expired("its cursor cannot be read") from error
     if made_with != mark:
-        raise expired("its settings were changed")
+        raise expired("its settings have changed")
     return known

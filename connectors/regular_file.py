@@ -1,4 +1,4 @@
-"""Read one regular file beneath a folder: no link followed, no device opened, no torn content."""
+"""Reading one regular file in a folder: never follows a link, opens a device or tears content."""
 
 import errno
 import os
@@ -15,11 +15,11 @@ SNIFF_BYTES = 8192
 _UTF16_OR_32_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 CLOCK_TICK_NS = 20_000_000
-"""File times advance in ticks of the kernel (up to 10 ms): two writes may carry one time."""
+"""File times advance in ticks of the kernel (up to 10 ms), so two writes may have one time."""
 
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
-# A component that became a link or a file is a path that no longer exists as it was listed.
+# If a component has become a link or a file, the listed path no longer exists.
 _GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 
@@ -32,15 +32,15 @@ class FileContent:
 
 
 def revision_of(state: os.stat_result) -> str:
-    """Changes with every write, also one that keeps the size and sets the old time back (ctime)."""
+    """Changes with every write, even one that keeps the size and restores the old mtime."""
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}-{state.st_ctime_ns}"
 
 
 def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
     """The content of `root`/`id_` as it was at one moment.
 
-    Raises ItemVanished when there is no such regular path any more, ItemUnreadable when it is not
-    a readable text file of at most `max_bytes`, or changes faster than it can be read.
+    Raises ItemVanished if there is no such file any more, ItemUnreadable if it is not a readable
+    text file of at most `max_bytes` or changes faster than it can be read.
     """
     try:
         for attempt in range(ATTEMPTS):
@@ -56,7 +56,7 @@ def read_beneath(root: str, id_: str, max_bytes: int) -> FileContent:
 
 
 def _attempt(root: str, id_: str, max_bytes: int) -> FileContent | None:
-    """None when the file changed while it was read."""
+    """One attempt to read the file; None if it changed meanwhile."""
     handle = open_beneath(root, id_)
     try:
         before = os.fstat(handle)
@@ -74,7 +74,7 @@ def _attempt(root: str, id_: str, max_bytes: int) -> FileContent | None:
 
 
 def open_beneath(root: str, id_: str) -> int:
-    """A descriptor of the file, reached component by component so that no link leads out.
+    """A descriptor of the file, opened component by component so that no link leads out.
 
     The root itself may be a link. Raises OSError.
     """
@@ -91,22 +91,22 @@ def open_beneath(root: str, id_: str) -> int:
 
 
 def check_text(id_: str, data: bytes) -> None:
-    """Raises ItemUnreadable where the content of a file with the name of a text is none."""
+    """Raise ItemUnreadable if a file with a text file's name has binary content."""
     if media_type(id_).startswith("text/") and is_binary(data):
         raise ItemUnreadable(
             f"Cannot index {id_!r}",
-            "it is binary: it holds NUL bytes",
-            "Add it to `ignore` if it is no text, or save it as UTF-8.",
+            "it is binary: it contains NUL bytes",
+            "Add it to `ignore` if it is not text, or save it as UTF-8.",
         )
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether a NUL is in the first 8 KiB of something not marked as UTF-16 or UTF-32."""
+    """Whether the first 8 KiB contain a NUL, without a UTF-16 or UTF-32 mark."""
     return b"\0" in data[:SNIFF_BYTES] and not data.startswith(_UTF16_OR_32_MARKS)
 
 
 def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
-    """Why and hint for a file over the cap."""
+    """Why and hint for a file over the limit."""
     return (
         f"it is too large: {size_bytes:,} bytes, the limit is {max_bytes:,}",
         "Raise `max_bytes` of its source in config.toml, split it, or add it to `ignore`.",
@@ -125,7 +125,7 @@ def _check(state: os.stat_result, id_: str, max_bytes: int) -> None:
 
 
 def _let_the_clock_tick(state: os.stat_result) -> None:
-    """Wait until a later write must get a later time, else it could keep this revision."""
+    """Wait until a later write must get a later time, and so another revision."""
     age_ns = time.time_ns() - state.st_ctime_ns
     if 0 <= age_ns < CLOCK_TICK_NS:
         time.sleep((CLOCK_TICK_NS - age_ns) / 1e9)
@@ -135,8 +135,8 @@ def _explained(error: OSError, id_: str) -> ItemVanished | ItemUnreadable:
     if error.errno in _GONE:
         return ItemVanished(f"Cannot read {id_!r}", "it is gone", "The next scan decides.")
     hint = (
-        "Give the daemon's user the right to read it, or add it to `ignore`."
+        "Give the daemon's user read permission, or add it to `ignore`."
         if isinstance(error, PermissionError)
-        else "The next scan tries again; check the disk if it stays."
+        else "The next scan tries again; check the disk if this continues."
     )
     return ItemUnreadable(f"Cannot read {id_!r}", (error.strerror or str(error)).lower(), hint)

@@ -1,8 +1,8 @@
-"""A folder that fsspec reaches (S3, GCS, Azure, SFTP, WebDAV, SMB, GitHub ...) as a source.
+"""A folder reached through fsspec (S3, GCS, Azure, SFTP, WebDAV, SMB, GitHub ...) as a source.
 
-What is an item is decided as in a folder here, ignore files included; links are passed over. A
-listing asks for one folder after the other and keeps no more than that. There is no Cursor: none
-of these systems says what changed.
+Items are chosen as in a local folder, ignore files included; links are skipped. A listing fetches
+one folder at a time and keeps no more than that. There is no Cursor, as none of these systems
+reports changes.
 """
 
 import email.utils
@@ -19,7 +19,7 @@ from connectors.regular_file import check_text, too_large
 from connectors.remote_driver import Driver, Facts
 from connectors.settings import FileSettings
 
-# Opaque marks of a content, from the surest. An S3 ETag is no MD5; it is only compared.
+# Opaque marks of a content, the most reliable first. An S3 ETag need not be an MD5: only compare.
 _MARKS = (
     *("ETag", "etag", "sha", "blob_id", "content_hash", "md5Hash", "md5Checksum"),
     *("generation", "version_id", "VersionId"),
@@ -30,12 +30,21 @@ _TIMES = (
 )
 _TICK_S = 0.02
 _COARSE_TICK_S = 1.0
+_ATTEMPTS = 3
+_GONE = (FileNotFoundError, NotADirectoryError)
+_MAX_DEPTH = 100
+_PLACE = "Correct `url` of this source in config.toml. What is indexed of it is kept."
+_RENAME = "Rename it, or add it to `ignore`."
+_FORBIDDEN = (
+    "the configured credentials do not allow reading it",
+    "Renew them, or set others in `options` of this source in config.toml.",
+)
 
 
 def revision_of(facts: Mapping[str, Any]) -> str:
     """Changes with the content: the first mark or time that the driver gives, and the size.
 
-    Empty where it gives neither: then there is no way to see a change.
+    Empty if it gives neither: changes cannot be detected then.
 
     >>> revision_of({"ETag": '"5d41"', "size": 5})
     'ETag=5d41 5'
@@ -50,13 +59,13 @@ def revision_of(facts: Mapping[str, Any]) -> str:
 
 
 def size_of(facts: Mapping[str, Any]) -> int:
-    """The size in bytes; 0 where the driver does not know it."""
+    """The size in bytes; 0 if the driver does not know it."""
     size = facts.get("size")
     return int(size) if isinstance(size, int | float) and size >= 0 else 0
 
 
 def modified_s(facts: Mapping[str, Any]) -> float | None:
-    """When the file was last written, in Unix time; None where the driver does not say.
+    """When the file was last written, in Unix time; None if the driver does not say.
 
     >>> modified_s({"LastModified": "2026-11-21T19:49:14Z"})
     1795290554.0
@@ -65,7 +74,7 @@ def modified_s(facts: Mapping[str, Any]) -> float | None:
 
 
 def clock_tick_s(facts: Mapping[str, Any]) -> float:
-    """Within this time after the last write, another one of the same size could go unseen."""
+    """How long after a write another one of the same size could go unnoticed."""
     seconds = modified_s(facts)
     if seconds is None or any(facts.get(key) for key in _MARKS):
         return 0.0
@@ -76,7 +85,7 @@ def _seconds(value: object) -> float | None:
     if isinstance(value, datetime):
         return value.timestamp()
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value) if value < 1e11 else value / 1000  # some drivers say milliseconds
+        return float(value) if value < 1e11 else value / 1000  # some drivers give milliseconds
     if not isinstance(value, str):
         return None
     for parse in (datetime.fromisoformat, email.utils.parsedate_to_datetime):
@@ -85,11 +94,6 @@ def _seconds(value: object) -> float | None:
         except ValueError:
             continue
     return None
-
-
-_ATTEMPTS = 3
-_GONE = (FileNotFoundError, NotADirectoryError)
-_MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ class _Folder:
 class RemoteConnector:
     """Lists and reads the files below a driver's root.
 
-    Raises ValueError for a pattern that is none.
+    Raises ValueError for an invalid pattern.
     """
 
     def __init__(self, driver: Driver, settings: FileSettings) -> None:
@@ -130,7 +134,7 @@ class RemoteConnector:
         self._check_still_there()
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol; what is written while it is read is read again."""
+        """As in the protocol. A file that is written meanwhile is read again."""
         path = self._path(item.id)
         try:
             for _ in range(_ATTEMPTS):
@@ -151,7 +155,7 @@ class RemoteConnector:
         """Nothing is held."""
 
     def _attempt(self, id_: str, path: str) -> Fetched | None:
-        """None when the file changed while it was read."""
+        """One attempt to read the file; None if it changed meanwhile."""
         self._driver.forget()
         before = self._driver.facts(path)
         if before.get("type") == "directory":
@@ -159,7 +163,7 @@ class RemoteConnector:
         _check_size(id_, size_of(before), self._settings.max_bytes)
         seconds = modified_s(before)
         if seconds is not None:
-            # A later write must get a later time, else it could keep this revision.
+            # Wait, so that a later write gets a later time and with it another revision.
             wait_s = seconds + clock_tick_s(before) - time.time()
             time.sleep(wait_s if 0 < wait_s <= clock_tick_s(before) else 0)
         data = self._driver.read(path, self._settings.max_bytes + 1)
@@ -178,7 +182,7 @@ class RemoteConnector:
             levels = (*folder.levels, *self._own_level(folder, entries))
         except _GONE as error:
             if not folder.id:
-                raise self._driver.unavailable("there is no such folder", _PLACE) from error
+                raise self._driver.unavailable("the folder does not exist", _PLACE) from error
             self._check_still_there()
             return
         except PermissionError as error:
@@ -194,17 +198,17 @@ class RemoteConnector:
     def _judge(
         self, folder: _Folder, levels: tuple[Level, ...], facts: Facts
     ) -> Item | Problem | _Folder | None:
-        """What one entry is; None for what is no document."""
+        """What one entry is; None if it is not a document."""
         is_folder = facts.get("type") == "directory"
         within = facts["name"].strip("/") == self._path(folder.id).strip("/")
         if within and not (is_folder and facts["name"].endswith("/")):
-            return None  # the mark of the folder itself
+            return None  # the folder's own entry
         name = "" if within else _name_of(facts)
         id_ = f"{folder.id}/{name}" if folder.id else name
         if facts.get("islink") or facts.get("type") not in ("file", "directory"):
             return None
         if not name or name in (".", ".."):
-            return Problem(id_, "a part of its path is empty or made of dots", _RENAME, is_folder)
+            return Problem(id_, "a part of its path is empty or only dots", _RENAME, is_folder)
         if self._rules.hides(id_, is_folder, levels):
             return None
         if not is_folder and not self._rules.includes(id_):
@@ -212,7 +216,7 @@ class RemoteConnector:
         if id_ != _printable(id_):
             return Problem(_printable(id_), "its name is not UTF-8", _RENAME, is_folder)
         if is_folder and id_.count("/") >= _MAX_DEPTH:
-            return Problem(id_, f"it lies more than {_MAX_DEPTH} folders deep", _RENAME, True)
+            return Problem(id_, f"it is more than {_MAX_DEPTH} folders deep", _RENAME, True)
         if is_folder:
             return _Folder(id_, levels)
         size_bytes = size_of(facts)
@@ -221,7 +225,7 @@ class RemoteConnector:
         return Item(id_, revision_of(facts))
 
     def _own_level(self, folder: _Folder, entries: Sequence[Facts]) -> Iterator[Level]:
-        """The folder's ignore files. Raises as the driver does when one cannot be read."""
+        """The folder's ignore files. Raises the driver's errors if one cannot be read."""
         names = {_name_of(facts) for facts in entries if facts.get("type") == "file"}
         if names.isdisjoint(IGNORE_FILES):
             return
@@ -239,28 +243,20 @@ class RemoteConnector:
         return data
 
     def _path(self, id_: str) -> str:
-        """The driver's path of an id; of the root where it is empty."""
+        """The driver's path of an id; an empty id is the root."""
         root = self._driver.root()
         below = id_.strip("/")
         return f"{root}/{below}" if root and below else root or below
 
     def _check_still_there(self) -> None:
-        """Raises SourceUnavailable when the root is gone: its files are not."""
+        """Raise SourceUnavailable if the root is gone: its files need not be."""
         try:
             self._driver.forget()
             self._driver.facts(self._path(""))
         except _GONE as error:
-            raise self._driver.unavailable("there is no such folder any more", _PLACE) from error
+            raise self._driver.unavailable("the folder no longer exists", _PLACE) from error
         except PermissionError as error:
             raise self._driver.unavailable(*_FORBIDDEN) from error
-
-
-_PLACE = "Correct `url` of this source in config.toml. What is indexed of it is kept."
-_RENAME = "Rename it, or add it to `ignore`."
-_FORBIDDEN = (
-    "it may not be read with the credentials that there are",
-    "Renew them, or set others in `options` of this source in config.toml.",
-)
 
 
 def _check_size(id_: str, size_bytes: int, max_bytes: int) -> None:
@@ -273,7 +269,7 @@ def _name_of(facts: Facts) -> str:
 
 
 def _is_wanted(found: Item | Problem, parts: Selection) -> bool:
-    """A problem with a folder concerns all that is below it."""
+    """Whether it belongs to the parts; a problem with a folder concerns all that is in it."""
     around = isinstance(found, Problem) and found.subtree
     return parts.has(found.id) or (around and parts.leads_to(found.id))
 

@@ -1,7 +1,7 @@
-"""A file system of fsspec, called with a time limit, its drivers' errors told in our words.
+"""An fsspec file system, called with a time limit and with its drivers' errors translated.
 
-The errors that say something about one path pass: FileNotFoundError, NotADirectoryError and
-PermissionError. Every other one is SourceUnavailable, since drivers raise what their libraries do.
+Errors about one path pass unchanged: FileNotFoundError, NotADirectoryError and PermissionError. All
+others become SourceUnavailable, since drivers raise whatever their libraries do.
 """
 
 import queue
@@ -27,7 +27,7 @@ EXTRAS: dict[str, str] = {
     **dict.fromkeys(("sftp", "ssh"), "sftp"),
     **{protocol: protocol for protocol in ("smb", "webdav", "github")},
 }
-"""The extra of hopsyncd that brings the driver of a protocol."""
+"""The extra of hopsyncd that installs the driver for a protocol."""
 
 _OF_ONE_PATH = (FileNotFoundError, NotADirectoryError, PermissionError)
 _SECRET_OPTION = re.compile(
@@ -37,12 +37,12 @@ _MOST_STUCK = 3
 
 
 def checked_url(url: str) -> str:
-    """The address again. Raises ValueError for one that no file system of fsspec has.
+    """The address unchanged. Raises ValueError unless fsspec has a file system for it.
 
     >>> checked_url("s3://bucket/notes")
     's3://bucket/notes'
     """
-    import fsspec  # slow, and most commands need none
+    import fsspec  # slow, and most commands do not need it
 
     scheme, separator, _ = url.partition("://")
     if not separator or not url.isprintable():
@@ -52,16 +52,16 @@ def checked_url(url: str) -> str:
     if scheme not in fsspec.available_protocols():
         raise ValueError(f"{scheme}:// is not known to fsspec")
     if urlsplit(url).password is not None and scheme != "github":
-        raise ValueError("it holds a password: that belongs into `options`")
+        raise ValueError("it contains a password, which belongs in `options`")
     return url
 
 
 @dataclass(slots=True)
 class Driver:
-    """The file system at a url. Connects at the first call, and again after one that hung.
+    """The file system at a url. Connects on the first call, and again after a call that hung.
 
-    `options` are the driver's own. A call that takes longer than `limit_s` is given up; its thread
-    cannot be ended, so that after three such calls no more is asked until one of them ends.
+    `options` are the driver's own. A call that takes longer than `limit_s` is abandoned. Its thread
+    cannot be ended, so after three such calls no more are made until one of them ends.
     """
 
     url: str
@@ -72,12 +72,12 @@ class Driver:
     _stuck: list[threading.Thread] = field(default_factory=list, repr=False)
 
     def root(self) -> str:
-        """The driver's path of the url, without a final `/`."""
+        """The driver's path for the url, without a final `/`."""
         self._connected()
         return self._root
 
     def forget(self) -> None:
-        """Forget what the driver knows about folders and files."""
+        """Clear the driver's cache of folders and files."""
         self._connected().invalidate_cache()
 
     def names(self, folder: str) -> list[Facts]:
@@ -85,7 +85,7 @@ class Driver:
         system = self._connected()
         found = self._limited(lambda: system.ls(folder, detail=True))
         if not isinstance(found, list) or not all(_is_entry(entry) for entry in found):
-            raise self.unavailable("its driver gave no list of entries", "Look at its `url`.")
+            raise self.unavailable("its driver returned no list of entries", "Check its `url`.")
         return found
 
     def facts(self, path: str) -> Facts:
@@ -93,11 +93,11 @@ class Driver:
         system = self._connected()
         found = self._limited(lambda: system.info(path))
         if not _is_entry(found):
-            raise self.unavailable("its driver gave no facts about a file", "Look at its `url`.")
+            raise self.unavailable("its driver returned no facts about a file", "Check its `url`.")
         return dict(found)
 
     def read(self, path: str, max_bytes: int) -> bytes:
-        """The content of a file, at most so many bytes of it."""
+        """The first `max_bytes` of a file's content."""
         system = self._connected()
 
         def read() -> bytes:
@@ -119,7 +119,7 @@ class Driver:
         from fsspec.dircache import DirCache
 
         system, root = url_to_fs(self.url, **{**self.options, "skip_instance_cache": True})
-        # As an option, some drivers would hand it on to a library that does not know it.
+        # Some drivers would pass this, as an option, to a library that does not know it.
         if isinstance(system.dircache, DirCache):
             system.dircache.use_listings_cache = False
         return system, root.rstrip("/")
@@ -128,8 +128,8 @@ class Driver:
         self._stuck = [thread for thread in self._stuck if thread.is_alive()]
         if len(self._stuck) >= _MOST_STUCK:
             raise self.unavailable(
-                "it does not answer, and earlier requests to it have not ended",
-                "Restart hopsyncd if it stays so.",
+                "it does not answer, and earlier requests to it are still pending",
+                "Restart hopsyncd if this continues.",
             )
         result: queue.SimpleQueue[tuple[_T | None, Exception | None]] = queue.SimpleQueue()
         thread = threading.Thread(target=_put_result, args=(call, result), daemon=True)
@@ -141,7 +141,7 @@ class Driver:
             self._system = None
             raise self.unavailable(
                 f"it did not answer within {self.limit_s:.0f} s",
-                "The next scan tries again; look at the network, or raise `timeout_s`.",
+                "The next scan tries again; check the network, or raise `timeout_s`.",
             ) from late
         if error is not None:
             raise error if isinstance(error, _OF_ONE_PATH) else self._explained(error) from error
@@ -155,17 +155,17 @@ class Driver:
             why = why.replace(secret, "***")
         protocol = self.url.partition("://")[0]
         if not isinstance(error, ImportError):
-            hint = "The next scan tries again; look at the network, and at `url` and `options`."
+            hint = "The next scan tries again; check the network, `url` and `options`."
         else:
             hint = install_hint(protocol)
         return self.unavailable("".join(filter(str.isprintable, why))[:300].rstrip("."), hint)
 
 
 def install_hint(protocol: str) -> str:
-    """How to get the driver of a protocol that is not there."""
+    """How to install a missing driver."""
     if protocol in EXTRAS:
         return f"Install its driver: pip install 'hopsyncd[{EXTRAS[protocol]}]'."
-    return "Install the driver that it names, with pip."
+    return "Install the driver that it names with pip."
 
 
 def _put_result(
@@ -182,10 +182,10 @@ def _is_entry(found: object) -> bool:
 
 
 def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
-    """The values of options that are named like secrets, also of nested ones and of lists."""
+    """The values of options that are named like secrets, nested ones and lists included."""
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from _secrets(value)
         elif _SECRET_OPTION.search(name):
-            told = value if isinstance(value, list | tuple) else (value,)
-            yield from (one for one in told if isinstance(one, str) and one)
+            values = value if isinstance(value, list | tuple) else (value,)
+            yield from (one for one in values if isinstance(one, str) and one)

@@ -1,4 +1,4 @@
-"""What can be configured for files, mail and web pages; apart from their code, to load fast."""
+"""The settings of file, mail and web sources, without their code so that they load fast."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,11 +7,16 @@ from typing import Literal
 from connectors.ignore import DEFAULT_INCLUDE, Rules
 
 DEFAULT_MAX_BYTES = 10 * 1024 * 1024
+DEFAULT_MAX_MESSAGE_BYTES = 25 * 1024 * 1024
+DEFAULT_MAX_PAGE_BYTES = 5 * 1024 * 1024
+DEFAULT_FOLDERS = ("*", "!*[Tt]rash*", "!*[Jj]unk*", "!*[Ss]pam*", "!*[Dd]raft*")
+
+Tls = Literal["tls", "starttls", "off"]
 
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """The patterns are those of .gitignore, relative to the top of the tree."""
+    """Which files of a tree are documents, by .gitignore patterns relative to its root."""
 
     include: tuple[str, ...] = DEFAULT_INCLUDE
     ignore: tuple[str, ...] = ()
@@ -20,24 +25,18 @@ class FileSettings:
     max_bytes: int = DEFAULT_MAX_BYTES
 
     def rules(self) -> Rules:
-        """Raises ValueError for a pattern that is none."""
+        """The rules that these settings make. Raises ValueError for an invalid pattern."""
         return Rules(self.include, self.ignore, self.deny, self.index_secrets)
-
-
-Tls = Literal["tls", "starttls", "off"]
-
-DEFAULT_MAX_MESSAGE_BYTES = 25 * 1024 * 1024
-DEFAULT_FOLDERS = ("*", "!*[Tt]rash*", "!*[Jj]unk*", "!*[Ss]pam*", "!*[Dd]raft*")
 
 
 @dataclass(frozen=True, slots=True)
 class ImapSettings:
-    """An account. The password is in the environment variable `password_env`.
+    """An IMAP account. The password is in the environment variable `password_env`.
 
-    `ca_file` names certificates to trust in place of the system's. `folders` are shell patterns,
-    one after `!` leaves out; what the server marks as trash, junk, drafts or "all mail" is left out
-    unless a pattern is its very name. `timeout_s` is how long the server may say nothing, `limit_s`
-    what a listing or a message may take in all.
+    `ca_file` holds the certificates to trust instead of the system's. `folders` are shell patterns;
+    one after `!` excludes. What the server marks as trash, junk, drafts or "all mail" is excluded
+    unless a pattern names it exactly. `timeout_s` is how long the server may be silent, `limit_s`
+    how long a whole listing or message may take.
     """
 
     host: str
@@ -52,16 +51,13 @@ class ImapSettings:
     limit_s: float = 600.0
 
 
-DEFAULT_MAX_PAGE_BYTES = 5 * 1024 * 1024
-
-
 @dataclass(frozen=True, slots=True)
 class WebSettings:
     """Where to begin and how far to go.
 
-    `depth` 1 takes in the pages that start pages link to as well; sitemaps and feeds are followed
-    in any case. Only pages at the hosts of `start` and those that the shell patterns of `hosts` fit
-    are visited. `allow_private` lets addresses of this machine and its network be asked.
+    With `depth` 1, the pages that start pages link to are included; sitemaps and feeds are always
+    followed. Only pages at the hosts of `start` and at hosts that match the shell patterns `hosts`
+    are visited. `allow_private` permits requests to this machine and its network.
     """
 
     start: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""The rows of a SQLite table or query as documents, read without ever writing to the database.
+"""The rows of a SQLite table or query as documents. The database is only ever read.
 
-A listing is one read transaction, so it sees one state of the database while others write to it.
+A listing is one read transaction, so it sees a single state while others write.
 """
 
 import hashlib
@@ -26,22 +26,30 @@ from connectors.regular_file import too_large
 if TYPE_CHECKING:
     import sqlite3 as sqlite
 else:
-    # One SQLite library in the process, the one that the store opens: two break each other's locks.
+    # The same SQLite library as the store's: two in one process break each other's locks.
     try:
         from pysqlite3 import dbapi2 as sqlite
     except ImportError:
         import sqlite3 as sqlite
 
 BUSY_S = 5.0
+_KEY_HINT = "Set `key` to a column whose values are never NULL and all different."
+_TEXT_TYPES = ("CHAR", "CLOB", "TEXT")  # SQLite's own rule for a column of text
+_TITLES = frozenset(("title", "subject", "name", "heading", "headline"))
+_NO_PROSE = re.compile(
+    r"(?:^|_)(?:id|uuid|guid|slug|at|on|date|time|created|updated|modified|url|uri|path|file|hash"
+    r"|token|password|secret|key|email|phone|kind|type|status|state|lang|language)$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteSettings:
-    """Which rows are documents. Either `table` (or a view) or `query`, a SELECT.
+    """Which rows are documents: those of `table` (or a view), or of the SELECT in `query`.
 
-    `key` is the column that identifies a row, `text` those whose values, one below the other, are
-    the document. `updated`, if any, is a column that changes with every change of the row: then a
-    listing compares it alone, else a hash of the row.
+    `key` is the column that identifies a row; the values of the `text` columns, one below another,
+    are the document. `updated` is a column that changes with every change of the row: a listing
+    compares it alone; without it, a hash of the row.
     """
 
     path: Path
@@ -56,12 +64,12 @@ class SqliteSettings:
 
 
 class SqliteConnector:
-    """Lists and reads the rows of one table or query. Waits at most `busy_s` for a lock."""
+    """Lists and reads the rows of a table or query. Waits at most `busy_s` for a lock."""
 
     def __init__(self, settings: SqliteSettings, busy_s: float = BUSY_S) -> None:
         self._settings = settings
         self._busy_s = busy_s
-        # The same row says something else where other columns are read, or read otherwise.
+        # With other columns, or another way to read them, the same row is another document.
         self._mark = mark_of(
             settings.table, settings.query, settings.text, settings.title, settings.media_type
         )
@@ -111,7 +119,7 @@ class SqliteConnector:
         return ["", given.updated, *given.text]
 
     def _select(self, columns: Sequence[str]) -> str:
-        """Of all rows: the key, then the columns; an empty name gives NULL."""
+        """A SELECT of all rows: the key, then the columns; an empty name gives NULL."""
         given = self._settings
         wanted = ", ".join(_column(name) if name else "NULL" for name in (given.key, *columns))
         rows = f"({given.query.rstrip().rstrip(';')})" if given.query else _quoted(given.table)
@@ -121,7 +129,7 @@ class SqliteConnector:
         given = self._settings
         select = self._select([given.title, given.updated, *given.text])
         key = _column(given.key)
-        # The first uses an index where there is one; a key without a type needs the second.
+        # The first can use an index; a key without a type needs the second.
         for condition in (f"{key} = ?", f"CAST({key} AS TEXT) = ?"):
             for row in connection.execute(f"{select} WHERE {condition}", [id_]):
                 if _text(row[0]) == id_:
@@ -161,14 +169,14 @@ def open_read_only(path: Path, busy_s: float = BUSY_S) -> "sqlite.Connection":
         )
     except (OSError, sqlite.Error) as error:
         raise _unavailable(path, error) from error
-    # A text that is not UTF-8 must not keep the other rows from being read.
+    # Text that is not UTF-8 must not keep the other rows from being read.
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     return connection
 
 
 @contextmanager
 def refused(path: Path) -> Iterator[None]:
-    """Let what SQLite says of the database come out as SourceUnavailable."""
+    """Raise SQLite's errors as SourceUnavailable."""
     try:
         yield
     except sqlite.Error as error:
@@ -188,11 +196,8 @@ def _unavailable(path: Path, error: Exception) -> SourceUnavailable:
     )
 
 
-_KEY_HINT = "Name a column as `key` whose values are all there and all different."
-
-
 def _quoted(name: str) -> str:
-    # In double quotes, SQLite takes a column that is not there for a string.
+    # In double quotes, SQLite takes an unknown column for a string.
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -201,30 +206,21 @@ def _column(name: str) -> str:
 
 
 def _joined(values: Sequence[object]) -> bytes:
-    """The values one below the other, those that are there."""
+    """The values that are not empty, one below another."""
     texts = [text for value in values if (text := _text(value))]
     return "\n\n".join(texts).encode("utf-8", "replace")
 
 
 def _text(value: object) -> str:
-    """A value of SQLite as text; of a blob, its bytes as UTF-8."""
+    """A SQLite value as text; a blob is decoded as UTF-8."""
     if value is None:
         return ""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-_TEXT_TYPES = ("CHAR", "CLOB", "TEXT")  # SQLite's own rule for a column of text
-_TITLES = frozenset(("title", "subject", "name", "heading", "headline"))
-_NO_PROSE = re.compile(
-    r"(?:^|_)(?:id|uuid|guid|slug|at|on|date|time|created|updated|modified|url|uri|path|file|hash"
-    r"|token|password|secret|key|email|phone|kind|type|status|state|lang|language)$",
-    re.IGNORECASE,
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; `key`, `text` and `title` are empty where no column looks like that."""
+    """A table; `key`, `text` and `title` are guesses, empty if no column looks like one."""
 
     name: str
     columns: tuple[str, ...]
@@ -234,7 +230,7 @@ class Table:
 
 
 def tables_of(path: Path) -> list[Table]:
-    """The tables of a database by name, without SQLite's own. Raises SourceUnavailable."""
+    """The tables of a database, by name, except SQLite's own. Raises SourceUnavailable."""
     with closing(open_read_only(path)) as connection, refused(path):
         names = connection.execute(
             "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"

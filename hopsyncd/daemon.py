@@ -1,4 +1,4 @@
-"""The daemon: the one place that puts the parts together."""
+"""The daemon: puts the parts together."""
 
 import os
 import signal
@@ -66,10 +66,10 @@ from store.sqlite.versions import head
 log = structlog.get_logger(__name__)
 
 _STOP_WORKER_S = 6.0
-_TRIAL_AFTER_S = 2.0  # who starts has other things to load first
+_TRIAL_AFTER_S = 2.0  # a starting daemon has more urgent things to load
 _RELOAD_PATIENCE_S = 5.0
-_STOP_CALLS_S = 2.0  # for which a stop waits for sources that are being asked
-_LLM_PATIENCE_S = 60.0  # for which a batch waits for questions that an LLM is asked for
+_STOP_CALLS_S = 2.0  # how long a stop waits for calls to sources
+_LLM_PATIENCE_S = 60.0  # how long a batch waits for the LLM's questions
 
 
 class Daemon:
@@ -101,7 +101,7 @@ class Daemon:
         self.service = DaemonService(
             config, models, self._engine, self._worker, self._watchers, self.reload
         )
-        self._looked = threading.Event()
+        self._published = threading.Event()
         self._worker.on_synced = self.service.measured.note_sync
         self._extraction: ExtractionProcess | None = None
         self._tasks: dict[str, Task] = {}
@@ -109,54 +109,54 @@ class Daemon:
         self.known_sources = set(source_names(connection).values())
 
     def start(self) -> None:
-        """Watch, then scan: a change between the two is seen by either."""
+        """Watch, then scan, so that no change between the two is missed."""
         for source in self._config.sources:
             self._watch(source)
         self._worker.start()
-        later = threading.Timer(_TRIAL_AFTER_S, try_readers, (self.service.unavailable,))
-        later.name, later.daemon = "readers", True
-        later.start()
+        trial = threading.Timer(_TRIAL_AFTER_S, try_readers, (self.service.unavailable,))
+        trial.name, trial.daemon = "readers", True
+        trial.start()
 
     def wait_for_stored(self) -> None:
-        """Until what is stored is served, or cannot be: no query finds nothing before."""
-        self._looked.wait()
+        """Wait until the stored version is published, or cannot be: no query comes before it."""
+        self._published.wait()
 
     def stop(self) -> None:
-        """Abandon the batch in hand, keep what it prepared, and end every thread."""
+        """Abandon the current batch, keep what it prepared, and end every thread."""
         for watcher in list(self._watchers.values()):
             watcher.stop()
         if self._endpoint:
             self._endpoint.close()
         if not self._worker.stop(_STOP_WORKER_S):
-            log.warning("the sync did not stop in time; the last whole version is kept")
+            log.warning("the sync did not stop in time; the last committed version is kept")
         else:
             self._close(self._tasks.values())
         if self._extraction:
             self._extraction.close()
 
     def reload(self) -> ReloadAnswer:
-        """Take up what changed in the configuration, from any thread but the worker's.
+        """Apply a changed configuration. Callable from any thread but the worker's.
 
-        A batch in hand ends first: if that takes long, the answer says `pending`. Raises
-        ConfigError, or what a changed source fails with: then all stays as it was.
+        The current batch ends first; if that takes long, the answer says `pending`. Raises
+        ConfigError, or the error of a changed source; then nothing changes.
         """
         try:
             wanted = self._read_config()
-            taking = self._worker.submit(lambda _: self._take(wanted))
-            return taking.result(_RELOAD_PATIENCE_S).told(pending=False)
+            applying = self._worker.submit(lambda _: self._apply(wanted))
+            return applying.result(_RELOAD_PATIENCE_S).told(pending=False)
         except TimeoutError:
-            taking.add_done_callback(self._note_late)
+            applying.add_done_callback(self._note_late)
             return change(self._config, wanted).told(pending=True)
         except REPORTABLE as error:
             self._refuse(error)
             raise
 
-    def _take(self, wanted: Config) -> ConfigChange:
-        """On the worker's thread. What can fail comes first, and changes nothing."""
-        taken = change(self._config, wanted)
-        config, before = taken.config, self._tasks
+    def _apply(self, wanted: Config) -> ConfigChange:
+        """Runs on the worker's thread. What can fail comes first, and changes nothing."""
+        applied = change(self._config, wanted)
+        config, before = applied.config, self._tasks
         again = self.service.removed & before.keys() & {one.name for one in config.sources}
-        renewed = {*taken.added, *taken.changed, *again}
+        renewed = {*applied.added, *applied.changed, *again}
         tasks = {
             source.name: self._task(
                 source, config, None if source.name in renewed else before[source.name]
@@ -164,10 +164,10 @@ class Daemon:
             for source in config.sources
         }
         chores = self._chores(config)
-        ended = [before[name] for name in {*taken.removed, *taken.changed, *again}]
-        rewatched = (
-            {*renewed, *taken.removed} if config.watch == self._config.watch else {*before, *tasks}
-        )
+        ended = [before[name] for name in {*applied.removed, *applied.changed, *again}]
+        rewatched = {*before, *tasks}
+        if config.watch == self._config.watch:
+            rewatched = {*renewed, *applied.removed}
         self.known_sources |= tasks.keys()
         self._config = self.service.config = config
         self._tasks = tasks
@@ -181,19 +181,19 @@ class Daemon:
         for source in config.sources:
             if source.name in rewatched:
                 self._watch(source)
-            # What changed before the watch began is found by a scan.
+            # A scan finds what changed before the watch began.
             if source.name in renewed | (rewatched & self._watchers.keys()):
                 self._worker.hint(source.name, None)
-        self.service.reloaded = Reloaded(restart_needed=taken.waiting)
-        log.info("configuration taken up", **taken.told(pending=False))
-        return taken
+        self.service.reloaded = Reloaded(restart_needed=applied.waiting)
+        log.info("configuration applied", **applied.told(pending=False))
+        return applied
 
-    def _note_late(self, taking: "Future[ConfigChange]") -> None:
-        if error := taking.exception():
+    def _note_late(self, applying: "Future[ConfigChange]") -> None:
+        if error := applying.exception():
             self._refuse(error)
 
     def _refuse(self, error: BaseException) -> None:
-        log.error("configuration refused; the old one is kept", why=str(error))
+        log.error("configuration refused; the old one stays in force", why=str(error))
         self.service.reloaded = replace(self.service.reloaded, refused=str(error))
 
     def _chores(self, config: Config) -> Sequence[Chore]:
@@ -202,7 +202,7 @@ class Daemon:
         return (Chore(GC, when, job),) if when else ()
 
     def _watch(self, source: SourceConfig) -> None:
-        """Have changes of a folder hinted at, from now on."""
+        """Watch a folder, so that changes become hints."""
         watch = self._config.watch
         if watch.enabled and isinstance(source, FolderSource):
             is_noise = folder_of(source, self._config).is_noise
@@ -221,12 +221,12 @@ class Daemon:
             self._worker.hint(source, paths)
 
     def _open_path(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
-        """Put the write path together, on the worker's thread; what is stored is served first."""
+        """Put the write path together, on the worker's thread; the stored version comes first."""
         try:
             confirm(self._connection)
             self._publish_stored()
         finally:
-            self._looked.set()
+            self._published.set()
         index = self._config.index
         writer = Writer(
             self._connection,
@@ -253,7 +253,7 @@ class Daemon:
             now_ms=now_ms,
             on_version=partial(self._publish, writer),
             give_way=give_way,
-            new_meter=lambda: Usage(max_tokens=self._config.llm.max_tokens_per_sync or None),
+            new_usage=lambda: Usage(max_tokens=self._config.llm.max_tokens_per_sync or None),
             extract=self._extraction.extract,
             removed=self.service.removed,
         )
@@ -273,7 +273,7 @@ class Daemon:
         put_quarantined(self._connection, content, READER, why, now_ms())
 
     def _publish_stored(self) -> None:
-        """Serve the newest version, if its vectors are of the present encoder."""
+        """Serve the newest version, if its vectors are from the current encoder."""
         newest = head(self._connection)
         recipe = self._maker.recipe
         if newest and recipe_of(self._connection, newest.recipe).encoder == recipe.encoder:
@@ -286,12 +286,12 @@ class Daemon:
         end_s = time.monotonic() + _STOP_CALLS_S
         for source in sources:
             if not source.caller.has_ended(end_s - time.monotonic()):
-                log.warning("a source is left in the middle of a call", source=source.name)
+                log.warning("a call to a source did not end in time", source=source.name)
                 continue
             try:
                 source.connector.close()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the others are closed too
-                log.warning("a connector did not close", source=source.name, why=str(error))
+            except Exception as error:  # noqa: BLE001 - the others must be closed too
+                log.warning("a connector cannot be closed", source=source.name, why=str(error))
 
     def _publish(self, writer: Writer, version: Version) -> None:
         self._engine.publish(head_of(self._connection, version, writer.index))
@@ -300,10 +300,10 @@ class Daemon:
             try:
                 self._endpoint.ledger.attribute(version.id, "questions")
             except StoreError as error:
-                log.warning("the ledger of LLM calls does not name the version", why=str(error))
+                log.warning("the ledger did not book LLM calls to the version", why=str(error))
 
     def _task(self, source: SourceConfig, config: Config, same: Task | None = None) -> Task:
-        """What keeps a source in sync; `same` is that of the source as it is configured already."""
+        """The task that keeps a source in sync; `same` is its present task if it is unchanged."""
         ready = same.source if same else self._source(source, config)
         return Task(
             ready,
@@ -319,13 +319,13 @@ class Daemon:
         )
         connector = connector_of(source, config)
         if isinstance(connector, UnusableSource):
-            log.error("a connector cannot be made", source=source.name, exc_info=connector.error)
+            log.error("a connector cannot be created", source=source.name, exc_info=connector.error)
         caller = SourceThread(source.name) if _is_slow(source) else WriterThread()
         return Source(row_id, source.name, connector, caller)
 
 
 def _is_slow(source: SourceConfig) -> bool:
-    """Hints name the parts of folders only; their calls are quick and find the small edits."""
+    """Whether calls to the source may be slow. Those to folders are quick, and follow hints."""
     return not isinstance(source, FolderSource)
 
 
@@ -334,13 +334,13 @@ def run(
     load: Callable[[Config], Models] = load_models,
     config_file: Path | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Raises what keeps it from starting.
+    """Serve until SIGTERM or SIGINT. Raises whatever prevents the start.
 
-    SIGHUP has the configuration read again from `config_path(config_file)`.
+    SIGHUP reloads the configuration from `config_path(config_file)`.
     """
     configure_logs(config.daemon.log_level, config.daemon.log_format, secrets_of(config))
     supervisor = Supervisor()
-    # Until there is work to finish, SIGTERM unwinds what is below: socket and locks go.
+    # Until there is work to finish, SIGTERM unwinds the stack below, which frees socket and locks.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     hang_ups: SimpleQueue[None] = SimpleQueue()
     at_terminal = is_terminal()
@@ -362,7 +362,7 @@ def run(
         stack.callback(connection.close)
         opening_check(connection)
         log.info("loading models")
-        # A file that is gone by then is a mistake, not a wish for all defaults.
+        # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
         read_again = partial(load_config, config_path(config_file))
         daemon = Daemon(config, connection, load(config), read_again)
         supervisor.status = daemon.service.summary

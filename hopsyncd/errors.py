@@ -1,27 +1,29 @@
-"""One tree of errors; each says what failed, on what, why, and what to do.
+"""One tree of errors. Each says what failed, on what, why, and what to do.
 
 HopsyncdError
-├── ConfigError          the configuration cannot be used: file, line, key, suggestion
-├── BadRequest           a request that can never be answered as it stands (HTTP 400)
-├── Forbidden            the caller has not the right to ask this (HTTP 403)
-├── NotFound             there is nothing of that name at this version (HTTP 404)
-├── DocumentUnreadable   bytes that no extractor can turn into text
-├── ReaderUnavailable    documents, or those of one type, cannot be read on this machine now
+├── ConfigError          the configuration is invalid: file, line, key, suggestion
+├── BadRequest           a request that can never be answered as it is (HTTP 400)
+├── Forbidden            the caller lacks the right to ask this (HTTP 403)
+├── NotFound             nothing of that name exists at this version (HTTP 404)
+├── Busy                 too many requests at once (HTTP 503)
+├── TimedOut             the answer took too long (HTTP 503)
+├── DocumentUnreadable   bytes that no reader can turn into text
+├── ReaderUnavailable    this machine cannot read documents, or those of one type, for now
 ├── ModelUnavailable     a model is missing, damaged or not the one named
 ├── DaemonUnavailable    no daemon answers on the socket
 ├── DaemonUntrusted      another user could be answering on the socket
 ├── AlreadyRunning       another daemon serves this socket
 ├── SocketRefused        the socket path is unusable
 ├── SyncFailed           a sync could not be completed
-└── LlmError             a call to the LLM gave nothing that can be used
-    ├── LlmUnavailable   no answer in time: down, slow, cut off, over its rate
-    ├── LlmRefused       it will not answer this, now or later: key, model, size
-    ├── LlmNonsense      its reply is not of the form that was asked for
+└── LlmError             a call to the LLM brought no usable reply
+    ├── LlmUnavailable   no answer in time: down, slow, cut off, rate limited
+    ├── LlmRefused       it will never answer this: key, model, size
+    ├── LlmNonsense      its reply does not have the requested form
     ├── BudgetSpent      a limit of calls or tokens is reached; it was not asked
-    └── NotAsked         other calls came first; its turn comes later
+    └── NotAsked         other calls came first; it will be asked later
 
-Beside it stand `store.exceptions.StoreError` and `connectors.protocol.ConnectorError`, which have
-the same three parts: those packages import nothing of this one.
+`store.exceptions.StoreError` and `connectors.protocol.ConnectorError` have the same three parts.
+They are separate because those packages import nothing from this one.
 """
 
 from connectors.protocol import ConnectorError
@@ -51,11 +53,11 @@ class Forbidden(HopsyncdError):
 
 
 class NotFound(HopsyncdError):
-    """What was asked for is not there."""
+    """What was asked for does not exist."""
 
 
 class Busy(HopsyncdError):
-    """Too much is asked at once; it can be asked again."""
+    """There are too many requests; try again later."""
 
 
 class TimedOut(HopsyncdError):
@@ -67,8 +69,10 @@ class DocumentUnreadable(HopsyncdError):
 
 
 class ReaderUnavailable(HopsyncdError):
-    """What a reader needs is not there: its process, its library, memory. No document is at fault,
-    so none is given up: it is read when the machine allows it."""
+    """A reader lacks what it needs: its process, a library, memory.
+
+    No document is at fault, so none is given up; each is read once the machine allows it.
+    """
 
 
 class ModelUnavailable(HopsyncdError):
@@ -76,7 +80,7 @@ class ModelUnavailable(HopsyncdError):
 
 
 class DaemonUnavailable(HopsyncdError):
-    """Nothing answers on the socket, or nothing that is an answer."""
+    """Nothing answers on the socket, or what answers is not a daemon."""
 
 
 class DaemonUntrusted(HopsyncdError):
@@ -84,7 +88,7 @@ class DaemonUntrusted(HopsyncdError):
 
 
 class AlreadyRunning(HopsyncdError):
-    """The socket belongs to a living daemon."""
+    """The socket belongs to a running daemon."""
 
 
 class SocketRefused(HopsyncdError):
@@ -96,7 +100,7 @@ class SyncFailed(HopsyncdError):
 
 
 class LlmError(HopsyncdError):
-    """A call to the LLM failed; `kind` names how in counts and in the status."""
+    """A call to the LLM failed; `kind` says how, in counts and in the status."""
 
     kind = "failed"
 
@@ -108,13 +112,13 @@ class LlmUnavailable(LlmError):
 
 
 class LlmRefused(LlmError):
-    """The endpoint refuses the call, and would again."""
+    """The endpoint refused the call, and would refuse it again."""
 
     kind = "refused"
 
 
 class LlmNonsense(LlmError):
-    """The reply cannot be read as what was asked for."""
+    """The reply does not have the requested form."""
 
     kind = "nonsense"
 
@@ -126,7 +130,7 @@ class BudgetSpent(LlmError):
 
 
 class NotAsked(LlmError):
-    """The call's turn has not come."""
+    """It is not yet the call's turn."""
 
     kind = "queued"
 

@@ -1,4 +1,4 @@
-"""Structured logs: for people at a terminal, JSON lines elsewhere. Secrets are blotted out."""
+"""Structured logs: readable at a terminal, JSON lines elsewhere, with secrets redacted."""
 
 import json
 import logging
@@ -15,22 +15,24 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-_BLOT = "[secret]"
-_MIN_SECRET_CHARACTERS = 4  # a shorter one would blot out half of the words
-# What is known by its form: a password in an address, a header, a parameter of a request.
+_REDACTED = "[secret]"
+_MIN_SECRET_CHARACTERS = 4  # redacting a shorter one would hide ordinary words
+# Secrets recognised by their form: a password in an address, in a header, in a request's parameter.
 _SECRET_FORMS = re.compile(
     r"(?i)(?P<address>://[^\s/@:]*:)[^\s/@]+(?=@)"
     r"|(?P<header>authorization[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic|token)\s+)?)[^\s\"',;]+"
     r"|(?P<bearer>\bbearer\s+)[\w.~+/=-]{8,}"
     r"|(?P<parameter>[?&](?:[\w-]*(?:token|key|secret|password|signature)|sig)=)[^\s&#\"']+"
 )
-_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # of syslog
+_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # syslog's
+
+Processors = list[structlog.typing.Processor]
 
 
 class _StandardError:
-    """Standard error for logs: what it cannot take (its disk is full) is lost, and no work is.
+    """Standard error for logs. If it fails, as on a full disk, the line is lost but no work is.
 
-    Every line passes here, whoever formatted it, so none brings a secret past.
+    Every line passes through here, so none can contain a secret.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -39,8 +41,8 @@ class _StandardError:
         self._known = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def write(self, text: str) -> None:
-        text = self._known.sub(_BLOT, text)
-        text = _SECRET_FORMS.sub(lambda found: f"{found[found.lastgroup or 0]}{_BLOT}", text)
+        text = self._known.sub(_REDACTED, text)
+        text = _SECRET_FORMS.sub(lambda found: f"{found[found.lastgroup or 0]}{_REDACTED}", text)
         with suppress(OSError):
             sys.stderr.write(text)
 
@@ -50,16 +52,16 @@ class _StandardError:
 
 
 def _forms(secret: str) -> Iterable[str]:
-    """How a secret may stand in a line: as it is, in JSON, in a repr, in an address."""
+    """How a secret may appear in a line: as it is, in JSON, in a repr, in an address."""
     if len(secret) < _MIN_SECRET_CHARACTERS:
         return ()
     return secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret), quote(secret, "")
 
 
 def configure_logs(level: str, form: str, secrets: Iterable[str] = ()) -> None:
-    """Log to standard error from now on; `form` is auto, console or json. No line has a secret.
+    """Log to standard error, without `secrets`; `form` is auto, console or json.
 
-    What libraries log from "warning" on is logged in the same form. Can be called again.
+    Warnings and errors of libraries get the same form. May be called again.
     """
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
     stream = cast(TextIO, _StandardError(secrets))
@@ -83,17 +85,14 @@ def configure_logs(level: str, form: str, secrets: Iterable[str] = ()) -> None:
     threading.excepthook = _log_thread
 
 
-Processors = list[structlog.typing.Processor]
-
-
 def _processors(*, console: bool, journal: bool) -> tuple[Processors, Processors]:
-    """What is added to an event, and what makes it a line."""
+    """The processors that add to an event, and those that render it."""
     before: Processors = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
     ]
     if console:
-        # structlog's own way to show an error prints local variables: texts of documents.
+        # By default structlog prints local variables with an error: texts of documents.
         plain, colors = structlog.dev.plain_traceback, sys.stderr.isatty()
         render: Processors = [
             structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)
@@ -108,7 +107,7 @@ def _processors(*, console: bool, journal: bool) -> tuple[Processors, Processors
 
 
 def _is_journal() -> bool:
-    """Whether standard error goes to systemd's journal, which notes the time of each line."""
+    """Whether standard error goes to systemd's journal, which adds the time to each line."""
     device, _, inode = os.environ.get("JOURNAL_STREAM", "").partition(":")
     try:
         stream = os.fstat(sys.stderr.fileno())
@@ -118,10 +117,10 @@ def _is_journal() -> bool:
 
 
 def _with_priority(render: structlog.typing.Processor) -> structlog.typing.Processor:
-    """The line with its priority before it, as the journal takes it."""
+    """Prefix the line with its priority, as the journal expects it."""
 
     def rendered(logger: Any, method: str, event: structlog.typing.EventDict) -> str:
-        priority = _PRIORITIES[event["level"]]  # rendering may take it out
+        priority = _PRIORITIES[event["level"]]  # rendering may remove the level
         return f"<{priority}>{render(logger, method, event)!s}"
 
     return rendered

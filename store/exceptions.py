@@ -1,19 +1,19 @@
-"""What can go wrong in the store.
+"""The store's errors.
 
 StoreError
-├── NewerSchema        written by a newer hopsyncd: refused untouched
-├── OlderSchema        written by an older hopsyncd: a writer must bring it up to date first
-├── NotADatabase       the file is no database of ours, or is damaged
-├── VersionsLost       something that was acknowledged is not in the database
-├── NotAcknowledged    what was committed cannot be noted, so nobody is told that it is kept
-├── DatabaseGone       the database went away under the process that has it open
+├── NewerSchema        written by a newer hopsyncd: refused, untouched
+├── OlderSchema        written by an older hopsyncd: a writer must migrate it first
+├── NotADatabase       the file is not a hopsyncd database, or it is damaged
+├── VersionsLost       an acknowledged change is missing from the database
+├── NotAcknowledged    a commit is done but cannot be noted, so it is not acknowledged
+├── DatabaseGone       the file was deleted, replaced or cut short while open
 ├── NoSuchVersion      the version was never written, or has expired
 ├── WriterBusy         another process holds the store for writing
 ├── DiskFailure        the disk is full, or failing
-├── BackupFailed       a backup cannot be written
+├── BackupFailed       the backup cannot be written
 ├── PurgeRefused       the document cannot be purged
-├── TagRefused         a tag cannot be set or deleted
-└── ContentConflict    one id stands for two different contents
+├── TagRefused         the tag cannot be set or deleted
+└── ContentConflict    two different contents have the same id
 """
 
 
@@ -28,11 +28,11 @@ class StoreError(Exception):
 
 
 class NewerSchema(StoreError):
-    """The database's schema is newer than this program."""
+    """The database's schema is newer than this program knows."""
 
 
 class OlderSchema(StoreError):
-    """The database's schema is older than this program, and a reader cannot change it."""
+    """The database's schema is older than this program's, and a reader cannot migrate it."""
 
 
 class NotADatabase(StoreError):
@@ -40,11 +40,11 @@ class NotADatabase(StoreError):
 
 
 class VersionsLost(StoreError):
-    """The database is older than what was acknowledged of it: its log was lost or damaged."""
+    """The database is behind what was acknowledged: its write-ahead log was lost or damaged."""
 
 
 class NotAcknowledged(StoreError):
-    """The note of what was acknowledged cannot be written; the commit itself is done."""
+    """The acknowledgement cannot be written to disk; the commit itself is done."""
 
 
 class DatabaseGone(StoreError):
@@ -52,28 +52,28 @@ class DatabaseGone(StoreError):
 
 
 class NoSuchVersion(StoreError):
-    """The requested version does not exist (any more)."""
+    """The requested version does not exist, or no longer does."""
 
 
 class WriterBusy(StoreError):
-    """The single writer's place is taken."""
+    """Another process holds the writer lock."""
 
 
 class DiskFailure(StoreError):
-    """The disk has no room, or could not be read or written; what was committed stays."""
+    """The disk is full, or cannot be read or written. What was committed stays."""
 
 
 class TagRefused(StoreError):
-    """The tag's name is taken, missing or misleading."""
+    """The tag's name is taken, unknown or misleading."""
 
 
 class BackupFailed(StoreError):
-    """No backup was written; nothing is left under its name."""
+    """No backup was written, and nothing is left under its name."""
 
 
 class PurgeRefused(StoreError):
-    """The document is in force, or nothing is known of it."""
+    """The document is still at the head, or nothing is known of it."""
 
 
 class ContentConflict(StoreError):
-    """Two different contents claim the same id."""
+    """Two different contents hash to the same id."""

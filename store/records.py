@@ -1,10 +1,10 @@
-"""The records that travel between the rooms, and the exact arithmetic that they agree on.
+"""The records that all rooms share, and the exact arithmetic they rely on.
 
-Vectors live on a grid: a unit vector is kept as the integers round(v * GRID). A dot product of two
-such vectors of d components is bounded by (GRID + sqrt(d) / 2) ** 2 < 2 ** 24 for d <= 4096, so a
-float32 matrix product of them is exact whatever the order of its additions, the batch or the
-number of threads. That is what lets an incremental result equal a rebuilt one bit for bit; the
-rounding moves a cosine by about 1e-5.
+Vectors live on a grid: a unit vector is stored as the integers round(v * GRID). For d <= 4096
+components, the dot product of two such vectors is below (GRID + sqrt(d) / 2) ** 2 < 2 ** 24, so a
+float32 matrix product is exact in any order of additions, batch size or number of threads. This is
+why an incremental result can equal a rebuilt one bit for bit. The rounding moves a cosine by about
+1e-5.
 """
 
 import hashlib
@@ -17,8 +17,13 @@ from typing import NewType
 import numpy as np
 from numpy.typing import NDArray
 
-ALIVE = 2**63 - 1
+ALIVE = 2**63 - 1  # `died` of a row that is in force at the head
 GRID = 4000
+REBUILD = "`hopsyncd rebuild` derives it again from the stored content, without new questions"
+RESTORE = (
+    "Restore a backup; without one, stop the daemon, move the database away and start it:"
+    " it indexes the files again"
+)
 
 PassageId = NewType("PassageId", int)
 QuestionId = NewType("QuestionId", int)
@@ -45,7 +50,7 @@ def content_hash(data: bytes) -> bytes:
 def to_grid(vectors: NDArray[np.floating]) -> Vectors:
     """Normalise the rows of an (m, d) array and round them to the grid.
 
-    A row that is zero or not finite has no direction: it becomes zero, similar to nothing.
+    A row that is zero or not finite has no direction. It becomes zero, which is similar to nothing.
     """
     wide = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
@@ -77,7 +82,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A triplet (q, k, v); `vector_row` names v among the vectors of its set."""
+    """A triplet (q, k, v); `vector_row` is the row of v in the vectors of its set."""
 
     id: QuestionId
     direction: Direction
@@ -90,8 +95,8 @@ class Question:
 class QuestionSet:
     """The questions of one passage under one recipe.
 
-    `vectors` is (m, d) int16 on the grid; row 0 is the vector of the whole passage. `provisional`
-    where the recipe has an LLM asked and these are without its questions.
+    `vectors` is (m, d) int16 on the grid; row 0 is the vector of the whole passage. The set is
+    `provisional` if the recipe asks an LLM and its questions are still missing.
     """
 
     id: SetId
@@ -131,9 +136,9 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Where a document names another: by path, name or address, with `#` and a heading perhaps.
+    """A reference to another document by path, name or address, optionally with `#` and a heading.
 
-    `shown` is the text that a reader sees in its place; empty where there is none.
+    `shown` is the text that a reader sees in its place; it may be empty.
     """
 
     target: str
@@ -142,9 +147,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A passage's place in a document: 1-based, inclusive lines, or what its type has for them.
+    """Where a passage stands in a document: 1-based, inclusive lines, or pages or slides.
 
-    `links` are those that stand in it, in order.
+    `links` are those in the passage, in order.
     """
 
     passage: PassageId
@@ -157,8 +162,8 @@ class Placement:
 class Document:
     """One revision of one document; `content` is the content hash of its bytes.
 
-    `names` are what others may call it beside its path: title, aliases, a Message-ID. `origin` is
-    what its source says of the revision: a JSON object.
+    `names` are what others may call it besides its path: title, aliases, a Message-ID. `origin` is
+    what the source says about the revision, as a JSON object.
     """
 
     source: int
@@ -172,7 +177,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the last scan saw of an item; `why` and `hint` describe its present problem, if any."""
+    """What the last scan saw of an item; `why` and `hint` describe its current problem, if any."""
 
     source: int
     path: str
@@ -184,7 +189,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A document held at a restored state while its file's content is `disk` (None: no file)."""
+    """A document kept at a restored state while its file's content is `disk` (None: no file)."""
 
     source: int
     path: str
@@ -193,7 +198,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How question sets are made: generator, its version, and encoder, under one name."""
+    """How question sets are made. The name covers the generator, its version and the encoder."""
 
     name: str
     encoder: str
@@ -204,7 +209,7 @@ class Recipe:
 class Version:
     """One committed state of the graph; `created_ms` is Unix time.
 
-    `recipe` names how its questions are made, `rules` how its documents become passages.
+    `recipe` is a row id. `rules` names the version of the code that cuts documents into passages.
     """
 
     id: int
@@ -223,11 +228,11 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """All that turns the head into the next version. Executed by store.commit, in one transaction.
+    """All that turns the head into the next version; committed in one transaction.
 
-    `documents_gone` are (source, path); a document in `documents_new` that exists is replaced.
-    `matches_ended` are outgoing questions whose match ceases; `matches_begun` come after that.
-    `pins` replace those of the documents that the change touches.
+    `documents_gone` are (source, path). A document in `documents_new` replaces an existing one.
+    `matches_ended` are outgoing questions whose match ends, before `matches_begun` begin. `pins`
+    replace the pins of the documents that the change touches.
     """
 
     reason: str
@@ -235,8 +240,8 @@ class Change:
     rules: str
     documents_gone: Sequence[tuple[int, str]]
     documents_new: Sequence[Document]
-    lives_ended: Sequence[PassageId]
-    lives_begun: Sequence[tuple[PassageId, SetId]]
+    passages_ended: Sequence[PassageId]
+    passages_begun: Sequence[tuple[PassageId, SetId]]
     matches_ended: Sequence[QuestionId]
     matches_begun: Sequence[Match]
     matches: int
@@ -248,16 +253,9 @@ class Change:
     pins: Sequence[Pin] = ()
 
 
-REBUILD = "`hopsyncd rebuild` makes it anew from the stored content, without new questions"
-RESTORE = (
-    "Restore a backup; without one, stop the daemon, move the database away and start it:"
-    " it indexes the files again"
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A broken invariant: which one, where (a table and a key), what is there, what to do."""
+    """A broken invariant: which one, where (a table and a key), what is wrong, what to do."""
 
     invariant: str
     where: str
@@ -265,4 +263,4 @@ class Finding:
     hint: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.detail} (it must hold that {self.invariant}). {self.hint}"
+        return f"{self.where}: {self.detail} (invariant: {self.invariant}). {self.hint}"

@@ -1,11 +1,11 @@
-"""What counts as a word in the full-text index, in every script."""
+"""What the full-text index counts as a word, in every script."""
 
 import re
 import threading
 
 from store.sqlite.database import Connection, memory_database
 
-# Scripts written without spaces: one word a character, so that a part of a phrase can be found.
+# Scripts written without spaces: each character is a word, so that part of a phrase can be found.
 _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
 )
@@ -17,7 +17,7 @@ _TOKENIZERS = threading.local()
 
 
 def searchable(text: str) -> str:
-    """The text with the characters of unspaced scripts set apart, for FTS5's tokenizer.
+    """The text with spaces around each character of an unspaced script, for FTS5's tokenizer.
 
     >>> searchable("in 東京 now").split()
     ['in', '東', '京', 'now']
@@ -26,14 +26,14 @@ def searchable(text: str) -> str:
 
 
 def count_words(text: str) -> int:
-    """The number of words of a text."""
+    """The number of words in a text."""
     return len(_WORD.findall(searchable(text)))
 
 
 def index_terms(text: str) -> list[str]:
-    """The distinct terms that the full-text index makes of a text, sorted.
+    """The distinct terms that the full-text index finds in a text, sorted.
 
-    SQLite offers no call for this, so a one-row index in memory says it.
+    SQLite has no function for this, so a one-row index in memory does it.
 
     >>> index_terms("The dogs, the dog")
     ['dog', 'the']

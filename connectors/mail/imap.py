@@ -1,8 +1,8 @@
-"""An IMAP account: the messages of its folders by UID, and of a known folder only what changed.
+"""An IMAP account as a source: the messages of its folders by UID, listed incrementally.
 
-A UID never names another message while the folder keeps its UIDVALIDITY, so these two are the
-revision. The cursor holds, for each folder, the UIDs that were there. Sequence numbers follow the
-UIDs: where as many messages as before have old UIDs, none is gone, and only new ones are listed.
+While a folder keeps its UIDVALIDITY, a UID always names the same message, so the two together are
+the revision. The cursor holds the UIDs that each folder had. Sequence numbers are in UID order: if
+the old UIDs still fill as many positions as before, none is gone, and only new ones are listed.
 """
 
 import imaplib
@@ -38,9 +38,14 @@ from connectors.protocol import (
 )
 from connectors.settings import ImapSettings
 
+_WINDOW = 1000  # messages per request
+_LEFT_OUT = frozenset(("\\trash", "\\junk", "\\drafts", "\\all"))
+_NO_FOLDER = frozenset(("\\noselect", "\\nonexistent"))
+_FAILURES = (OSError, imaplib.IMAP4.error)
+
 
 class Uids:
-    """Numbers added in rising order.
+    """A compact set of UIDs that are added in rising order.
 
     >>> uids = Uids.parsed("1:3,7")
     >>> uids.add(8)
@@ -55,7 +60,7 @@ class Uids:
 
     @classmethod
     def parsed(cls, text: str) -> "Uids":
-        """Raises ValueError for what is no such set."""
+        """The set written as `text`. Raises ValueError."""
         uids = cls()
         for part in text.split(",") if text else ():
             first, _, last = part.partition(":")
@@ -63,17 +68,17 @@ class Uids:
         return uids
 
     def add(self, uid: int) -> None:
-        """Raises ValueError for one that is not higher than the last."""
+        """Add a UID. Raises ValueError unless it is higher than the last."""
         self._add_range(uid, uid)
 
     def extend(self, other: "Uids") -> None:
-        """Add all of another set, which must be higher."""
+        """Add all of another set, which must be higher than the last."""
         for first, last in zip(other._firsts, other._lasts, strict=True):
             self._add_range(first, last)
 
     @property
     def last(self) -> int:
-        """The highest; 0 where there is none."""
+        """The highest UID; 0 if there is none."""
         return self._lasts[-1] if self._lasts else 0
 
     def __contains__(self, uid: int) -> bool:
@@ -102,29 +107,23 @@ class Uids:
         self._count += last - first + 1
 
 
-_WINDOW = 1000  # messages asked for at a time
-_LEFT_OUT = frozenset(("\\trash", "\\junk", "\\drafts", "\\all"))
-_NO_FOLDER = frozenset(("\\noselect", "\\nonexistent"))
-_FAILURES = (OSError, imaplib.IMAP4.error)
-
-
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A folder as of a cursor."""
+    """A folder as the cursor knows it."""
 
     validity: int
     uids: Uids
 
     @classmethod
     def read(cls, row: Any) -> "_Known":
-        """From the row of a cursor."""
+        """From its row in the cursor."""
         validity, uids = row
         return cls(int(validity), Uids.parsed(uids))
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A folder that is selected, read-only, as the server described it then."""
+    """A folder selected read-only, as the server described it then."""
 
     name: str
     messages: int
@@ -133,7 +132,7 @@ class _Open:
 
 @dataclass(slots=True)
 class ImapConnector:
-    """Lists and reads the messages of one account, over one connection, changing no flag."""
+    """Lists and reads the messages of one account over one connection, without changing flags."""
 
     settings: ImapSettings
     _server: imaplib.IMAP4 | None = None
@@ -155,7 +154,7 @@ class ImapConnector:
                 raise self._unavailable(error) from error
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol; a connection that was cut meanwhile is made anew, once."""
+        """As in the protocol; reconnects once if the connection was lost."""
         for attempt in (1, 2):
             with Deadline(self.settings.limit_s) as deadline:
                 self._deadline = deadline
@@ -170,7 +169,7 @@ class ImapConnector:
         raise AssertionError("the second attempt returns or raises")
 
     def close(self) -> None:
-        """End the connection, if there is one."""
+        """Close the connection, if there is one."""
         server, self._server, self._opened = self._server, None, None
         if server is not None:
             try:
@@ -187,7 +186,7 @@ class ImapConnector:
             opened = self._open(name)
             if opened is None:
                 yield Problem(
-                    name, "the server does not open it", "Leave it out by `folders`.", subtree=True
+                    name, "the server refuses to open it", "Exclude it in `folders`.", subtree=True
                 )
                 if name in known:
                     now[name] = known[name]
@@ -207,7 +206,7 @@ class ImapConnector:
     def _messages(
         self, opened: _Open, before: _Known, uids: Uids, parts: Selection
     ) -> Iterator[Found]:
-        """What is new in a folder, and what is gone from it. Adds to `uids` what it has now."""
+        """What is new in a folder and what is gone from it. Adds its present UIDs to `uids`."""
         same = before.validity == opened.validity
         first = 1
         if same and self._keeps_all(opened, before.uids):
@@ -223,7 +222,7 @@ class ImapConnector:
                 yield Gone(f"{opened.name}/{uid}")
 
     def _keeps_all(self, opened: _Open, uids: Uids) -> bool:
-        """Whether every message that was there still is."""
+        """Whether every message that was in the folder still is."""
         count = len(uids)
         if count == 0 or count > opened.messages:
             return count == 0
@@ -238,8 +237,8 @@ class ImapConnector:
     def _window(self, opened: _Open, first: int, last: int) -> list[tuple[int, int]]:
         """UID and size of the messages with these sequence numbers.
 
-        No number moves between two such commands: a server may not tell of expunged messages in
-        answer to FETCH (RFC 3501, 7.4.1).
+        Numbers do not shift between two such commands: a server must not report expunged messages
+        in response to FETCH (RFC 3501, 7.4.1).
         """
         if self._opened is not opened:
             raise imaplib.IMAP4.abort("another folder was opened while this one was listed")
@@ -278,7 +277,7 @@ class ImapConnector:
         return fetched(body, f"{opened.validity}-{uid}")
 
     def _folders(self) -> list[str]:
-        """The names of the wanted folders, sorted. Refreshes what the server calls them."""
+        """The names of the wanted folders, sorted. Refreshes the server's names for them."""
         server = self._connected()
         status, data = server.list('""', '"*"')
         _check(status, data)
@@ -294,7 +293,7 @@ class ImapConnector:
         return not folder.flags & _LEFT_OUT and is_wanted(folder.name, self.settings.folders)
 
     def _open(self, name: str) -> _Open | None:
-        """Select a folder, read-only; None where the server refuses or cannot number it."""
+        """Select a folder read-only; None if the server refuses, or gives no UIDVALIDITY."""
         server = self._connected()
         self._opened = None
         status, data = server.select(quoted(self._raw_names[name]), readonly=True)
@@ -317,7 +316,7 @@ class ImapConnector:
             server.shutdown()
 
     def _mark(self) -> str:
-        """Another origin needs another cursor."""
+        """The settings that a cursor depends on."""
         of = self.settings
         return mark_of(of.host, of.port, of.user, of.folders, of.max_bytes)
 

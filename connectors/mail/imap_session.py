@@ -1,4 +1,4 @@
-"""A session with an IMAP server that is not trusted with memory or time."""
+"""A session with an untrusted IMAP server, bounded in memory and time."""
 
 import base64
 import binascii
@@ -16,12 +16,22 @@ from typing import Any, TypeAlias
 from connectors.protocol import SourceUnavailable
 from connectors.settings import ImapSettings
 
-_WORDS_BYTES = 4 << 20  # of an answer, beside the message in it
+Answer: TypeAlias = Sequence[Any]
+"""What imaplib returns: bytes, or (bytes, literal) pairs, or None."""
+
+_WORDS_BYTES = 4 << 20  # of an answer, besides the message in it
+_ROW = re.compile(rb"^\d+ \(")
+_UID = re.compile(rb"\bUID (\d+)")
+_SIZE = re.compile(rb"\bRFC822\.SIZE (\d+)")
+_LISTED = re.compile(rb'^\(([^)]*)\) (?:(?i:NIL)|"(?:\\.|[^"\\])*") (.+)$', re.DOTALL)
+_SHIFTED = re.compile(r"&([^-]*)-")
 
 
 class Deadline:
-    """Cuts the connection of a `with` block that takes longer: a server that sends a byte now and
-    then would never run into the time limit of one read."""
+    """Cuts the connection if a `with` block takes too long.
+
+    The time limit of a single read does not stop a server that sends a byte now and then.
+    """
 
     def __init__(self, limit_s: float) -> None:
         self.limit_s = limit_s
@@ -38,18 +48,17 @@ class Deadline:
         self._timer.cancel()
 
     def watch(self, server: imaplib.IMAP4) -> None:
-        """The connection to cut, from before its first word."""
+        """Set the connection to cut, even before its greeting."""
         self._server = server
 
     def _cut(self) -> None:
         self.passed = True
-        with suppress(OSError, AttributeError):  # it may be closed, or not open yet
+        with suppress(OSError, AttributeError):  # it may be closed or not open yet
             self._server.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
 
 
 class _Bounded:
-    """Refuses to take in more than a message and some words in answer to one command; its deadline
-    knows it."""
+    """Limits the answer to one command to the size of a message and some words, and its time."""
 
     max_answer_bytes: int
     deadline: Deadline | None
@@ -61,7 +70,7 @@ class _Bounded:
             self.deadline.watch(self)  # type: ignore[arg-type]
 
     def send(self, data: Any) -> None:
-        """What came in answer to earlier commands was read: imaplib would keep it."""
+        """Drop the answers to earlier commands, which imaplib would keep."""
         self.untagged_responses: dict[str, Any] = {}
         self._taken_bytes = 0
         super().send(data)  # type: ignore[misc]
@@ -92,7 +101,7 @@ class _Tls(_Bounded, imaplib.IMAP4_SSL):
 
 
 def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP4:
-    """Raises OSError and imaplib's errors, and SourceUnavailable where no password is set."""
+    """A session after login. Raises OSError, imaplib's errors, or SourceUnavailable."""
     password = os.environ.get(settings.password_env)
     if not password:
         raise SourceUnavailable(
@@ -101,7 +110,7 @@ def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP
             "Set it to the account's password where the daemon is started.",
         )
     context = None if settings.tls == "off" else ssl.create_default_context(cafile=settings.ca_file)
-    # The class, not the object: the greeting is read before it is made.
+    # Set on the class, since the constructor already reads the greeting.
     base: type[Any] = _Tls if settings.tls == "tls" else _Plain
     limits = {"max_answer_bytes": settings.max_bytes + _WORDS_BYTES, "deadline": deadline}
     kind = type(base.__name__, (base,), limits)
@@ -117,16 +126,6 @@ def logged_in(settings: ImapSettings, deadline: Deadline | None) -> imaplib.IMAP
     return server
 
 
-Answer: TypeAlias = Sequence[Any]
-"""What imaplib gives: bytes, or (bytes, literal) pairs, or None."""
-
-_ROW = re.compile(rb"^\d+ \(")
-_UID = re.compile(rb"\bUID (\d+)")
-_SIZE = re.compile(rb"\bRFC822\.SIZE (\d+)")
-_LISTED = re.compile(rb'^\(([^)]*)\) (?:(?i:NIL)|"(?:\\.|[^"\\])*") (.+)$', re.DOTALL)
-_SHIFTED = re.compile(r"&([^-]*)-")
-
-
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A folder: `raw` as the server names it, `name` as people read it, `flags` in lower case."""
@@ -137,7 +136,7 @@ class Listed:
 
 
 def listed_folders(data: Answer) -> list[Listed]:
-    """The folders in an answer to LIST. Raises IMAP4.abort: one passed over would seem gone."""
+    """The folders in an answer to LIST. Raises IMAP4.abort: a skipped folder would seem gone."""
     folders = []
     for row in data:
         head, literal = row if isinstance(row, tuple) else (row, None)
@@ -164,7 +163,7 @@ def fetch_rows(data: Answer) -> list[tuple[int, int]]:
 
 
 def quoted(raw: str) -> str:
-    r"""A folder's name as an argument. Raises ValueError for one that would end the command.
+    r"""A folder's name as an argument. Raises ValueError if it would end the command.
 
     >>> quoted('a "b"')
     '"a \\"b\\""'
@@ -180,7 +179,7 @@ def _unquoted(text: bytes) -> bytes:
 
 
 def _readable(raw: str) -> str:
-    """Modified UTF-7 (RFC 3501, 5.1.3) to text; what is none is left as it is.
+    """Decode modified UTF-7 (RFC 3501, 5.1.3); anything else is left as it is.
 
     >>> _readable("Entw&APw-rfe"), _readable("R&-D")
     ('Entwürfe', 'R&D')

@@ -1,7 +1,7 @@
-"""A Maildir and the Maildirs below it: one file a message, whose name tells its flags.
+"""A Maildir and the Maildirs below it as a source: one file per message, with flags in its name.
 
-A message keeps the part of its name before the colon when it is read, flagged or moved from `new`
-to `cur`; so that part, under its folder, is the document's id.
+When a message is read, flagged or moved from `new` to `cur`, the part of its name before the colon
+stays. So that part, with its folder, is the document's id.
 """
 
 import errno
@@ -25,8 +25,8 @@ from connectors.protocol import (
 from connectors.regular_file import open_beneath
 from connectors.settings import DEFAULT_FOLDERS, DEFAULT_MAX_MESSAGE_BYTES
 
-ROOT_FOLDER = "INBOX"  # what patterns call the Maildir at `path` itself
-_PARTS = ("new", "cur")  # in this order a message that moves meanwhile is not missed
+ROOT_FOLDER = "INBOX"  # the name that patterns use for the Maildir at `path` itself
+_PARTS = ("new", "cur")  # in this order, a message that moves meanwhile is not missed
 _LOOKS = 3
 _GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
@@ -43,7 +43,7 @@ class _Names:
 class MaildirConnector:
     """Lists and reads the messages under `root`, a Maildir or a folder that holds some.
 
-    `folders` are shell patterns for the names of folders; one after `!` leaves out. Links are not
+    `folders` are shell patterns for the names of folders; one after `!` excludes. Links are not
     followed.
     """
 
@@ -74,10 +74,12 @@ class MaildirConnector:
                 "there is no Maildir in it", "Name the folder that holds `cur` and `new`"
             )
         if self._identity() != before:
-            raise self._unavailable("it was unmounted or replaced meanwhile", "Mount it again")
+            raise self._unavailable(
+                "it was unmounted or replaced during the listing", "Mount it again"
+            )
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol; the message is found again under whatever flags it has now."""
+        """As in the protocol; finds the message even if its flags have changed."""
         folder, _, unique = item.id.rpartition("/")
         if self._names.folder != folder or unique not in self._names.paths:
             self._names = self._look(folder)
@@ -143,7 +145,7 @@ class MaildirConnector:
             try:
                 state = self._lstat(names.paths.get(unique))
                 if state is None and unique in names.paths:
-                    # Read, flagged or deleted meanwhile: the names of now tell.
+                    # It was read, flagged or deleted meanwhile, so look at the names again.
                     names = self._look(folder)
                     state = self._lstat(names.paths.get(unique))
             except OSError as error:
@@ -166,8 +168,11 @@ class MaildirConnector:
         return Item(id_, _revision(state))
 
     def _look(self, folder: str) -> _Names:
-        """The names in one Maildir. A rename during a listing can hide a name from it, so it is
-        listed again while its time changes. Raises OSError."""
+        """The names in one Maildir. Raises OSError.
+
+        A rename during a listing can hide a name, so a folder is listed again while its time
+        changes.
+        """
         paths: dict[str, str] = {}
         strange: set[str] = set()
         for part in _PARTS:
@@ -207,7 +212,7 @@ class MaildirConnector:
 
 
 def _revision(state: os.stat_result) -> str:
-    """Survives a change of flags, which renames the file, and not a rewritten message."""
+    """Stays the same when flags change, which renames the file, but not when it is rewritten."""
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}"
 
 
@@ -218,7 +223,7 @@ def _printable(text: str) -> str:
 
 def _explained(error: OSError) -> tuple[str, str]:
     hint = (
-        "Give the daemon's user the right to read it."
+        "Give the daemon's user read permission."
         if isinstance(error, PermissionError)
         else "Check the disk or its mount; the next scan tries again."
     )

@@ -1,8 +1,8 @@
-"""An mbox file: messages one after the other, each begun by a line `From `.
+"""An mbox file as a source: messages one after another, each beginning with a `From ` line.
 
-Programs rewrite such files and keep flags in header fields of theirs. So a message is known by its
-Message-ID, or by a hash where it has none, and its revision is a hash without those fields. A file
-that did not change since the last look at it is not read again.
+Mail programs rewrite such files and keep flags in header fields of their own. So a message is
+identified by its Message-ID, or by a hash if it has none, and its revision is a hash without those
+fields. A file that has not changed since it was last read is not read again.
 """
 
 import hashlib
@@ -30,8 +30,8 @@ from connectors.settings import DEFAULT_MAX_MESSAGE_BYTES
 
 _BLOCK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4096  # longer than any `From ` line with the field after it
-# A blank line before and a header field after it tell the line from a sentence. The expression
-# begins with what is rare: that makes it ten times as fast.
+# A blank line before it and a header field after it distinguish the line from a sentence. The
+# expression begins with what is rare, which makes it ten times as fast.
 _START = re.compile(rb"\n(From [^\n]*\n)(?=[!-9;-~]+:)")
 _FIRST_START = re.compile(rb"(From [^\n]*\n)(?=[!-9;-~]+:)")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
@@ -45,7 +45,7 @@ _HEAD_END = re.compile(rb"\r?\n\r?\n")
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Where a message is in the file, without its `From ` line."""
+    """Where a message is in the file, after its `From ` line."""
 
     start: int
     end: int
@@ -56,8 +56,8 @@ class _Span:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What the file held when it had this revision, by id: one small entry a message."""
+class _Contents:
+    """What the file held at a revision, by id: one small entry per message."""
 
     revision: str
     entries: dict[str, tuple[Item | Problem, _Span]]
@@ -69,22 +69,21 @@ class MboxConnector:
     def __init__(self, path: Path, max_bytes: int = DEFAULT_MAX_MESSAGE_BYTES) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        self._last = _Look("", {})
+        self._last = _Contents("", {})
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """As in the protocol; everything is listed each time, and there is no cursor."""
         parts = Selection(under)
         with self._open() as file:
-            look = self._look(file)
-        for id_, (found, _) in look.entries.items():
+            contents = self._contents(file)
+        for id_, (found, _) in contents.entries.items():
             if parts.has(id_):
                 yield found
 
     def fetch(self, item: Item) -> Fetched:
         """As in the protocol."""
         with self._open() as file:
-            look = self._look(file)
-            _, span = look.entries.get(item.id, (None, None))
+            _, span = self._contents(file).entries.get(item.id, (None, None))
             read = self._at(file, span) if span else None
         if span is None or read is None:
             raise ItemVanished(f"Cannot read {item.id!r}", "it is gone", "The next scan decides.")
@@ -97,18 +96,18 @@ class MboxConnector:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _look(self, file: BinaryIO) -> _Look:
-        """What the file holds. Raises SourceUnavailable when it is written meanwhile."""
+    def _contents(self, file: BinaryIO) -> _Contents:
+        """What the file holds. Raises SourceUnavailable if it is written meanwhile."""
         revision = revision_of(os.fstat(file.fileno()))
         if self._last.revision != revision:
             entries = {found.id: (found, span) for found, span in self._entries(file)}
             if revision_of(os.fstat(file.fileno())) != revision:
                 raise self._unavailable("it was written while it was listed")
-            self._last = _Look(revision, entries)
+            self._last = _Contents(revision, entries)
         return self._last
 
     def _entries(self, file: BinaryIO) -> Iterator[tuple[Item | Problem, _Span]]:
-        """Every message in order. A Message-ID that comes again gets a number."""
+        """Every message in order. A repeated Message-ID gets a number."""
         times: dict[str, int] = {}
         for span in _spans(file):
             read = self._at(file, span)
@@ -123,7 +122,7 @@ class MboxConnector:
                 yield Item(id_, _hash(data)), span
 
     def _at(self, file: BinaryIO, span: _Span) -> tuple[str, bytes] | None:
-        """The id and the content at a place; of a message over the cap only its head."""
+        """The id and the content of a message; of one over the limit, only its head."""
         size = span.size_bytes
         file.seek(span.start)
         data = file.read(size if size <= self._max_bytes else MAX_HEAD_BYTES)
@@ -146,7 +145,7 @@ class MboxConnector:
         return SourceUnavailable(
             f"Cannot list the mailbox {self._path}",
             why,
-            "The next scan tries again; if it stays, check that `path` of this source in "
+            "The next scan tries again; if this continues, check that `path` of this source in "
             "config.toml is an mbox file. What is indexed of it is kept.",
         )
 
@@ -163,7 +162,7 @@ def _spans(file: BinaryIO) -> Iterator[_Span]:
 
 
 def _starts(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """Where each `From ` line begins and ends. Reads block by block; others may seek meanwhile."""
+    """Where each `From ` line begins and ends. Reads in blocks; callers may seek in between."""
     base, buffer, done = 0, b"", 0
     while True:
         file.seek(base + len(buffer))
@@ -187,7 +186,7 @@ def _ends_blank(buffer: bytes, end: int) -> bool:
 
 
 def _plain(data: bytes) -> bytes:
-    """The message without what programs keep in it: flags, and the `>` before `From `."""
+    """The message without what mail programs add to it: flags, and `>` before `From `."""
     found = _HEAD_END.search(data)
     end = found.start() + 1 if found else len(data)
     body = data[end:]

@@ -1,4 +1,4 @@
-"""What a message says of itself in its head: subject, date, and the messages it answers."""
+"""Reading the head of a message: subject, date, and the messages it answers."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
 
 
 def fetched(data: bytes, revision: str) -> Fetched:
-    """A message as it is, with the ids of the messages that it answers as its links."""
+    """The message unchanged, with the ids of the messages it answers as its links."""
     head = head_of(data)
     return Fetched(
         data,
@@ -34,28 +34,28 @@ def fetched(data: bytes, revision: str) -> Fetched:
 
 
 def _origin(head: Message) -> dict[str, str]:
-    told = {
+    origin = {
         "author": _decoded(head, "From"),
         "date": iso_date(_sent_ms(head)),
         "message_id": message_id(head),
     }
-    return {key: text for key, text in told.items() if text}
+    return {key: text for key, text in origin.items() if text}
 
 
 def head_of(data: bytes) -> Message:
-    """The header fields of a message; of an overlong head, its first part."""
+    """The header fields of a message; only the first part of an overlong head."""
     found = _HEAD_END.search(data, 0, MAX_HEAD_BYTES)
     return BytesHeaderParser().parsebytes(data[: found.start() if found else MAX_HEAD_BYTES])
 
 
 def message_id(head: Message) -> str | None:
-    """The Message-ID without its brackets; None where there is none that could be an id."""
+    """The Message-ID without its brackets; None if there is no valid one."""
     found = _MESSAGE_ID.search(str(head.get("Message-ID", "")))
     return found[1] if found else None
 
 
 def is_wanted(folder: str, patterns: Sequence[str]) -> bool:
-    """Whether a mail folder is wanted: the last shell pattern that fits its name decides.
+    """Whether a mail folder is wanted: the last shell pattern that matches its name decides.
 
     >>> is_wanted("Lists/Spam", ("*", "!*Spam*")), is_wanted("Lists", ("*", "!*Spam*"))
     (False, True)
@@ -65,7 +65,7 @@ def is_wanted(folder: str, patterns: Sequence[str]) -> bool:
 
 
 def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
-    """Why and hint for a message over the cap."""
+    """Why and hint for a message over the limit."""
     return (
         f"it is too large: {size_bytes:,} bytes, the limit is {max_bytes:,}",
         "Raise `max_bytes` of its source in config.toml.",
@@ -82,7 +82,7 @@ def _decoded(head: Message, name: str) -> str | None:
 
 
 def _answered(head: Message) -> tuple[str, ...]:
-    """The nearest ones, where a long thread names many."""
+    """The messages that it answers; the last ones if a long thread names many."""
     fields = [str(head.get(name, "")) for name in ("References", "In-Reply-To")]
     ids = dict.fromkeys(_MESSAGE_ID.findall(" ".join(fields)))
     return tuple(ids)[-_MAX_LINKS:]
@@ -90,8 +90,8 @@ def _answered(head: Message) -> tuple[str, ...]:
 
 def _sent_ms(head: Message) -> int | None:
     try:
-        told = parsedate_to_datetime(str(head.get("Date", "")))
-        # A time that says nothing of its zone, as `-0000`, is one of UTC (RFC 5322, 3.3).
-        return int((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)
+        sent = parsedate_to_datetime(str(head.get("Date", "")))
+        # A time without a zone, as with `-0000`, is in UTC (RFC 5322, 3.3).
+        return int((sent if sent.tzinfo else sent.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError, IndexError, TypeError):
         return None

@@ -1,4 +1,4 @@
-"""Addresses of pages: one spelling for each, and which belong to a source."""
+"""Addresses of pages: their canonical spelling, and which belong to a source."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -10,7 +10,7 @@ _SAFE = "!$&'()*+,;=:@/?%-._~[]"
 
 
 def address(text: str, base: str = "") -> str | None:
-    """A link as an address without its fragment; None for what names no page of the web.
+    """A link as a canonical address without fragment; None if it is not a page on the web.
 
     >>> address("../B c#top", "HTTP://Example.org:80/a/d/e.html")
     'http://example.org/a/B%20c'
@@ -35,7 +35,7 @@ def address(text: str, base: str = "") -> str | None:
 
 
 def host_of(url: str) -> str:
-    """The host and its port, as a site is told by: `www.` says nothing.
+    """The host and port that identify a site, without `www.`.
 
     >>> host_of("https://www.example.org/a"), host_of("http://localhost:8080/")
     ('example.org', 'localhost:8080')

@@ -1,8 +1,8 @@
-"""One HTTP request to a server that is not trusted: bounded in time and size, to a public address.
+"""One HTTP request to an untrusted server: bounded in time and size, to a public address.
 
-The name is looked up once, every address is checked, and the request names one of those, so that a
-name cannot stand for another address a moment later; the certificate must still be the name's. No
-proxy is used, and redirects are left to the caller. One time limit bounds the whole request.
+The name is resolved once, every address is checked, and the request goes to one of them, so that
+the name cannot resolve to another address a moment later. The certificate must still match the
+name. No proxy is used, and redirects are left to the caller. One time limit bounds it all.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ IsAllowed = Callable[[str], bool]
 
 USER_AGENT = "hopsyncd"
 _CONNECT_S = 10.0
-_MAX_PACKED_RATIO = 200  # of honest text 20 is much
+_MAX_PACKED_RATIO = 200  # ordinary text rarely reaches 20
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_GLOBAL = ipaddress.ip_network("2000::/3")  # all that is given out of IPv6
+_GLOBAL = ipaddress.ip_network("2000::/3")  # all of IPv6 that has been allocated
 _PROTOCOLS = ipaddress.ip_network("192.0.0.0/24")
 _PORTS = {"http": 80, "https": 443}
 _FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError)
 
 
 class Unreachable(Exception):
-    """No answer that could be used: why, and whether asking another page there is as futile."""
+    """No usable answer; `host_is_down` if other pages of the host would fail too."""
 
     def __init__(self, why: str, *, host_is_down: bool = False) -> None:
         super().__init__(why)
@@ -40,7 +40,7 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """An answer. Header names are in lower case; the body is unpacked."""
+    """An answer, with header names in lower case and the body decompressed."""
 
     status: int
     headers: dict[str, str]
@@ -61,7 +61,7 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the internet at large, not of this machine or network.
+    """Whether an address is on the public internet, not on this machine or its network.
 
     >>> is_public("93.184.216.34"), is_public("::ffff:10.0.0.1"), is_public("169.254.169.254")
     (True, False, False)
@@ -81,9 +81,9 @@ def is_public(address: str) -> bool:
 
 @dataclass(slots=True)
 class PageFetcher:
-    """Asks for one page after the other, each over a connection of its own.
+    """Fetches pages one at a time, each over its own connection.
 
-    `is_allowed` judges addresses, `max_bytes` bounds a body as it is unpacked.
+    `is_allowed` judges addresses; `max_bytes` bounds a body after decompression.
     """
 
     timeout_s: float
@@ -92,7 +92,7 @@ class PageFetcher:
     resolve: Resolve = resolve
 
     def get(self, url: str, headers: dict[str, str], accepts: Callable[[str], bool]) -> HttpReply:
-        """The answer to one GET; the body only of a 200 whose media type `accepts` takes.
+        """The answer to a GET, with the body only if it is a 200 of a type that `accepts` accepts.
 
         Raises Unreachable.
         """
@@ -132,7 +132,7 @@ class PageFetcher:
     async def _body(self, reply: HttpReply, parts: AsyncIterator[bytes]) -> bytes:
         packing = reply.header("content-encoding").strip().lower() or "identity"
         if packing not in ("identity", "gzip", "x-gzip"):
-            raise Unreachable(f"its answer is packed as {packing!r}, which was not asked for")
+            raise Unreachable(f"its answer is compressed as {packing!r}, which was not requested")
         body = bytearray()
         async for part in parts:
             body += part
@@ -144,8 +144,8 @@ class PageFetcher:
 async def _sent(
     http: httpx2.AsyncClient, url: httpx2.URL, addresses: Sequence[str], headers: dict[str, str]
 ) -> httpx2.Response:
-    """What the first of the addresses that can be reached answers, its body not read yet."""
-    failed: Exception = OSError(f"no {url.host} is known")
+    """The response of the first address that can be reached, its body still unread."""
+    failed: Exception = OSError(f"{url.host} has no address")
     for address in addresses:
         request = http.build_request(
             "GET",
@@ -171,13 +171,13 @@ def _http() -> httpx2.AsyncClient:
 
 
 def unpacked(data: bytes, max_bytes: int) -> bytes:
-    """What a gzip holds. Raises Unreachable for what is none, or too large."""
+    """The content of gzip data. Raises Unreachable if it is damaged or too large."""
     limit = min(max_bytes, len(data) * _MAX_PACKED_RATIO)
     inflater = zlib.decompressobj(wbits=31)
     try:
         body = inflater.decompress(data, limit + 1)
     except zlib.error as error:
-        raise Unreachable("its answer is damaged: it is no gzip") from error
+        raise Unreachable("its answer is damaged: it is not gzip") from error
     if len(body) > limit:
         raise too_large(limit)
     return body

@@ -1,20 +1,36 @@
 """What an HTTP answer is: a page to index, a list of pages (a sitemap or a feed), or neither.
 
-The parser is expat, fed as it stands; a document that declares entities is refused, since these
-can blow it up, or read files.
+Of an HTML page only the main part, the title and the links are kept, read in one pass of linear
+time. Scripts, navigation, headers, footers, forms, asides and all attributes are left out: what
+differs at each visit (tokens, counters in scripts) is mostly there, and a page that says the same
+must stay the same.
+
+Sitemaps and feeds are parsed by expat. A document that declares entities is refused, since these
+can exhaust the memory or read files.
 """
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from html import unescape
+from itertools import islice
 from xml.parsers import expat
 
+from connectors.html_tokens import Token, tokens
 from connectors.protocol import Fetched
 from connectors.web.address import address
-from connectors.web.fetch import unpacked
-from connectors.web.page import page_of
+from connectors.web.fetch import Unreachable, unpacked
 from connectors.web.visitor import Visit
 
+_HTML = frozenset(("text/html", "application/xhtml+xml"))
+_TEXT = frozenset(("text/plain", "text/markdown", "text/x-markdown", "text/x-rst"))
+_FILES = frozenset(("application/pdf",))
+_GZIP = frozenset(("application/gzip", "application/x-gzip"))
+_XML = ("/xml", "+xml")
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_META = re.compile(rb"<meta[^>]{1,200}?charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_MAX_LINKS = 1000
 _MAX_DEPTH = 100
 _MAX_TEXT_CHARACTERS = 4000
 _ROOTS = {"urlset": "pages", "sitemapindex": "sitemaps", "rss": "pages", "RDF": "pages",
@@ -22,22 +38,107 @@ _ROOTS = {"urlset": "pages", "sitemapindex": "sitemaps", "rss": "pages", "RDF": 
 _BEGINNING = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml|<rss|<feed|<urlset|<sitemapindex|<rdf:RDF)"
 )
+_MAX_PAGE_LINKS = 2000
+_MAX_PIECES = 300_000
+
+_HIDDEN = frozenset("script style template svg iframe noscript textarea".split())
+_LEFT_OUT = frozenset("nav header footer aside form button dialog".split())
+_KEPT = frozenset(
+    "title h1 h2 h3 h4 h5 h6 p pre blockquote ul ol li dl dt dd table thead tbody tfoot caption tr"
+    " td th br hr div section article main figure figcaption details summary address body".split()
+)
+_MAIN = ("main", "article")
 
 
 class NoFeed(Exception):
-    """Damaged, of another kind, or not safe to read; the message says which."""
+    """The data is damaged, of another kind, or unsafe to read; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageContent:
+    """What an answer contains; `page` is None for a list of pages. `links` are all addresses."""
+
+    page: Fetched | None
+    links: tuple[str, ...] = ()
+    sitemaps: tuple[str, ...] = ()
+
+
+def is_readable(media_type: str) -> bool:
+    """Whether the body is worth fetching; a missing type may be anything."""
+    return media_type in _HTML | _TEXT | _FILES | _GZIP | {""} or media_type.endswith(_XML)
+
+
+def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | None:
+    """The content of an answer; None if it is neither a page nor a list of pages.
+
+    Raises NoFeed or Unreachable if it is damaged.
+    """
+    kind, body = visit.reply.media_type, visit.reply.body
+    if body.startswith(b"\x1f\x8b"):
+        kind, body = "application/xml", unpacked(body, max_bytes)
+    if not is_readable(kind):
+        return None
+    if looks_like_feed(kind, body):
+        return _listed(links_of(body, max_links), visit.url)
+    if kind in _FILES:
+        return PageContent(_fetched(visit, body, kind))
+    text = _decoded(body, visit.reply.header("content-type"))
+    if kind in _TEXT:
+        return PageContent(_fetched(visit, text.encode(), f"{kind}; charset=utf-8"))
+    if kind not in _HTML and "<html" not in text[:2000].lower():
+        return None
+    page = page_of(text)
+    inner = _addresses(page.main_links, visit.url)[:_MAX_LINKS]
+    fetched = _fetched(
+        visit, page.html.encode(), "text/html; charset=utf-8", title=page.title, links=inner
+    )
+    return PageContent(fetched, _addresses(page.links, visit.url)[:max_links])
+
+
+def _listed(links: "FeedLinks", base: str) -> PageContent:
+    return PageContent(None, _addresses(links.pages, base), _addresses(links.sitemaps, base))
+
+
+def _addresses(links: list[str] | tuple[str, ...], base: str) -> tuple[str, ...]:
+    found = (address(link, base) for link in links)
+    return tuple(dict.fromkeys(url for url in found if url))
+
+
+def _fetched(
+    visit: Visit, data: bytes, media_type: str, title: str | None = None,
+    links: tuple[str, ...] = (),
+) -> Fetched:  # fmt: skip
+    facts = f"{media_type} {visit.elsewhere}".rstrip()
+    revision = hashlib.sha256(facts.encode() + b"\0" + data).hexdigest()[:32]
+    origin = {"url": visit.elsewhere} if visit.elsewhere else {}
+    return Fetched(data, revision, media_type, title, links, origin)
+
+
+def _decoded(body: bytes, content_type: str) -> str:
+    declared = _CHARSET.search(content_type)
+    in_page = _META.search(body[:4096])
+    names = ["utf-8-sig", declared and declared[1], in_page and in_page[1].decode("ascii")]
+    if body.startswith((b"\xff\xfe", b"\xfe\xff")):
+        names.insert(0, "utf-16")
+    for name in names:
+        try:
+            # Some charsets can encode what UTF-8 cannot.
+            return body.decode(name or "utf-8").encode("utf-8", "replace").decode()
+        except (LookupError, ValueError):
+            continue
+    return body.decode("cp1252", "replace")
 
 
 @dataclass(slots=True)
 class FeedLinks:
-    """What was named, in order: pages, and further sitemaps."""
+    """The links in a sitemap or feed, in order: pages, and further sitemaps."""
 
     pages: list[str] = field(default_factory=list)
     sitemaps: list[str] = field(default_factory=list)
 
 
 def looks_like_feed(media_type: str, data: bytes) -> bool:
-    """Whether it should be read as a sitemap or feed, by its type or by how it begins."""
+    """Whether to read it as a sitemap or feed, by its type or its first bytes."""
     if media_type in ("text/html", "application/xhtml+xml"):
         return False
     return media_type.endswith(("/xml", "+xml")) or bool(_BEGINNING.match(data))
@@ -66,12 +167,12 @@ class _Reader:
         self._said = ""
 
     def entity(self, *_: object) -> None:
-        raise NoFeed("it declares entities, which no feed needs and which can do harm")
+        raise NoFeed("it declares entities, which no feed needs and which can be harmful")
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         local = name.rpartition(" ")[2]
         if not self._path and local not in _ROOTS:
-            raise NoFeed(f"it is XML, but no sitemap, RSS or Atom: its root is {local[:50]!r}")
+            raise NoFeed(f"it is XML, but not a sitemap, RSS or Atom: its root is {local[:50]!r}")
         if len(self._path) >= _MAX_DEPTH:
             raise NoFeed("its elements are nested too deeply")
         self._path.append(local)
@@ -98,83 +199,94 @@ class _Reader:
             into.append(link.strip())
 
 
-_HTML = frozenset(("text/html", "application/xhtml+xml"))
-_TEXT = frozenset(("text/plain", "text/markdown", "text/x-markdown", "text/x-rst"))
-_FILES = frozenset(("application/pdf",))
-_GZIP = frozenset(("application/gzip", "application/x-gzip"))
-_XML = ("/xml", "+xml")
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-_META = re.compile(rb"<meta[^>]{1,200}?charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-_MAX_LINKS = 1000
-
-
 @dataclass(frozen=True, slots=True)
-class PageContent:
-    """`page` is None for a list of pages. `links` are all addresses that it names."""
+class Page:
+    """The main part as plain HTML, and the links of the page and of its main part, as written."""
 
-    page: Fetched | None
-    links: tuple[str, ...] = ()
-    sitemaps: tuple[str, ...] = ()
-
-
-def is_readable(media_type: str) -> bool:
-    """Whether the body is worth asking for; a type that is not given may be anything."""
-    return media_type in _HTML | _TEXT | _FILES | _GZIP | {""} or media_type.endswith(_XML)
+    html: str
+    title: str | None
+    links: tuple[str, ...]
+    main_links: tuple[str, ...]
 
 
-def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | None:
-    """None for what is neither. Raises NoFeed and Unreachable for what is damaged."""
-    kind, body = visit.reply.media_type, visit.reply.body
-    if body.startswith(b"\x1f\x8b"):
-        kind, body = "application/xml", unpacked(body, max_bytes)
-    if not is_readable(kind):
-        return None
-    if looks_like_feed(kind, body):
-        return _listed(links_of(body, max_links), visit.url)
-    if kind in _FILES:
-        return PageContent(_fetched(visit, body, kind))
-    text = _decoded(body, visit.reply.header("content-type"))
-    if kind in _TEXT:
-        return PageContent(_fetched(visit, text.encode(), f"{kind}; charset=utf-8"))
-    if kind not in _HTML and "<html" not in text[:2000].lower():
-        return None
-    page = page_of(text)
-    inner = _addresses(page.main_links, visit.url)[:_MAX_LINKS]
-    fetched = _fetched(
-        visit, page.html.encode(), "text/html; charset=utf-8", title=page.title, links=inner
-    )
-    return PageContent(fetched, _addresses(page.links, visit.url)[:max_links])
+def page_of(text: str) -> Page:
+    """Read a page. If no `main` or `article` contains text, the whole page is the main part.
+
+    Raises Unreachable if it has so many tags that it would take too much memory.
+    """
+    pieces = list(islice(tokens(text, _HIDDEN), _MAX_PIECES + 1))
+    if len(pieces) > _MAX_PIECES:
+        raise Unreachable(f"it has more than {_MAX_PIECES:,} tags")
+    links = _hrefs(pieces)
+    title = _title(pieces)
+    body = list(_without(pieces))
+    kept = next((part for name in _MAIN if _has_text(part := list(_inside(body, name)))), body)
+    html = "".join(_shown(kept))
+    head = f"<title>{_escaped(title)}</title>\n" if title else ""
+    return Page(head + html, title, links, _hrefs(kept))
 
 
-def _listed(links: FeedLinks, base: str) -> PageContent:
-    return PageContent(None, _addresses(links.pages, base), _addresses(links.sitemaps, base))
+def _without(pieces: list[Token]) -> Iterator[Token]:
+    """The tokens outside elements that are left out. An element that never ends leaves out nothing.
 
-
-def _addresses(links: list[str] | tuple[str, ...], base: str) -> tuple[str, ...]:
-    found = (address(link, base) for link in links)
-    return tuple(dict.fromkeys(url for url in found if url))
-
-
-def _fetched(
-    visit: Visit, data: bytes, media_type: str, title: str | None = None,
-    links: tuple[str, ...] = (),
-) -> Fetched:  # fmt: skip
-    told = f"{media_type} {visit.elsewhere}".rstrip()
-    revision = hashlib.sha256(told.encode() + b"\0" + data).hexdigest()[:32]
-    origin = {"url": visit.elsewhere} if visit.elsewhere else {}
-    return Fetched(data, revision, media_type, title, links, origin)
-
-
-def _decoded(body: bytes, content_type: str) -> str:
-    declared = _CHARSET.search(content_type)
-    in_page = _META.search(body[:4096])
-    names = ["utf-8-sig", declared and declared[1], in_page and in_page[1].decode("ascii")]
-    if body.startswith((b"\xff\xfe", b"\xfe\xff")):
-        names.insert(0, "utf-16")
-    for name in names:
-        try:
-            # Some charsets can spell what no UTF-8 can hold.
-            return body.decode(name or "utf-8").encode("utf-8", "replace").decode()
-        except (LookupError, ValueError):
+    The header of an article is part of it.
+    """
+    ends = {piece.tag: at for at, piece in enumerate(pieces) if piece.closes}
+    depth, inside, mains = 0, "", 0
+    for at, piece in enumerate(pieces):
+        if piece.tag in _MAIN:
+            mains = max(0, mains + (-1 if piece.closes else 1))
+        if inside:
+            depth += (-1 if piece.closes else 1) if piece.tag == inside else 0
+            inside = inside if depth and at < ends[inside] else ""
+        elif piece.tag not in _LEFT_OUT:
+            yield piece
+        elif mains and piece.tag == "header":
             continue
-    return body.decode("cp1252", "replace")
+        elif not piece.closes and ends.get(piece.tag, -1) > at:
+            inside, depth = piece.tag, 1
+
+
+def _inside(pieces: list[Token], name: str) -> Iterator[Token]:
+    depth = 0
+    for piece in pieces:
+        if piece.tag == name:
+            depth = max(0, depth + (-1 if piece.closes else 1))
+        elif depth:
+            yield piece
+
+
+def _has_text(pieces: list[Token]) -> bool:
+    return any(not piece.tag and piece.value.strip() for piece in pieces)
+
+
+def _title(pieces: list[Token]) -> str | None:
+    for at, piece in enumerate(pieces[:-1]):
+        if piece.tag == "title" and not piece.closes and not pieces[at + 1].tag:
+            return " ".join(unescape(pieces[at + 1].value).split())[:300] or None
+    return None
+
+
+def _shown(pieces: list[Token]) -> Iterator[str]:
+    in_title = False
+    for piece in pieces:
+        if piece.tag == "title":
+            in_title = not piece.closes
+        elif not piece.tag:
+            yield "" if in_title else piece.value.replace("<", "&lt;")
+        elif piece.tag in _KEPT:
+            yield f"<{'/' if piece.closes else ''}{piece.tag}>"
+
+
+def _hrefs(pieces: list[Token]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for piece in pieces:
+        if piece.href:
+            found[piece.href] = None
+            if len(found) >= _MAX_PAGE_LINKS:
+                break
+    return tuple(found)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")

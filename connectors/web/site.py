@@ -1,9 +1,9 @@
-"""Web pages as a source: those at the start addresses, and those that these name.
+"""Web pages as a source: those at the start addresses, and those that these list.
 
-A start is a page, a sitemap or a feed; of these only a page is a document itself. The cursor holds
-each page's ETag, Last-Modified and revision, so that an unchanged page is neither sent nor read
-again. A page is gone when it answers 404 or 410; one that nothing names any more (an old entry of a
-feed) stays for as long as it answers.
+A start is a page, a sitemap or a feed; only a page is a document itself. The cursor holds each
+page's ETag, Last-Modified and revision, so that an unchanged page is neither sent nor read again. A
+page is gone when it answers 404 or 410; one that is no longer listed (an old entry of a feed) stays
+as long as it answers.
 """
 
 import json
@@ -33,11 +33,11 @@ from connectors.web.fetch import PageFetcher, Unreachable, is_public
 from connectors.web.page_content import NoFeed, PageContent, content_of, is_readable
 from connectors.web.visitor import RobotsForbidden, Visitor
 
-MAX_BYTES = 64 * 1024 * 1024
+MAX_SPOOL_BYTES = 64 * 1024 * 1024
 
 
 class Spool:
-    """Pages by address in a file without a name. What does not fit any more is not kept."""
+    """Pages by address, in an unnamed file. What no longer fits is not kept."""
 
     def __init__(self) -> None:
         self._file: BinaryIO | None = None
@@ -48,12 +48,12 @@ class Spool:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives until `clear`
         head = json.dumps([page.media_type, page.title, page.links, dict(page.origin)]).encode()
         start = self._file.seek(0, 2)
-        if start + len(head) + len(page.data) <= MAX_BYTES:
+        if start + len(head) + len(page.data) <= MAX_SPOOL_BYTES:
             self._file.write(head + page.data)
             self._places[url] = (start, len(head), len(page.data), page.revision)
 
     def take(self, url: str, revision: str) -> Fetched | None:
-        """The page with this revision, once."""
+        """Remove and return the page, if it has this revision."""
         start, head_bytes, data_bytes, kept = self._places.pop(url, (0, 0, 0, ""))
         if self._file is None or not kept or kept != revision:
             return None
@@ -79,8 +79,8 @@ _NO_PAGES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What an address answered last; `revision` is empty where that was no page. It led to
-    `elsewhere`, if it did."""
+    """What an address last answered. `revision` is empty if that was not a page; `elsewhere` is
+    where it redirected to, if it did."""
 
     etag: str = ""
     modified: str = ""
@@ -93,7 +93,7 @@ _UNKNOWN = _State()
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What came of asking. `none` is neither a page nor a list of pages, or not for robots."""
+    """The outcome of a request. `none`: neither a page nor a list, or closed to robots."""
 
     what: Literal["page", "list", "gone", "none", "trouble"]
     state: _State = _UNKNOWN
@@ -103,7 +103,7 @@ class _Answer:
 
 
 class WebConnector:
-    """Lists and reads pages, one request at a time. `client` is for tests that stay at home."""
+    """Lists and reads pages, one request at a time. Tests pass a `client` that stays local."""
 
     def __init__(self, settings: WebSettings, client: PageFetcher | None = None) -> None:
         self._settings = settings
@@ -119,7 +119,7 @@ class WebConnector:
         self._last: dict[str, _State] = {}
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
-        """As in the protocol. Parts are asked for one by one, named by something or not."""
+        """As in the protocol. The parts in `under` are fetched one by one, listed or not."""
         known = {}
         if since is not None and under is None:
             known = known_of(since, self._mark(), self._starts[0], lambda row: _State(*row))
@@ -135,7 +135,7 @@ class WebConnector:
         yield from cursors(self._mark(), {url: _row(state) for url, state in now.items()})
 
     def fetch(self, item: Item) -> Fetched:
-        """As in the protocol; what the listing has read is not asked for again."""
+        """As in the protocol; what the listing has read is not fetched again."""
         kept = self._spool.take(item.id, item.revision)
         if kept is not None:
             return kept
@@ -143,20 +143,20 @@ class WebConnector:
         if answer.what == "gone":
             raise ItemVanished(f"Cannot read {item.id}", "it is gone", "The next scan decides.")
         if answer.content is None or answer.content.page is None:
-            why = answer.why or "it is no page any more"
+            why = answer.why or "it is no longer a page"
             raise ItemUnreadable(
                 f"Cannot read {item.id}", why, answer.hint or "The next scan decides."
             )
         return answer.content.page
 
     def close(self) -> None:
-        """Drop what was read ahead."""
+        """Drop the pages that were read ahead."""
         self._spool.clear()
 
     def _from_starts(
         self, known: dict[str, _State], now: dict[str, _State]
     ) -> Generator[Found, None, dict[str, None]]:
-        """Ask the starts and the sitemaps that they name; returns the pages to visit."""
+        """Fetch the starts and the sitemaps that they list; returns the pages to visit."""
         named: dict[str, None] = {}
         queue = deque(self._starts)
         asked: set[str] = set()
@@ -189,7 +189,7 @@ class WebConnector:
     def _pages(
         self, known: dict[str, _State], now: dict[str, _State], named: dict[str, None]
     ) -> Iterator[Found]:
-        """Visit what was named now and, after that, what was known already."""
+        """Visit the pages listed now and then those already known."""
         pages = [url for url in (*named, *(u for u in known if u not in named)) if url not in now]
         room = self._settings.max_pages - sum(bool(state.revision) for state in now.values())
         for at, url in enumerate(pages):
@@ -221,7 +221,7 @@ class WebConnector:
         self, url: str, answer: _Answer, known: dict[str, _State], now: dict[str, _State],
         *, is_start: bool = False,
     ) -> Iterator[Found]:  # fmt: skip
-        """What a listing says of an address, and the cursor of it."""
+        """What a listing yields for an address; records its state for the cursor in `now`."""
         before = known.get(url, _UNKNOWN)
         if answer.what == "page":
             now[url] = answer.state
@@ -230,7 +230,7 @@ class WebConnector:
             now[url] = before
             yield Problem(url, answer.why, answer.hint)
         else:
-            # One that names sitemaps is asked for in full: they change while it does not.
+            # A list of sitemaps is always fetched in full: they can change while it does not.
             if answer.what == "list" and not (answer.content and answer.content.sitemaps):
                 now[url] = answer.state
             if before.revision:
@@ -281,7 +281,7 @@ class WebConnector:
         others = [link for link in links if not self._is_ours(link)]
         return Problem(
             others[0],
-            f"{url} names it and {len(others) - 1} other pages at hosts that are not the source's",
+            f"{url} lists it and {len(others) - 1} other pages at hosts outside the source",
             f'Add their hosts to `hosts` in config.toml, such as "{host_of(others[0])}".',
         )
 
@@ -301,7 +301,7 @@ def _start(text: str) -> str:
 
 
 def _exactly(host: str) -> str:
-    """A shell pattern that fits this host only: an IPv6 address has brackets."""
+    """A shell pattern for exactly this host: an IPv6 address has brackets."""
     return host.replace("[", "[[]")
 
 

@@ -1,4 +1,4 @@
-"""Visits with manners: what robots.txt forbids is not asked for, and a host is given time."""
+"""Polite visits: robots.txt is obeyed, and requests to a host are spaced out."""
 
 import re
 import time
@@ -13,7 +13,7 @@ from connectors.web.fetch import USER_AGENT, HttpReply, PageFetcher, Unreachable
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 5
-_MAX_ROBOTS_BYTES = 500 * 1024  # what RFC 9309 asks to be read
+_MAX_ROBOTS_BYTES = 500 * 1024  # what RFC 9309 asks crawlers to read
 _ROBOTS_AGE_S = 3600.0
 _MAX_CRAWL_DELAY_S = 30.0
 _FAILURES_IN_A_ROW = 2
@@ -29,7 +29,7 @@ class RobotsForbidden(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """An answer and the address that gave it, which is `elsewhere` after redirects."""
+    """An answer and the address that gave it; after redirects, also in `elsewhere`."""
 
     url: str
     reply: HttpReply
@@ -38,7 +38,7 @@ class Visit:
 
 @dataclass(slots=True)
 class _Host:
-    """What is known of a host. `down` says why it is asked nothing more in this round."""
+    """What is known about a host. `down` says why it gets no more requests in this round."""
 
     next_s: float = 0.0
     delay_s: float = 0.0
@@ -50,7 +50,7 @@ class _Host:
 
 @dataclass(slots=True)
 class Visitor:
-    """Follows redirects within what `is_wanted` takes, one request at a time."""
+    """Follows redirects to wanted addresses, one request at a time."""
 
     client: PageFetcher
     delay_s: float
@@ -60,12 +60,12 @@ class Visitor:
     _hosts: dict[str, _Host] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """A new round: hosts that were down may be up again."""
+        """Begin a new round: hosts that were down may be up again."""
         for host in self._hosts.values():
             host.failures, host.down = 0, ""
 
     def visit(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> Visit:
-        """Raises Unreachable and Forbidden."""
+        """The answer to a GET, after redirects. Raises Unreachable or RobotsForbidden."""
         for redirects in range(_MAX_REDIRECTS + 1):
             if not self._rules(url).can_fetch(url, USER_AGENT):
                 raise RobotsForbidden
@@ -74,8 +74,8 @@ class Visitor:
                 return Visit(url, reply, url if redirects else "")
             url = self._target(url, reply)
             if not self.is_wanted(url):
-                raise Unreachable(f"it leads to {url}, which is at another host")
-        raise Unreachable(f"it leads on more than {_MAX_REDIRECTS} times")
+                raise Unreachable(f"it redirects to {url}, which is at another host")
+        raise Unreachable(f"it redirects more than {_MAX_REDIRECTS} times")
 
     def _rules(self, url: str) -> Protego:
         host = self._host(url)
@@ -87,7 +87,7 @@ class Visitor:
         return host.rules
 
     def _read_rules(self, url: str) -> Protego:
-        """As in RFC 9309: no such file allows everything, one that cannot be read nothing."""
+        """As in RFC 9309: a missing file allows everything, an unreadable one nothing."""
         parts = urlsplit(url)
         at = f"{parts.scheme}://{parts.netloc}/robots.txt"
         for _ in range(_MAX_REDIRECTS + 1):
@@ -112,19 +112,19 @@ class Visitor:
         except Unreachable as error:
             host.failures += error.host_is_down
             if host.failures >= _FAILURES_IN_A_ROW:
-                host.down = f"{error.why}, time and again"
+                host.down = f"{error.why}, repeatedly"
             raise
         finally:
             host.next_s = self.clock_s() + max(self.delay_s, host.delay_s)
         host.failures = 0
         if reply.status == 429:
-            host.down = "its host asks to be asked less often (HTTP 429)"
+            host.down = "its host asks for fewer requests (HTTP 429)"
         return reply
 
     def _target(self, url: str, reply: HttpReply) -> str:
         target = address(reply.header("location"), url)
         if target is None:
-            raise Unreachable("it leads to nothing that is a page of the web")
+            raise Unreachable("it redirects to something that is not a web page")
         return target
 
     def _host(self, url: str) -> _Host:
@@ -138,16 +138,16 @@ class Visitor:
 
 
 def _with_one_other(robots: str) -> str:
-    """The text with one name for all agents that we are not.
+    """The text with all agents that we are not under one name.
 
-    The parser keeps each rule for each agent that it is for: of thousands of both, too many.
+    The parser stores each rule once for each of its agents: too many, if there are thousands.
     """
 
-    def told(line: str) -> str:
+    def renamed(line: str) -> str:
         found = _AGENT.match(line)
         if not found:
             return line
         name = found[1].lower()
         return f"user-agent: {name if name in ('*', USER_AGENT) else 'another'}"
 
-    return "\n".join(map(told, robots.splitlines()))
+    return "\n".join(map(renamed, robots.splitlines()))

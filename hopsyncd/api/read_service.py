@@ -77,8 +77,8 @@ class GraphReads:
         self.refuse_gone: Callable[[], None] = lambda: None  # raises DatabaseGone
 
     def query(self, request: QueryRequest, caller: Caller, listener: Listener) -> QueryAnswer:
-        meter = Usage(self.config.llm.max_calls_per_query or None)
-        listener.when_gone(meter.abandon)
+        usage = Usage(self.config.llm.max_calls_per_query or None)
+        listener.when_gone(usage.abandon)
         search = Search(
             request.strategy or self.config.query.strategy,
             request.profile,
@@ -92,7 +92,7 @@ class GraphReads:
             request.k or self.config.query.k,
             search,
             request.at,
-            meter,
+            usage,
             hidden=caller.hidden,
         )
         self._queries += 1
@@ -122,8 +122,8 @@ class GraphReads:
             return failure_of(error)[1]
 
     def ask(self, request: AskRequest, caller: Caller, listener: Listener) -> AskAnswer:
-        meter = Usage(MAX_LLM_CALLS)
-        listener.when_gone(meter.abandon)
+        usage = Usage(MAX_LLM_CALLS)
+        listener.when_gone(usage.abandon)
         listener.tell("progress", stage="search")
         draft = AnswerDraft(
             tell=lambda text: listener.tell("text", text=text),
@@ -137,11 +137,11 @@ class GraphReads:
             request.at,
             by_llm=request.llm,
             hidden=caller.hidden,
-            meter=meter,
+            usage=usage,
             on_found=lambda found: listener.tell(
                 "progress", stage="answer", passages=len(found.ranked)
             ),
-            hearer=draft if listener.hears else None,
+            sink=draft if listener.hears else None,
         )
         self._queries += 1
         draft.finish(reply)

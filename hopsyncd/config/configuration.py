@@ -1,6 +1,6 @@
-"""The configuration: one TOML file, one typed model, every mistake named with its line.
+"""The configuration: one TOML file, one typed model, every mistake reported with its line.
 
-Defaults are in the models; config.toml shows and explains each, and a test holds the two equal.
+The defaults are in the models. config.toml shows and explains each, and a test keeps both equal.
 """
 
 import os
@@ -47,7 +47,7 @@ _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
 
 
 def home() -> Path | None:
-    """$HOPSYNCD_HOME, under which everything lives when it is set."""
+    """$HOPSYNCD_HOME, the folder for everything if it is set."""
     value = os.environ.get("HOPSYNCD_HOME")
     return Path(value).expanduser().absolute() if value else None
 
@@ -65,22 +65,20 @@ def default_data_dir() -> Path:
 
 
 def default_socket() -> Path:
-    """In /tmp when the system gives the user no runtime folder; its owner is checked before use."""
+    """In /tmp if the system gives the user no runtime folder; its owner is checked before use."""
     base = home()
-    if base is None:
-        # Programs that start others with few variables, as MCP clients do, drop this one.
-        usual = f"/run/user/{os.getuid()}"
-        runtime = os.environ.get("XDG_RUNTIME_DIR") or usual
-        shared = Path(f"/tmp/hopsyncd-{os.getuid()}")
-        folder = Path(runtime) / "hopsyncd" if _is_own_folder(runtime) else shared
-    else:
-        # A folder of its own: HOPSYNCD_HOME may be one that others may enter.
-        folder = base / "run"
-    return folder / "hopsyncd.sock"
+    if base is not None:
+        # A folder of its own, as others may have access to HOPSYNCD_HOME.
+        return base / "run" / "hopsyncd.sock"
+    # Programs that start others with few variables, as MCP clients do, drop XDG_RUNTIME_DIR.
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    if _is_own_folder(runtime):
+        return Path(runtime) / "hopsyncd" / "hopsyncd.sock"
+    return Path(f"/tmp/hopsyncd-{os.getuid()}") / "hopsyncd.sock"
 
 
 def _is_own_folder(path: str) -> bool:
-    """Whether it is our user's: after `su`, $XDG_RUNTIME_DIR may still be another's."""
+    """Whether the folder is ours: after `su`, $XDG_RUNTIME_DIR may be another user's."""
     try:
         return path.startswith("/") and Path(path).stat().st_uid == os.getuid()
     except OSError:
@@ -89,7 +87,7 @@ def _is_own_folder(path: str) -> bool:
 
 def _xdg(variable: str, fallback: str) -> Path:
     value = os.environ.get(variable, "")
-    # The XDG specification: a relative path is to be ignored.
+    # By the XDG specification, a relative path is ignored.
     return Path(value) if value.startswith("/") else Path.home() / fallback
 
 
@@ -104,17 +102,17 @@ def _is_endpoint(value: str) -> str:
     if not usable or parts.query or parts.fragment:
         raise ValueError("it is not the address of an API")
     if "@" in parts.netloc:
-        raise ValueError("it holds a name or a password: keys come from the environment")
+        raise ValueError("it contains a name or a password; keys come from the environment")
     return value
 
 
 def _is_of_endpoint(model: str, info: ValidationInfo) -> str:
-    """A refused base_url is not in `info`, and is told of by itself."""
+    """Model and base_url come together. A refused base_url is not in `info`."""
     base_url = info.data.get("base_url")
     if base_url and not model:
-        raise ValueError("there is a `base_url`, and no model to ask there")
+        raise ValueError("`base_url` is set, but no model")
     if base_url == "" and model:
-        raise ValueError("there is a model, and no `base_url` to ask it at")
+        raise ValueError("a model is set, but no `base_url`")
     return model
 
 
@@ -159,7 +157,7 @@ class WatchConfig(Section):
 
 
 class ScheduleConfig(Section):
-    """When what is done by itself is done. An empty `gc_at` does it never."""
+    """When jobs run by themselves. With an empty `gc_at`, gc never does."""
 
     time_zone: Annotated[str, AfterValidator(is_time_zone)] = Field(
         default="", description='Write a name like "Europe/Berlin", or nothing.'
@@ -178,7 +176,7 @@ _ENDPOINT = "Write both `base_url` and `model`, or leave both empty to use no LL
 
 
 class LlmConfig(Section):
-    """Nothing leaves the machine while `base_url` is empty. A limit of 0 does not limit."""
+    """Nothing leaves the machine while `base_url` is empty. A limit of 0 means no limit."""
 
     base_url: Annotated[str, AfterValidator(_is_endpoint)] = Field(
         default="", description='Write it like "http://localhost:11434/v1".'
@@ -202,7 +200,7 @@ class LlmConfig(Section):
 
 
 class Config(Section):
-    """The whole configuration, with absolute paths. `sources` is `[[source]]` in the file."""
+    """The whole configuration, with absolute paths. `sources` are the file's `[[source]]`."""
 
     daemon: DaemonConfig = Field(default_factory=DaemonConfig)
     index: IndexConfig = Field(default_factory=IndexConfig)
@@ -235,8 +233,8 @@ _MODELS: dict[str, type[Section]] = {
 def load_config(path: Path | None = None) -> Config:
     """Read and check the configuration at `config_path(path)`.
 
-    Where none is and none was asked for, all defaults hold and there is no source. Raises
-    ConfigError that names every mistake in the file.
+    If there is no file and `path` is None, all defaults hold and there is no source. Raises a
+    ConfigError that lists every mistake in the file.
     """
     file = config_path(path)
     try:
@@ -252,15 +250,15 @@ def load_config(path: Path | None = None) -> Config:
         raise ConfigError(f"{file}:{line}", "it is not UTF-8", "Save the file as UTF-8.") from error
     except OSError as error:
         raise ConfigError(
-            f"Cannot read {file}", str(error.strerror).lower(), "Check its path and its rights."
+            f"Cannot read {file}", str(error.strerror).lower(), "Check its path and permissions."
         ) from error
     return check_config(file, text)
 
 
 def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
-    """Where the daemon listens, and what is wrong with the rest of the configuration.
+    """Where the daemon listens, and the error in the rest of the configuration, if there is one.
 
-    Raises ConfigError where it leaves open where that is.
+    Raises ConfigError if the file does not tell where the daemon listens.
     """
     try:
         return load_config(path).daemon.socket, None
@@ -278,9 +276,9 @@ def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
 
 
 def write_config(path: Path, folders: Sequence[Path]) -> None:
-    """Write the commented default with a `[[source]]` for each folder, readable by its owner only.
+    """Write the commented default with a `[[source]]` for each folder, for its owner alone to read.
 
-    Raises ConfigError, without writing, where a file is already or a folder is none.
+    Raises ConfigError, and writes nothing, if the file exists or a folder does not.
     """
     text = shipped_text() + "".join(_source_blocks(folders))
     try:
@@ -291,7 +289,7 @@ def write_config(path: Path, folders: Sequence[Path]) -> None:
     except FileExistsError as error:
         raise ConfigError(
             f"Cannot write {path}",
-            "it exists already",
+            "it already exists",
             "`hopsyncd add` adds a source to it; or edit it, or move it away first.",
         ) from error
     except OSError as error:
@@ -304,9 +302,9 @@ def write_config(path: Path, folders: Sequence[Path]) -> None:
 
 def shipped_text() -> str:
     """The default config.toml: inside the installed package, or at the top of a checkout."""
-    here = Path(__file__).parent
-    inside = here / FILE_NAME
-    return (inside if inside.exists() else here.parent / FILE_NAME).read_text(encoding="utf-8")
+    package = Path(__file__).parents[1]
+    inside = package / FILE_NAME
+    return (inside if inside.exists() else package.parent / FILE_NAME).read_text(encoding="utf-8")
 
 
 def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
@@ -330,14 +328,14 @@ def _source_blocks(folders: Sequence[Path]) -> Iterator[str]:
 
 
 def free_name(wanted: str, taken: set[str]) -> str:
-    """A name for a source that is allowed and not taken, near the wanted one."""
+    """An allowed source name that is not taken, close to the wanted one."""
     base = re.sub(r"[^\w. -]", "-", wanted).lstrip(". -")[:60] or "folder"
     names = (base if number == 1 else f"{base}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)
 
 
 def check_config(file: Path, text: str) -> Config:
-    """The configuration that a file of this text is. Raises ConfigError."""
+    """The configuration in this text of the file. Raises ConfigError."""
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -349,8 +347,8 @@ def check_config(file: Path, text: str) -> Config:
         config = Config.model_validate(expanded, context={"base": file.parent})
     except ValidationError as error:
         found = error.errors(include_url=False)
-        told = {mistake.at for mistake in mistakes}
-        mistakes.extend(m for e in found if (m := mistake_of(e, _MODELS)).at not in told)
+        known = {mistake.at for mistake in mistakes}
+        mistakes.extend(m for e in found if (m := mistake_of(e, _MODELS)).at not in known)
     if mistakes:
         raise config_error(file, text, mistakes, _MODELS)
     return config
@@ -384,7 +382,7 @@ def _double_names(raw: dict[str, Any]) -> Iterator[Mistake]:
     for index, source in enumerate(sources if isinstance(sources, list) else []):
         name = source.get("name") if isinstance(source, dict) else None
         if isinstance(name, str) and name in seen:
-            why = f'another source is named "{name}" already'
+            why = f'another source is already named "{name}"'
             yield Mistake(("source", index, "name"), why, "Give each source its own name.")
         elif isinstance(name, str):
             seen.add(name)

@@ -1,4 +1,4 @@
-"""Adding a `[[source]]` to a configuration file and taking one out, comments and all else kept."""
+"""Adding a `[[source]]` to a configuration file or removing one, keeping comments and all else."""
 
 import os
 import re
@@ -22,8 +22,8 @@ def add_source(
 ) -> tuple[str, str]:
     """Append a `[[source]]` with these keys to the file; returns its name and the block.
 
-    Without a name it gets one from its place, which must not be a source's already. A dry run
-    writes nothing. Raises ConfigError, then nothing is written either.
+    Without a name, one is made from its place, which must not be a source yet. A dry run writes
+    nothing. Raises ConfigError and then writes nothing either.
     """
     text = _read(file)
     taken = {str(source.get("name", "")) for source in tomllib.loads(text).get("source", [])}
@@ -38,8 +38,8 @@ def add_source(
     if there and not name:
         raise ConfigError(
             f"Cannot add {added.location}",
-            f"the source {there[0]!r} is that already",
-            "--name adds it once more, under another name",
+            f"it is already the source {there[0]!r}",
+            "--name adds it again, under another name",
         )
     if not dry_run:
         _replace(file, new)
@@ -51,7 +51,7 @@ def _place(source: SourceConfig) -> dict[str, Any]:
 
 
 def _stem(keys: Mapping[str, Any]) -> str:
-    """What a source may be called: the last part of its place, the host, the user."""
+    """A name for a source: the last part of its place, the host, or the user."""
     if keys["kind"] == "imap":
         return str(keys["user"]).replace("@", " at ")
     if keys["kind"] == "web":
@@ -63,27 +63,27 @@ def _stem(keys: Mapping[str, Any]) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """The value as it is written so that no `$` in it is taken for a variable."""
+    """The value with `$` escaped, so that it is not taken for a variable."""
     if isinstance(value, str):
         return value.replace("$", "$$")
     return [_escaped(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def remove_source(file: Path, name: str) -> None:
-    """Take the `[[source]]` of that name out of the file. Raises ConfigError, writing nothing."""
+    """Remove the `[[source]]` of that name from the file. Raises ConfigError and writes nothing."""
     text = _read(file)
     sources = tomllib.loads(text).get("source", [])
     names = [source.get("name") for source in sources]
     if name not in names:
         known = ", ".join(str(one) for one in names) or "none"
         raise ConfigError(
-            f"Cannot remove {name}", f"{file} has no source of that name", f"It has: {known}"
+            f"Cannot remove {name}", f"{file} has no source of that name", f"It has {known}"
         )
     new = _without(text, names.index(name), sources[names.index(name)])
     if new is None:
         raise ConfigError(
             f"Cannot remove {name}",
-            f"{file} is written in a way that is not understood",
+            f"the lines of that source in {file} cannot be told from others",
             "Edit it by hand",
         )
     check_config(file, new)
@@ -91,9 +91,9 @@ def remove_source(file: Path, name: str) -> None:
 
 
 def _without(text: str, index: int, source: Mapping[str, Any]) -> str | None:
-    """The text without the lines that are that source, None where they cannot be told.
+    """The text without the lines of that source; None if they cannot be told apart.
 
-    Comments below its last key stay: they are of the next table.
+    Comments below its last key stay, as they belong to the next table.
     """
     own: tuple[str | int, ...] = ("source", index)
     lines = text.splitlines(keepends=True)
@@ -117,7 +117,7 @@ def _parsed(text: str) -> dict[str, Any] | None:
 
 
 def _read(file: Path) -> str:
-    """The text of a file that is right as it is. Raises ConfigError."""
+    """The text of a valid configuration file. Raises ConfigError."""
     try:
         text = file.read_bytes().decode()
     except FileNotFoundError as error:
@@ -131,7 +131,7 @@ def _read(file: Path) -> str:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Whole or not at all, with the rights that the file had. A link stays one."""
+    """Replace the file atomically, keeping its permissions. A link stays a link."""
     real = file.resolve()
     try:
         handle, beside = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
@@ -147,5 +147,5 @@ def _replace(file: Path, text: str) -> None:
             raise
     except OSError as error:
         raise ConfigError(
-            f"Cannot write {file}", (error.strerror or str(error)).lower(), "Check its rights."
+            f"Cannot write {file}", (error.strerror or str(error)).lower(), "Check its permissions."
         ) from error

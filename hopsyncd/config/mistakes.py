@@ -1,4 +1,4 @@
-"""Mistakes in a configuration, in words: the line, the key, why, and what to write instead."""
+"""Explaining mistakes in a configuration: the line, the key, why, and what to write instead."""
 
 import difflib
 import re
@@ -15,7 +15,23 @@ from hopsyncd.config.source_kinds import SourceBase, known_kinds
 from hopsyncd.errors import ConfigError
 
 KeyPath = tuple[str | int, ...]
-"""As pydantic names a place: `("source", 0, "path")` is `path` of the first `[[source]]`."""
+"""A place in the file, as pydantic names it: `("source", 0, "path")`."""
+
+Models = Mapping[str, type[BaseModel]]
+"""The model of each section, by its name in the file; for a source, by "source " + its kind."""
+
+SOURCE_SECTION = "source "
+
+_EXPECTED = {
+    "tuple_type": "it should be a list",
+    "bool_type": "it should be true or false",
+    "string_type": "it should be text in quotes",
+    "int_type": "it should be a whole number",
+    "float_type": "it should be a number",
+    "string_pattern_mismatch": "it should have another form",
+    "too_short": "it should not be empty",
+    "string_too_short": "it should not be empty",
+}
 
 _SPACE_OR_COMMENT = re.compile(r"(?:\s|#[^\n]*)*")
 _KEY_PART = re.compile(r"[ \t]*(?:\"((?:[^\"\\\n]|\\.)*)\"|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*")
@@ -27,7 +43,7 @@ _STRING = re.compile(
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line (from 1) of every table and key of a valid TOML text, without inline tables.
+    """The line (from 1) of every table and key in a valid TOML text, except in inline tables.
 
     >>> key_lines('a = 1\\n[[b]]\\nc = [\\n2]\\n[[b]]\\n')
     {('a',): 1, ('b', 0): 2, ('b', 0, 'c'): 3, ('b', 1): 5}
@@ -46,12 +62,12 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int | None:
-    """The line of the place, or of the nearest one around it."""
+    """The line of the path, or of the nearest table around it."""
     return next((lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in lines), None)
 
 
 def _resolve(keys: KeyPath, arrays: Counter[KeyPath], is_array: bool) -> KeyPath:
-    """The path of a header, with the index of the current element after each array of tables."""
+    """The path of a header, with the current index after each array of tables."""
     path: KeyPath = ()
     for depth, key in enumerate(keys, start=1):
         path = (*path, key)
@@ -63,7 +79,7 @@ def _resolve(keys: KeyPath, arrays: Counter[KeyPath], is_array: bool) -> KeyPath
 
 
 def _statements(text: str) -> Iterator[tuple[int, bool, KeyPath, bool]]:
-    """Each header or `key =`: where it starts, whether a header, its keys, whether `[[`."""
+    """Each header or `key =`: where it starts, whether it is a header, its keys, whether `[[`."""
     at = _skip(text, 0)
     while at < len(text):
         brackets = 2 if text.startswith("[[", at) else int(text[at] == "[")
@@ -109,23 +125,6 @@ def _skip(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-Models = Mapping[str, type[BaseModel]]
-"""The model of each section, by its name in the file; of a source, by "source " + its kind."""
-
-SOURCE_SECTION = "source "
-
-_WANTED = {
-    "tuple_type": "it should be a list",
-    "bool_type": "it should be true or false",
-    "string_type": "it should be text in quotes",
-    "int_type": "it should be a whole number",
-    "float_type": "it should be a number",
-    "string_pattern_mismatch": "it has another form than wanted",
-    "too_short": "it should not be empty",
-    "string_too_short": "it should not be empty",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Mistake:
     """`at` is the place in the file: ("watch", "debounce_ms") or ("source", 0, "path")."""
@@ -136,7 +135,7 @@ class Mistake:
 
 
 def mistake_of(error: ErrorDetails, models: Models) -> Mistake:
-    """pydantic's finding in our words."""
+    """One of pydantic's errors, in our words."""
     at, section = _place_of(error["loc"])
     kind = error["type"]
     if kind == "unknown_kind":
@@ -155,13 +154,13 @@ def mistake_of(error: ErrorDetails, models: Models) -> Mistake:
         return Mistake(at, "sources are a list of tables", "Write [[source]], in two brackets.")
     why = error["msg"].removeprefix("Value error, ")
     if kind != "value_error":
-        why = f"{_WANTED.get(kind) or why}, not {toml_value(error['input'])}"
+        why = f"{_EXPECTED.get(kind) or why}, not {toml_value(error['input'])}"
     hint = _value_hint(at, section, error["input"], models)
     return Mistake(at, why.replace("Input should", "it should"), hint)
 
 
 def _place_of(loc: KeyPath) -> tuple[KeyPath, str]:
-    """The place in the file, and the name of its model: pydantic names a source's kind between."""
+    """The place in the file and the name of its model; pydantic puts a source's kind in between."""
     if loc[0] == "source" and len(loc) > 2:
         return (*loc[:2], *loc[3:]), SOURCE_SECTION + str(loc[2])
     return loc, str(loc[0])
@@ -169,7 +168,7 @@ def _place_of(loc: KeyPath) -> tuple[KeyPath, str]:
 
 def _value_hint(at: KeyPath, section: str, got: object, models: Models) -> str:
     if len(at) < 2 or (at[0] == "source" and len(at) < 3):
-        return "docs/guide.md shows how it is written."
+        return "docs/guide.md shows how to write it."
     key = str(at[2] if at[0] == "source" else at[1])
     field = models[section].model_fields[key]
     choices = getattr(field.annotation, "__args__", ())
@@ -184,9 +183,7 @@ def _nearest_kind(got: object) -> str:
     near = difflib.get_close_matches(str(got), known_kinds(), n=1)
     if near:
         return f'Did you mean "{near[0]}"?'
-    return (
-        f"Known are {', '.join(known_kinds())}; a package that brings another is to be installed."
-    )
+    return f"Known are {', '.join(known_kinds())}. Install the package that provides another kind."
 
 
 def _nearest_key(at: KeyPath, section: str, models: Models) -> str:
@@ -206,15 +203,15 @@ def _nearest_key(at: KeyPath, section: str, models: Models) -> str:
 
 
 def config_error(file: Path, text: str, mistakes: Sequence[Mistake], models: Models) -> ConfigError:
-    """All mistakes as one error, in the order of the lines."""
+    """All mistakes as one error, in the order of their lines."""
     lines = key_lines(text)
     numbered = sorted(((line_of(lines, m.at) or 1, m) for m in mistakes), key=lambda pair: pair[0])
-    told = [(f"{file}:{line}: {_place(m.at, models)}", m.why, m.hint) for line, m in numbered]
-    if len(told) == 1:
-        return ConfigError(*told[0])
-    listed = "".join(f"\n  {place}: {why}. {hint}" for place, why, hint in told)
+    parts = [(f"{file}:{line}: {_place(m.at, models)}", m.why, m.hint) for line, m in numbered]
+    if len(parts) == 1:
+        return ConfigError(*parts[0])
+    listed = "".join(f"\n  {place}: {why}. {hint}" for place, why, hint in parts)
     return ConfigError(
-        str(file), f"{len(told)} mistakes{listed.removesuffix('.')}", "\nCorrect these lines."
+        str(file), f"{len(parts)} mistakes{listed.removesuffix('.')}", "\nCorrect these lines."
     )
 
 
@@ -222,7 +219,7 @@ def syntax_error(file: Path, text: str, error: tomllib.TOMLDecodeError) -> Confi
     said = re.fullmatch(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
     why, line, column = said.groups() if said else (str(error), None, None)
     place = f"{file}:{line or text.count(chr(10)) + 1}" + (f":{column}" if column else "")
-    hint = 'This is not TOML: text stands in "quotes", and each quote and bracket must be closed.'
+    hint = 'This is not TOML: put text in "quotes", and close each quote and bracket.'
     return ConfigError(place, why[0].lower() + why[1:], hint)
 
 
@@ -245,7 +242,7 @@ def _header(section: str) -> str:
 
 
 def toml_value(value: object) -> str:
-    """The value as TOML text."""
+    """The value as written in TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""From a path or an address to the keys of a `[[source]]`: its kind is told from what it is."""
+"""Recognising a path or an address: what kind of source it is, and the keys of its `[[source]]`."""
 
 import ipaddress
 import os
@@ -24,21 +24,23 @@ _BY_HAND = "config.toml shows what to write by hand"
 
 @dataclass(frozen=True, slots=True)
 class Recognised:
-    """The keys of a source, its kind first, and what a user should know about them."""
+    """The keys of a source, beginning with its kind, and notes about them for the user."""
 
     keys: dict[str, Any]
     notes: tuple[str, ...] = ()
 
 
 def recognised(place: str, kind: str = "", given: Mapping[str, Any] | None = None) -> Recognised:
-    """The source that a path or an address is, of that kind if one is named.
+    """The source at a path or an address; `kind` overrides what it looks like.
 
-    `given` are keys that the user wrote; a database is looked into for those that it lacks. Raises
-    ConfigError for what is no place of a source, or needs more keys.
+    `given` are keys from the user; a database is inspected for those that are missing. Raises
+    ConfigError if no source can be there, or if it needs more keys.
     """
     given = given or {}
     if _SECRETS.search(place) and not place.startswith("github://"):  # github://owner:name@branch
-        raise _refused(place, "it holds a password", 'Write it by hand, with "${NAME}" for that')
+        raise _refused(
+            place, "it contains a password", 'Write the source by hand, with "${NAME}" for that'
+        )
     if place.startswith("git+"):
         kind, place = kind or "git", place.removeprefix("git+")
     if place.startswith("file:///") and kind != "git" and not place.endswith(".git"):
@@ -48,7 +50,7 @@ def recognised(place: str, kind: str = "", given: Mapping[str, Any] | None = Non
         raise _refused(place, f"there is no kind {kind!r}", f"Known are {', '.join(known_kinds())}")
     if kind != "sqlite" and given:
         flags = ", ".join(f"--{key}" for key in given)
-        raise _refused(place, f"{flags}: only a database has these", "Leave them out")
+        raise _refused(place, f"only a database takes {flags}", "Leave them out")
     match kind:
         case "sqlite":
             return _database(_path(place), given)
@@ -68,7 +70,7 @@ def recognised(place: str, kind: str = "", given: Mapping[str, Any] | None = Non
 
 
 def _refused(place: str, why: str, hint: str) -> ConfigError:
-    """What to raise for a place that cannot be added."""
+    """The error for a place that cannot be added."""
     return ConfigError(f"Cannot add {place}", why, hint)
 
 
@@ -106,12 +108,13 @@ def _kind_on_disk(path: Path) -> str:
         hint = "Check its spelling"
         raise _refused(str(path), "there is no such file or folder", hint) from error
     except OSError as error:
-        raise _refused(str(path), (error.strerror or "").lower(), "Check its rights") from error
+        reason = (error.strerror or "").lower()
+        raise _refused(str(path), reason, "Check its permissions") from error
     if start == _SQLITE:
         return "sqlite"
     if start.startswith(_MBOX):
         return "mbox"
-    why = "it is a file, and neither a mailbox nor a SQLite database"
+    why = "it is a file that is neither a mailbox nor a SQLite database"
     raise _refused(str(path), why, "Add its folder, and name the file in `include`")
 
 
@@ -134,14 +137,14 @@ def _on_disk(kind: str, path: Path) -> Recognised:
     notes = []
     if kind == "folder" and (path / ".git").exists():
         notes.append(
-            "It is the working tree of a git repository, taken as a folder, so what is not"
-            " committed counts too; --kind git takes what is committed."
+            "It is the working tree of a git repository and is added as a folder, including what is"
+            " not committed. --kind git takes only what is committed."
         )
     return Recognised({"kind": kind, "path": str(path)}, tuple(notes))
 
 
 def _database(path: Path, given: Mapping[str, Any]) -> Recognised:
-    """The keys that the user gave, and those that the database itself tells."""
+    """The user's keys, and those that the database itself suggests."""
     wanted = {"kind": "sqlite", "path": str(path), **given}
     if given.get("query"):
         if missing := [f"--{key}" for key in ("key", "text") if key not in given]:
@@ -157,17 +160,17 @@ def _database(path: Path, given: Mapping[str, Any]) -> Recognised:
         listed = "; ".join(f"{table.name} ({', '.join(table.columns)})" for table in tables)
         raise _refused(
             str(path),
-            f"which rows are documents cannot be told from its tables: {listed or 'none'}",
-            "Name a table as --table, the column that identifies a row as --key and those with its"
-            " text as --text, or a SELECT as --query with --key and --text",
+            f"its tables do not tell which rows are documents: {listed or 'none'}",
+            "Name a table with --table, the column that identifies a row with --key and the columns"
+            " of its text with --text; or write a SELECT as --query, with --key and --text",
         )
     if complete:
         return Recognised(wanted)
     found = likely[0]
-    told = {"table": found.name, "key": found.key, "text": found.text, "title": found.title}
+    suggested = {"table": found.name, "key": found.key, "text": found.text, "title": found.title}
     chosen = {
         key: value
-        for key, value in told.items()
+        for key, value in suggested.items()
         if value and key not in given and not (key == "title" and "text" in given)
     }
     words = "; ".join(
@@ -182,7 +185,7 @@ def _fills(table: Table, given: Mapping[str, Any]) -> bool:
 
 
 def _account(place: str) -> Recognised:
-    """`imap://ann@example.org@imap.example.org/INBOX`: all after the user may be left out."""
+    """`imap://ann@example.org@imap.example.org/INBOX`; the folder and the port are optional."""
     scheme, _, rest = place.partition("://")
     place_of, _, folder = rest.partition("/")
     user, _, server = place_of.rpartition("@")
@@ -208,22 +211,22 @@ def _account(place: str) -> Recognised:
 
 
 def _site(place: str) -> Recognised:
-    """A page, or with what it links to where the address is that of a whole site or a part."""
+    """A page; if the address is that of a site or a part of one, with the pages it links to."""
     parts = urlsplit(place)
     if not parts.hostname:
-        raise _refused(place, "it names no host", "Write it like https://example.org/pages/")
+        raise _refused(place, "it has no host", "Write it like https://example.org/pages/")
     keys: dict[str, Any] = {"kind": "web", "start": [place]}
     host = parts.netloc.rpartition("@")[2]
     notes = [
         f"Only pages at {host} are visited; `hosts` in its block adds others.",
-        "They are asked for every six hours, unless --every or --at says otherwise.",
+        "They are fetched every six hours, unless --every or --at says otherwise.",
     ]
     if parts.path in ("", "/") or parts.path.endswith("/"):
         keys["depth"] = 1
-        notes.append("Pages that it links to are taken in too; depth = 0 takes it alone.")
+        notes.append("Pages that it links to are included; depth = 0 takes this page alone.")
     if _is_private(parts.hostname or ""):
         keys["allow_private"] = True
-        notes.append("It is in a private network, so addresses there may be asked.")
+        notes.append("It is in a private network, so requests to addresses there are allowed.")
     return Recognised(keys, tuple(notes))
 
 
@@ -235,7 +238,7 @@ def _is_private(host: str) -> bool:
 
 
 def _driver_notes(url: str) -> tuple[str, ...]:
-    """What to install where the driver of the address is not there."""
+    """What to install if the driver for the address is missing."""
     from fsspec import get_filesystem_class
 
     protocol = url.partition("://")[0]

@@ -1,4 +1,4 @@
-"""The secrets that a configuration holds or names, and folders that nobody else can write to."""
+"""Keeping secrets: those in the configuration, and folders that nobody else can write to."""
 
 import os
 import re
@@ -14,11 +14,11 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.errors import ConfigError
 
 _SECRET_KEY = re.compile(r"(?i)key|token|secret|pass|credential|connection_string|sas")
-_VARIABLE_KEY = "_env"  # ends the keys that name an environment variable
+_VARIABLE_KEY = "_env"  # suffix of the keys that name an environment variable
 
 
 def secrets_of(config: Config) -> frozenset[str]:
-    """Every key, token and password that the daemon can come to know, for no log to show."""
+    """Every key, token and password that the daemon can know, so that no log shows them."""
     return frozenset(found for found in _secrets(config) if found)
 
 
@@ -36,7 +36,7 @@ def _secrets(model: BaseModel) -> Iterator[str]:
 
 
 def _below(key: str, value: Any) -> Iterator[str]:
-    """Those in the settings of drivers and packages, whose names alone tell what they are."""
+    """Secrets in the settings of drivers and packages, recognised by their names alone."""
     if isinstance(value, BaseModel):
         yield from _secrets(value)
     elif isinstance(value, dict):
@@ -50,22 +50,22 @@ def _below(key: str, value: Any) -> Iterator[str]:
 
 
 def own_folder(folder: Path) -> None:
-    """Make the data folder for its owner alone. Raises ConfigError."""
+    """Create the data folder, accessible to its owner only. Raises ConfigError."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"Cannot make the data folder {folder}",
+            f"Cannot create the data folder {folder}",
             str(error.strerror).lower(),
-            "Set daemon.data_dir, or HOPSYNCD_HOME, to a folder that you may write to",
+            "Set daemon.data_dir or HOPSYNCD_HOME to a folder that you may write to",
         ) from error
 
 
 def use_own_temporary(folder: Path) -> None:
-    """Have this process, and what it starts, keep temporary files where nobody else can put any.
+    """Keep the temporary files of this process and its children where nobody else can write.
 
-    Whatever a library trusts there, it has made itself; and a full, read-only or missing folder of
-    the system's stops nothing. What an earlier process left in it is deleted.
+    Libraries then find only their own files there, and a full, read-only or missing system folder
+    stops nothing. Deletes what an earlier process left in the folder.
     """
     shutil.rmtree(folder, ignore_errors=True)
     own_folder(folder)

@@ -1,4 +1,4 @@
-"""A changed configuration: what of it holds at once, and what waits for the next start."""
+"""A changed configuration: what takes effect at once, and what waits for a restart."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ _KEYS_AT_ONCE = {"daemon": ("log_level",), "access": ("admins",)}
 
 @dataclass(slots=True)
 class Reloaded:
-    """How the configuration in force differs from the file: `refused` says why it is not taken."""
+    """How the configuration in force differs from the file; `refused` says why it was rejected."""
 
     refused: str | None = None
     restart_needed: tuple[str, ...] = ()
@@ -20,10 +20,10 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """From the configuration in force to the one that is wanted.
+    """From the configuration in force to the wanted one.
 
-    `config` is the wanted one as far as it can hold at once. Keys are named as "query.k", sources
-    by their names.
+    `config` is the wanted one as far as it can take effect at once. Keys are named like "query.k",
+    sources by their names.
     """
 
     config: Config
@@ -48,7 +48,7 @@ class ConfigChange:
 
 
 def change(held: Config, wanted: Config) -> ConfigChange:
-    """Nothing of a source that is the same in both is touched."""
+    """Compare two configurations. A source that is equal in both counts as unchanged."""
     taken = {section: getattr(wanted, section) for section in (*_AT_ONCE, "sources")}
     for section, keys in _KEYS_AT_ONCE.items():
         values = {key: getattr(getattr(wanted, section), key) for key in keys}
@@ -71,7 +71,7 @@ def _by_name(config: Config) -> dict[str, SourceConfig]:
 
 
 def _differing(one: Config, other: Config) -> tuple[str, ...]:
-    """The keys outside of sources that differ."""
+    """The keys that differ, without those of sources."""
     return tuple(
         f"{section}.{key}"
         for section in type(one).model_fields

@@ -1,9 +1,9 @@
-"""When jobs run: decided from a schedule, the last run and two clocks, and from nothing else.
+"""When jobs run: a pure function of the schedule, the last run and two clocks.
 
-The wall clock is the one that people live by; it may jump. The steady clock never jumps, and may
-stand still while the machine sleeps. APScheduler's triggers say which times a schedule names.
-Its scheduler is not used: the thread that does the work also looks at the clock, so no job can
-overlap with itself, and what was due while the machine slept or was busy is one run.
+The wall clock shows the time of day and may jump. The steady clock never jumps, but may stop while
+the machine sleeps. APScheduler's triggers say which times a schedule names. Its scheduler is not
+used: the thread that does the work also watches the clock, so a job never overlaps with itself, and
+all runs missed while the machine slept or was busy become one.
 """
 
 import re
@@ -19,7 +19,7 @@ _CORRECTION_MS = 3 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One instant by both clocks: Unix time, and the steady clock, which starts anywhere."""
+    """One instant by both clocks: Unix time, and the steady clock, whose zero is arbitrary."""
 
     wall_ms: int
     steady_s: float
@@ -37,8 +37,8 @@ class Run:
 class When:
     """The times at which a job runs. `text` is for people.
 
-    `names_hours`: it means the hours of a clock on the wall, so an hour that comes twice when
-    summer time ends counts once. Each run is put off by up to `jitter_s`.
+    With `names_hours` the schedule means hours of the day, so the hour that repeats when summer
+    time ends counts once. Each run is delayed by up to `jitter_s`.
     """
 
     text: str
@@ -48,7 +48,7 @@ class When:
 
 
 def every(seconds: float, jitter_s: float = 0.0) -> When:
-    """So many seconds after each run. The jitter is at most a tenth of that."""
+    """`seconds` after each run. The jitter is at most a tenth of that."""
     from apscheduler.triggers.interval import IntervalTrigger
 
     trigger = IntervalTrigger(seconds=seconds, timezone=UTC)
@@ -68,7 +68,7 @@ def _duration(seconds: float) -> str:
 def at(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 0.0) -> When:
     """The times of a cron expression, which may name its time zone as a sixth part.
 
-    `zone` holds for one that does not; None is the machine's. Raises ValueError.
+    Without one, `zone` applies; None means the machine's. Raises ValueError.
     """
     from apscheduler.triggers.cron import CronTrigger
 
@@ -78,13 +78,13 @@ def at(expression: str, zone: ZoneInfo | None = None, jitter_s: float = 0.0) -> 
     if len(fields) != 5:
         raise ValueError("it should have five parts")
     if not " ".join(fields).isascii():
-        raise ValueError("it has other characters than those of a cron expression")
+        raise ValueError("it contains characters that no cron expression has")
     if re.search(r"\d", fields[4]):
-        raise ValueError("days of the week are written as names, mon to sun")
+        raise ValueError("days of the week must be names, mon to sun")
     try:
         trigger = CronTrigger.from_crontab(" ".join(fields), zone)
     except KeyError as error:
-        raise ValueError("the time zone of this machine is unknown: name one") from error
+        raise ValueError("this machine's time zone is unknown, so it must name one") from error
     when = When(f"at {' '.join(fields)} ({trigger.timezone})", trigger, fields[1] != "*", jitter_s)
     if trigger.get_next_fire_time(None, datetime.now(UTC)) is None:
         raise ValueError("it names a day that never comes")
@@ -100,12 +100,12 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def next_ms(job: str, when: When, last: Run | None, now: Moment) -> int:
-    """The wall time at which the job is due: now or earlier when it is.
+    """The wall time at which the job is due; in the past or now if it is due.
 
-    One that never ran is due now. The last run was when the wall clock says, unless the steady
-    clock knows it to be longer ago, as after a wall clock was put back: so none of its jumps keeps
-    a job waiting. But as cron does, a clock put back by three hours at most does not repeat the
-    hours that a schedule names.
+    A job that never ran is due now. The last run was when the wall clock says, unless the steady
+    clock shows that it was longer ago, as after the wall clock was set back; so no jump of the
+    clock keeps a job waiting. As with cron, setting the clock back by at most three hours does not
+    repeat the hours that a schedule names.
     """
     if last is None:
         return now.wall_ms
@@ -118,9 +118,9 @@ def next_ms(job: str, when: When, last: Run | None, now: Moment) -> int:
 
 
 def _named_ms(job: str, when: When, since_ms: int) -> int:
-    """The first time after `since_ms` that the schedule names, and its jitter.
+    """The first time after `since_ms` that the schedule names, plus its jitter.
 
-    The jitter follows from the job and the time, so that it is the same whenever it is asked for.
+    The jitter is derived from the job and the time, so it is always the same.
     """
     named = _first_after(when, since_ms)
     while when.names_hours and named.fold:
@@ -132,7 +132,7 @@ def _named_ms(job: str, when: When, since_ms: int) -> int:
 
 def _first_after(when: When, since_ms: int) -> datetime:
     since = datetime.fromtimestamp(since_ms / 1000, UTC)
-    # A microsecond on: in an hour that comes twice the trigger would name `since` itself again.
+    # A microsecond later: in a repeated hour, the trigger would name `since` itself again.
     named: datetime = when.trigger.get_next_fire_time(since, since + timedelta(microseconds=1))
     return named
 

@@ -1,6 +1,7 @@
-"""The kinds of `[[source]]` in the file: one model a kind, and one for those of packages.
+"""The kinds of `[[source]]`: a model for each, and one for the kinds of installed packages.
 
-Another kind is a model here, in `SourceConfig` and in `SOURCE_MODELS`, and a line in sources.py.
+To add a kind, write its model here, list it in `SourceConfig` and `SOURCE_MODELS`, and make its
+connector in hopsyncd/ingest/connect.py.
 """
 
 from importlib.metadata import entry_points
@@ -37,13 +38,13 @@ from hopsyncd.config.values import (
 )
 
 PLUGIN_GROUP = "hopsyncd.connectors"
-_PLUGIN = "another"  # stands for every kind that an installed package brings
+_PLUGIN = "another"  # stands for all kinds that installed packages provide
 
 
 class SourceBase(Section):
-    """What every `[[source]]` has.
+    """The keys of every `[[source]]`.
 
-    Without `scan_at`, which comes first, and `scan_every_s` that of `[watch]` holds.
+    `scan_at` overrides `scan_every_s`; without either, that of `[watch]` applies.
     """
 
     name: str = Field(
@@ -59,7 +60,7 @@ class SourceBase(Section):
 
     @property
     def location(self) -> str:
-        """Where it is, for people: a path or an address, without secrets."""
+        """Its path or address, for people, without secrets."""
         raise NotImplementedError
 
 
@@ -89,7 +90,7 @@ class FolderSource(FilesSource):
 def _is_repository(url: str, info: ValidationInfo) -> str:
     if "path" in info.data and (info.data["path"] is None) == (not url):
         raise ValueError(
-            "only one of `path` and `url` is wanted" if url else "there is no `path` either"
+            "only one of `path` and `url` can be set" if url else "there is no `path` either"
         )
     if url:
         protocol_of(url)
@@ -103,7 +104,7 @@ def _is_for_https(token: str, info: ValidationInfo) -> str:
 
 
 class GitSource(FilesSource):
-    """A branch of a git repository, here or fetched into the data folder."""
+    """A branch of a git repository, on this machine or fetched into the data folder."""
 
     kind: Literal["git"]
     path: Annotated[ConfigPath, AfterValidator(is_usable_folder)] | None = None
@@ -153,7 +154,9 @@ class RemoteSource(FilesSource):
 def _is_either(query: str, info: ValidationInfo) -> str:
     table = info.data.get("table")
     if table is not None and bool(table) == bool(query):
-        why = "only one of `table` and `query` is wanted" if query else "there is no `table` either"
+        why = (
+            "only one of `table` and `query` can be set" if query else "there is no `table` either"
+        )
         raise ValueError(why)
     return query
 
@@ -221,7 +224,7 @@ class MboxSource(SourceBase):
 def _is_safe_tls(tls: Tls, info: ValidationInfo) -> Tls:
     host = info.data.get("host")
     if tls == "off" and host not in (None, "localhost", "127.0.0.1", "::1"):
-        raise ValueError(f"without TLS the password would be sent to {host} for all to read")
+        raise ValueError(f"without TLS, anyone could read the password on its way to {host}")
     return tls
 
 
@@ -257,12 +260,12 @@ class ImapSource(SourceBase):
 def _are_addresses(start: tuple[str, ...]) -> tuple[str, ...]:
     for text in start:
         if address(text) is None:
-            raise ValueError(f"{text} is not the address of a page, without a name or password")
+            raise ValueError(f"{text} is not a page's address without a name and password")
     return start
 
 
 class WebSource(SourceBase):
-    """Web pages, and those that sitemaps, feeds and start pages name."""
+    """Web pages, and the pages that sitemaps, feeds and start pages list."""
 
     kind: Literal["web"]
     start: Annotated[
@@ -283,7 +286,7 @@ class WebSource(SourceBase):
 
 
 class PluginSource(SourceBase):
-    """A kind that an installed package brings; the other keys are for its factory to judge."""
+    """A kind that an installed package provides; its factory checks the other keys."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -293,18 +296,18 @@ class PluginSource(SourceBase):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The source's table as it was written, after `${NAME}` was replaced."""
+        """The source's table as written, with `${NAME}` replaced."""
         common = {"scan_every_s", "scan_at", "visible_to"}
         return self.model_dump(exclude=common, exclude_unset=True)
 
 
 def plugin_kinds() -> frozenset[str]:
-    """The kinds that installed packages bring, by the entry point group `hopsyncd.connectors`."""
+    """The kinds that installed packages provide, by the entry point group `hopsyncd.connectors`."""
     return frozenset(entry.name for entry in entry_points(group=PLUGIN_GROUP))
 
 
 def _model_for(value: object) -> str | None:
-    """Which model a `[[source]]` is for; None where its kind is unknown."""
+    """The tag of a `[[source]]`'s model; None if its kind is unknown."""
     if isinstance(value, BaseModel):
         kind = getattr(value, "kind", None)
     else:

@@ -1,4 +1,4 @@
-"""What a line of the configuration may hold, and the sections `[access]` and `[limits]`."""
+"""The types of configuration values: paths, patterns, cron expressions, users, addresses."""
 
 import grp
 import ipaddress
@@ -14,22 +14,31 @@ from connectors.ignore import NAMED, Patterns
 from hopsyncd.config.schedule import at, zone_of
 
 GC_AT, FULL_SCAN_AT = "30 3 * * *", "15 4 * * *"
+CRON_HINT = 'Write it like "30 3 * * mon-fri": minute, hour, day, month, day of the week.'
+WHO_HINT = 'Write a list like ["user:ann", "group:team"].'
+_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
+
+
+class Section(BaseModel):
+    """A table of the file: unknown keys are refused, and no value is converted."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 def to_path(value: object, info: ValidationInfo) -> Path:
-    """`~` expanded; relative to the configuration's folder, which the context names."""
+    """The path with `~` expanded, relative to the configuration's folder (the context's `base`)."""
     if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError("a path is wanted, as text in quotes")
+        raise ValueError("it should be a path, as text in quotes")
     base: Path = (info.context or {}).get("base", Path.cwd())
     try:
         path = base / Path(value).expanduser()
     except RuntimeError as error:
-        raise ValueError(f"the home folder in it is unknown ({error})") from error
+        raise ValueError(f"its home folder is unknown ({error})") from error
     return Path(os.path.normpath(path))
 
 
 def is_usable_folder(path: Path) -> Path:
-    """A folder that is missing passes: its drive may not be mounted, so its source pauses."""
+    """Accepts a missing folder: its drive may not be mounted, so its source pauses."""
     try:
         if path.exists() and not path.is_dir():
             raise ValueError(f"{path} is not a folder")
@@ -37,12 +46,12 @@ def is_usable_folder(path: Path) -> Path:
     except OSError as error:
         raise ValueError(f"{path} cannot be used: {error.strerror}") from error
     if not readable:
-        raise ValueError(f"{path} may not be read by this user")
+        raise ValueError(f"this user may not read {path}")
     return path
 
 
 def is_model(value: str, info: ValidationInfo) -> str:
-    """A name, or the absolute path of a model's folder, which must exist."""
+    """A model's name, or the absolute path of its folder, which must exist."""
     if not value.startswith(("/", "~", "./", "../")):
         return value
     path = to_path(value, info)
@@ -57,8 +66,8 @@ def are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_cron(expression: str) -> str:
-    """A cron expression, or nothing. To judge one that is not ours loads a library."""
-    if expression not in ("", GC_AT, FULL_SCAN_AT):
+    """A cron expression, or nothing."""
+    if expression not in ("", GC_AT, FULL_SCAN_AT):  # parsing any other one loads a library
         at(expression)
     return expression
 
@@ -70,23 +79,8 @@ def is_time_zone(name: str) -> str:
     return name
 
 
-CRON_HINT = 'Write it like "30 3 * * mon-fri": minute, hour, day, month, day of the week.'
-ConfigPath = Annotated[Path, BeforeValidator(to_path)]
-PatternList = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(are_patterns)]
-ModelName = Annotated[str, Field(min_length=1), AfterValidator(is_model)]
-CronText = Annotated[str, AfterValidator(is_cron)]
-Seconds = Annotated[float, Field(ge=1, allow_inf_nan=False)]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-_ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
-
-
 def group_id(name: str) -> int:
-    """Raises ValueError."""
+    """The id of a group of this machine. Raises ValueError."""
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError as error:
@@ -94,7 +88,7 @@ def group_id(name: str) -> int:
 
 
 def user_id(name: str) -> int:
-    """Raises ValueError."""
+    """The id of a user of this machine. Raises ValueError."""
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError as error:
@@ -111,23 +105,23 @@ def _is_who(who: str) -> str:
     """A user or a group of this machine, as "user:ann" or "group:team"."""
     kind, _, name = who.partition(":")
     if kind not in ("user", "group") or not name:
-        raise ValueError('it is neither "user:NAME" nor "group:NAME"')
+        raise ValueError('it should be "user:NAME" or "group:NAME"')
     user_id(name) if kind == "user" else group_id(name)
     return who
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Of an address of this machine alone. Raises ValueError.
+    """The parts of a loopback address. Raises ValueError for anything else.
 
     >>> host_and_port("[::1]:7717")
     ('::1', 7717)
     """
     found = _ADDRESS.fullmatch(address)
     if not found or not 1 <= int(found["port"]) <= 65_535:
-        raise ValueError("it is no address and port")
+        raise ValueError("it should be an address and a port")
     host = ipaddress.ip_address(found["six"] or found["four"])
     if not host.is_loopback:
-        raise ValueError("other machines could reach it")
+        raise ValueError("other machines could reach that address")
     return str(host), int(found["port"])
 
 
@@ -137,19 +131,25 @@ def _is_address(address: str) -> str:
     return address
 
 
+ConfigPath = Annotated[Path, BeforeValidator(to_path)]
+PatternList = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(are_patterns)]
+ModelName = Annotated[str, Field(min_length=1), AfterValidator(is_model)]
+CronText = Annotated[str, AfterValidator(is_cron)]
+Seconds = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+GroupName = Annotated[str, AfterValidator(_is_group)]
+LoopbackAddress = Annotated[str, AfterValidator(_is_address)]
 Who = Annotated[str, AfterValidator(_is_who)]
 WhoList = Annotated[tuple[Who, ...], Field(strict=False)]
-WHO_HINT = 'Write a list like ["user:ann", "group:team"].'
 
 
 class AccessConfig(Section):
     """Who may ask besides the daemon's own user, who may do everything."""
 
-    group: Annotated[str, AfterValidator(_is_group)] = Field(
+    group: GroupName = Field(
         default="", description="Write the name of a group of this machine, or nothing."
     )
     admins: WhoList = Field(default=(), description=WHO_HINT)
-    tcp: Annotated[str, AfterValidator(_is_address)] = Field(
+    tcp: LoopbackAddress = Field(
         default="", description='Write it like "127.0.0.1:7717", or nothing.'
     )
     token_file: ConfigPath | None = Field(
@@ -158,7 +158,7 @@ class AccessConfig(Section):
 
 
 class LimitsConfig(Section):
-    """What one daemon takes on; what is more is told to come again."""
+    """How much work one daemon accepts; the rest is answered 503, to be tried again."""
 
     connections: int = Field(default=64, ge=1, le=10_000)
     parallel: int = Field(default=4, ge=1, le=256)

@@ -1,4 +1,4 @@
-"""Whether hopsyncd can work here: one check after the other, each finding with its remedy."""
+"""Whether hopsyncd can work on this machine: one check after another, each with its remedy."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,9 +8,9 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`check` names what was looked at; `remedy` is empty where all is well.
+    """What a check found; `remedy` is empty if all is well.
 
-    A `fail` keeps the daemon, or a part of it, from working; a `warn` does not yet.
+    A `fail` keeps the daemon or a part of it from working; a `warn` does not, or not yet.
     """
 
     check: str
@@ -20,4 +20,5 @@ class Diagnosis:
 
 
 def well(check: str, detail: str) -> Diagnosis:
+    """The diagnosis of a check that found nothing wrong."""
     return Diagnosis(check, "ok", detail)

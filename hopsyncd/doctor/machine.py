@@ -1,4 +1,4 @@
-"""What the machine gives, and what is configured and stored on it."""
+"""Checks of this machine: Python, limits, libraries, disk, configuration, data, models."""
 
 import os
 import platform
@@ -24,16 +24,16 @@ from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.reranker import CrossReranker
 from store.exceptions import OlderSchema, StoreError
 from store.sqlite.check import check
-from store.sqlite.database import lost_from, open_reader
-from store.sqlite.library import library
+from store.sqlite.database import library, lost_from, open_reader
 from store.sqlite.migrations import SCHEMA_VERSION
 from store.sqlite.versions import head
 
 _LEAST_PYTHON = (3, 11)
 _FEW_DESCRIPTORS, _TOO_FEW_DESCRIPTORS = 512, 128
 _LITTLE_BYTES, _TOO_LITTLE_BYTES = 1 << 30, 100 << 20
-_LEAST_YEAR = 2026  # of this program: a clock before it was never set
-_COUNT_S = 5.0  # for which folders are counted
+_LEAST_YEAR = 2026  # when this program was written: an earlier clock was never set
+_CLOCK_SLACK_MS = 60_000
+_COUNT_S = 5.0  # how long to count folders
 _INOTIFY = Path("/proc/sys/fs/inotify")
 
 
@@ -47,7 +47,7 @@ def python() -> Iterator[Diagnosis]:
 
 def descriptors() -> Iterator[Diagnosis]:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    found = f"{limit} descriptors may be open"
+    found = f"{limit} descriptors can be open"
     remedy = "Raise it: `ulimit -n 4096`, or LimitNOFILE= in the unit"
     if limit < _TOO_FEW_DESCRIPTORS:
         yield Diagnosis("descriptors", "fail", found, remedy)
@@ -61,7 +61,7 @@ def clock() -> Iterator[Diagnosis]:
     now = datetime.fromtimestamp(time.time(), UTC)
     found = now.isoformat(timespec="seconds")
     if now.year < _LEAST_YEAR:
-        remedy = "Set the clock, best by the network: `timedatectl set-ntp true`"
+        remedy = "Set the clock, preferably from the network: `timedatectl set-ntp true`"
         yield Diagnosis("clock", "fail", f"it says {found}", remedy)
     else:
         yield well("clock", found)
@@ -75,15 +75,15 @@ def libraries() -> Iterator[Diagnosis]:
         remedy = "Reinstall: `pip install --force-reinstall pysqlite3 sqlite-vec`"
         yield Diagnosis("sqlite", "fail", f"{found}; without {missing}", remedy)
     elif not used.keeps_wal_whole:
-        remedy = "Install pysqlite3, which brings a newer one: `pip install pysqlite3`"
-        why = "this one can damage a log that two connections write"
+        remedy = "Install pysqlite3, which includes a newer one: `pip install pysqlite3`"
+        why = "this version can damage a log that two connections write"
         yield Diagnosis("sqlite", "warn", f"{found}: {why}", remedy)
     else:
         yield well("sqlite", f"{found}, with full-text search")
 
 
 def readers(command: Sequence[str] = WORKER) -> Iterator[Diagnosis]:
-    """Whether the sample of each type of document can be read, by a worker as the daemon has it."""
+    """Whether a worker like the daemon's can read a sample of each type of document."""
     unavailable: dict[str, ReaderUnavailable] = {}
     try_readers(unavailable, command)
     failed: dict[tuple[str, str], list[str]] = {}
@@ -92,17 +92,17 @@ def readers(command: Sequence[str] = WORKER) -> Iterator[Diagnosis]:
     for (why, remedy), kinds in failed.items():
         yield Diagnosis("readers", "fail", f"{', '.join(kinds)} cannot be read: {why}", remedy)
     if not failed:
-        yield well("readers", f"samples of {len(SAMPLES)} types are read")
+        yield well("readers", f"samples of {len(SAMPLES)} types can be read")
 
 
 def disk(config: Config) -> Iterator[Diagnosis]:
-    """Room where the data is, or will be."""
+    """Free space where the data is, or will be."""
     place = config.daemon.data_dir
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free
     found = f"{free / 1e9:.1f} GB free for {config.daemon.data_dir}"
-    remedy = "Make room, or set daemon.data_dir to a larger disk"
+    remedy = "Free some space, or set daemon.data_dir to a folder on a larger disk"
     if free < _TOO_LITTLE_BYTES:
         yield Diagnosis("disk", "fail", found, remedy)
     elif free < _LITTLE_BYTES:
@@ -119,23 +119,23 @@ def watches(config: Config) -> Iterator[Diagnosis]:
         return
     watched, counted = _folders(roots)
     found = f"{'' if counted else 'over '}{watched} folders, {limits['max_user_watches']} watches"
-    remedy = "sysctl fs.inotify.{}={}, kept in /etc/sysctl.d; until then changes wait for scans"
+    remedies = "`sysctl fs.inotify.{}={}`, also in /etc/sysctl.d; until then changes wait for scans"
     if watched > (limits["max_user_watches"] or 0):
-        told = remedy.format("max_user_watches", max(1 << 20, 2 * watched))
-        yield Diagnosis("watches", "fail", f"{found} allowed", told)
+        remedy = remedies.format("max_user_watches", max(1 << 20, 2 * watched))
+        yield Diagnosis("watches", "fail", f"{found} allowed", remedy)
     elif len(roots) > (limits["max_user_instances"] or 0):
         why = f"{len(roots)} folders to watch, {limits['max_user_instances']} watchers allowed"
-        told = remedy.format("max_user_instances", 2 * len(roots))
-        yield Diagnosis("watches", "fail", why, told)
+        remedy = remedies.format("max_user_instances", 2 * len(roots))
+        yield Diagnosis("watches", "fail", why, remedy)
     elif 2 * watched > (limits["max_user_watches"] or 0):
-        told = remedy.format("max_user_watches", max(1 << 20, 4 * watched))
-        yield Diagnosis("watches", "warn", f"{found} allowed to all programs together", told)
+        remedy = remedies.format("max_user_watches", max(1 << 20, 4 * watched))
+        yield Diagnosis("watches", "warn", f"{found} allowed for all programs together", remedy)
     else:
         yield well("watches", f"{found} allowed")
 
 
 def _limit(name: str) -> int | None:
-    """A limit of inotify; None where the system has none of that kind."""
+    """A limit of inotify; None on a system without it."""
     try:
         return int((_INOTIFY / name).read_text())
     except (OSError, ValueError):
@@ -143,7 +143,7 @@ def _limit(name: str) -> int | None:
 
 
 def _folders(roots: list[Path]) -> tuple[int, bool]:
-    """How many folders there are, and whether there was time to count them all."""
+    """How many folders there are, and whether time allowed counting them all."""
     count, end_s = 0, time.monotonic() + _COUNT_S
     for root in roots:
         for _ in os.walk(root):
@@ -153,20 +153,17 @@ def _folders(roots: list[Path]) -> tuple[int, bool]:
     return count, True
 
 
-_CLOCK_SLACK_MS = 60_000
-
-
 def configuration(file: Path, config: Config) -> Iterator[Diagnosis]:
-    """Of a file that was read, or is absent."""
+    """The configuration file, which is either valid or absent."""
     if not file.exists():
         remedy = "`hopsyncd init --folder DIR` writes one"
-        yield Diagnosis("configuration", "warn", f"there is no {file}: all defaults hold", remedy)
+        yield Diagnosis("configuration", "warn", f"there is no {file}; defaults apply", remedy)
     elif file.stat().st_mode & 0o077 and secrets_of(config):
-        why = f"{file} names secrets, and others can read it"
+        why = f"{file} contains secrets, and others can read it"
         yield Diagnosis("configuration", "warn", why, f"`chmod 600 {file}`")
     elif not config.sources:
         remedy = "`hopsyncd add PATH` adds one"
-        yield Diagnosis("configuration", "warn", f"{file} names no source", remedy)
+        yield Diagnosis("configuration", "warn", f"{file} has no source", remedy)
     else:
         yield well("configuration", f"{file}, {len(config.sources)} sources")
 
@@ -174,15 +171,15 @@ def configuration(file: Path, config: Config) -> Iterator[Diagnosis]:
 def data_folder(config: Config) -> Iterator[Diagnosis]:
     folder = config.daemon.data_dir
     if not folder.exists():
-        yield well("data folder", f"{folder} is made at the first start")
+        yield well("data folder", f"{folder} is created at the first start")
         return
     found = folder.stat()
     if not stat.S_ISDIR(found.st_mode):
         remedy = "Move it away, or set daemon.data_dir"
-        yield Diagnosis("data folder", "fail", f"{folder} is no folder", remedy)
+        yield Diagnosis("data folder", "fail", f"{folder} is not a folder", remedy)
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         remedy = f"`chown -R $USER {folder}`, or set daemon.data_dir"
-        yield Diagnosis("data folder", "fail", f"{folder} may not be written by you", remedy)
+        yield Diagnosis("data folder", "fail", f"you may not write to {folder}", remedy)
     elif found.st_mode & 0o077:
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
         why = f"{folder} is {mode}: others can read your documents in it"
@@ -192,10 +189,10 @@ def data_folder(config: Config) -> Iterator[Diagnosis]:
 
 
 def database(config: Config) -> Iterator[Diagnosis]:
-    """It opens, its schema is known, its structure is whole, no version is from the future."""
+    """The database opens, its schema and structure are sound, no version is from the future."""
     path = config.daemon.data_dir / DATABASE_NAME
     if not path.exists() and lost_from(path) is None:
-        yield well("database", f"{path} is made at the first start")
+        yield well("database", f"{path} is created at the first start")
         return
     try:
         with closing(open_reader(path)) as connection:
@@ -208,11 +205,11 @@ def database(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("database", "fail", f"{error.what}: {error.why}", error.hint)
         return
     for one in found:
-        detail = f"{one.where}: {one.detail} (it must hold that {one.invariant})"
+        detail = f"{one.where}: {one.detail} (invariant: {one.invariant})"
         yield Diagnosis("database", "fail", detail, one.hint)
     now_ms = time.time_ns() // 1_000_000
     if newest and newest.created_ms > now_ms + _CLOCK_SLACK_MS:
-        remedy = "Set the clock. Versions go by their number, so nothing is lost"
+        remedy = "Set the clock. Versions are ordered by number, so nothing is lost"
         yield Diagnosis("database", "warn", f"version {newest.id} is from the future", remedy)
     if not found:
         served = f"version {newest.id}" if newest else "no version yet"
@@ -220,7 +217,7 @@ def database(config: Config) -> Iterator[Diagnosis]:
 
 
 def models(config: Config) -> Iterator[Diagnosis]:
-    """They are here, and are those that are named."""
+    """The models are installed, and are the ones named."""
     named = config.models
     try:
         encoder = SentenceEncoder(named.encoder, named.encoder_sha256, named.threads)

@@ -1,4 +1,4 @@
-"""What can be reached: the sources, the LLM's endpoint, the socket and the daemon behind it."""
+"""Checks of what hopsyncd talks to: the sources, the LLM's endpoint, the socket and its daemon."""
 
 import asyncio
 import os
@@ -21,22 +21,24 @@ from hopsyncd.models.llm.openai_llm import endpoint_host
 from hopsyncd.models.llm.transport import bounded_http
 
 _ENDPOINT_S = 5.0
+_CONNECT_S, _ANSWER_S = 1.0, 5.0
+_MAX_PATH_BYTES = 107  # of a Unix socket
 
 
 def sources(config: Config) -> Iterator[Diagnosis]:
-    """What each source needs on this machine; nothing is asked over a network."""
+    """What each source needs on this machine. Sends nothing over a network."""
     for source in config.sources:
         yield _source(source, config) or well(f"source {source.name}", source.location)
 
 
 def _source(source: SourceConfig, config: Config) -> Diagnosis | None:
-    """What keeps it from being read; None if nothing is known."""
+    """What keeps the source from being read; None if nothing is known to."""
     name = f"source {source.name}"
     place = getattr(source, "path", None)
     if isinstance(place, Path) and not os.access(place, os.R_OK):
-        gone = "may not be read" if place.exists() else "is not there"
+        why = "cannot be read" if place.exists() else "does not exist"
         remedy = "Mount its drive, or correct its path; what is indexed of it is kept"
-        return Diagnosis(name, "fail", f"{place} {gone}", remedy)
+        return Diagnosis(name, "fail", f"{place} {why}", remedy)
     if isinstance(source, GitSource) and not shutil.which("git"):
         return Diagnosis(name, "fail", "the program git is missing", "Install git")
     if isinstance(source, ImapSource) and not os.environ.get(source.password_env):
@@ -58,13 +60,13 @@ def _driver(name: str, source: RemoteSource) -> Diagnosis | None:
     try:
         fsspec.get_filesystem_class(kind)
     except (ImportError, ValueError) as error:
-        remedy = f"Install its driver; for the common kinds `pip install 'hopsyncd[{kind}]'`"
+        remedy = f"Install its driver; for common kinds, `pip install 'hopsyncd[{kind}]'`"
         return Diagnosis(name, "fail", str(error), remedy)
     return None
 
 
 def endpoint(config: Config) -> Iterator[Diagnosis]:
-    """One GET of the list of models, which holds no text of yours."""
+    """One GET of the list of models. Sends none of the user's text."""
     llm = config.llm
     if not llm.base_url:
         yield well("llm", "none is configured: nothing leaves this machine")
@@ -74,20 +76,20 @@ def endpoint(config: Config) -> Iterator[Diagnosis]:
     try:
         response = asyncio.run(_models(llm.base_url, key))
     except (httpx2.HTTPError, TimeoutError, UnicodeEncodeError) as error:
-        remedy = "Check llm.base_url and the network; without it the built-in questions serve"
+        remedy = "Check llm.base_url and the network; until then the built-in questions are used"
         late = f"no answer within {_ENDPOINT_S:g} s" if isinstance(error, TimeoutError) else ""
         yield Diagnosis(
             "llm", "warn", f"{host}: {late or str(error) or type(error).__name__}", remedy
         )
         return
     if response.status_code in (401, 403):
-        remedy = f"Set the environment variable {llm.api_key_env} to a key that is valid"
+        remedy = f"Set the environment variable {llm.api_key_env} to a valid key"
         yield Diagnosis("llm", "fail", f"{host} refuses the key", remedy)
     elif not response.is_success:
         why = f"{host} answers with status {response.status_code} when asked for its models"
-        yield Diagnosis("llm", "warn", why, "Check llm.base_url: mostly it ends in /v1")
+        yield Diagnosis("llm", "warn", why, "Check llm.base_url; it usually ends in /v1")
     elif llm.model not in response.text:
-        remedy = "Check llm.model: `curl` its /models for what there is"
+        remedy = "Check llm.model; `curl` its /models to see what it has"
         yield Diagnosis("llm", "warn", f"{host} lists no model {llm.model}", remedy)
     else:
         yield well("llm", f"{llm.model} at {host}, where passages and questions are sent")
@@ -99,12 +101,8 @@ async def _models(base_url: str, key: str) -> httpx2.Response:
         return await http.get(f"{base_url.rstrip('/')}/models", headers=headers)
 
 
-_MAX_PATH_BYTES = 107
-_CONNECT_S, _ANSWER_S = 1.0, 5.0
-
-
 def served(config: Config) -> Iterator[Diagnosis]:
-    """Whether a daemon could serve, or serves; then how it is."""
+    """Whether a daemon could serve; if one does, its state."""
     yield from _place(config)
     match _reached(config):
         case "":
@@ -112,10 +110,10 @@ def served(config: Config) -> Iterator[Diagnosis]:
         case "nobody":
             yield Diagnosis("daemon", "warn", "no daemon runs", "`hopsyncd serve` starts one")
         case "stale":
-            why = f"a daemon that ended badly has left {config.daemon.socket}"
-            yield Diagnosis("daemon", "warn", why, "`hopsyncd serve` takes its place")
+            why = f"a daemon that crashed has left {config.daemon.socket}"
+            yield Diagnosis("daemon", "warn", why, "`hopsyncd serve` replaces it")
         case why:
-            remedy = "Only its owner, and whom [access] names, may ask the daemon"
+            remedy = "Only its owner, and those named in [access], may ask the daemon"
             yield Diagnosis("daemon", "fail", f"{config.daemon.socket}: {why}", remedy)
 
 
@@ -125,14 +123,14 @@ def _place(config: Config) -> Iterator[Diagnosis]:
     if len(bytes(path)) > _MAX_PATH_BYTES:
         yield Diagnosis("socket", "fail", f"{path} is longer than {_MAX_PATH_BYTES} bytes", remedy)
     if path.exists() and not path.is_socket():
-        yield Diagnosis("socket", "fail", f"{path} is no socket", f"Move it away. {remedy}")
+        yield Diagnosis("socket", "fail", f"{path} is not a socket", f"Move it away. {remedy}")
     folder = path.parent
     if folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o007:
         yield Diagnosis("socket", "fail", f"everyone can enter {folder}", f"`chmod 700 {folder}`")
 
 
 def _reached(config: Config) -> str:
-    """Empty, or why nobody is reached."""
+    """Empty if a daemon accepts the connection; otherwise why not."""
     path = config.daemon.socket
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probing:
@@ -157,12 +155,10 @@ def _answered(config: Config) -> Iterator[Diagnosis]:
         yield Diagnosis("daemon", "fail", error.why, error.hint)
         return
     except DaemonUnavailable as error:
-        remedy = "Restart it; `hopsyncd service install` has systemd do that by itself"
+        remedy = "Restart it; with `hopsyncd service install`, systemd does that by itself"
         yield Diagnosis("daemon", "fail", error.why, remedy)
         return
-    yield well(
-        "daemon", f"it runs as process {status['pid']} and serves version {status['version']}"
-    )
+    yield well("daemon", f"process {status['pid']} serves version {status['version']}")
     if status["error"]:
         yield Diagnosis(
             "daemon", "fail", status["error"], "It tries again; its log has the details"
@@ -170,7 +166,7 @@ def _answered(config: Config) -> Iterator[Diagnosis]:
     yield from _configured(status["configuration"])
     if found := len(status["problems"]):
         detail = f"{found} document{'' if found == 1 else 's'} cannot be read"
-        yield Diagnosis("documents", "warn", detail, "`hopsyncd status` names them")
+        yield Diagnosis("documents", "warn", detail, "`hopsyncd status` lists them")
     for source in status["sources"]:
         name = f"source {source['name']}"
         if source["problem"]:
@@ -184,7 +180,7 @@ def _answered(config: Config) -> Iterator[Diagnosis]:
 
 def _configured(configuration: Mapping[str, Any]) -> Iterator[Diagnosis]:
     if configuration["refused"]:
-        remedy = "Correct it, then `hopsyncd reload`"
+        remedy = "Correct it, then run `hopsyncd reload`"
         yield Diagnosis("configuration", "warn", configuration["refused"], remedy)
     if waiting := configuration["restart_needed"]:
         detail = f"changed since the daemon started: {', '.join(waiting)}"

@@ -91,7 +91,7 @@ def measured_own(
 
 
 def own_questions(
-    database: Path, models: Models, wanted: int, seed: int, llm: Llm | None, meter: Usage
+    database: Path, models: Models, wanted: int, seed: int, llm: Llm | None, usage: Usage
 ) -> Own:
     """At most so many questions, by rule or, with `llm`, by it; no passage is in two of them.
 
@@ -115,7 +115,7 @@ def own_questions(
         else:
             chosen = list(islice(_apart(some, corpus, lambda pair: pair), _SPARE * wanted))
     if llm is not None:
-        questions = written(chosen, llm, meter)[:wanted] if chosen else []
+        questions = written(chosen, llm, usage)[:wanted] if chosen else []
     if not questions:
         raise _nothing("no two documents are joined in a way that a question can be made of")
     return Own(served, corpus, tuple(questions))

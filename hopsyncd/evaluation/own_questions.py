@@ -213,12 +213,12 @@ class Judged(BaseModel):
     natural: bool
 
 
-def written(pairs: Sequence[Pair], llm: Llm, meter: Usage) -> list[GoldQuestion]:
+def written(pairs: Sequence[Pair], llm: Llm, usage: Usage) -> list[GoldQuestion]:
     """One question for each pair where it gave one that passes; two calls a pair at most.
 
     Raises LlmError if every call for a question failed.
     """
-    replies = ask_all(llm, [_call(_WRITE, 200, pair) for pair in pairs], Written, meter)
+    replies = ask_all(llm, [_call(_WRITE, 200, pair) for pair in pairs], Written, usage)
     failed = [reply for reply in replies if isinstance(reply, LlmError)]
     if failed and len(failed) == len(replies):
         raise failed[0]
@@ -233,7 +233,7 @@ def written(pairs: Sequence[Pair], llm: Llm, meter: Usage) -> list[GoldQuestion]
     ]
     return [
         GoldQuestion("-".join(pair.ids), one.question.strip(), (one.answer,), frozenset(pair.ids))
-        for (pair, one), judged in zip(drafts, ask_all(llm, calls, Judged, meter), strict=True)
+        for (pair, one), judged in zip(drafts, ask_all(llm, calls, Judged, usage), strict=True)
         if isinstance(judged, Judged) and judged.answerable and judged.needs_both and judged.natural
     ]
 

@@ -25,7 +25,7 @@ class RecordedAsker:
         return self._name
 
     def ask_each(
-        self, passages: Sequence[Passage], account: LlmContext
+        self, passages: Sequence[Passage], context: LlmContext
     ) -> Iterator[Sequence[Result]]:
         for passage in passages:
             yield [(passage, self._asked[passage.id])]

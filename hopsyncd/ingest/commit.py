@@ -30,11 +30,10 @@ from store.sqlite.content import (
     sets_by_id,
 )
 from store.sqlite.database import Connection
-from store.sqlite.derived import commit_rebuilt
 from store.sqlite.operational import due_passages
 from store.sqlite.reads import live_holders, live_passages, living, matches_at, places_at
 from store.sqlite.sources import source_names
-from store.sqlite.versions import commit, head, put_seen
+from store.sqlite.versions import commit, commit_rebuilt, head, put_seen
 
 
 def rebuild(connection: Connection, budget_factor: float, now_ms: int) -> Version | None:
@@ -53,8 +52,8 @@ def rebuild(connection: Connection, budget_factor: float, now_ms: int) -> Versio
         rules=newest.rules,
         documents_gone=(),
         documents_new=(),
-        lives_ended=(),
-        lives_begun=(),
+        passages_ended=(),
+        passages_begun=(),
         matches_ended=[question for question in stored if stored[question] != best.get(question)],
         matches_begun=[match for match in best.values() if stored.get(match.question) != match],
         matches=len(best),
@@ -172,7 +171,7 @@ class Writer:
         return self._advance(batch, _lives(self._connection, batch), self._rules, cost)
 
     def upgrade(
-        self, limit: int, meter: Usage, go_on: Callable[[], bool] = lambda: True
+        self, limit: int, usage: Usage, go_on: Callable[[], bool] = lambda: True
     ) -> Version | None:
         """Ask the LLM again for passages at the head that wait for its questions, at most so many.
 
@@ -182,7 +181,7 @@ class Writer:
         newest = head(self._connection)
         if newest is None or not self.serves(newest):
             return None
-        cost = Cost(meter)
+        cost = Cost(usage)
         wait = due_passages(self._connection, newest.id, self._recipe, self._now_ms(), limit)
         lack = set(wait) - self._whole(wait)
         self._preparer.ask_again(_placed(self._connection, newest, lack), cost, go_on)
@@ -282,8 +281,8 @@ class Writer:
             rules=rules,
             documents_gone=batch.gone,
             documents_new=[one.document for one in batch.read],
-            lives_ended=ended,
-            lives_begun=[(one.passage, one.id) for one in begun],
+            passages_ended=ended,
+            passages_begun=[(one.passage, one.id) for one in begun],
             matches_ended=[match.question for match in delta.ended],
             matches_begun=delta.begun,
             matches=len(ranking),

@@ -36,12 +36,12 @@ _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
 
 @dataclass(slots=True)
 class Cost:
-    """What one version takes, from now on; without a meter no LLM is asked.
+    """What one version takes, from now on; without a usage no LLM is asked.
 
-    The meter may be that of a whole sync, of which only the rest is counted.
+    The usage may be that of a whole sync, of which only the rest is counted.
     """
 
-    meter: Usage | None = None
+    usage: Usage | None = None
     passages_generated: int = 0
     texts_embedded: int = 0
     _before: Counter[str] = field(init=False)
@@ -50,9 +50,9 @@ class Cost:
         self._before = self._asked()
 
     def _asked(self) -> Counter[str]:
-        if self.meter is None:
+        if self.usage is None:
             return Counter()
-        return Counter(llm_calls=self.meter.calls, llm_tokens=self.meter.tokens)
+        return Counter(llm_calls=self.usage.calls, llm_tokens=self.usage.tokens)
 
     def add(self, made: Sequence[QuestionSet]) -> None:
         self.passages_generated += len(made)
@@ -179,12 +179,12 @@ class Preparer:
         """Make sets source by source, storing them as they come."""
         end_s = self._clock_s() + self._patience_s
         for source, passages in wanted.items():
-            account = None
-            if cost.meter is not None:
-                account = LlmContext(
-                    source, cost.meter, lambda: go_on() and self._clock_s() < end_s, give_way
+            context = None
+            if cost.usage is not None:
+                context = LlmContext(
+                    source, cost.usage, lambda: go_on() and self._clock_s() < end_s, give_way
                 )
-            for made in self._maker.make_each(passages, account):
+            for made in self._maker.make_each(passages, context):
                 sets = [(one, got) for one, got in made if isinstance(got, QuestionSet)]
                 self._unstored += sets
                 cost.add([questions for _, questions in sets])

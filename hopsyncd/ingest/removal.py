@@ -116,7 +116,7 @@ class _NoQuestions:
         return self.recipe
 
     def make_each(
-        self, passages: Iterable[Passage], account: LlmContext | None
+        self, passages: Iterable[Passage], context: LlmContext | None
     ) -> Iterator[Sequence[Made]]:
         raise AssertionError("a removal has no new passage")
 

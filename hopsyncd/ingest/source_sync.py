@@ -96,7 +96,7 @@ class SyncOutcome:
 class SourceSync:
     """The write path over the store; `on_version` is told of each commit. `give_way` is called at
     every slow step, and may run a small sync of the hinted parts of a source, or raise to abandon
-    the work. `new_meter` limits what an LLM may cost one sync. `paused` says why a source is."""
+    the work. `new_usage` limits what an LLM may cost one sync. `paused` says why a source is."""
 
     connection: Connection
     writer: Writer
@@ -105,7 +105,7 @@ class SourceSync:
     now_ms: Callable[[], int]
     on_version: Callable[[Version], None]
     give_way: GiveWay = lambda: None
-    new_meter: Callable[[], Usage] = Usage
+    new_usage: Callable[[], Usage] = Usage
     extract: Extract = extract
     paused: dict[str, str] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
@@ -116,7 +116,7 @@ class SourceSync:
     _batch_passages: int = _BATCH_PASSAGES
 
     def __post_init__(self) -> None:
-        self.upgrades = Upgrades(self.writer, self.new_meter, self.on_version)
+        self.upgrades = Upgrades(self.writer, self.new_usage, self.on_version)
 
     def is_behind(self, source: Source) -> bool:
         """Whether a scan of all of the source is to read every document by the present rules."""
@@ -129,7 +129,7 @@ class SourceSync:
     def turns(self, source: Source, scope: Scope) -> Generator[None, None, SyncOutcome]:
         """The same in turns, a batch or a short wait each; between them the store is anybody's."""
         outer = self.progress
-        meter = None if scope.small else self.new_meter()
+        usage = None if scope.small else self.new_usage()
         try:
             self._require_unheld(source)
             if scope.under is None and self.is_behind(source):
@@ -142,7 +142,7 @@ class SourceSync:
             self.progress = progress
             self._require_unheld(source)
             intake = PendingBatch(source.id, source.name)
-            outcome = yield from self._execute(source, scope, decision, intake, meter)
+            outcome = yield from self._execute(source, scope, decision, intake, usage)
             if scope.under is None and not intake.unsettled:
                 self._note_listing(source, decision.listing, began_ms, before)
             return outcome
@@ -158,7 +158,7 @@ class SourceSync:
             return SyncOutcome(source.name, problem=problem.why)
         finally:
             self.progress = outer
-            self.upgrades.after_sync(meter)
+            self.upgrades.after_sync(usage)
 
     def restore(self, number: int, sources: dict[int, str]) -> Version | None:
         """Commit a version whose documents of the sources (id to name) are those of `number`.
@@ -180,7 +180,7 @@ class SourceSync:
         scope: Scope,
         decision: Decision,
         intake: PendingBatch,
-        meter: Usage | None,
+        usage: Usage | None,
     ) -> Generator[None, None, SyncOutcome]:
         changed = removed = 0
         looked_at: set[str] = set()
@@ -200,7 +200,7 @@ class SourceSync:
                 if scope.small and self.writer.missing(intake.documents) > _SMALL_PASSAGES:
                     return SyncOutcome(source.name, changed, removed, too_large=True)
                 if is_batch:
-                    taken = self._commit(intake, scope, meter)
+                    taken = self._commit(intake, scope, usage)
                     changed += len(taken.read)
                     removed += len(taken.gone)
                     looked_at.update(one.path for one in taken.seen if one.revision != RETRY)
@@ -223,9 +223,9 @@ class SourceSync:
         if source.name in self.removed or is_held(self.connection, source.id):
             raise held(source.name)
 
-    def _commit(self, intake: PendingBatch, scope: Scope, meter: Usage | None) -> Batch:
+    def _commit(self, intake: PendingBatch, scope: Scope, usage: Usage | None) -> Batch:
         """Make the questions and commit what is not overtaken meanwhile."""
-        progress, cost = self.progress, Cost(meter)
+        progress, cost = self.progress, Cost(usage)
         progress.batch_documents = len(intake.documents)
         self.writer.prepare(intake.documents, cost, self._count_passages, self.give_way)
         batch = intake.take()

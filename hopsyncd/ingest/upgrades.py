@@ -26,27 +26,27 @@ class Upgrades:
     def __init__(
         self,
         writer: Writer,
-        new_meter: Callable[[], Usage],
+        new_usage: Callable[[], Usage],
         on_version: Callable[[Version], None],
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._writer = writer
-        self._new_meter = new_meter
+        self._new_meter = new_usage
         self._on_version = on_version
         self._clock_s = clock_s
-        self._meter = new_meter()
+        self._usage = new_usage()
         self._failures = 0
         self.due_s = clock_s()
 
-    def after_sync(self, meter: Usage | None) -> None:
-        """Take notice of how the LLM fared in a sync; without a meter it was left for now."""
-        if meter is None:
+    def after_sync(self, usage: Usage | None) -> None:
+        """Take notice of how the LLM fared in a sync; without a usage it was left for now."""
+        if usage is None:
             if not self._failures:
                 self.due_s = self._clock_s()
-        elif meter.completion_tokens:
+        elif usage.completion_tokens:
             self._failures = 0
             self.due_s = self._clock_s()
-        elif meter.failures:
+        elif usage.failures:
             self.due_s = min(self.due_s, self._clock_s() + self._wait_s())
 
     def run(self, go_on: Callable[[], bool]) -> bool | None:
@@ -56,7 +56,7 @@ class Upgrades:
         """
         if self._clock_s() < self.due_s or not go_on():
             return None
-        version = self._writer.upgrade(_PIECE, self._meter, go_on)
+        version = self._writer.upgrade(_PIECE, self._usage, go_on)
         if version:
             self._failures = 0
             self._on_version(version)
@@ -64,9 +64,9 @@ class Upgrades:
             return True
         if not go_on():
             return None
-        failed = bool(self._meter.failures)
+        failed = bool(self._usage.failures)
         self._failures = self._failures + 1 if failed else 0
-        self._meter = self._new_meter()
+        self._usage = self._new_meter()
         self.due_s = self._clock_s() + self._wait_s()
         return False if failed else None
 

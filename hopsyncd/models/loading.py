@@ -1,4 +1,4 @@
-"""The models that a configuration names, loaded."""
+"""Loading the models that a configuration names."""
 
 import os
 import threading
@@ -22,7 +22,7 @@ from hopsyncd.models.reranker import CrossReranker, Reranker
 from store.sqlite.ledger import Ledger
 
 LEDGER_NAME = "llm.db"
-_FIRST_TEXT = "Nothing in particular."
+_WARM_UP_TEXT = "Nothing in particular."
 _LANGUAGE_AFTER_S = 3.0
 
 log = structlog.get_logger(__name__)
@@ -30,10 +30,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """`llm` is None where no endpoint is configured: then nothing ever leaves the machine.
+    """The models in use. Without an `llm`, nothing ever leaves the machine.
 
-    `endpoint` is the same object where it is a real one, which has a ledger, a status and an end.
-    `reranker` is None where none is named.
+    `endpoint` is the same object as `llm` if it is a real endpoint, with a ledger and a status that
+    must be closed.
     """
 
     encoder: Encoder
@@ -45,10 +45,11 @@ class Models:
 
 
 def load_models(config: Config) -> Models:
-    """Find and check them. Raises ModelUnavailable or ConfigError.
+    """Find and check the models. Raises ModelUnavailable or ConfigError.
 
-    The encoder is loaded at once, on a thread of its own, as every query needs it; the language
-    model a moment later, for the two would hold up each other. Who wants one before waits for it.
+    Every query needs the encoder, so it is loaded at once on a thread of its own. The language
+    model follows a moment later, as the two would slow each other down. Whoever needs a model
+    sooner waits for it.
     """
     endpoint = open_endpoint(config.llm, config.daemon.data_dir) if config.llm.base_url else None
     models = config.models
@@ -56,25 +57,25 @@ def load_models(config: Config) -> Models:
     language = SpacyLanguage(models.language_model)
     reranker = CrossReranker(models.reranker, models.threads) if models.reranker else None
     maker = maker_of(config.llm, language, encoder, endpoint)
-    threading.Thread(target=_use, args=(encoder.encode, [_FIRST_TEXT])).start()
-    later = threading.Timer(_LANGUAGE_AFTER_S, _use, (language.mentions, _FIRST_TEXT))
+    threading.Thread(target=_warm_up, args=(encoder.encode, [_WARM_UP_TEXT])).start()
+    later = threading.Timer(_LANGUAGE_AFTER_S, _warm_up, (language.mentions, _WARM_UP_TEXT))
     later.daemon = True
     later.start()
     return Models(encoder, language, maker, endpoint, endpoint, reranker)
 
 
-def _use(model: Callable[[Any], object], text: Any) -> None:
-    """Have a model loaded, by what wants it."""
+def _warm_up(model: Callable[[Any], object], text: Any) -> None:
+    """Use a model once, so that it is loaded."""
     try:
         model(text)
-    except Exception as error:  # noqa: BLE001 - who wants the model is told again
-        log.error("a model does not load", why=str(error))
+    except Exception as error:  # noqa: BLE001 - the first real use raises it again
+        log.error("a model cannot be loaded", why=str(error))
 
 
 def maker_of(
     config: LlmConfig, language: Language, encoder: Encoder, llm: Llm | None
 ) -> QuestionMaker:
-    """Who asks the questions of passages: the built-in generator, with or without the LLM."""
+    """What makes the questions of passages: the built-in generator, the LLM, or both."""
     if llm is None or config.questions == "off":
         return BuiltinMaker(language, encoder)
     asker = LlmAsker(llm, config.passages_per_call, 2 * config.concurrency)
@@ -82,7 +83,7 @@ def maker_of(
 
 
 def open_endpoint(config: LlmConfig, data_dir: Path) -> OpenAiLlm:
-    """The configured LLM, its ledger in `data_dir`; nothing is sent yet. Raises ConfigError."""
+    """The configured LLM, with its ledger in `data_dir`. Sends nothing yet. Raises ConfigError."""
     from hopsyncd.models.llm.transport import HttpClient
 
     ledger = Ledger(data_dir / LEDGER_NAME, config.max_calls_per_day, config.max_tokens_per_day)
@@ -90,12 +91,12 @@ def open_endpoint(config: LlmConfig, data_dir: Path) -> OpenAiLlm:
 
 
 def _key(variable: str) -> str:
-    """What the environment variable holds; empty where it is not set, as for local servers."""
+    """The key in the environment variable; empty if it is not set, as for local servers."""
     key = os.environ.get(variable, "").strip()
     if key and not (key.isascii() and key.isprintable()):
         raise ConfigError(
             f"Cannot use the key in the environment variable {variable}",
-            "it has characters that no key has",
-            "Set it again, on one line and without quotes",
+            "it contains characters that no key has",
+            "Set it to the key alone, on one line and without quotes",
         )
     return key

@@ -1,8 +1,8 @@
-"""all-MiniLM-L6-v2 by torch alone.
+"""all-MiniLM-L6-v2 in plain torch.
 
 sentence-transformers takes seconds to import and much memory, and this model needs little of it.
-The same operations in the same order on the same shapes: its vectors are those of
-sentence-transformers, bit for bit.
+With the same operations in the same order on the same shapes, its vectors equal those of
+sentence-transformers bit for bit.
 """
 
 from pathlib import Path
@@ -21,13 +21,13 @@ _EPSILON = 1e-12
 
 
 class MiniLm:
-    """A BERT encoder, the mean of its tokens, and that at length 1. Not for several threads."""
+    """A BERT encoder with mean pooling and normalisation. Not thread-safe."""
 
     def __init__(self, folder: Path, max_tokens: int) -> None:
-        """Raises OSError or ValueError for files that are absent or damaged."""
+        """Load the model. Raises OSError or ValueError if files are missing or damaged."""
         self._weights = load_file(folder / "model.safetensors")
         self._tokenizer = Tokenizer.from_buffer((folder / "tokenizer.json").read_bytes())
-        # The file asks for 128 tokens, no fewer and no more.
+        # The file asks for padding and truncation to 128 tokens.
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(max_tokens)
 
@@ -57,9 +57,9 @@ class MiniLm:
             .transpose(1, 2)
             for part in ("query", "key", "value")
         )
-        heard = functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
-        told = self._dense(f"{name}.attention.output.dense", heard.reshape(hidden.shape))
-        hidden = self._normed(f"{name}.attention.output", told + hidden)
+        heads = functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
+        attended = self._dense(f"{name}.attention.output.dense", heads.reshape(hidden.shape))
+        hidden = self._normed(f"{name}.attention.output", attended + hidden)
         wide = functional.gelu(self._dense(f"{name}.intermediate.dense", hidden))
         return self._normed(f"{name}.output", self._dense(f"{name}.output.dense", wide) + hidden)
 

@@ -55,11 +55,11 @@ class QuestionMaker(Protocol):
         ...
 
     def make_each(
-        self, passages: Iterable[Passage], account: LlmContext | None
+        self, passages: Iterable[Passage], context: LlmContext | None
     ) -> Iterator[Sequence[Made]]:
         """Questions, keywords and vectors of each passage, as they come; each passage once.
 
-        An error where an LLM should be asked and gave nothing: without an account it is not.
+        An error where an LLM should be asked and gave nothing: without a context it is not.
         """
         ...
 
@@ -200,7 +200,7 @@ class BuiltinMaker:
         return self._recipe
 
     def make_each(
-        self, passages: Iterable[Passage], account: LlmContext | None = None
+        self, passages: Iterable[Passage], context: LlmContext | None = None
     ) -> Iterator[Sequence[Made]]:
         for passage in passages:
             yield [(passage, self.make(passage))]

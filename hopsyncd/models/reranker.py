@@ -1,4 +1,4 @@
-"""The reranker: how well a passage answers a question, by a cross-encoder that reads both."""
+"""The reranker: a cross-encoder that scores how well a passage answers a question."""
 
 import os
 import threading
@@ -11,17 +11,17 @@ _MAX_CHARACTERS = 4000
 
 
 class Reranker(Protocol):
-    """What scores passages against a question."""
+    """Scores passages against a question."""
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
-        """One score a text, higher for a better answer; from any thread."""
+        """A score for each text, higher for a better answer. Thread-safe."""
         ...
 
 
 class CrossReranker:
-    """A sentence-transformers CrossEncoder, by folder or by the name of one on this machine.
+    """A sentence-transformers CrossEncoder: a folder, or the name of a model on this machine.
 
-    It is loaded when it is first used: most never ask for it, and it takes seconds and memory.
+    It is loaded on first use, since few need it and it takes seconds and memory.
     """
 
     def __init__(self, model: str, threads: int) -> None:
@@ -36,12 +36,12 @@ class CrossReranker:
         with self._lock:
             if self._model is None:
                 self._model = self._loaded()
-            # One at a time, as in the encoder: in a batch, the padding changes the last bits.
+            # One at a time, as in the encoder: in a batch, padding changes the last bits.
             found = self._model.predict(pairs, batch_size=1, show_progress_bar=False)
         return [float(score) for score in found]
 
     def _loaded(self) -> Any:
-        # Nothing is fetched at run time: a model is here or it is not.
+        # Nothing is downloaded at run time.
         os.environ["HF_HUB_OFFLINE"] = "1"
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         import torch
@@ -59,7 +59,7 @@ class CrossReranker:
         if model.num_labels != 1:
             raise ModelUnavailable(
                 f"Cannot use the reranker {self._name}",
-                f"it gives {model.num_labels} scores a pair, where one is needed",
+                f"it gives {model.num_labels} scores per pair instead of one",
                 "Name a cross-encoder that was trained for ranking",
             )
         return model

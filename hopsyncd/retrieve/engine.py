@@ -166,16 +166,16 @@ class Engine:
         k: int,
         search: Search,
         at: str = "head",
-        meter: Usage | None = None,
+        usage: Usage | None = None,
         hidden: frozenset[str] = frozenset(),
     ) -> Answer | None:
         """Answer at the version that `at` names. None while there is no version at all.
 
-        What only the `hidden` sources hold has no part in the answer. `meter` counts and limits the
+        What only the `hidden` sources hold has no part in the answer. `usage` counts and limits the
         calls to an LLM, where the search wants one; by default each query has its own.
         Raises NoSuchVersion; BadRequest for a search that cannot be made here.
         """
-        meter = meter or Usage(self._max_llm_calls)
+        usage = usage or Usage(self._max_llm_calls)
         while True:
             with self.reading(at, hidden) as (connection, served):
                 if served is None:
@@ -185,11 +185,11 @@ class Engine:
                     return self._shown(connection, served, search, Found(ranked))
             # No transaction is open while the LLM is asked: it would keep the WAL from shrinking.
             with self._reading(served.version.id):
-                found = self._searcher.search_by_llm(connection, served, question, k, search, meter)
+                found = self._searcher.search_by_llm(connection, served, question, k, search, usage)
                 with snapshot(connection):
                     if self._is_kept(connection, served.version):
                         answer = self._shown(connection, served, search, found)
-                        return replace(answer, llm=LlmCost(meter.calls, meter.tokens))
+                        return replace(answer, llm=LlmCost(usage.calls, usage.tokens))
 
     @contextmanager
     def _reading(self, version: int) -> Iterator[None]:

@@ -111,9 +111,9 @@ class Grades(BaseModel):
 class LlmReasoner:
     """Chooses for one query. With `graded`, by the three-way judgement instead of a choice."""
 
-    def __init__(self, llm: Llm, meter: Usage, question: str, read: Read, graded: bool) -> None:
+    def __init__(self, llm: Llm, usage: Usage, question: str, read: Read, graded: bool) -> None:
         self._llm = llm
-        self._meter = meter
+        self._usage = usage
         self._question = question
         self._read = read
         self._graded = graded
@@ -167,9 +167,9 @@ class LlmReasoner:
         self, calls: Sequence[LlmCall]
     ) -> Iterator[tuple[int, Choice | Grades | LlmError]]:
         if self._graded:
-            yield from self._llm.ask_each(calls, Grades, self._meter)
+            yield from self._llm.ask_each(calls, Grades, self._usage)
         else:
-            yield from self._llm.ask_each(calls, Choice, self._meter)
+            yield from self._llm.ask_each(calls, Choice, self._usage)
 
     def _call(self, material: PromptContext) -> LlmCall:
         offered = [question[:_QUESTION_CHARACTERS] for question in material.questions]

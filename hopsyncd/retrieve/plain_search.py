@@ -41,11 +41,11 @@ class SubQuestions(BaseModel):
     questions: list[str]
 
 
-def decomposed(question: str, llm: Llm, meter: Usage) -> list[str]:
+def decomposed(question: str, llm: Llm, usage: Usage) -> list[str]:
     """The question and the simpler ones that an LLM splits it into. Raises LlmError."""
     user = json.dumps({"question": question}, ensure_ascii=False)
     parts = ask(
-        llm, LlmCall("decomposition", "decomposition/1", _SYSTEM, user, 400), SubQuestions, meter
+        llm, LlmCall("decomposition", "decomposition/1", _SYSTEM, user, 400), SubQuestions, usage
     )
     return _distinct([question, *(part[:_MAX_CHARACTERS] for part in parts.questions)])
 

@@ -94,14 +94,14 @@ class Searcher:
         question: str,
         k: int,
         search: Search,
-        meter: Usage,
+        usage: Usage,
     ) -> Found:
         """Search with an LLM. Opens snapshots of its own between the calls. Raises BadRequest."""
         llm = self._required_llm()
         if search.strategy == "decompose":
             parts, degraded = split(question, head.view.mentioned), []
             try:
-                parts = decomposed(question, llm, meter)
+                parts = decomposed(question, llm, usage)
             except LlmError as error:
                 degraded = [f"the question was split by rule, not by the LLM: {error.why}"]
             with snapshot(connection):
@@ -110,7 +110,7 @@ class Searcher:
             inquiry = self._inquiry(connection, head, question)
         read = partial(materials, connection, head.view, search.profile == "default")
         graded = search.reasoner == "llm-relevance"
-        reasoner = LlmReasoner(llm, meter, question, read, graded)
+        reasoner = LlmReasoner(llm, usage, question, read, graded)
         ranked = self._follow(inquiry, k, search, reasoner.choose)
         return Found(ranked, reasoner.degraded)
 

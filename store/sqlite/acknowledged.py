@@ -1,16 +1,16 @@
-"""What was acknowledged last, noted durably beside the database.
+"""A durable note, beside the database, of what was last acknowledged.
 
-SQLite takes a log (-wal) that was cut short, damaged, deleted or swapped for the trace of a crash
-and goes on without what it held. This note says how far the database had come when a caller was
-last told that something is kept, so that one that has not come so far is refused.
+SQLite takes a truncated, damaged, deleted or swapped log (-wal) for the trace of a crash and
+continues without what it held. The note says how far the database had come when a caller was last
+told that a change is stored. A database that is behind it is refused.
 
-Each transaction counts itself in the database; after its COMMIT, and before anyone is told, the
-count and the newest version are written here and synced. So the database is never behind the note,
-and a kill between the two leaves it ahead by one.
+Each transaction counts itself in the database. After its COMMIT, and before anyone is told, the
+count and the newest version are written to the note and synced. So the database is never behind
+the note, and a kill between the two leaves it one ahead.
 
-The note has two slots, which are overwritten in turn: a write that is torn leaves the one before.
-Nothing is created or grows, so a full disk does not stop it. Its name does not begin with the
-database's, so that what deletes or moves `NAME.db-*` leaves it.
+The note has two slots, overwritten in turn, so that a torn write leaves the other. Nothing is
+created or grows, so a full disk does not stop it. Its name does not begin with the database's: what
+deletes or moves `NAME.db-*` leaves it alone.
 """
 
 import json
@@ -26,17 +26,17 @@ from store.exceptions import NotAcknowledged, VersionsLost
 if TYPE_CHECKING:
     from store.sqlite.database import Connection
 
-_SLOT_BYTES = 4096  # a slot is a page of its own on any disk
+_SLOT_BYTES = 4096  # each slot fills a page of its own on any disk
 _COUNT_WRITE = (
     "INSERT INTO counter VALUES ('writes', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
 )
-# Rows of `counter` that are no totals: transactions, and the highest number of a version lost.
+# Rows of `counter` that are not totals for users: transactions, and the highest lost version.
 INTERNAL_COUNTERS = ("writes", "lost_version")
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """How far a database has come: transactions, newest version (0: none), and a digest of it."""
+    """How far a database has come: transactions, the newest version (0: none) and its digest."""
 
     writes: int
     version: int
@@ -47,12 +47,12 @@ NOTHING = Acknowledged(0, 0, "")
 
 
 def note_path(database: Path) -> Path:
-    """Where the note on a database is."""
+    """Where a database's note is."""
     return database.with_suffix(".head")
 
 
 def noted(database: Path) -> Acknowledged | None:
-    """What the note says; None where there is none, or none that can be read."""
+    """What the note says; None if it is missing or unreadable."""
     try:
         data = note_path(database).read_bytes()
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def state_of(connection: "Connection") -> Acknowledged:
 
 
 def count_write(connection: "Connection") -> None:
-    """Count the present transaction, if it is the writer's."""
+    """Count the current transaction, if it is the writer's."""
     if connection.opened:
         connection.execute(_COUNT_WRITE)
 
@@ -87,42 +87,42 @@ def acknowledge(connection: "Connection") -> None:
             _replace(note, state)
     except OSError as error:
         raise NotAcknowledged(
-            f"Cannot note in {note} how far the database has come",
+            f"Cannot write {note}, which notes how far the database has come",
             (error.strerror or str(error)).lower(),
-            "Nothing is acknowledged until it can be written: look for a full or failing disk, and"
-            " whether you may write there",
+            "Nothing is acknowledged until it can be written: check for a full or failing disk, and"
+            " that you may write there",
         ) from error
 
 
 def refuse_older(connection: "Connection", database: Path, known: Acknowledged) -> None:
-    """Raise VersionsLost unless the database has come as far as was acknowledged."""
+    """Raise VersionsLost if the database is behind what was acknowledged."""
     state = state_of(connection)
     if state.writes >= known.writes and _digest(connection, known.version) == known.digest:
         return
     if state.version < known.version:
-        why = f"version {known.version} was acknowledged, and it ends at version {state.version}"
+        why = f"version {known.version} was acknowledged, but it ends at version {state.version}"
     elif state.writes >= known.writes:
-        why = f"its version {known.version} is not the one that was acknowledged"
+        why = f"its version {known.version} is not the acknowledged one"
     else:
         why = (
-            f"changes that were acknowledged at version {known.version} are not in it (a tag, a"
-            " purge, a pause, a scan)"
+            f"it lacks changes acknowledged at version {known.version} (a tag, a purge, a pause,"
+            " a scan)"
         )
     raise lost(database, why)
 
 
 def lost(database: Path, why: str) -> VersionsLost:
-    """The refusal of a database that lacks something acknowledged."""
+    """The error for a database that lacks something acknowledged."""
     return VersionsLost(
         f"Cannot open {database}",
         f"something acknowledged is lost: {why}",
         f"Put {database.name} and {database.name}-wal back as they were; or restore a backup, then"
-        " run `hopsyncd recover`, which goes on from what is there and uses no number twice",
+        " run `hopsyncd recover`, which continues from there and reuses no version number",
     )
 
 
 def reserve_lost(connection: "Connection", known: Acknowledged) -> None:
-    """Use the numbers up to the acknowledged version never again. Called inside a transaction."""
+    """Never use the numbers up to the acknowledged version again. Called inside a transaction."""
     connection.execute(
         "INSERT INTO counter VALUES ('lost_version', ?)"
         " ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value)",
@@ -131,13 +131,13 @@ def reserve_lost(connection: "Connection", known: Acknowledged) -> None:
 
 
 def lost_version(connection: "Connection") -> int:
-    """The highest number of a version that was acknowledged and lost; 0: none was."""
+    """The highest version that was acknowledged and then lost; 0 if none was."""
     row = connection.execute("SELECT value FROM counter WHERE name = 'lost_version'").fetchone()
     return int(row[0]) if row else 0
 
 
 def _digest(connection: "Connection", number: int) -> str:
-    """Of what never changes of a version's row; empty where there is none."""
+    """Over what never changes in a version's row; empty if there is none."""
     row = connection.execute(
         "SELECT id, created_ms, reason, rules FROM version WHERE id = ?", [number]
     ).fetchone()
@@ -159,7 +159,7 @@ def _decoded(slot: bytes) -> Acknowledged | None:
 
 
 def _overwrite(note: Path, state: Acknowledged) -> bool:
-    """Write the slot whose turn it is; False where there is no whole note."""
+    """Write the slot whose turn it is; False if there is no intact note."""
     try:
         descriptor = os.open(note, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

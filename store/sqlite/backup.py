@@ -1,8 +1,8 @@
 """Backup: a consistent copy of the database while the writer works.
 
 SQLite's online backup copies pages inside one read transaction, so the copy is one version, and in
-WAL mode neither readers nor the writer wait for it. VACUUM INTO would be smaller, but it renumbers
-rows of tables without an INTEGER PRIMARY KEY, and sqlite-vec finds its chunks by such numbers.
+WAL mode neither readers nor the writer wait for it. VACUUM INTO would make a smaller copy, but it
+renumbers rows of tables without an INTEGER PRIMARY KEY, by which sqlite-vec finds its chunks.
 """
 
 import os
@@ -15,10 +15,10 @@ from store.sqlite.database import Connection, SqliteError, disk_failure, open_fi
 
 
 def backup(connection: Connection, target: Path) -> None:
-    """Write the database as one file, readable by its owner only. Raises BackupFailed.
+    """Write the database as one file that only its owner can read. Raises BackupFailed.
 
     An existing target is refused. The copy is made and checked under a temporary name beside the
-    target (.NAME.*.part) and renamed when it is on disk: a kill leaves at most that.
+    target (.NAME.*.part), and renamed once it is on disk. A kill leaves at most that file.
     """
     _refuse_existing(target)
     try:
@@ -42,29 +42,31 @@ def _refuse_existing(target: Path) -> None:
     if target.exists() or target.is_symlink():
         raise BackupFailed(
             f"Cannot write the backup {target}",
-            "there is something of that name",
+            "that name is taken",
             "Choose a new name, or move the old backup away",
         )
 
 
 def _failed(target: Path, why: str) -> BackupFailed:
     return BackupFailed(
-        f"Cannot write the backup {target}", why, "Choose a folder with room that you may write to"
+        f"Cannot write the backup {target}",
+        why,
+        "Choose a folder that you can write to and that has enough space",
     )
 
 
 def _why(error: Exception) -> str:
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    told = error if isinstance(error, DiskFailure) else disk_failure(error, "")
-    return told.why if told else str(error)
+    failure = error if isinstance(error, DiskFailure) else disk_failure(error, "")
+    return failure.why if failure else str(error)
 
 
 def _copy(connection: Connection, part: Path) -> None:
     with closing(open_file(part)) as copy:
         with snapshot(connection):
             connection.backup(copy)
-        # The copy says WAL in its header; without, it is one file that needs no others beside it.
+        # The copied header says WAL; without that, the backup is one self-contained file.
         copy.execute("PRAGMA journal_mode = DELETE")
         lines = [row[0] for row in copy.execute("PRAGMA quick_check")]
         if lines != ["ok"]:
@@ -72,7 +74,7 @@ def _copy(connection: Connection, part: Path) -> None:
 
 
 def _name(part: Path, target: Path) -> None:
-    """Give the copy its name, on disk too, or none at all."""
+    """Give the copy its final name, synced to disk, or remove it."""
     _refuse_existing(target)
     part.rename(target)
     try:

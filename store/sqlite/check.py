@@ -1,11 +1,9 @@
-"""Checking: whether what is stored is what may be stored. Nothing is changed.
+"""Checking the database against its invariants, without changing anything. Three depths:
 
-Three depths:
-
-- opening_check: what a daemon that serves from the file relies on; part of a second.
+- opening_check: what a daemon that serves from the file relies on; takes a fraction of a second.
 - check: SQLite's own structure, the schema, and the intervals at the head.
-- check(deep): every invariant of docs/FORMAT.md that the store can tell by itself; those of the
-  matches' arithmetic are hopsyncd.ingest.upkeep's.
+- check(deep): every invariant in docs/FORMAT.md that the store can verify by itself. The arithmetic
+  of matches is left to hopsyncd.ingest.upkeep.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,9 +30,9 @@ from store.sqlite.search import create_vectors
 from store.sqlite.versions import head, kept_versions, version
 
 Check = Callable[[Connection], Iterator[Finding]]
-OnCheck = Callable[[str], None]  # takes the name of a check that begins
+OnCheck = Callable[[str], None]  # gets the name of each check as it begins
 
-# What reading damaged rows can raise: bytes that are no text, no JSON, no number, no row.
+# What reading damaged rows can raise: the bytes may not be text, JSON, numbers or rows.
 UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
 
 _VECTORS = "passage_vector_"
@@ -43,17 +41,17 @@ _LIVE_KEYS = {"document": "source, path", "life": "passage", "match": "question"
 
 
 def count_checks(deep: bool) -> int:
-    """How many checks there are at most."""
+    """The largest number of checks that `check` runs."""
     return 2 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 1 if deep else 0)
 
 
 def check(
     connection: Connection, deep: bool, on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
-    """Everything found wrong; an empty list is a sound database."""
+    """Everything that is wrong; an empty list means a sound database."""
     found = run_checks(connection, (_schema, _integrity if deep else _quick_integrity), on_check)
     checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
-    # sqlite-vec crashes the process where its tables are not as it made them.
+    # sqlite-vec crashes the process if its tables are not as it made them.
     if deep and not any(one.where.startswith(_VECTORS) for one in found):
         checks.append(passage_vectors)
     return found + run_checks(connection, checks, on_check)
@@ -62,7 +60,7 @@ def check(
 def run_checks(
     connection: Connection, checks: Iterable[Check], on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
-    """Run checks on one state; one that cannot read what it checks is a finding itself."""
+    """Run checks on one state. A check that cannot read its rows becomes a finding."""
     found: list[Finding] = []
     try:
         with snapshot(connection):
@@ -70,7 +68,7 @@ def run_checks(
                 on_check(_name(one))
                 found.extend(_run(connection, one))
     except SqliteError as error:
-        # On a damaged file even the end of a transaction that only read can fail.
+        # On a damaged file, even ending a read transaction can fail.
         found.append(_unreadable("file", error))
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -95,21 +93,21 @@ def _unreadable(what: str, error: Exception) -> Finding:
 
 
 def opening_check(connection: Connection) -> None:
-    """Raise NotADatabase if the file must not be served from."""
+    """Raise NotADatabase if the file is too damaged to serve from."""
     found = run_checks(connection, (_schema, *_STRUCTURE, _small_tables))
     if found:
         more = f", and {len(found) - 1} more problems" if len(found) > 1 else ""
         raise NotADatabase(
             "Cannot serve from the database",
             f"it is damaged: {found[0].where}: {found[0].detail}{more}",
-            "`hopsyncd check --deep` names all of it; restore a backup, or `hopsyncd rebuild`",
+            "`hopsyncd check --deep` lists all of it; restore a backup, or run `hopsyncd rebuild`",
         )
 
 
 def refuse_overwritten(connection: Connection) -> None:
-    """Raise DatabaseGone unless the writer's files, read anew, hold what it takes them to hold.
+    """Raise DatabaseGone unless a fresh look at the writer's files agrees with its connection.
 
-    A connection that is open does not see that another program wrote into its file.
+    An open connection does not notice that another program wrote into its file.
     """
     refuse_gone(connection)
     if connection.opened is None:
@@ -120,8 +118,8 @@ def refuse_overwritten(connection: Connection) -> None:
             if state_of(fresh) != state_of(connection):
                 why = "its content was replaced"
     except (StoreError, *UNREADABLE) as error:
-        if told := disk_failure(error, f"Cannot use the database {database}"):
-            raise told from error
+        if failure := disk_failure(error, f"Cannot use the database {database}"):
+            raise failure from error
         why = f"it can no longer be read: {error}"
     if why:
         connection.opened.overwritten = why
@@ -133,14 +131,14 @@ def _quick_integrity(connection: Connection) -> Iterator[Finding]:
 
 
 def _integrity(connection: Connection) -> Iterator[Finding]:
-    # Opening a cursor lets FTS5 forget what it knew of an earlier state; its own check does not,
-    # and takes what another connection has written since for damage.
+    # Opening a cursor makes FTS5 drop what it cached of an earlier state. Its own check does not,
+    # and mistakes what another connection has written since for damage.
     connection.execute("SELECT rowid FROM passage_text LIMIT 1").fetchone()
     yield from _pragma(connection, "integrity_check")
 
 
 def _small_tables(connection: Connection) -> Iterator[Finding]:
-    """The tables of the graph; the large ones, of content, are left to the deeper checks."""
+    """The tables of the graph; the large tables of content are left to the deeper checks."""
     for table in (*_INTERVALS, "version", "recipe", "source", "pin", "tag"):
         yield from _pragma(connection, f"quick_check({table})")
 
@@ -163,7 +161,7 @@ def _schema(connection: Connection) -> Iterator[Finding]:
         if name not in stored:
             yield Finding("the schema is whole", name, "is missing", hint)
         elif stored[name] != sql:
-            yield Finding("the schema is whole", name, "is not as it was made", hint)
+            yield Finding("the schema is whole", name, "differs from the schema", hint)
 
 
 def _wanted_objects(connection: Connection) -> dict[str, str]:
@@ -176,7 +174,7 @@ def _wanted_objects(connection: Connection) -> dict[str, str]:
 def _references(connection: Connection) -> Iterator[Finding]:
     for table, row_id, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         where = table if row_id is None else f"{table} {row_id}"
-        yield Finding("references are to rows that exist", where, f"no such {parent}", RESTORE)
+        yield Finding("every reference has its row", where, f"no such {parent}", RESTORE)
 
 
 def _versions(connection: Connection) -> Iterator[Finding]:
@@ -193,7 +191,7 @@ def _versions(connection: Connection) -> Iterator[Finding]:
             )
     for table in () if numbers else _INTERVALS:
         if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone():
-            yield Finding("what holds has a version", table, "has rows, version has none", RESTORE)
+            yield Finding("intervals need versions", table, "has rows, version has none", RESTORE)
 
 
 def _intervals(connection: Connection) -> Iterator[Finding]:
@@ -223,7 +221,10 @@ def _one_live_row(connection: Connection) -> Iterator[Finding]:
         )
         for *of, count in rows:
             yield Finding(
-                "one row a key holds at the head", f"{table} {_shown(of)}", f"{count} do", RESTORE
+                "each key has one row at the head",
+                f"{table} {_shown(of)}",
+                f"has {count}",
+                RESTORE,
             )
 
 
@@ -240,7 +241,7 @@ def _head_counts(connection: Connection) -> Iterator[Finding]:
         live = connection.execute(f"SELECT count(*) FROM {table} WHERE died = {ALIVE}").fetchone()
         if live[0] != count:
             yield Finding(
-                "the head's counts are what is in force",
+                "the head counts what is in force",
                 f"version {newest.id}",
                 f"says {count} rows of {table}, {live[0]} are in force",
                 REBUILD,

@@ -1,4 +1,4 @@
-"""Deep checks of content: that it is what was written, and that what is derived from it agrees."""
+"""Deep checks of content: it is what was written, and what is derived from it agrees."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ def _passages(connection: Connection) -> Iterator[Finding]:
         counted = count_words(full_text(passage))
         if counted != words:
             yield Finding(
-                "a passage's words are counted",
+                "a passage's word count is right",
                 where,
                 f"says {words}, has {counted}",
                 REBUILD,
@@ -68,7 +68,7 @@ def _sets(connection: Connection) -> Iterator[Finding]:
 def _vectors(where: str, blob: bytes, dimensions: int) -> Iterator[Finding]:
     if not blob or len(blob) % (2 * dimensions):
         yield Finding(
-            "vectors are whole rows",
+            "vectors are complete rows",
             where,
             f"{len(blob)} bytes are not rows of {2 * dimensions}",
             RESTORE,
@@ -76,7 +76,7 @@ def _vectors(where: str, blob: bytes, dimensions: int) -> Iterator[Finding]:
         return
     rows = np.frombuffer(blob, dtype="<i2").reshape(-1, dimensions).astype(np.float64)
     norms = np.linalg.norm(rows, axis=1)
-    # Rounding moves each component by at most a half.
+    # Rounding moves each component by at most one half.
     off = (norms != 0) & (np.abs(norms - GRID) > np.sqrt(dimensions) / 2)
     for row in np.flatnonzero(off).tolist():
         yield Finding(
@@ -99,7 +99,7 @@ def _questions(connection: Connection, of_set: int, rows: int) -> Iterator[Findi
             )
         if not 0 <= vector_row < rows:
             yield Finding(
-                "a question has a vector", where, f"there is no row {vector_row}", RESTORE
+                "every question has a vector", where, f"there is no row {vector_row}", RESTORE
             )
         names = json.loads(keywords)
         if names != sorted(set(names)):
@@ -120,7 +120,7 @@ def _documents(connection: Connection) -> Iterator[Finding]:
 
 
 def passage_vectors(connection: Connection) -> Iterator[Finding]:
-    """That the vectors a search looks through are those of the lives; needs an intact schema."""
+    """The vectors that a search scans belong to passage intervals. Needs an intact schema."""
     recipes = connection.execute("SELECT id, dimensions FROM recipe").fetchall()
     for recipe, dimensions in recipes:
         table = f"passage_vector_{recipe}"
@@ -147,7 +147,7 @@ def _vector_finding(
     if row is None:
         detail = "has no row"
     elif wanted is None:
-        detail = "has a row, and no direction"
+        detail = "has a row although its vector is zero"
     else:
         finite = (
             ""
@@ -155,12 +155,12 @@ def _vector_finding(
             else ", and holds NaN or infinity"
         )
         what = "vector" if row[0] != wanted[0] else "interval or passage"
-        detail = f"its {what} is not that of the life{finite}"
-    return Finding("a life's vector is its passage's", f"{table} {life}", detail, REBUILD)
+        detail = f"its {what} differs from the interval's{finite}"
+    return Finding("an interval has its passage's vector", f"{table} {life}", detail, REBUILD)
 
 
 def _vector_slots(connection: Connection, table: str, known: int) -> Iterator[Finding]:
-    """What a search scans are the slots that the chunks mark as valid: they must be the rows."""
+    """A search scans the slots that the chunks mark as valid, so these must be the rows."""
     valid = 0
     slots: dict[tuple[int, int], int] = {}
     for chunk, validity, row_ids in connection.execute(
@@ -176,16 +176,16 @@ def _vector_slots(connection: Connection, table: str, known: int) -> Iterator[Fi
     wrong = [row for row, chunk, offset in rows if slots.get((chunk, offset)) != row]
     if wrong or not valid == len(rows) == known:
         yield Finding(
-            "the vectors that a search sees are those of the lives",
+            "a search sees exactly the vectors of the intervals",
             table,
-            f"{known} lives have vectors, {len(rows)} rows are stored, {valid} slots are valid,"
+            f"{known} intervals have vectors, {len(rows)} rows are stored, {valid} slots are valid,"
             f" {len(wrong)} rows are not in their slots",
             REBUILD,
         )
 
 
 def _full_text(connection: Connection) -> Iterator[Finding]:
-    """Compare the index with a new one of the same passages, posting by posting."""
+    """Compare the index with a fresh one of the same passages, posting by posting."""
     with closing(memory_database()) as memory:
         memory.execute(f"CREATE VIRTUAL TABLE fresh USING fts5 (body, tokenize = '{TOKENIZER}')")
         memory.execute("CREATE VIRTUAL TABLE posting USING fts5vocab (fresh, 'instance')")
@@ -208,7 +208,7 @@ def _unequal_sizes(connection: Connection, memory: Connection) -> Iterator[Findi
     wanted = dict(memory.execute("SELECT id, sz FROM fresh_docsize"))
     for passage in sorted(stored.keys() | wanted.keys()):
         if passage not in stored:
-            detail = "the passage is not in it"
+            detail = "the passage is missing"
         elif passage not in wanted:
             detail = "there is no such passage"
         elif stored[passage] != wanted[passage]:
@@ -216,7 +216,7 @@ def _unequal_sizes(connection: Connection, memory: Connection) -> Iterator[Findi
         else:
             continue
         yield Finding(
-            "the full-text index has every passage, and no other",
+            "the full-text index has exactly the stored passages",
             f"passage_text {passage}",
             detail,
             REBUILD,
@@ -232,7 +232,7 @@ def _unequal_postings(connection: Connection, memory: Connection) -> Iterator[Fi
             yield Finding(
                 "the full-text index has the words of the passages",
                 "passage_text",
-                f"the postings of {left[0]!r} differ (by the passages: those of {right[0]!r})",
+                f"the postings of {left[0]!r} differ from those of {right[0]!r} in the passages",
                 REBUILD,
             )
             return

@@ -1,11 +1,11 @@
-"""Deep checks of what is in force when: lives, documents, matches, counts and cuts.
+"""Deep checks of intervals: of passages, documents and matches, with their counts and cuts.
 
-They hold at every version that is kept. Between two of them, rows may have been collected, so
-intervals are compared as ranges of kept versions.
+The invariants hold at every kept version. Rows between two kept versions may have been collected,
+so intervals are compared as ranges of kept versions.
 
-Worked example. Of the versions 1 to 9 only 4 and 9 are kept. A document held a passage in [3, 5), a
-later revision of it in [5, 7), which was collected; the passage's life is [3, 7). Both hold at
-version 4 and not at 9: they agree.
+Worked example. Of the versions 1 to 9, only 4 and 9 are kept. A document held a passage in [3, 5),
+and a later revision of it in [5, 7), which was collected. The passage's interval is [3, 7). Both
+are in force at version 4 and not at 9, so they agree.
 """
 
 from bisect import bisect_left
@@ -59,7 +59,7 @@ def _no_overlaps(connection: Connection) -> Iterator[Finding]:
         for *of, born, before in rows:
             name = ", ".join(str(part) for part in of)
             yield Finding(
-                "at most one row a key holds at any version",
+                "each key has at most one row at any version",
                 f"{table} {name}",
                 f"one begins at {born}, before another ends at {before}",
                 RESTORE,
@@ -75,16 +75,16 @@ def _lives_follow_documents(connection: Connection) -> Iterator[Finding]:
     for passage in sorted(lives.keys() | held.keys()):
         if lives.get(passage) != held.get(passage):
             yield Finding(
-                "a passage lives exactly while a document holds it",
+                "a passage is in force exactly while a document holds it",
                 f"life {passage}",
-                f"lives in {_versions(numbers, lives.get(passage, []))},"
-                f" is held in {_versions(numbers, held.get(passage, []))}",
+                f"in force in {_versions(numbers, lives.get(passage, []))},"
+                f" held in {_versions(numbers, held.get(passage, []))}",
                 RESTORE,
             )
 
 
 def _ranges(numbers: list[int], rows: Iterable[tuple[int, int, int]]) -> Ranges:
-    """Per passage the merged ranges, half-open in the places of `numbers`, of rows by birth."""
+    """For each passage, its merged half-open ranges of indexes into `numbers`; rows by birth."""
     ranges: Ranges = defaultdict(list)
     for passage, born, died in rows:
         first, last = bisect_left(numbers, born), bisect_left(numbers, died)
@@ -110,9 +110,9 @@ def _lives_have_their_questions(connection: Connection) -> Iterator[Finding]:
     )
     for life, passage, other in rows:
         yield Finding(
-            "a life has the questions of its own passage",
+            "a passage's interval has the questions of that passage",
             f"life {life}",
-            f"is of passage {passage}, its questions of {other}",
+            f"belongs to passage {passage}, its questions to {other}",
             RESTORE,
         )
     newest = head(connection)
@@ -123,7 +123,10 @@ def _lives_have_their_questions(connection: Connection) -> Iterator[Finding]:
     )
     for life, recipe in strangers:
         yield Finding(
-            "what lives at the head is of the head's recipe", f"life {life}", f"{recipe}", RESTORE
+            "passages at the head have the head's recipe",
+            f"life {life}",
+            f"has recipe {recipe}",
+            RESTORE,
         )
 
 
@@ -132,9 +135,9 @@ def _matches_within_lives(connection: Connection) -> Iterator[Finding]:
         rows = connection.execute(_END_OUTSIDE.format(end=end, direction=direction))
         for question, born, died, at, of_direction in rows:
             yield Finding(
-                "a match joins an outgoing to an incoming question while both passages live",
+                "a match joins an outgoing to an incoming question while both are in force",
                 f"match {question}, {born}",
-                f"its {end} {at}, of direction {of_direction}, does not live in [{born}, {died})",
+                f"its {end} {at}, of direction {of_direction}, is not in force in [{born}, {died})",
                 REBUILD,
             )
     for question, born, passage in connection.execute(_OF_ITSELF):
@@ -154,7 +157,7 @@ def _counts(connection: Connection) -> Iterator[Finding]:
         for one, count in zip(versions, found.tolist(), strict=True):
             if getattr(one, name) != count:
                 yield Finding(
-                    "a version's counts are what is in force",
+                    "a version counts what is in force",
                     f"version {one.id}",
                     f"says {getattr(one, name)} {name}, {count} are in force",
                     REBUILD if one is versions[-1] else RESTORE,
@@ -172,7 +175,7 @@ def _in_force(numbers: list[int], rows: list[tuple[int, int, int]]) -> NDArray[n
 
 
 def _cuts(connection: Connection) -> Iterator[Finding]:
-    """One walk over the versions, that takes in what changed from each to the next."""
+    """One pass over the versions, which applies what changed from each to the next."""
     rows = connection.execute(
         "SELECT question, born, died, similarity FROM match ORDER BY similarity DESC, question"
     ).fetchall()
@@ -196,17 +199,17 @@ def _cuts(connection: Connection) -> Iterator[Finding]:
 
 
 def _by_version(numbers: list[int], events: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """For each version the places of the events that it is the first to see."""
+    """For each version, the indexes of the events that it is the first to see."""
     order = np.argsort(events, kind="stable")
     bounds = np.searchsorted(events[order], numbers, side="right")
     return np.split(order, bounds)[: len(numbers)]
 
 
 class _Ranking:
-    """All matches, the best first, and which are in force at the version that is looked at.
+    """All matches, best first, and which of them are in force at the current version.
 
-    The first `_at` are within its cut, `_admitted` of them in force: a cut that moves passes over
-    a few matches, where counting them anew would look at all.
+    The first `_at` are within its cut, and `_admitted` of those are in force. Moving the cut looks
+    at a few matches; counting again would look at all.
     """
 
     def __init__(self, question: NDArray[np.int64], similarity: NDArray[np.float64]) -> None:
@@ -215,17 +218,17 @@ class _Ranking:
         self._count = self._at = self._admitted = 0
 
     def change(self, ended: NDArray[np.int64], begun: NDArray[np.int64]) -> None:
-        """Go on to the next version; what begins and ends between two was never in force."""
+        """Move to the next version; what begins and ends between two was never in force."""
         for places, by in ((begun, 1), (ended, -1)):
             self._in_force[places] += by
             self._count += by * len(places)
             self._admitted += by * int(np.count_nonzero(places < self._at))
 
     def wrong_cut(self, at: Version) -> str | None:
-        """What is wrong with the version's cut among the matches in force."""
+        """What is wrong with the version's cut, given the matches in force; None if nothing is."""
         if at.cut is None:
             few = at.edge_budget < self._count
-            return f"there is no cut, and {self._count} matches" if few else None
+            return f"there is no cut for {self._count} matches" if few else None
         first, last = (
             int(np.searchsorted(self._falling, -at.cut.similarity, side=side))
             for side in ("left", "right")
@@ -236,7 +239,7 @@ class _Ranking:
             return f"the cut admits {self._admitted} of {self._count} matches"
         is_last = tied[: self._at - first] == at.cut.question
         if self._admitted and not self._in_force[first : self._at][is_last].any():
-            return "the cut is at no match in force"
+            return "no match in force is at the cut"
         return None
 
     def _move(self, at: int) -> None:

@@ -1,7 +1,7 @@
 """Immutable content: passages, their question sets and vectors. Also the cache of all slow work.
 
-Content is written before the version that uses it, in its own transactions: what a crash leaves
-unused is found again by its id and not computed twice.
+Content is written before the version that uses it, in its own transactions. What a crash leaves
+unused is found again by its id, so it is never computed twice.
 """
 
 import json
@@ -50,7 +50,7 @@ _QUESTIONS_BY_ID = """
 
 
 def register_recipe(connection: Connection, recipe: Recipe) -> int:
-    """Return the recipe's row id, creating it and its table of passage vectors when it is new."""
+    """The recipe's row id; a new recipe is created with its table of passage vectors."""
     known = recipe_row(connection, recipe.name)
     if known is not None:
         return known
@@ -65,13 +65,13 @@ def register_recipe(connection: Connection, recipe: Recipe) -> int:
 
 
 def recipe_row(connection: Connection, name: str) -> int | None:
-    """The row id of the recipe of that name; None while nothing was made by it."""
+    """The row id of the recipe of that name; None until something was made by it."""
     row = connection.execute("SELECT id FROM recipe WHERE name = ?", [name]).fetchone()
     return int(row[0]) if row else None
 
 
 def recipe_of(connection: Connection, row_id: int) -> Recipe:
-    """The recipe of that row id, which must exist."""
+    """The recipe with that row id, which must exist."""
     row = connection.execute(
         "SELECT name, encoder, dimensions FROM recipe WHERE id = ?", [row_id]
     ).fetchone()
@@ -79,7 +79,7 @@ def recipe_of(connection: Connection, row_id: int) -> Recipe:
 
 
 def recipe_dimensions(connection: Connection, recipe: int) -> int:
-    """How many components the vectors of that recipe (a row id) have."""
+    """The number of components in the vectors of a recipe (a row id)."""
     row = connection.execute("SELECT dimensions FROM recipe WHERE id = ?", [recipe]).fetchone()
     return int(row[0])
 
@@ -105,8 +105,10 @@ def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
 def best_sets(
     connection: Connection, recipe: int, passages: Iterable[PassageId]
 ) -> dict[PassageId, SetId]:
-    """The set that serves each of the passages under a recipe (a row id), where there is one: a
-    provisional one only while there is no other."""
+    """The set to use for each passage under a recipe (a row id), if there is one.
+
+    A provisional set is used only while there is no other.
+    """
     rows = connection.execute(
         "SELECT passage, id FROM question_set WHERE recipe = ?"
         " AND passage IN (SELECT value FROM json_each(?)) ORDER BY provisional DESC",
@@ -122,10 +124,10 @@ def put_content(
     *,
     copied: bool = False,
 ) -> None:
-    """Store passages with their question sets, in one transaction; what is there stays as it is.
+    """Store passages with their question sets in one transaction; what exists is left untouched.
 
-    The counters passages_generated and texts_embedded grow with what was new, unless it is copied.
-    Raises ContentConflict when an id of a passage already stands for another text.
+    What is new adds to the counters passages_generated and texts_embedded, unless it is `copied`
+    from another place. Raises ContentConflict if a passage's id already belongs to another text.
     """
     with transaction(connection):
         known = known_passages(connection, (passage.id for passage, _ in content))
@@ -136,7 +138,7 @@ def put_content(
                 known[passage.id] = passage
             elif known[passage.id] != passage:
                 raise ContentConflict(
-                    f"Cannot store a passage with id {passage.id:016x}",
+                    f"Cannot store the passage {passage.id:016x}",
                     "another text has the same 63-bit id",
                     "Change a word in the passage",
                 )
@@ -157,7 +159,7 @@ def _count(connection: Connection, name: str, more: int) -> None:
 
 
 def counters(connection: Connection) -> dict[str, int]:
-    """The totals over the life of the database."""
+    """Totals since the database was created."""
     rows = connection.execute("SELECT name, value FROM counter")
     totals = {name: value for name, value in rows if name not in INTERNAL_COUNTERS}
     return {"passages_generated": 0, "texts_embedded": 0} | totals
@@ -178,7 +180,7 @@ def _insert_passage(connection: Connection, passage: Passage) -> None:
 
 
 def full_text(passage: Passage) -> str:
-    """What full-text search finds a passage by."""
+    """The text that full-text search sees of a passage."""
     return " ".join([*passage.heading, passage.text])
 
 
@@ -231,7 +233,7 @@ def _question_rows(questions: QuestionSet) -> list[tuple[int, int, int, str, str
 def question_texts(
     connection: Connection, ids: Iterable[QuestionId | None]
 ) -> dict[QuestionId, str]:
-    """The texts of these questions; None is passed over."""
+    """The texts of these questions; None is skipped."""
     rows = connection.execute(
         "SELECT id, text FROM question WHERE id IN (SELECT value FROM json_each(?))",
         [json.dumps([id_ for id_ in ids if id_ is not None])],

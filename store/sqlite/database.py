@@ -1,12 +1,13 @@
-"""Opening the database: one SQLite library, its extension, its pragmas, its schema.
+"""Opening the database: the SQLite library, its extension, pragmas, schema and transactions.
 
-One process holds the writer's place (an flock beside the file); readers come and go.
+One process holds the writer lock (an flock on a file beside the database); readers come and go.
 """
 
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -46,17 +47,47 @@ else:
 SqliteError = sqlite.Error
 OperationalError = sqlite.OperationalError
 
+APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header: identifies our files, also to file(1)
+_WAL_REPAIRED = (3, 51, 3)  # up to 3.51.2, two connections could damage a log that is emptied
 _FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
-_AGAIN = "syncs go on by themselves, anything else must be asked for again"
+_AGAIN = "syncs then continue by themselves; repeat any other request"
 
 
 class Connection(sqlite.Connection):
-    """A connection; the writer's has `opened`, and each of its commits is noted beside the file."""
+    """A connection. The writer's has `opened`, and each of its commits is acknowledged on disk."""
 
     opened: Opened | None = None
 
 
-APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header, so that file(1) and we know our own
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The SQLite in use. `vec` is the version of sqlite-vec, empty if it does not load."""
+
+    module: str
+    sqlite: str
+    vec: str
+    fts5: bool
+
+    @property
+    def keeps_wal_whole(self) -> bool:
+        return tuple(int(part) for part in self.sqlite.split(".")) >= _WAL_REPAIRED
+
+
+def library() -> Library:
+    """Which SQLite is in use and what it can do, as it says itself."""
+    with closing(memory_database()) as plain:
+        version = plain.execute("SELECT sqlite_version()").fetchone()[0]
+        options = {name for (name,) in plain.execute("PRAGMA compile_options")}
+    module = sqlite.__name__.partition(".")[0]
+    return Library(module, version, _vec_version(), "ENABLE_FTS5" in options)
+
+
+def _vec_version() -> str:
+    try:
+        with closing(fresh_database()) as connection:
+            return str(connection.execute("SELECT vec_version()").fetchone()[0])
+    except (SqliteError, AttributeError):
+        return ""
 
 
 def memory_database() -> Connection:
@@ -65,7 +96,7 @@ def memory_database() -> Connection:
 
 
 def fresh_database() -> Connection:
-    """A database in memory with the present schema, to compare others with."""
+    """An empty database in memory with the current schema, to compare others with."""
     connection = memory_database()
     _load_extension(connection)
     _migrate(connection)
@@ -90,8 +121,8 @@ def _connect(path: Path, mode: str = "rw") -> Connection:
     except OperationalError as error:
         raise NotADatabase(
             f"Cannot open {path}",
-            str(error) if path.exists() else "it is not there",
-            "See that the file is there and that you may read and write it",
+            str(error) if path.exists() else "there is no such file",
+            "Check that the file exists and that you may read and write it",
         ) from error
     _load_extension(connection)
     return connection
@@ -109,12 +140,12 @@ def open_file(path: Path) -> Connection:
 
 
 def _refuse_foreign(connection: Connection, path: Path) -> None:
-    """Raise unless the file is empty or ours, and of a schema this program knows."""
+    """Raise unless the file is empty, or is ours with a schema that this program knows."""
     try:
         application_id = connection.execute("PRAGMA application_id").fetchone()[0]
         schema_version = connection.execute("PRAGMA user_version").fetchone()[0]
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    # SQLite's message may quote a damaged schema, in bytes that are no text.
+    # SQLite's message may quote a damaged schema, in bytes that do not decode.
     except (sqlite.DatabaseError, UnicodeDecodeError) as error:
         refused = NotADatabase(
             f"Cannot open {path}", str(error), "Restore it from a backup, or move it away"
@@ -123,13 +154,14 @@ def _refuse_foreign(connection: Connection, path: Path) -> None:
     if application_id != APPLICATION_ID and tables:
         raise NotADatabase(
             f"Cannot open {path}",
-            "it is an SQLite database of another program",
+            "it is another program's SQLite database",
             "Choose another data_dir in the configuration",
         )
     if schema_version > SCHEMA_VERSION:
         raise NewerSchema(
             f"Cannot open {path}",
-            f"its schema is {schema_version} and this hopsyncd knows up to {SCHEMA_VERSION}",
+            f"its schema is {schema_version}, and this hopsyncd knows schemas up to"
+            f" {SCHEMA_VERSION}",
             "Install the hopsyncd that wrote it, or a newer one; nothing was changed",
         )
 
@@ -139,13 +171,13 @@ def _refuse_older(connection: Connection, path: Path) -> None:
     if 0 < schema_version < SCHEMA_VERSION:
         raise OlderSchema(
             f"Cannot read {path}",
-            f"its schema is {schema_version}, that of an older hopsyncd",
+            f"an older hopsyncd wrote it, with schema {schema_version}",
             "`hopsyncd serve` brings it up to date",
         )
 
 
 def _migrate(connection: Connection) -> None:
-    """Bring the schema up to date: one transaction, so that a kill leaves the old or the new."""
+    """Bring the schema up to date, in one transaction: a kill leaves the old one or the new one."""
     if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
         return
     with transaction(connection):
@@ -155,40 +187,40 @@ def _migrate(connection: Connection) -> None:
 
 
 def disk_failure(error: BaseException, what: str) -> DiskFailure | None:
-    """What to tell a user of an error that came of the disk; None for any other error."""
-    # The errors of a backup carry no code.
+    """A DiskFailure for an error that the disk caused; None for any other error."""
+    # Errors from SQLite's backup API carry no code.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == _FULL or str(error) == "database or disk is full":
-        return DiskFailure(what, "the disk is full", f"Make room there; {_AGAIN}")
+        return DiskFailure(what, "the disk is full", f"Free some space; {_AGAIN}")
     if code == _IO_ERROR or str(error) == "disk I/O error":
         name = getattr(error, "sqlite_errorname", "SQLITE_IOERR")
         return DiskFailure(
             what,
             f"the disk could not be read or written ({name})",
-            f"Look for a quota, a limit on file sizes or a failing disk; {_AGAIN}",
+            f"Look for a quota, a file size limit or a failing disk; {_AGAIN}",
         )
     return None
 
 
 @contextmanager
 def disk_failures(connection: Connection) -> Iterator[None]:
-    """Let what SQLite says of the disk come out as a DiskFailure."""
+    """Raise SQLite's errors about the disk as DiskFailure."""
     try:
         yield
     except SqliteError as error:
         file = connection.execute("PRAGMA database_list").fetchone()[2]
-        told = disk_failure(error, f"Cannot use the database {file}")
-        if told is None:
+        failure = disk_failure(error, f"Cannot use the database {file}")
+        if failure is None:
             raise
-        raise told from error
+        raise failure from error
 
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """One write transaction, begun IMMEDIATE: a deferred one can fail when it first writes.
+    """One write transaction, begun IMMEDIATE because a deferred one can fail at its first write.
 
-    When it ends without an error, what it wrote may be acknowledged. Raises DiskFailure,
-    NotAcknowledged or DatabaseGone; the latter two may leave it committed.
+    If it ends without an error, the caller may acknowledge what it wrote. Raises DiskFailure,
+    NotAcknowledged or DatabaseGone; after the latter two it may be committed nevertheless.
     """
     refuse_gone(connection)
     with disk_failures(connection):
@@ -198,7 +230,7 @@ def transaction(connection: Connection) -> Iterator[None]:
             count_write(connection)
             connection.execute("COMMIT")
         except BaseException:
-            # Some errors have rolled back already; others not, even those of BEGIN and COMMIT.
+            # Some errors roll back by themselves; others do not, even on BEGIN and COMMIT.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
@@ -206,7 +238,7 @@ def transaction(connection: Connection) -> Iterator[None]:
 
 
 def confirm(connection: Connection) -> None:
-    """Note that the writer's database is as it is, before anyone is told so or reads it.
+    """Note on disk how far the writer's database has come, before anyone is told or reads it.
 
     Raises DatabaseGone or NotAcknowledged.
     """
@@ -217,43 +249,43 @@ def confirm(connection: Connection) -> None:
 
 @contextmanager
 def snapshot(connection: Connection) -> Iterator[None]:
-    """One read transaction: all reads inside see the same state. Raises DiskFailure."""
+    """One read transaction: all reads within it see the same state. Raises DiskFailure."""
     with disk_failures(connection):
         try:
             connection.execute("BEGIN")
             yield
         finally:
-            if connection.in_transaction:  # an error of the disk has ended it
+            if connection.in_transaction:  # a disk error may have ended it
                 connection.execute("COMMIT")
 
 
-def _judge(path: Path) -> None:
-    """Raise VersionsLost if something acknowledged is not there, in the file or in its log.
+def _refuse_loss(path: Path) -> None:
+    """Raise VersionsLost if the file and its log lack something that was acknowledged.
 
-    Not where this process has it open already. Closing any descriptor of the log's index ends all
-    locks that SQLite has on it in this process. The next process would take the index for nobody's
-    and truncate it, under those who use it.
+    Skipped if this process already has the database open: closing any descriptor of the log's index
+    would drop all of SQLite's locks on it in this process. The next process would then take the
+    index to be unused and truncate it while others still use it.
     """
     if _has_open(path.with_name(path.name + "-shm")):
         return
-    known = noted(path)  # before the database: a writer may go on meanwhile
+    known = noted(path)  # read before the database: a writer may be at work
     refuse_lost_wal(path)
     if known is None:
         return
     if not path.exists():
         if known.version:
-            raise lost(path, f"version {known.version} was acknowledged, and the file is not there")
+            raise lost(path, f"version {known.version} was acknowledged, and the file is missing")
         return
-    # Read only: a writer that closes takes what it has read of a damaged log for the whole of it.
+    # Read-only: a writer would, on closing, take what it could read of a damaged log for all of it.
     with closing(_connect(path, "ro")) as connection:
         _refuse_foreign(connection, path)
         refuse_older(connection, path, known)
 
 
 def lost_from(path: Path) -> str | None:
-    """What the database lacks of what was acknowledged, in words; None if it lacks nothing."""
+    """Which acknowledged change the database lacks, in words; None if it lacks nothing."""
     try:
-        _judge(path)
+        _refuse_loss(path)
     except VersionsLost as error:
         return error.why
     return None
@@ -275,13 +307,12 @@ def _has_open(path: Path) -> bool:
 def open_writer(path: Path, *, accept_loss: bool = False) -> Connection:
     """Open, creating or migrating as needed. Raises NewerSchema, NotADatabase or DiskFailure.
 
-    Commits are synced to disk: what a caller was told is stored survives a power cut. Raises
-    VersionsLost where it did not, unless that is accepted: then the numbers of what was lost are
-    not used again.
+    Commits are synced to disk, so that every acknowledged change survives a power cut. If one did
+    not, raises VersionsLost; with `accept_loss`, the lost version numbers are never used again.
     """
     known = noted(path)
     if not accept_loss:
-        _judge(path)
+        _refuse_loss(path)
     with _folder_of(path):
         path.touch(0o600)
     connection = _connect(path)
@@ -289,7 +320,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> Connection:
         _refuse_foreign(connection, path)
         with disk_failures(connection):
             if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
-                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # too late once it is filled
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only while it is empty
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON")
@@ -310,10 +341,10 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> Connection:
 def open_reader(path: Path) -> Connection:
     """Open for queries only. Raises NewerSchema, OlderSchema, NotADatabase or DiskFailure.
 
-    The file is opened writable because a reader keeps its place in the WAL's shared memory;
-    query_only refuses every write, and the checkpoints are left to the writer.
+    The file is opened writable because a reader marks its position in the WAL's shared memory.
+    query_only refuses every write, and checkpoints are left to the writer.
     """
-    _judge(path)
+    _refuse_loss(path)
     connection = _connect(path)
     try:
         _refuse_foreign(connection, path)
@@ -328,21 +359,21 @@ def open_reader(path: Path) -> Connection:
 
 @contextmanager
 def _folder_of(path: Path) -> Iterator[None]:
-    """Let what hinders from writing beside the database come out as a DiskFailure."""
+    """Raise errors about the database's folder as DiskFailure."""
     try:
         yield
     except OSError as error:
         raise DiskFailure(
             f"Cannot write to {path.parent}",
             f"{Path(error.filename or path).name}: {(error.strerror or str(error)).lower()}",
-            "Give this user the right to write there, or set daemon.data_dir, or HOPSYNCD_HOME, to"
-            " a folder where it may",
+            "Give this user write permission there, or set daemon.data_dir or HOPSYNCD_HOME to a"
+            " folder that it can write to",
         ) from error
 
 
 @contextmanager
 def writer_place(path: Path) -> Iterator[BinaryIO]:
-    """Hold the single writer's place for the database at `path`. Raises WriterBusy."""
+    """Hold the writer lock of the database at `path`. Raises WriterBusy."""
     lock_path = path.with_name(path.name + ".lock")
     with _folder_of(path):
         descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,8 +1,8 @@
-"""Digests of stored content that its id does not name.
+"""Digests of the stored content that an id does not cover.
 
-A passage's id is a hash of its text. The id of a question set says of which passage it is and how
-it was made, not what came out; a document's row has no such id at all. Their digests say whether
-what is stored is still what was written. They are taken of the columns as stored.
+A passage's id is a hash of its text. A question set's id covers its passage and its recipe, but not
+its questions, and a document's row has no such id at all. Their digests, taken over the columns as
+stored, tell whether the content is still what was written.
 """
 
 import json
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 QUESTION_COLUMNS = "id, direction, ordinal, text, keywords, vector_row"
 PLACE_COLUMNS = "passage, first_line, last_line, links"
 _FIRST_PLACE_COLUMNS = "passage, first_line, last_line"
-_NONE = "[]"  # no names, no links
+_NONE = "[]"  # no names or no links
 _NO_ORIGIN = "{}"
 
 Row = Sequence[object]
 
 
 def set_digest(vectors: bytes, questions: Iterable[Row]) -> bytes:
-    """Of a question set: its vectors, and its questions' QUESTION_COLUMNS by direction, ordinal."""
+    """Over a set's vectors and its questions' QUESTION_COLUMNS, by direction and ordinal."""
     return content_hash(_encoded([list(row) for row in questions]) + vectors)
 
 
@@ -37,9 +37,9 @@ def document_digest(
     origin: str,
     places: Iterable[Row],
 ) -> bytes:
-    """Of a document's revision: its own columns, and its PLACE_COLUMNS in order.
+    """Over the columns of a document's revision and the PLACE_COLUMNS of its placements, in order.
 
-    Names, links and an origin that are not there are left out, as in digests older than them.
+    Empty names, links and origins are left out, as in digests from before they existed.
     """
     where = [[value for value in row if value != _NONE] for row in places]
     more = [value for value in (names, origin) if value not in (_NONE, _NO_ORIGIN)]
@@ -47,7 +47,7 @@ def document_digest(
 
 
 def stored_set_digest(connection: "Connection", row_id: int, vectors: bytes) -> bytes:
-    """The digest that the stored questions and these vectors give."""
+    """The digest over these vectors and the stored questions."""
     questions = connection.execute(
         f"SELECT {QUESTION_COLUMNS} FROM question WHERE question_set = ?"
         " ORDER BY direction, ordinal",
@@ -62,7 +62,7 @@ def stored_document_digest(
     own: tuple[int, str, bytes, str, str, str],
     place_columns: str = PLACE_COLUMNS,
 ) -> bytes:
-    """The digest that the stored places and these columns give: source to origin."""
+    """The digest over a document's `own` columns, source to origin, and its stored placements."""
     places = connection.execute(
         f"SELECT {place_columns} FROM placement WHERE document = ? ORDER BY ordinal", [row_id]
     )
@@ -70,7 +70,7 @@ def stored_document_digest(
 
 
 def fill_digests(connection: "Connection") -> None:
-    """Give a digest to every row of the second schema, which had none."""
+    """Add digests to all rows of the second schema, which had none."""
     for (row_id,) in connection.execute("SELECT id FROM question_set").fetchall():
         vectors = connection.execute(
             "SELECT vectors FROM question_set WHERE id = ?", [row_id]

@@ -1,18 +1,18 @@
-"""Retention and garbage collection: which versions expire, and what goes with them.
+"""Retention and garbage collection: which versions expire, and what is deleted with them.
 
-First the expired versions are marked as collected, in one transaction: from then on they answer
-with an error. Then the rows that hold at no kept version go, matches first, then documents, then
-lives with the content that no life refers to any more, so that what is left is consistent after
-each small transaction. A gc that was killed goes on when it is run again.
+First, one transaction marks the expired versions as collected; reading them raises an error from
+then on. Then the rows that are in force at no kept version are deleted in small transactions:
+matches, then documents, then passage intervals with the content that nothing else refers to. The
+database is consistent after each of them. A gc that was killed continues when it is run again.
 
-Between two neighbouring kept versions a < b, the rows that hold at neither are those with
-a < born and died <= b. Rows at the head are never among them.
+Between two neighbouring kept versions a < b, the rows in force at neither are those with a < born
+and died <= b. Rows at the head are never among them.
 
-Content that no version ever held is the paid work of a sync that was cut short. gc notes when it
-first saw it so, and deletes it when that is `keep_days` ago and a version has been committed since.
+Content that no version ever held is the paid work of an interrupted sync. gc notes when it first
+saw it unused, and deletes it `keep_days` later if a version has been committed since.
 
-A reader inside a transaction keeps what it sees (WAL), so a request in progress is not disturbed.
-gc runs on the thread of the single writer.
+A reader inside a transaction keeps what it sees (WAL), so requests in progress are not disturbed.
+gc runs on the single writer's thread.
 """
 
 import json
@@ -26,11 +26,11 @@ from store.sqlite.space import file_bytes, shrink
 from store.sqlite.versions import head, kept_versions
 
 _DAY_MS = 86_400_000
-_ROWS = 2000  # matches that one transaction deletes
-_ENTRIES = 100  # documents, lives or question sets that one transaction deletes, with their parts
+# What one transaction deletes: matches; documents, intervals or question sets with their parts.
+_MATCHES_AT_ONCE, _ROWS_AT_ONCE = 2000, 100
 
-# Bytes of a row beside its long columns, and of a match with its index entry: for the estimate.
-_ROW, _MATCH = 40, 60
+# For the estimate: a row without its long columns, and a match with its index entry.
+_ROW_BYTES, _MATCH_BYTES = 40, 60
 
 Gap = tuple[int, int]
 Between = Callable[[], None]
@@ -43,10 +43,10 @@ _UNHELD = (
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept beside the head and tags: so many newest versions, and those of so many days.
+    """What is kept besides the head and tags: the newest versions, and those of the last days.
 
     A version's age counts from when the next one replaced it: with 30 days, every moment of the
-    last 30 can be asked for. `being_read` are versions that requests are at work with.
+    last 30 can be queried. `being_read` are the versions that running requests use.
     """
 
     keep_versions: int
@@ -56,7 +56,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class GcPlan:
-    """What gc would delete: version numbers, counts of rows, and about how many bytes."""
+    """What gc would delete: version numbers, counts of rows, and roughly how many bytes."""
 
     versions: tuple[int, ...]
     documents: int
@@ -69,7 +69,7 @@ class GcPlan:
 
 @dataclass(frozen=True, slots=True)
 class GcResult:
-    """What gc deleted; `freed_bytes` is by how much the file shrank."""
+    """What gc deleted, and by how much the file shrank."""
 
     versions: tuple[int, ...]
     documents: int
@@ -81,7 +81,7 @@ class GcResult:
 
 
 def expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
-    """The kept versions that retention does not keep, rising."""
+    """The stored versions that retention no longer keeps, in rising order."""
     rows = connection.execute(
         "SELECT id, max(created_ms, replaced_ms), place FROM (SELECT id, created_ms, collected_ms,"
         " lead(created_ms) OVER (ORDER BY id) AS replaced_ms,"
@@ -100,7 +100,7 @@ def expired(connection: Connection, retention: Retention, now_ms: int) -> list[i
 
 
 def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan:
-    """What `collect` would delete, by reading alone: also what a killed one left."""
+    """What `collect` would delete, including what a killed gc left. Only reads."""
     versions = expired(connection, retention, now_ms)
     gaps = _gaps(set(kept_versions(connection)) - set(versions))
     matches = _count(connection, "match", gaps)
@@ -115,8 +115,8 @@ def plan_gc(connection: Connection, retention: Retention, now_ms: int) -> GcPlan
         matches=matches,
         passages=len(passages),
         question_sets=len(sets),
-        bytes=matches * _MATCH
-        + (documents + len(lives)) * _ROW
+        bytes=matches * _MATCH_BYTES
+        + (documents + len(lives)) * _ROW_BYTES
         + _content_bytes(connection, sets, passages),
     )
 
@@ -126,7 +126,7 @@ def collect(
 ) -> GcResult:
     """Collect the expired versions and shrink the file; `between` runs after each transaction.
 
-    `between` may raise to abandon the rest: run it again to go on.
+    `between` may raise to stop early; another run continues.
     """
     size = file_bytes(connection)
     with transaction(connection):
@@ -155,7 +155,7 @@ def collect(
 
 
 def sweep(connection: Connection, between: Between = lambda: None) -> Counter[str]:
-    """Delete the rows that hold at no kept version, with their content; returns counts by table."""
+    """Delete rows in force at no kept version, with their content; returns counts by table."""
     gone: Counter[str] = Counter()
     for step in (_sweep_matches, _sweep_documents, _sweep_lives):
         for gap in _gaps(kept_versions(connection)):
@@ -173,9 +173,9 @@ def _once(
 
 
 def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
-    """Delete those question sets that no life refers to, and the passages left without any.
+    """Delete those of the question sets that no interval uses, and passages left without any.
 
-    Inside the caller's transaction.
+    Runs inside the caller's transaction.
     """
     held = json.dumps(list(sets))
     doomed = connection.execute(
@@ -200,15 +200,18 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
 
 
 def unheld_sets(connection: Connection) -> list[int]:
-    """The question sets that no life refers to."""
+    """The question sets that no interval uses."""
     rows = connection.execute(f"SELECT s.id FROM question_set AS s WHERE {_UNHELD}")
     return [row[0] for row in rows]
 
 
 @contextmanager
 def unchecked(connection: Connection) -> Iterator[None]:
-    """A transaction without foreign keys: to check that no match has a deleted question as its
-    target takes a scan of all matches for each question, and the order of deletion sees to it."""
+    """A transaction without foreign key checks.
+
+    For each deleted question they would scan all matches for one that targets it. The order of
+    deletion already rules that out.
+    """
     connection.execute("PRAGMA foreign_keys = OFF")
     try:
         with transaction(connection):
@@ -218,7 +221,7 @@ def unchecked(connection: Connection) -> Iterator[None]:
 
 
 def _gaps(kept: Iterable[int]) -> list[Gap]:
-    """Each (a, b) of neighbouring kept versions that has collected ones between; 0 is the first a.
+    """The neighbouring kept versions (a, b) with collected ones between them; the first a is 0.
 
     >>> _gaps([1, 4, 5, 9])
     [(1, 4), (5, 9)]
@@ -228,13 +231,13 @@ def _gaps(kept: Iterable[int]) -> list[Gap]:
 
 
 def _parts(ids: Sequence[int]) -> list[Sequence[int]]:
-    return [ids[start : start + _ENTRIES] for start in range(0, len(ids), _ENTRIES)]
+    return [ids[start : start + _ROWS_AT_ONCE] for start in range(0, len(ids), _ROWS_AT_ONCE)]
 
 
 def _sweep_matches(connection: Connection, gap: Gap) -> Counter[str]:
     deleted = connection.execute(
         "DELETE FROM match WHERE (question, born) IN"
-        f" (SELECT question, born FROM match WHERE {_DEAD} LIMIT {_ROWS})",
+        f" (SELECT question, born FROM match WHERE {_DEAD} LIMIT {_MATCHES_AT_ONCE})",
         gap,
     )
     return Counter(matches=deleted.rowcount) if deleted.rowcount else Counter()
@@ -242,7 +245,7 @@ def _sweep_matches(connection: Connection, gap: Gap) -> Counter[str]:
 
 def _sweep_documents(connection: Connection, gap: Gap) -> Counter[str]:
     ids = connection.execute(
-        f"SELECT id FROM document WHERE {_DEAD} LIMIT {_ENTRIES}", gap
+        f"SELECT id FROM document WHERE {_DEAD} LIMIT {_ROWS_AT_ONCE}", gap
     ).fetchall()
     connection.executemany("DELETE FROM placement WHERE document = ?", ids)
     connection.executemany("DELETE FROM document WHERE id = ?", ids)
@@ -252,7 +255,7 @@ def _sweep_documents(connection: Connection, gap: Gap) -> Counter[str]:
 def _sweep_lives(connection: Connection, gap: Gap) -> Counter[str]:
     rows = connection.execute(
         "SELECT l.id, l.question_set, s.recipe FROM life AS l"
-        f" JOIN question_set AS s ON s.id = l.question_set WHERE {_DEAD} LIMIT {_ENTRIES}",
+        f" JOIN question_set AS s ON s.id = l.question_set WHERE {_DEAD} LIMIT {_ROWS_AT_ONCE}",
         gap,
     ).fetchall()
     for life, _, recipe in rows:
@@ -275,7 +278,7 @@ def _note_unused(connection: Connection, now_ms: int) -> None:
 
 
 def _forsaken(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
-    """The question sets that were found unused long ago, and are still."""
+    """The question sets that were found unused long ago and still are."""
     newest = head(connection)
     rows = connection.execute(
         "SELECT s.id FROM unused AS u JOIN question_set AS s ON s.id = u.question_set"
@@ -293,7 +296,7 @@ def _count(connection: Connection, table: str, gaps: Sequence[Gap]) -> int:
 
 
 def _dead_lives(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[int, int]]:
-    """(life, question set) of each."""
+    """The (life, question set) of each interval in the gaps."""
     rows: list[tuple[int, int]] = []
     for gap in gaps:
         rows += connection.execute(f"SELECT id, question_set FROM life WHERE {_DEAD}", gap)
@@ -301,7 +304,7 @@ def _dead_lives(connection: Connection, gaps: Sequence[Gap]) -> list[tuple[int, 
 
 
 def _left_by(connection: Connection, lives: Sequence[tuple[int, int]]) -> set[int]:
-    """The question sets of these lives that no other life refers to."""
+    """The question sets of these intervals that no other interval uses."""
     rows = connection.execute(
         "SELECT l.question_set FROM life AS d JOIN life AS l ON l.passage = d.passage"
         " WHERE d.id IN (SELECT value FROM json_each(?1))"
@@ -312,7 +315,7 @@ def _left_by(connection: Connection, lives: Sequence[tuple[int, int]]) -> set[in
 
 
 def _emptied(connection: Connection, sets: Iterable[int]) -> list[int]:
-    """The passages all of whose question sets are among these."""
+    """The passages that have no question set besides these."""
     rows = connection.execute(
         "SELECT s.passage FROM question_set AS s WHERE s.passage IN"
         " (SELECT passage FROM question_set WHERE id IN (SELECT value FROM json_each(?1)))"
@@ -323,11 +326,11 @@ def _emptied(connection: Connection, sets: Iterable[int]) -> list[int]:
 
 
 def _content_bytes(connection: Connection, sets: Iterable[int], passages: Sequence[int]) -> int:
-    """Text counts twice: it is in the full-text index too."""
+    """Roughly the size of this content. Text counts twice, as the full-text index has it too."""
     row = connection.execute(
         "SELECT (SELECT coalesce(sum(length(vectors)), 0) FROM question_set"
         " WHERE id IN (SELECT value FROM json_each(?1)))"
-        f" + (SELECT coalesce(sum(length(text) + length(keywords) + {_ROW}), 0) FROM question"
+        f" + (SELECT coalesce(sum(length(text) + length(keywords) + {_ROW_BYTES}), 0) FROM question"
         " WHERE question_set IN (SELECT value FROM json_each(?1)))"
         " + (SELECT coalesce(sum(2 * length(CAST(text AS BLOB))), 0) FROM passage"
         " WHERE id IN (SELECT value FROM json_each(?2)))",

@@ -1,4 +1,4 @@
-"""History: naming versions, listing them, and what differs between two."""
+"""History: resolving and tagging versions, the log of them, and what differs between two."""
 
 import json
 from collections import Counter, defaultdict
@@ -18,9 +18,10 @@ from store.sqlite.visible import (
     placed_in,
 )
 
-# Rows that hold at the version ?1 and not at ?2.
+# Rows in force at the version ?1 and not at ?2.
+_AT_ALONE = "born <= ?1 AND ?1 < died AND NOT (born <= ?2 AND ?2 < died)"
 _LEFT_OUT = "(SELECT id FROM source WHERE name IN (SELECT value FROM json_each(?2)))"
-# How many documents the version ?1 moved to another path, but for those of the sources ?2.
+# How many documents the version ?1 moved to another path, without those of the sources ?2.
 _RENAMES = f"""
 WITH begun AS (
   SELECT d.source, d.content, count(*) AS documents FROM document AS d
@@ -36,17 +37,24 @@ WITH begun AS (
 SELECT coalesce(sum(min(begun.documents, ended.documents)), 0)
 FROM begun JOIN ended USING (source, content)
 """
-_AT_ALONE = "born <= ?1 AND ?1 < died AND NOT (born <= ?2 AND ?2 < died)"
+# Visible documents that the version ?1 began, ended, or found in force; the names ?2 are hidden.
+_BEGUN = f"{SEEN_DOCUMENTS} AND d.born = ?1"
+_ENDED = f"{SEEN_DOCUMENTS} AND d.died = ?1"
+_BEFORE = f"{SEEN_DOCUMENTS} AND d.born < ?1 AND ?1 <= d.died"
+_REPLACED = "EXISTS (SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path"
+_OUTGOING = (
+    "question AS q JOIN life AS l ON l.question_set = q.question_set"
+    f" WHERE q.direction = 1 AND l.id IN ({VISIBLE_LIVES})"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """A version with what it changed: documents by kind, and passages that began and ended.
+    """A version with what it changed: documents by kind, passages added and removed.
 
-    A renamed document, whose content went from one path to another of its source, is neither added
-    nor removed.
-
-    `collected_ms` says when it expired (Unix time), None while it can be read.
+    A renamed document, whose content moved to another path of its source, counts neither as added
+    nor as removed. `collected_ms` is when the version expired (Unix time), None while it can be
+    read.
     """
 
     version: Version
@@ -62,7 +70,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An outgoing question, and the incoming one that it is matched with."""
+    """An outgoing question and the incoming question that it is matched with."""
 
     question: QuestionId
     target: QuestionId
@@ -70,7 +78,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class EdgeEnds:
-    """The two passages that an edge joins, and the text of its outgoing question."""
+    """The passages that an edge leads from and to, and the text of its outgoing question."""
 
     source: PassageId
     target: PassageId
@@ -81,7 +89,7 @@ class EdgeEnds:
 class SourceChanges:
     """How many documents of a source differ between two versions.
 
-    One that is gone from a path while a new path has its content has moved, and counts once.
+    A document that left one path while a new path has its content has moved, and counts once.
     """
 
     added: int
@@ -92,7 +100,7 @@ class SourceChanges:
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """A document whose content is at another path of the same source."""
+    """A document whose content moved to another path of the same source."""
 
     source: str
     was: str
@@ -114,10 +122,10 @@ class Diff:
 
 
 def resolve(connection: Connection, at: str) -> Version:
-    """The version that `at` names: "head", a number, a tag, or a time in ISO 8601.
+    """The version that `at` names: "head", a number, a tag, or a time in ISO 8601, tried in order.
 
-    A time names the version in force then; without an offset it is local time. Tags come before
-    times, numbers before tags. Raises NoSuchVersion.
+    A time names the version in force then; without an offset it is local time. Raises
+    NoSuchVersion.
     """
     if at == "head":
         newest = head(connection)
@@ -133,10 +141,10 @@ def resolve(connection: Connection, at: str) -> Version:
 def _at_time(connection: Connection, at: str) -> Version:
     try:
         moment = datetime.fromisoformat(at).astimezone(UTC)
-    except (ValueError, OverflowError) as error:  # the latter within a day of the calendar's ends
+    except (ValueError, OverflowError) as error:  # overflow: within a day of the calendar's ends
         raise NoSuchVersion(
             f"Cannot read version {at!r}",
-            "it is no number, no tag and no time",
+            "it is not a number, a tag or a time",
             "`hopsyncd log` lists versions and tags; a time looks like 2026-11-01T09:00",
         ) from error
     # By number, not by the clock: the clock may have been set back between two versions.
@@ -146,7 +154,7 @@ def _at_time(connection: Connection, at: str) -> Version:
     if row[0] is None:
         raise NoSuchVersion(
             f"Cannot read the version of {at}",
-            "nothing was indexed by then",
+            "nothing had been indexed by then",
             "`hopsyncd log` lists the versions and their times",
         )
     return version(connection, row[0])
@@ -158,13 +166,13 @@ def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None
     if name == "head" or name.isdecimal() or not name.strip() or _is_time(name):
         raise TagRefused(
             f"Cannot tag version {number} as {name!r}",
-            "it would read as a version or a time",
+            "the name could be read as a version or a time",
             "Choose another name",
         )
     if not name.isprintable():
         raise TagRefused(
             f"Cannot tag version {number} as {name!r}",
-            "it has a character that cannot be seen",
+            "it contains an invisible character",
             "Choose a name without control characters",
         )
     with transaction(connection):
@@ -187,19 +195,21 @@ def _is_time(name: str) -> bool:
 
 
 def delete_tag(connection: Connection, name: str) -> None:
-    """Remove a tag. Raises TagRefused if there is none of that name."""
+    """Remove a tag. Raises TagRefused if there is no tag of that name."""
     with transaction(connection):
         gone = connection.execute("DELETE FROM tag WHERE name = ?", [name])
     if not gone.rowcount:
         raise TagRefused(
-            f"Cannot delete the tag {name!r}", "there is none", "`hopsyncd log` shows the tags"
+            f"Cannot delete the tag {name!r}",
+            "there is no such tag",
+            "`hopsyncd log` shows the tags",
         )
 
 
 def log(connection: Connection, limit: int, before: int | None = None) -> list[LogEntry]:
-    """The newest versions first, at most `limit`, those below `before` if it is given.
+    """At most `limit` versions, the newest first; with `before`, only those below that number.
 
-    Collected versions are among them: what they changed was counted when they were committed.
+    Collected versions are included: what they changed was counted when they were committed.
     """
     rows = connection.execute(
         f"SELECT id, {CHANGES}, collected_ms FROM version WHERE ?1 IS NULL OR id < ?1"
@@ -216,7 +226,7 @@ def log(connection: Connection, limit: int, before: int | None = None) -> list[L
 
 
 def with_renames(connection: Connection, entry: LogEntry, hidden: Collection[str] = ()) -> LogEntry:
-    """The entry with its renames told as such, as far as its rows are kept."""
+    """The entry with renames counted as renames, as far as its rows are still stored."""
     if not (entry.documents_added and entry.documents_removed):
         return entry
     (renamed,) = connection.execute(
@@ -236,9 +246,9 @@ def _tags(connection: Connection, number: int) -> tuple[str, ...]:
 
 
 def diff(connection: Connection, old: Version, new: Version) -> Diff:
-    """What one must add, remove and change to come from `old` to `new`.
+    """What must be added, removed and changed to get from `old` to `new`.
 
-    Only rows that hold at one of the two and not at the other are read.
+    Reads only the rows that are in force at one of the two and not at the other.
     """
     before, after = _documents(connection, old.id, new.id), _documents(connection, new.id, old.id)
     lived, live = _passages(connection, old, new), _passages(connection, new, old)
@@ -260,7 +270,7 @@ def diff(connection: Connection, old: Version, new: Version) -> Diff:
 
 
 def source_changes(connection: Connection, source: str, old: int, new: int) -> SourceChanges:
-    """What came to a source of that name from one version to another; 0 is before the first."""
+    """How the documents of a source (by name) changed between two versions; 0: before the first."""
     before, after = (
         {path: content for (name, path), content in found.items() if name == source}
         for found in (_documents(connection, old, new), _documents(connection, new, old))
@@ -275,7 +285,7 @@ def source_changes(connection: Connection, source: str, old: int, new: int) -> S
 def _renamed(
     removed: Mapping[tuple[str, str], bytes], added: Mapping[tuple[str, str], bytes]
 ) -> tuple[Renamed, ...]:
-    """Which of them are pairs: of equal content, those that keep their file name first."""
+    """Pairs of equal content within a source; those with the same file name are paired first."""
     gone = defaultdict[tuple[str, bytes], list[str]](list)
     for (source, path), content in sorted(removed.items(), reverse=True):
         gone[source, content].append(path)
@@ -293,7 +303,7 @@ def _renamed(
 
 
 def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
-    """What each of the edges joins, in their order."""
+    """The ends of each edge, in the order given."""
     rows = connection.execute(
         "SELECT qs.passage, ts.passage, q.text FROM json_each(?) AS e"
         " CROSS JOIN question AS q ON q.id = e.value ->> 0"
@@ -306,7 +316,7 @@ def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
 
 
 def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, str], bytes]:
-    """The content hash of the documents whose rows hold `at` alone, by source name and path."""
+    """The content hashes of the documents in force at `at` alone, by source name and path."""
     rows = connection.execute(
         "SELECT s.name, d.path, d.content FROM document AS d"
         f" JOIN source AS s ON s.id = d.source WHERE {_AT_ALONE}",
@@ -323,7 +333,7 @@ def _passages(connection: Connection, at: Version, other: Version) -> set[Passag
 def _edges(
     connection: Connection, at: Version, other: Version
 ) -> set[tuple[QuestionId, QuestionId]]:
-    """The edges `at` whose rows are none at the other: not in force, or beyond its cut."""
+    """The edges at `at` that are not edges at `other`: not in force there, or beyond its cut."""
     rows = connection.execute(
         "SELECT question, target FROM match WHERE born <= ?1 AND ?1 < died"
         " AND (?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
@@ -338,22 +348,12 @@ def _cut(at: Version) -> tuple[float | None, int | None]:
     return (at.cut.similarity, at.cut.question) if at.cut else (None, None)
 
 
-_BEGUN = f"{SEEN_DOCUMENTS} AND d.born = ?1"
-_ENDED = f"{SEEN_DOCUMENTS} AND d.died = ?1"
-_BEFORE = f"{SEEN_DOCUMENTS} AND d.born < ?1 AND ?1 <= d.died"
-_REPLACED = "EXISTS (SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path"
-_OUTGOING = (
-    "question AS q JOIN life AS l ON l.question_set = q.question_set"
-    f" WHERE q.direction = 1 AND l.id IN ({VISIBLE_LIVES})"
-)
-
-
 def visible_entry(
     connection: Connection, entry: LogEntry, hidden: Collection[str], budget: Callable[[int], int]
 ) -> LogEntry:
-    """A version of the log, told of the visible sources alone, as far as its rows are kept.
+    """The log entry for a reader who may not see the `hidden` sources, counted from stored rows.
 
-    `budget` gives how many edges so many passages may have; each outgoing question has one match.
+    `budget` maps a number of passages to its edge budget. Each outgoing question has one match.
     """
     arguments = [entry.version.id, names_json(hidden)]
 
@@ -367,7 +367,7 @@ def visible_entry(
     reason = entry.version.reason
     passages = count(f"({VISIBLE_LIVES})")
     before, now = placed_in(_BEFORE), placed_in(VISIBLE_DOCUMENTS)
-    told = replace(
+    visible = replace(
         entry,
         version=replace(
             entry.version,
@@ -385,4 +385,4 @@ def visible_entry(
         passages_added=count(f"({now} EXCEPT {before})"),
         passages_removed=count(f"({before} EXCEPT {now})"),
     )
-    return with_renames(connection, told, hidden)
+    return with_renames(connection, visible, hidden)

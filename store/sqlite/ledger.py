@@ -1,7 +1,7 @@
-"""The ledger of LLM calls: a small database beside the graph's, so that spending is bounded by day.
+"""The ledger of LLM calls: a small database beside the graph's that bounds spending per day.
 
-A reservation is in the file before its request is sent: a killed process forgets none. Commits are
-not synced, so that a power cut may forget those of the last seconds.
+A reservation is in the file before its request is sent, so a killed process forgets none. Commits
+are not synced, so a power cut may lose those of the last seconds.
 """
 
 import threading
@@ -40,7 +40,7 @@ WHERE version = 0 AND purpose = :purpose
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Room for one request, held since `day` (days since 1970-01-01, UTC)."""
+    """Tokens set aside for one request on `day` (days since 1970-01-01, UTC)."""
 
     day: int
     purpose: str
@@ -50,7 +50,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What calls took. `unsettled_tokens` were reserved and never accounted for, or not yet."""
+    """What calls used. `unsettled_tokens` are reserved and not settled, or not yet."""
 
     purpose: str
     source: str
@@ -62,15 +62,14 @@ class Spent:
 
     @property
     def tokens(self) -> int:
-        """All that count against a limit."""
+        """All tokens that count against a limit."""
         return self.prompt_tokens + self.completion_tokens + self.unsettled_tokens
 
 
 class Ledger:
-    """Counts by day, purpose, source and version, within daily limits (0: none), from any thread.
+    """Counts by day, purpose, source and version, within daily limits (0: no limit). Thread-safe.
 
-    The file is opened with the first use. One that cannot be used fails each call with a
-    StoreError, until it can.
+    The file is opened on first use. While it cannot be used, each call raises a StoreError.
     """
 
     def __init__(self, path: Path, max_calls_per_day: int = 0, max_tokens_per_day: int = 0) -> None:
@@ -79,10 +78,10 @@ class Ledger:
         self._max_tokens = max_tokens_per_day
         self._lock = threading.Lock()
         self._connection: Connection | None = None
-        self._file: tuple[int, int] | None = None  # device and inode of what is open
+        self._file: tuple[int, int] | None = None  # device and inode of the open file
 
     def reserve(self, day: int, purpose: str, source: str, tokens: int) -> Reservation | None:
-        """Room for one request of at most so many tokens; None if the day's limits leave none."""
+        """Reserve one request of at most `tokens`; None if it would exceed the day's limits."""
         with self._writing() as connection:
             calls, spent = connection.execute(
                 "SELECT coalesce(sum(calls), 0), coalesce(sum(prompt_tokens + completion_tokens"
@@ -98,7 +97,7 @@ class Ledger:
         return reservation
 
     def settle(self, reserved: Reservation, prompt_tokens: int, completion_tokens: int) -> None:
-        """Put what the request took in the place of what was reserved for it."""
+        """Replace a reservation by what the request used."""
         with self._writing() as connection:
             _add(
                 connection,
@@ -109,7 +108,7 @@ class Ledger:
             )
 
     def attribute(self, version: int, purpose: str) -> None:
-        """Put what was spent for the purpose, and for no version yet, down to this version."""
+        """Book what was spent for the purpose, and for no version yet, to this version."""
         with self._writing() as connection:
             connection.execute(_ATTRIBUTE, {"version": version, "purpose": purpose})
             connection.execute(_CLEAR, {"purpose": purpose})
@@ -119,7 +118,7 @@ class Ledger:
             )
 
     def spent(self, since_day: int) -> list[Spent]:
-        """What was spent since the day, by purpose, source and version."""
+        """What was spent since that day, by purpose, source and version."""
         with self._opened() as connection:
             rows = connection.execute(
                 "SELECT purpose, source, version, sum(calls), sum(prompt_tokens),"
@@ -145,11 +144,11 @@ class Ledger:
 
     @contextmanager
     def _opened(self) -> Iterator[Connection]:
-        """The connection, for this thread alone. After an error the next use opens it anew."""
+        """The connection, for one thread at a time. After an error, the next use reopens it."""
         with self._lock:
             try:
                 if self._connection is not None and _identity(self._path) != self._file:
-                    self._drop()  # it was moved away, to begin a new one
+                    self._drop()  # the user moved it away to begin a new one
                 if self._connection is None:
                     self._connection = _open(self._path)
                     self._file = _identity(self._path)
@@ -187,7 +186,7 @@ def _add(
 
 def _open(path: Path) -> Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.touch(mode=0o600)  # SQLite takes an empty file for a new database
+    path.touch(mode=0o600)  # SQLite accepts an empty file as a new database
     connection = open_file(path)
     try:
         connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
@@ -207,13 +206,13 @@ def _open(path: Path) -> Connection:
 
 def _create(connection: Connection) -> None:
     if connection.execute("PRAGMA user_version").fetchone()[0] == _SCHEMA_VERSION:
-        return  # another process was here first
-    connection.execute(resources.files("store.sqlite.schema").joinpath("ledger.sql").read_text())
+        return  # another process created it first
+    connection.execute(resources.files("store.sqlite").joinpath("schema", "ledger.sql").read_text())
     connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
 
 def _unusable(path: Path, why: str) -> NotADatabase:
-    hint = "Move it away to begin a new one; what was spent today is then forgotten"
+    hint = "Move it away to begin a new one, which forgets what was spent today"
     if "locked" in why:
-        hint = "Another program holds it: end that one"
+        hint = "Stop the other program that has it open"
     return NotADatabase(f"Cannot use the ledger of LLM calls {path}", why, hint)

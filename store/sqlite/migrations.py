@@ -1,4 +1,4 @@
-"""The schema's history: each step is a script in store/schema, and what SQL alone cannot do."""
+"""The schema's history: each step runs a script in schema/, and does what SQL alone cannot."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ MIGRATIONS = Migrations("hopsyncd")
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Split a SQL script; executescript() would commit behind the migration's back."""
+    """Split a SQL script; executescript() would commit in the middle of the migration."""
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line
@@ -23,7 +23,9 @@ def _statements(script: str) -> Iterator[str]:
 
 
 def _run_file(db: Database, name: str) -> None:
-    for statement in _statements(resources.files("store.sqlite.schema").joinpath(name).read_text()):
+    for statement in _statements(
+        resources.files("store.sqlite").joinpath("schema", name).read_text()
+    ):
         db.conn.execute(statement)
 
 

@@ -1,4 +1,7 @@
-"""Operational records beside the versioned ones: job runs, quarantine, provisional passages."""
+"""What is remembered besides versions: job runs, quarantine, waits for the LLM.
+
+None of it is versioned, and none of it changes an answer.
+"""
 
 import json
 from collections.abc import Iterable
@@ -7,12 +10,20 @@ from dataclasses import dataclass
 from store.records import PassageId, SetId
 from store.sqlite.database import Connection, transaction
 
+UNTRIED = "queued"
+_MAX_QUARANTINED = 10_000
+_PROVISIONAL = (
+    "question_set AS s JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
+    " AND l.born <= ?1 AND ?1 < l.died LEFT JOIN waiting AS w ON w.question_set = s.id"
+    " WHERE s.provisional = 1"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """The end of a job's last run, in Unix time; `error` is None unless that failed.
+    """How a job's last run ended, in Unix time; `error` is None unless it failed.
 
-    `succeeded_ms` is None before the first run that succeeded.
+    `succeeded_ms` is None until a run has succeeded.
     """
 
     name: str
@@ -21,8 +32,18 @@ class JobRow:
     error: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a question set is still provisional, and when (Unix time) to ask the LLM again."""
+
+    question_set: SetId
+    why: str
+    tries: int
+    next_ms: int
+
+
 def note_run(connection: Connection, name: str, ran_ms: int, error: str | None) -> None:
-    """Record how a run ended that ended now; one that failed keeps the time of the last success."""
+    """Record the end of a run; a failed one keeps the time of the last success."""
     with transaction(connection):
         connection.execute(
             "INSERT INTO job VALUES (?1, ?2, iif(?3 IS NULL, ?2, NULL), ?3) ON CONFLICT (name)"
@@ -33,16 +54,13 @@ def note_run(connection: Connection, name: str, ran_ms: int, error: str | None) 
 
 
 def all_jobs(connection: Connection) -> dict[str, JobRow]:
-    """The last run of every job that ever ran, by its name."""
+    """The last run of every job that ever ran, by name."""
     rows = connection.execute("SELECT name, ran_ms, succeeded_ms, error FROM job")
     return {row[0]: JobRow(*row) for row in rows}
 
 
-_MOST = 10_000
-
-
 def quarantined(connection: Connection, rules: str) -> dict[bytes, str]:
-    """Why each content in quarantine under these rules is there."""
+    """The contents in quarantine under these rules, each with the reason."""
     rows = connection.execute("SELECT content, why FROM quarantine WHERE rules = ?", [rules])
     return dict(rows)
 
@@ -55,7 +73,7 @@ def count_quarantined(connection: Connection) -> int:
 def put_quarantined(
     connection: Connection, content: bytes, rules: str, why: str, now_ms: int
 ) -> None:
-    """Take a content into quarantine; beyond ten thousand the oldest leave it."""
+    """Put a content into quarantine; beyond ten thousand, the oldest leave it."""
     with transaction(connection):
         connection.execute(
             "INSERT OR REPLACE INTO quarantine VALUES (?, ?, ?, ?)", [content, rules, why, now_ms]
@@ -63,14 +81,14 @@ def put_quarantined(
         connection.execute(
             "DELETE FROM quarantine WHERE content IN (SELECT content FROM quarantine"
             " ORDER BY since_ms DESC, content LIMIT -1 OFFSET ?)",
-            [_MOST],
+            [_MAX_QUARANTINED],
         )
 
 
 def end_quarantine(connection: Connection, rules: str) -> bool:
-    """End what other rules began: whatever could not be read is then tried again, everywhere.
+    """Release what was quarantined under other rules; all unreadable items are then tried again.
 
-    False where there was nothing to end.
+    False if nothing was released.
     """
     with transaction(connection):
         ended = connection.execute("DELETE FROM quarantine WHERE rules <> ?", [rules]).rowcount
@@ -83,26 +101,8 @@ def end_quarantine(connection: Connection, rules: str) -> bool:
     return bool(ended)
 
 
-_IN_FORCE = (
-    "question_set AS s JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
-    " AND l.born <= ?1 AND ?1 < l.died LEFT JOIN waiting AS w ON w.question_set = s.id"
-    " WHERE s.provisional = 1"
-)
-UNTRIED = "queued"
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Why a provisional set is still one, and when (Unix time) to ask for a better one."""
-
-    question_set: SetId
-    why: str
-    tries: int
-    next_ms: int
-
-
 def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]:
-    """What is recorded of these sets."""
+    """The waits of these sets; a set that was never tried has none."""
     rows = connection.execute(
         "SELECT question_set, why, tries, next_ms FROM waiting"
         " WHERE question_set IN (SELECT value FROM json_each(?))",
@@ -112,7 +112,7 @@ def waits_of(connection: Connection, sets: Iterable[SetId]) -> dict[SetId, Wait]
 
 
 def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
-    """Record the last attempts."""
+    """Record the outcome of the last attempts."""
     with transaction(connection):
         connection.executemany(
             "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?)",
@@ -123,9 +123,9 @@ def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
 def due_passages(
     connection: Connection, version: int, recipe: int, now_ms: int, limit: int
 ) -> list[PassageId]:
-    """The passages to ask the LLM for, under a recipe (a row id): the least tried first."""
+    """The passages to ask the LLM about now, under a recipe (a row id), the least tried first."""
     rows = connection.execute(
-        f"SELECT s.passage FROM {_IN_FORCE} AND s.recipe = ?2 AND coalesce(w.next_ms, 0) <= ?3"
+        f"SELECT s.passage FROM {_PROVISIONAL} AND s.recipe = ?2 AND coalesce(w.next_ms, 0) <= ?3"
         " ORDER BY coalesce(w.tries, 0), s.passage LIMIT ?4",
         [version, recipe, now_ms, limit],
     )
@@ -133,10 +133,10 @@ def due_passages(
 
 
 def waiting_by_reason(connection: Connection, version: int) -> dict[str, int]:
-    """How many passages wait at a version, by the kind of error of the last attempt."""
+    """How many passages wait at a version, by the kind of error in the last attempt."""
     return dict(
         connection.execute(
-            f"SELECT coalesce(w.why, '{UNTRIED}') AS why, count(*) FROM {_IN_FORCE}"
+            f"SELECT coalesce(w.why, '{UNTRIED}') AS why, count(*) FROM {_PROVISIONAL}"
             " GROUP BY why ORDER BY why",
             [version],
         )
@@ -144,6 +144,6 @@ def waiting_by_reason(connection: Connection, version: int) -> dict[str, int]:
 
 
 def end_waits(connection: Connection) -> None:
-    """Let all be asked for again at once: what stood in the way may have been set right."""
+    """Make every waiting passage due now, since what blocked it may have been fixed."""
     with transaction(connection):
         connection.execute("UPDATE waiting SET next_ms = 0")

@@ -1,7 +1,7 @@
-"""Whether the files that the writer has open are still those at their paths.
+"""Whether the files that the writer has open are still the ones at their paths.
 
-SQLite goes on with files that were deleted or replaced: every commit succeeds, and nothing of it is
-there at the next start.
+SQLite carries on with deleted or replaced files: every commit succeeds, and all is gone at the next
+start.
 """
 
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from store.exceptions import DatabaseGone
 if TYPE_CHECKING:
     from store.sqlite.database import Connection
 
-Identity = tuple[int, int]  # of a file: its device and inode
+Identity = tuple[int, int]  # a file's device and inode
 
 
 @dataclass(slots=True)
 class Opened:
     """The files behind the writer's connection.
 
-    `least_bytes`: what the database cannot be smaller than, as of the last commit. `overwritten`:
-    how it was found to be another's, for good.
+    `least_bytes` is the least size of the database as of the last commit. `overwritten` says how it
+    was found to be overwritten, which is final.
     """
 
     database: Path
@@ -32,13 +32,13 @@ class Opened:
 
 
 def opened_now(database: Path) -> Opened:
-    """The files that are at the paths now."""
+    """The files that are now at the paths."""
     file, log = database.stat(), _log_of(database).stat()
     return Opened(database, (file.st_dev, file.st_ino), (log.st_dev, log.st_ino))
 
 
 def note_size(connection: "Connection") -> None:
-    """Remember how large the writer's database is. A checkpoint may cut it to its pages in use."""
+    """Remember the size of the writer's database. A checkpoint may cut it to its pages in use."""
     if connection.opened:
         pages, page_bytes = (
             connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -49,18 +49,18 @@ def note_size(connection: "Connection") -> None:
 
 
 def refuse_gone(connection: "Connection") -> None:
-    """Raise DatabaseGone unless the writer's files are at their paths; from any thread."""
+    """Raise DatabaseGone unless the writer's files are at their paths. Callable from any thread."""
     if connection.opened and (why := _what_is_wrong(connection.opened)):
         raise gone(connection.opened.database, why)
 
 
 def gone(database: Path, why: str) -> DatabaseGone:
-    """The refusal to go on with files that are no longer the database's."""
+    """The error that refuses to continue on files that are no longer the database's."""
     return DatabaseGone(
         f"Cannot use the database {database}",
         why,
-        "Nothing is kept from now on: stop the daemon, put the file back or restore a backup, and"
-        " start it again",
+        "Nothing is stored from now on: stop the daemon, put the file back or restore a backup, and"
+        " start the daemon again",
     )
 
 
@@ -70,14 +70,14 @@ def _what_is_wrong(opened: Opened) -> str | None:
     try:
         file = opened.database.stat()
         if (file.st_dev, file.st_ino) != opened.file:
-            return "another file is in its place"
+            return "another file has replaced it"
         if file.st_size < opened.least_bytes:
             return f"it was cut short, to {file.st_size} bytes"
         log = _log_of(opened.database).stat()
         if (log.st_dev, log.st_ino) != opened.log:
-            return "another file is in the place of its log (-wal)"
+            return "another file has replaced its log (-wal)"
     except FileNotFoundError as error:
-        return f"{Path(error.filename).name} was deleted, or moved away"
+        return f"{Path(error.filename).name} was deleted or moved away"
     except OSError as error:
         return (error.strerror or str(error)).lower()
     return None

@@ -1,13 +1,12 @@
-"""Purging: one document gone from every version, as if it had never been indexed.
+"""Purging: removing a document from every version, as if it had never been indexed.
 
-Purging rewrites history, the one thing that does. In each kept version that had the document, the
-document is missing afterwards, its passages too unless another document held them then, and with
-them every match from or to their questions: a past version loses those edges and finds no others
-in their place. Its counts, its edge budget and its cut follow, so that its other edges stay as they
-were.
+Purging is the only operation that rewrites history. Every kept version loses the document, its
+passages unless another document held them then, and all matches from or to their questions. A past
+version finds no other edges in their place. Its counts, its edge budget and its cut are adjusted,
+so that its other edges stay as they were.
 
-It is one transaction for the rows, then the files are cleaned of their bytes. Killed between the
-two, it is finished by running it again.
+One transaction removes the rows; then their bytes are erased from the files. After a kill between
+the two, run the purge again to finish it.
 """
 
 import json
@@ -32,9 +31,9 @@ Span = tuple[int, int]
 class PurgeResult:
     """What a purge removed: revisions of the document, passages, and matches in past versions.
 
-    `versions` are the kept ones that had the document. `held_by` are the documents, as (source
-    name, path), that hold some of its passages in a kept version: that text is still stored.
-    `erased` is False while a reader keeps the WAL from being emptied: run the purge again.
+    `versions` are the kept versions that had the document. `held_by` are the documents, as (source
+    name, path), that hold some of its passages in a kept version, so that text is still stored.
+    `erased` is False if a reader kept the WAL from being emptied: run the purge again.
     """
 
     revisions: int
@@ -47,7 +46,7 @@ class PurgeResult:
 
 @dataclass(frozen=True, slots=True)
 class _Losses:
-    """What each kept version lost, by its number; edges are those of the matches it admitted."""
+    """What each kept version lost, by its number; `edges` are the matches within its cut."""
 
     documents: Counter[int] = field(default_factory=Counter)
     passages: Counter[int] = field(default_factory=Counter)
@@ -59,10 +58,10 @@ class _Losses:
 def purge(connection: Connection, source: int, path: str, now_ms: int) -> PurgeResult:
     """Remove the document from all versions, content, indexes and records, and from the files.
 
-    Passages that another document holds in a kept version stay in the versions where it does.
-    All content that no version ever held goes too, as what was prepared for an earlier text of the
-    document cannot be told from the rest. The path is excluded from now on (`include_again`).
-    Raises PurgeRefused while the document is in the head, or when nothing is known of it.
+    Passages that another document holds stay in the versions where it does. All content that no
+    version ever held is deleted too, as some of it may come from an earlier text of the document.
+    The path is excluded from now on (see `include_again`). Raises PurgeRefused while the document
+    is at the head, or if nothing is known of it.
     """
     _require_gone(connection, source, path)
 
@@ -73,10 +72,9 @@ def purge(connection: Connection, source: int, path: str, now_ms: int) -> PurgeR
 
 
 def purge_source(connection: Connection, source: int) -> PurgeResult:
-    """As purge, of all documents that a source ever had, once `forget_source` has forgotten it.
+    """As purge, for all documents that a source ever had. Call `forget_source` first.
 
-    None of them is excluded from now on; what was before stays so. Raises PurgeRefused while the
-    head has one of them.
+    Excludes no further paths. Raises PurgeRefused while one of the documents is at the head.
     """
     alive = connection.execute(
         f"SELECT path FROM document WHERE source = ? AND died = {ALIVE} LIMIT 1", [source]
@@ -91,7 +89,7 @@ def _purge(
     revisions: Sequence[tuple[int, Span]],
     forget: Callable[[], None] = lambda: None,
 ) -> PurgeResult:
-    """Remove these revisions, none of which is in the head; `forget` what was seen of them."""
+    """Remove these revisions, none of them at the head; `forget` deletes their scan records."""
     sweep(connection)
     with unchecked(connection):
         kept = kept_versions(connection)
@@ -115,7 +113,7 @@ def _purge(
 
 
 def excluded_paths(connection: Connection, source: int) -> set[str]:
-    """The source's items that scans pass over because they were purged."""
+    """The source's items that scans skip because they were purged."""
     rows = connection.execute("SELECT path FROM excluded WHERE source = ?", [source])
     return {row[0] for row in rows}
 
@@ -141,7 +139,7 @@ def _require_gone(connection: Connection, source: int, path: str) -> None:
         raise PurgeRefused(
             f"Cannot purge {path}",
             "no version has it and no scan saw it",
-            "Name it as the answers and `hopsyncd diff` do; gc deletes what has expired",
+            "Write its path as answers and `hopsyncd diff` do; gc deletes what has expired",
         )
     alive = connection.execute(
         f"SELECT 1 FROM document WHERE source = ? AND path = ? AND died = {ALIVE}", [source, path]
@@ -154,7 +152,7 @@ def _in_head(path: str) -> PurgeRefused:
     return PurgeRefused(
         f"Cannot purge {path}",
         "it is in the newest version",
-        "It must first be taken out of the graph by a version of its own",
+        "Commit a version without it first",
     )
 
 
@@ -170,12 +168,12 @@ def _revisions(
 
 
 def _versions_in(spans: Iterable[Span], kept: Sequence[int]) -> list[int]:
-    """The kept versions in the spans, once for each span that a version is in."""
+    """The kept versions in the spans, once for each span that contains the version."""
     return [number for born, died in spans for number in kept if born <= number < died]
 
 
 def _take_documents(connection: Connection, documents: Sequence[int]) -> list[PassageId]:
-    """Delete the documents' rows; returns the passages that they placed."""
+    """Delete the documents' rows; returns the passages that they held."""
     rows = connection.execute(
         "SELECT DISTINCT passage FROM placement WHERE document IN (SELECT value FROM json_each(?))",
         [json.dumps(documents)],
@@ -189,9 +187,9 @@ def _take_documents(connection: Connection, documents: Sequence[int]) -> list[Pa
 def _shorten_lives(
     connection: Connection, passages: Iterable[PassageId], kept: Sequence[int], losses: _Losses
 ) -> list[int]:
-    """Let each passage live only while a document that is left holds it.
+    """Cut each passage's intervals to when a remaining document holds it.
 
-    Returns the question sets of those that live shorter.
+    Returns the question sets of the intervals that became shorter.
     """
     shortened: list[int] = []
     for passage in passages:
@@ -215,7 +213,7 @@ def _shorten_lives(
 
 
 def _spans(connection: Connection, passage: PassageId) -> list[Span]:
-    """When documents hold the passage, as disjoint spans, rising."""
+    """When documents hold the passage, as disjoint spans in rising order."""
     rows = connection.execute(
         "SELECT DISTINCT d.born, d.died FROM placement AS p JOIN document AS d ON d.id = p.document"
         " WHERE p.passage = ? ORDER BY d.born",
@@ -231,7 +229,7 @@ def _spans(connection: Connection, passage: PassageId) -> list[Span]:
 
 
 def _within(span: Span, others: Iterable[Span], kept: Sequence[int]) -> list[Span]:
-    """The parts of a span inside the others, those without a kept version left out.
+    """The parts of a span inside the others, without those that contain no kept version.
 
     >>> _within((2, 9), [(1, 4), (6, 7), (8, 20)], [3, 6, 10])
     [(2, 4), (6, 7)]
@@ -258,7 +256,7 @@ def _replace_life(
 def _cut_matches(
     connection: Connection, sets: Sequence[int], kept: Sequence[int], losses: _Losses
 ) -> None:
-    """Let each match from or to these question sets hold only while both its passages live."""
+    """Cut each match from or to these question sets to when both its passages are in force."""
     questions = connection.execute(
         "SELECT id FROM question WHERE question_set IN (SELECT value FROM json_each(?))",
         [json.dumps(sets)],
@@ -289,7 +287,7 @@ def _cut_matches(
 
 
 def _lives_of(connection: Connection, question: QuestionId) -> list[Span]:
-    """When the question is in force: disjoint spans, rising."""
+    """When the question is in force, as disjoint spans in rising order."""
     rows = connection.execute(
         "SELECT l.born, l.died FROM question AS q JOIN question_set AS s ON s.id = q.question_set"
         " JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
@@ -310,7 +308,7 @@ def _forget(connection: Connection, source: int, path: str, now_ms: int) -> None
 
 
 def _correct_versions(connection: Connection, losses: _Losses) -> None:
-    """Take from the counts of each version what it lost."""
+    """Subtract from the counts of each version what it lost."""
     for number in sorted(losses.documents.keys() | losses.passages.keys() | losses.matches.keys()):
         old = version(connection, number)
         matches = old.matches - losses.matches[number]

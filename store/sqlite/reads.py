@@ -1,4 +1,4 @@
-"""Reading what is in force at a version: documents, passages' places, matches."""
+"""Reading what is in force at a version: documents, placements, matches, questions."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence
@@ -15,9 +15,9 @@ from store.sqlite.visible import names_json
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a passage stands: source name, document path and type, and the placement's numbers.
+    """A placement with the name of its source and the path and type of its document.
 
-    `origin` is what the source says of the document's revision.
+    `origin` is what the source says about the document's revision.
     """
 
     source: str
@@ -30,7 +30,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class DocumentEntry:
-    """A document of a list; its title is the outermost heading of its first passage."""
+    """A row of a list of documents; the title is the outermost heading of the first passage."""
 
     source: str
     path: str
@@ -74,7 +74,7 @@ def matches_at(connection: Connection, version: int) -> Matches:
 
 
 def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The passages in force at a version, rising, and the number of words of each."""
+    """The passages in force at a version, in rising order, and the number of words in each."""
     rows = connection.execute(
         "SELECT p.id, p.words FROM life AS l JOIN passage AS p ON p.id = l.passage"
         " WHERE l.born <= ?1 AND ?1 < l.died ORDER BY p.id",
@@ -92,7 +92,7 @@ def places_at(
 ) -> dict[PassageId, list[Place]]:
     """Every place of each passage at a version, ordered by source, path and line.
 
-    Those in sources of the `hidden` names are left out.
+    Places in the `hidden` sources (names) are left out.
     """
     rows = connection.execute(
         "SELECT p.passage, s.name, d.path, d.media_type, d.origin, p.first_line, p.last_line"
@@ -158,7 +158,7 @@ def live_documents(connection: Connection, source: int) -> dict[str, bytes]:
 
 
 def live_content(connection: Connection, source: int, path: str) -> bytes | None:
-    """The content hash of one document at the head; None when it has none."""
+    """The content hash of one document at the head; None if it is not there."""
     row = connection.execute(
         f"SELECT content FROM document WHERE source = ? AND path = ? AND died = {ALIVE}",
         [source, path],
@@ -167,21 +167,21 @@ def live_content(connection: Connection, source: int, path: str) -> bytes | None
 
 
 def live_document(connection: Connection, source: int, path: str) -> Document | None:
-    """One document at the head, with its places."""
+    """One document at the head, with its placements."""
     found = _documents(connection, f"path = ?2 AND died = {ALIVE}", [source, path])
     return found[0] if found else None
 
 
 def documents_at(connection: Connection, version: int, source: int) -> list[Document]:
-    """The documents of a source at a version, with their places, by path."""
+    """The documents of a source at a version, with their placements, by path."""
     return _documents(connection, "born <= ?2 AND ?2 < died", [source, version])
 
 
-def _documents(connection: Connection, which: str, of: Sequence[object]) -> list[Document]:
+def _documents(connection: Connection, where: str, values: Sequence[object]) -> list[Document]:
     rows = connection.execute(
         "SELECT id, source, path, content, media_type, names, origin FROM document"
-        f" WHERE source = ?1 AND {which} ORDER BY path",
-        of,
+        f" WHERE source = ?1 AND {where} ORDER BY path",
+        values,
     ).fetchall()
     return [
         Document(
@@ -216,9 +216,9 @@ def documents_after(
     under: str | None = None,
     hidden: Collection[str] = (),
 ) -> list[DocumentEntry]:
-    """Documents at a version by source name and path, from the first that comes after that key.
+    """A page of the documents at a version, by source name and path, beginning after `after`.
 
-    Of one source, where it is named; in the folder `under`. Those of `hidden` sources are left out.
+    `source` and the folder `under` narrow the list; documents of `hidden` sources are left out.
     """
     rows = connection.execute(
         "SELECT s.name, d.path,"
@@ -242,7 +242,7 @@ def documents_after(
 def document_at(
     connection: Connection, version: int, source: str, path: str
 ) -> tuple[str, tuple[Placement, ...]] | None:
-    """The media type and the placements of a document at a version; None when it has none."""
+    """The media type and placements of a document at a version; None if it is not there."""
     row = connection.execute(
         "SELECT d.id, d.media_type FROM document AS d JOIN source AS s ON s.id = d.source"
         " WHERE s.name = ?2 AND d.path = ?3 AND d.born <= ?1 AND ?1 < d.died",
@@ -254,7 +254,7 @@ def document_at(
 def questions_at(
     connection: Connection, version: int, passage: PassageId
 ) -> list[tuple[Direction, str]]:
-    """The questions of a passage in force at a version, incoming ones first, as they were asked."""
+    """The questions of a passage at a version: incoming ones first, in the order they were made."""
     rows = connection.execute(
         "SELECT q.direction, q.text FROM life AS l JOIN question AS q"
         " ON q.question_set = l.question_set"

@@ -1,7 +1,7 @@
 """Links and names as they are stored, and those in force at a version.
 
-Which document a link means is not the store's to say: that depends on all the others. Documents of
-`hidden` sources (names) count as if they were not there.
+The store does not resolve a link to a document, since that depends on all the others. Documents of
+`hidden` sources (names) count as absent.
 """
 
 import json
@@ -15,7 +15,7 @@ from store.sqlite.visible import VISIBLE_DOCUMENTS, names_json
 
 @dataclass(frozen=True, slots=True)
 class NamedDocument:
-    """A document in force, by the row that holds it, and what it may be called."""
+    """A document in force, by its row id, and what it may be called."""
 
     id: int
     source: str
@@ -25,7 +25,7 @@ class NamedDocument:
 
 @dataclass(frozen=True, slots=True)
 class PlacedLink:
-    """A link, and the document and passage that it stands in."""
+    """A link with the document and the passage that it stands in."""
 
     document: int
     passage: PassageId
@@ -41,7 +41,7 @@ class HeadedPassage:
 
 
 def links_text(links: Sequence[Link]) -> str:
-    """Links as the column `placement.links` has them."""
+    """Links as the column `placement.links` stores them."""
     return json.dumps([(link.target, link.shown) for link in links], ensure_ascii=False)
 
 
@@ -58,7 +58,7 @@ def read_names(column: str) -> tuple[str, ...]:
 def links_at(
     connection: Connection, version: int, hidden: Collection[str] = ()
 ) -> list[PlacedLink]:
-    """The links of all documents at a version, by source, path and their order there."""
+    """The links of all documents at a version, by source, path and position."""
     rows = connection.execute(
         "SELECT d.id, p.passage, p.links FROM placement AS p INDEXED BY placement_with_links,"
         f" {VISIBLE_DOCUMENTS} AND d.id = p.document AND p.links <> '[]'"
@@ -88,7 +88,7 @@ def named_documents_at(
 def opening_passages_at(
     connection: Connection, version: int, count: int, hidden: Collection[str] = ()
 ) -> list[tuple[str, str, PassageId]]:
-    """The first `count` passages of all documents at a version: path, column `names`, passage."""
+    """The first `count` passages of each document at a version: path, column `names`, passage."""
     rows = connection.execute(
         f"SELECT d.path, d.names, p.passage FROM placement AS p, {VISIBLE_DOCUMENTS}"
         " AND p.document = d.id AND p.ordinal < ?3",
@@ -98,7 +98,7 @@ def opening_passages_at(
 
 
 def passages_of(connection: Connection, documents: Iterable[int]) -> dict[int, list[HeadedPassage]]:
-    """The passages of these documents (rows), in their order there."""
+    """The passages of these documents (row ids), in document order."""
     rows = connection.execute(
         "SELECT p.document, p.passage, a.heading FROM placement AS p"
         " JOIN passage AS a ON a.id = p.passage"

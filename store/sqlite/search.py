@@ -1,4 +1,4 @@
-"""Exact search at a version: the postings of a word, and the sqlite-vec tables of vectors."""
+"""Exact search at a version: postings of words, and the sqlite-vec tables of passage vectors."""
 
 from collections.abc import Collection
 
@@ -9,16 +9,17 @@ from store.records import PassageId, Vectors, Version
 from store.sqlite.database import Connection, transaction
 from store.sqlite.visible import VISIBLE_LIVES, names_json
 
-# Passages at the same distance are told apart by id: a few more are fetched than asked for.
+# Ties in distance are broken by id, so a few more passages are fetched than asked for.
 _SPARE = 16
 _MAX_K = 4096  # sqlite-vec's own limit
+_CHUNK_ROWS = 1024  # what sqlite-vec allocates and frees at once
 
 
 def postings(connection: Connection, term: str) -> NDArray[np.int64]:
-    """(m, 2): passage id and how often the term is in it, for every stored passage.
+    """(m, 2): the id of each stored passage with the term, and how often it has it.
 
-    The full-text index knows no versions; the caller keeps the passages that are in force.
-    `term` is one of store.words.index_terms.
+    The full-text index knows no versions, so the caller picks the passages in force. `term` is one
+    that store.words.index_terms returns.
     """
     rows = connection.execute(
         "SELECT doc, count(*) FROM passage_term WHERE term = ? GROUP BY doc", [term]
@@ -31,8 +32,8 @@ def nearest(
 ) -> list[tuple[PassageId, float]]:
     """The k passages in force with the largest cosine to the query, best first, ties by id.
 
-    Those that only sources of the `hidden` names hold are passed over. A vector without direction
-    (all zero) is near to nothing: it finds none and is not found.
+    Passages that only `hidden` sources (names) hold are skipped. A vector of zeros is near nothing:
+    it finds nothing and is never found.
     """
     if not query.any():
         return []
@@ -46,11 +47,8 @@ def nearest(
     return sorted(scored, key=lambda found: (-found[1], found[0]))[:k]
 
 
-_CHUNK_ROWS = 1024  # of sqlite-vec: what it allocates and frees at once
-
-
 def create_vectors(connection: Connection, recipe: int, dimensions: int) -> None:
-    """Make the table of a recipe's passage vectors."""
+    """Create the table of a recipe's passage vectors."""
     connection.execute(
         f"CREATE VIRTUAL TABLE passage_vector_{recipe} USING vec0 (life INTEGER PRIMARY KEY,"
         f" embedding float[{int(dimensions)}] distance_metric=cosine,"
@@ -59,10 +57,9 @@ def create_vectors(connection: Connection, recipe: int, dimensions: int) -> None
 
 
 def put_vector(connection: Connection, life: int) -> None:
-    """Write the vector of one life, as its row and its question set say.
+    """Insert the vector of a row of `life`, taken from its question set.
 
-    A vector without direction (all zero) is left out: its distances would be NaN, which breaks the
-    order of a search.
+    A vector of zeros is left out: its distances would be NaN, which breaks the order of a search.
     """
     recipe, dimensions, vectors, *columns = connection.execute(
         "SELECT s.recipe, r.dimensions, s.vectors, l.born, l.died, l.passage FROM life AS l"
@@ -85,9 +82,9 @@ def recipes(connection: Connection) -> list[int]:
 
 
 def is_worn(connection: Connection, recipe: int) -> bool:
-    """Whether writing the table anew would give back a third of it, or its only spare chunk.
+    """Whether rewriting the table would free a third of it, or the one chunk it has to spare.
 
-    sqlite-vec frees a chunk when the last of its rows is deleted, and never fills a gap.
+    sqlite-vec frees a chunk only when its last row is deleted, and never reuses a gap.
     """
     chunks, rows = connection.execute(
         f"SELECT (SELECT count(*) FROM passage_vector_{recipe}_chunks),"
@@ -98,9 +95,10 @@ def is_worn(connection: Connection, recipe: int) -> bool:
 
 
 def renew_vectors(connection: Connection, recipe: int) -> None:
-    """Write the table anew, in one transaction: nothing of a deleted row is left in it.
+    """Rewrite the table in one transaction, so that nothing of a deleted row is left in it.
 
-    sqlite-vec cannot rename a table, and VACUUM does not help. Readers keep what they began with.
+    sqlite-vec cannot rename a table, and VACUUM does not help. Readers keep the state they began
+    with.
     """
     with transaction(connection):
         dimensions = connection.execute(

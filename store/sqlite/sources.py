@@ -1,4 +1,4 @@
-"""Sources, and what their last scans saw: operational records beside the versioned ones."""
+"""Sources and what their last scans saw. None of it is versioned."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -29,9 +29,10 @@ class SourceRow:
 
 @dataclass(frozen=True, slots=True)
 class ListingState:
-    """Where the listings of a source are: `cursor` is its connector's, times are Unix milliseconds.
+    """Where the next listing of a source begins.
 
-    `listed_ms` is when everything was listed last, None before that.
+    `cursor` is opaque to all but the connector; `listed_ms` (Unix time) is when everything was last
+    listed, None before that.
     """
 
     cursor: str | None
@@ -41,10 +42,10 @@ class ListingState:
 def register_source(
     connection: Connection, name: str, kind: str, location: str, settings: str = ""
 ) -> int:
-    """Return the id of the source of that name, creating it, or moving it to its new location.
+    """The id of the source of that name; creates the source, or updates its location.
 
-    What was seen elsewhere is read again: revisions are compared within one place only. With other
-    `settings` than before (any text that stands for them) it was never listed.
+    At a new location everything is read again, as revisions are comparable only within one. If
+    `settings` (any text that stands for them) have changed, the next listing begins afresh.
     """
     with transaction(connection):
         connection.execute(
@@ -68,7 +69,7 @@ def register_source(
 
 
 def listing_state(connection: Connection, source: int) -> ListingState:
-    """Where the next listing of the source can begin."""
+    """Where the next listing of the source begins."""
     row = connection.execute(
         "SELECT cursor, listed_ms FROM source_state WHERE source = ?", [source]
     ).fetchone()
@@ -76,7 +77,7 @@ def listing_state(connection: Connection, source: int) -> ListingState:
 
 
 def put_listing_state(connection: Connection, source: int, state: ListingState) -> None:
-    """Record a listing, once all that it named is indexed."""
+    """Record a listing, once everything it named is indexed."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET cursor = ?, listed_ms = ? WHERE source = ?",
@@ -85,14 +86,14 @@ def put_listing_state(connection: Connection, source: int, state: ListingState) 
 
 
 def forget_cursor(connection: Connection, source: int) -> None:
-    """Have a listing that begins later name everything. Called inside a transaction."""
+    """Make the next listing name everything. Called inside a transaction."""
     connection.execute(
         "UPDATE source_state SET cursor = NULL, listed_ms = NULL WHERE source = ?", [source]
     )
 
 
 def is_read_by(connection: Connection, source: int, rules: str) -> bool:
-    """Whether all documents of the source were read by these rules; it may have none."""
+    """Whether these rules read all documents of the source; true if it has none."""
     row = connection.execute(
         "SELECT 1 FROM source_state AS t WHERE source = ? AND rules <> ? AND EXISTS"
         f" (SELECT 1 FROM document WHERE source = t.source AND died = {ALIVE})",
@@ -102,7 +103,10 @@ def is_read_by(connection: Connection, source: int, rules: str) -> bool:
 
 
 def begin_rules(connection: Connection, sources: Collection[int], rules: str) -> None:
-    """Note by which rules sources get their first documents. Called before, in a transaction."""
+    """Note the rules by which sources get their first documents.
+
+    Called before the documents are inserted, inside that transaction.
+    """
     connection.executemany(
         "UPDATE source_state SET rules = ?2 WHERE source = ?1 AND NOT EXISTS"
         f" (SELECT 1 FROM document WHERE source = ?1 AND died = {ALIVE})",
@@ -111,9 +115,9 @@ def begin_rules(connection: Connection, sources: Collection[int], rules: str) ->
 
 
 def put_rules(connection: Connection, source: int, rules: str, unread: Collection[str]) -> None:
-    """Record that all documents of the source were read by these rules, but for the `unread`.
+    """Record that these rules read all documents of the source except the `unread`.
 
-    Whenever the source has those again, they are to be fetched.
+    The unread ones are fetched as soon as the source has them again.
     """
     with transaction(connection):
         connection.execute("UPDATE source_state SET rules = ? WHERE source = ?", [rules, source])
@@ -126,7 +130,7 @@ def put_rules(connection: Connection, source: int, rules: str, unread: Collectio
 
 
 def forget_source(connection: Connection, source: int) -> None:
-    """Let the source be as one that was never scanned; its documents stay as they are."""
+    """Treat the source as never scanned; its documents stay."""
     with transaction(connection):
         for table in ("seen", "pin"):
             connection.execute(f"DELETE FROM {table} WHERE source = ?", [source])
@@ -144,7 +148,7 @@ def put_source_state(
     problem: str | None,
     hint: str | None,
 ) -> None:
-    """Record how a scan ended; `scanned_ms` None keeps the time of the last complete one."""
+    """Record how a scan ended; with `scanned_ms` None, the time of the last complete one stays."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET scanned_ms = coalesce(?, scanned_ms), problem = ?, hint = ?"
@@ -154,7 +158,7 @@ def put_source_state(
 
 
 def hold_source(connection: Connection, source: int, held_ms: int | None) -> None:
-    """Pause the source by hand, since then; None: resume it."""
+    """Pause the source on a user's behalf since `held_ms`; None resumes it."""
     with transaction(connection):
         connection.execute(
             "UPDATE source_state SET held_ms = ? WHERE source = ?", [held_ms, source]
@@ -162,7 +166,7 @@ def hold_source(connection: Connection, source: int, held_ms: int | None) -> Non
 
 
 def is_held(connection: Connection, source: int) -> bool:
-    """Whether the source was paused by hand."""
+    """Whether a user paused the source."""
     row = connection.execute(
         "SELECT 1 FROM source_state WHERE source = ? AND held_ms IS NOT NULL", [source]
     ).fetchone()
@@ -170,12 +174,12 @@ def is_held(connection: Connection, source: int) -> bool:
 
 
 def source_names(connection: Connection) -> dict[int, str]:
-    """The name of every source ever configured, by its id."""
+    """The name of every source ever configured, by id."""
     return dict(connection.execute("SELECT id, name FROM source"))
 
 
 def all_sources(connection: Connection) -> list[SourceRow]:
-    """Every source ever configured, with counts of its live documents and items with problems."""
+    """Every source ever configured, with counts of its documents and of items with problems."""
     rows = connection.execute(
         "SELECT s.id, s.name, s.kind, s.location, t.scanned_ms, t.problem, t.hint,"
         f" (SELECT count(*) FROM document WHERE source = s.id AND died = {ALIVE}),"
@@ -205,12 +209,12 @@ def knows_item(connection: Connection, source: int, path: str) -> bool:
 
 
 def pins_of(connection: Connection, source: int) -> dict[str, bytes | None]:
-    """The source's documents that are held at a restored state, with what their files hold."""
+    """The source's pinned documents, with the content hash of each one's file."""
     return dict(connection.execute("SELECT path, disk FROM pin WHERE source = ?", [source]))
 
 
 def release_pins(connection: Connection, source: int) -> int:
-    """Let the next scan bring every document of the source to its file again; returns how many."""
+    """Unpin all documents of the source; the next scan reads their files. Returns how many."""
     with transaction(connection):
         connection.execute(
             "UPDATE seen SET revision = '' WHERE source = ?1 AND path IN"
@@ -224,9 +228,9 @@ def release_pins(connection: Connection, source: int) -> int:
 def item_problems(
     connection: Connection, limit: int, hidden: Collection[str] = ()
 ) -> list[tuple[str, str, str, str]]:
-    """Items that cannot be used now, as (source name, path, why, hint), at most `limit`.
+    """At most `limit` items that cannot be used now, as (source name, path, why, hint).
 
-    Those of sources of the `hidden` names are left out.
+    Items of `hidden` sources (names) are left out.
     """
     rows = connection.execute(
         "SELECT s.name, i.path, i.why, coalesce(i.hint, '') FROM seen AS i"

@@ -1,17 +1,17 @@
-"""Giving back the space of deleted rows: of vectors, of full text, of the file."""
+"""Reclaiming the space of deleted rows: in vector tables, in full text, in the file."""
 
 from collections.abc import Callable
 
 from store.sqlite.database import Connection, disk_failures, transaction
 from store.sqlite.search import is_worn, recipes, renew_vectors
 
-_PAGES = 2000  # that one step gives back
-_MERGED_PAGES = 500  # of the full-text index that one step rewrites
+_PAGES = 2000  # freed per step
+_MERGED_PAGES = 500  # of the full-text index rewritten per step
 _WAIT_MS, _NO_WAIT_MS = 10_000, 200
 
 
 def file_bytes(connection: Connection) -> int:
-    """The size of the database, without its WAL."""
+    """The size of the database without its WAL."""
     pages, size = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
     )
@@ -19,13 +19,12 @@ def file_bytes(connection: Connection) -> int:
 
 
 def shrink(connection: Connection, between: Callable[[], None], *, text: bool) -> None:
-    """Make the file smaller by what was deleted, in steps; `between` runs after each.
+    """Shrink the file by what was deleted, in steps; `between` runs after each.
 
-    `text` says whether full text was deleted, which stays in the index until that is merged.
-    When a tenth of the file is free it is vacuumed whole, as then about as much again is lost in
-    half-empty pages; the writer waits for that, readers do not, and the disk must have room for
-    the WAL to take the file a second time. A database that was made without incremental vacuum
-    becomes one with it.
+    `text` says whether full text was deleted, which stays in the index until it is merged. If a
+    tenth of the file is free, about as much again is lost in half-empty pages, so the whole file is
+    vacuumed. The writer waits for that, readers do not, and the disk needs room for a WAL as large
+    as the file. This also turns incremental vacuum on for a database made without it.
     """
     for recipe in recipes(connection):
         if is_worn(connection, recipe):
@@ -38,7 +37,7 @@ def shrink(connection: Connection, between: Callable[[], None], *, text: bool) -
 
 
 def _merge_text(connection: Connection, between: Callable[[], None]) -> None:
-    """FTS5's documented way to optimise in steps: the first, negative, step assigns all to it."""
+    """Optimise in steps, as FTS5 documents it: the first, negative step covers all segments."""
     pages, changes = -_MERGED_PAGES, 2
     while changes >= 2:
         with transaction(connection):
@@ -70,10 +69,10 @@ def _free_pages(connection: Connection) -> int:
 
 
 def vacuum(connection: Connection) -> None:
-    """Write the whole file anew, as one that can be vacuumed in steps.
+    """Rewrite the whole file as one that can be vacuumed in steps.
 
-    The vector tables are written anew first: their parts name each other by row numbers, which
-    VACUUM promises to keep only where there are no gaps.
+    The vector tables are rewritten first: their parts refer to each other by row numbers, which
+    VACUUM preserves only where there are no gaps.
     """
     for recipe in recipes(connection):
         renew_vectors(connection, recipe)
@@ -83,9 +82,9 @@ def vacuum(connection: Connection) -> None:
 
 
 def truncate_wal(connection: Connection, *, wait: bool) -> bool:
-    """Move the WAL into the file and cut it to nothing.
+    """Move the WAL into the file and truncate it.
 
-    False while a reader holds on to an older state of the file: what the WAL has stays in it.
+    False while a reader still uses an older state of the file: the WAL then keeps its content.
     """
     connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS if wait else _NO_WAIT_MS}")
     try:
@@ -97,7 +96,7 @@ def truncate_wal(connection: Connection, *, wait: bool) -> bool:
 
 
 def erase(connection: Connection) -> bool:
-    """Leave no byte of deleted rows in the database's files. False as truncate_wal."""
+    """Leave no byte of deleted rows in the database's files. Returns what truncate_wal does."""
     with transaction(connection):
         connection.execute("INSERT INTO passage_text (passage_text) VALUES ('optimize')")
     vacuum(connection)

@@ -1,7 +1,7 @@
-"""Versions: finding one, and committing the next.
+"""Versions: reading one, and committing the next.
 
-commit() is the only place where a version comes to be. All of it is one transaction, so a version
-is there whole or not at all.
+write_version() is the commit point: nothing else creates a version. It runs inside one transaction,
+so a version exists whole or not at all.
 """
 
 import json
@@ -10,13 +10,26 @@ from datetime import UTC, datetime
 from typing import Any
 
 from store.exceptions import NoSuchVersion
-from store.records import ALIVE, Change, Cut, Document, Match, PassageId, QuestionId, Seen, Version
+from store.records import (
+    ALIVE,
+    Change,
+    Cut,
+    Document,
+    Match,
+    Passage,
+    PassageId,
+    QuestionId,
+    Seen,
+    Version,
+)
 from store.sqlite.acknowledged import lost_version
+from store.sqlite.content import full_text, index_passage
 from store.sqlite.database import Connection, transaction
 from store.sqlite.digests import PLACE_COLUMNS, document_digest
 from store.sqlite.references import links_text
-from store.sqlite.search import put_vector
+from store.sqlite.search import create_vectors, put_vector
 from store.sqlite.sources import begin_rules
+from store.words import count_words
 
 _COLUMNS = (
     "id, created_ms, reason, recipe, rules, documents, passages, words, matches, edge_budget, "
@@ -32,10 +45,10 @@ def head(connection: Connection) -> Version | None:
 
 
 def version(connection: Connection, number: int) -> Version:
-    """The version of that number. Raises NoSuchVersion, also when it has expired."""
+    """The version of that number. Raises NoSuchVersion, also if it has expired."""
     row = connection.execute(
         f"SELECT collected_ms, {_COLUMNS} FROM version WHERE id = ?",
-        [min(number, ALIVE)],  # SQLite takes no number of any length
+        [min(number, ALIVE)],  # SQLite refuses larger integers
     ).fetchone()
     if row and row[0] is None:
         return _version(row[1:])
@@ -43,9 +56,9 @@ def version(connection: Connection, number: int) -> Version:
         raise _expired(connection, number, row[0])
     newest = head(connection)
     if newest and 0 < number < newest.id:
-        why = "it was lost, as `hopsyncd recover` said"
+        why = "it was lost, as `hopsyncd recover` reported"
     else:
-        why = f"the newest is {newest.id}" if newest else "nothing was indexed yet"
+        why = f"the newest is {newest.id}" if newest else "nothing has been indexed yet"
     raise NoSuchVersion(
         f"Cannot read version {number}",
         why,
@@ -54,13 +67,13 @@ def version(connection: Connection, number: int) -> Version:
 
 
 def recorded(connection: Connection, number: int) -> Version:
-    """The row of a version that was committed, kept or collected: for the log."""
+    """A version from the log, kept or collected."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM version WHERE id = ?", [number]).fetchone()
     return _version(row)
 
 
 def kept_versions(connection: Connection) -> list[int]:
-    """The numbers of the versions that can be read, rising."""
+    """The numbers of the versions that can be read, in rising order."""
     rows = connection.execute("SELECT id FROM version WHERE collected_ms IS NULL ORDER BY id")
     return [row[0] for row in rows]
 
@@ -69,8 +82,8 @@ def _expired(connection: Connection, number: int, collected_ms: int) -> NoSuchVe
     day = datetime.fromtimestamp(collected_ms / 1000, UTC).date()
     return NoSuchVersion(
         f"Cannot read version {number}",
-        f"it has expired: collected on {day}, kept are {ranges(kept_versions(connection))}",
-        "[retention] in the configuration says what is kept; a tag keeps its version",
+        f"it expired and was collected on {day}; kept are {ranges(kept_versions(connection))}",
+        "[retention] in the configuration sets what is kept; a tag keeps its version",
     )
 
 
@@ -103,8 +116,31 @@ def commit(connection: Connection, change: Change, created_ms: int) -> Version:
         return write_version(connection, change, created_ms)
 
 
+def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> Version:
+    """Commit the change as the next version, and derive again all that is derived from content.
+
+    The full-text index, word counts and passage vectors are rebuilt in the same transaction, so
+    readers see all of the old or all of the new. The new version's counts are counted, not carried
+    over.
+    """
+    with transaction(connection):
+        _rebuild_full_text(connection)
+        _rebuild_vectors(connection)
+        number = write_version(connection, change, created_ms).id
+        connection.execute(
+            "UPDATE version SET"
+            f" documents = (SELECT count(*) FROM document WHERE died = {ALIVE}),"
+            f" passages = (SELECT count(*) FROM life WHERE died = {ALIVE}),"
+            " words = (SELECT coalesce(sum(p.words), 0) FROM life AS l"
+            f"   JOIN passage AS p ON p.id = l.passage WHERE l.died = {ALIVE})"
+            " WHERE id = ?",
+            [number],
+        )
+        return version(connection, number)
+
+
 def write_version(connection: Connection, change: Change, created_ms: int) -> Version:
-    """As commit(), inside a transaction of the caller's."""
+    """As commit(), inside the caller's transaction."""
     before = head(connection)
     number = max(before.id if before else 0, lost_version(connection)) + 1
     _put_seen(connection, change.seen, change.unseen)
@@ -119,8 +155,8 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
     )
     for document in change.documents_new:
         _insert_document(connection, number, document)
-    words = _words_of(connection, (passage for passage, _ in change.lives_begun))
-    words -= _words_of(connection, change.lives_ended)
+    words = _words_of(connection, (passage for passage, _ in change.passages_begun))
+    words -= _words_of(connection, change.passages_ended)
     _change_lives(connection, number, change)
     _change_matches(connection, number, change.matches_ended, change.matches_begun)
     after = Version(
@@ -131,15 +167,15 @@ def write_version(connection: Connection, change: Change, created_ms: int) -> Ve
         rules=change.rules,
         documents=(before.documents if before else 0) + len(new_keys) - changed - removed,
         passages=(before.passages if before else 0)
-        + len(change.lives_begun)
-        - len(change.lives_ended),
+        + len(change.passages_begun)
+        - len(change.passages_ended),
         words=(before.words if before else 0) + words,
         matches=change.matches,
         edge_budget=change.edge_budget,
         cut=change.cut,
         counters=change.counters,
     )
-    begun, ended = {passage for passage, _ in change.lives_begun}, set(change.lives_ended)
+    begun, ended = {passage for passage, _ in change.passages_begun}, set(change.passages_ended)
     passages = len(begun - ended), len(ended - begun)
     _insert_version(connection, after, (len(new_keys) - changed, changed, removed, *passages))
     return after
@@ -171,7 +207,7 @@ def _insert_version(connection: Connection, new: Version, changes: Sequence[int]
 def put_seen(
     connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
 ) -> None:
-    """Record what a scan saw where no version comes of it: touches and problems."""
+    """Record what a scan saw when it makes no version: touched files and problems."""
     with transaction(connection):
         _put_seen(connection, seen, unseen)
 
@@ -179,7 +215,7 @@ def put_seen(
 def _put_seen(
     connection: Connection, seen: Sequence[Seen], unseen: Sequence[tuple[int, str]]
 ) -> None:
-    """A pin ends when its file is seen to be another than at the restore, or seen to be gone."""
+    """Also ends the pins of files that have changed since the restore, or are gone."""
     connection.executemany("DELETE FROM seen WHERE source = ? AND path = ?", unseen)
     connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", unseen)
     connection.executemany(
@@ -236,7 +272,7 @@ def _words_of(connection: Connection, passages: Iterable[PassageId]) -> int:
 
 
 def _change_lives(connection: Connection, number: int, change: Change) -> None:
-    for passage in change.lives_ended:
+    for passage in change.passages_ended:
         life, recipe = connection.execute(
             "SELECT l.id, s.recipe FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
             f" WHERE l.passage = ? AND l.died = {ALIVE}",
@@ -246,7 +282,7 @@ def _change_lives(connection: Connection, number: int, change: Change) -> None:
         connection.execute(
             f"UPDATE passage_vector_{recipe} SET died = ? WHERE life = ?", [number, life]
         )
-    for passage, question_set in change.lives_begun:
+    for passage, question_set in change.passages_begun:
         cursor = connection.execute(
             "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?)",
             [passage, number, ALIVE, question_set],
@@ -266,3 +302,23 @@ def _change_matches(
         f" VALUES (?, {number}, {ALIVE}, ?, ?)",
         [(match.question, match.target, match.similarity) for match in begun],
     )
+
+
+def _rebuild_full_text(connection: Connection) -> None:
+    connection.execute("INSERT INTO passage_text (passage_text) VALUES ('delete-all')")
+    rows = connection.execute("SELECT id, heading, text, words FROM passage ORDER BY id")
+    for row_id, heading, text, words in rows.fetchall():
+        body = full_text(Passage(tuple(json.loads(heading)), text))
+        index_passage(connection, row_id, body)
+        if count_words(body) != words:
+            connection.execute(
+                "UPDATE passage SET words = ? WHERE id = ?", [count_words(body), row_id]
+            )
+
+
+def _rebuild_vectors(connection: Connection) -> None:
+    for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe").fetchall():
+        connection.execute(f"DROP TABLE IF EXISTS passage_vector_{recipe}")
+        create_vectors(connection, recipe, dimensions)
+    for (life,) in connection.execute("SELECT id FROM life ORDER BY id").fetchall():
+        put_vector(connection, life)

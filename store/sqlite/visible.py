@@ -1,6 +1,6 @@
-"""What is left of a version for one who may not see some of its sources.
+"""SQL for what remains of a version for a reader who may not see some of the sources.
 
-A passage is visible while a document of another source holds it.
+A passage is visible while a document of a visible source holds it.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Collection
 from store.records import SetId
 from store.sqlite.database import Connection
 
-# The version is ?1, the names of the hidden sources are ?2, a JSON array.
+# ?1 is the version, ?2 a JSON array with the names of the hidden sources.
 SEEN_DOCUMENTS = (
     "document AS d JOIN source AS s ON s.id = d.source"
     " WHERE s.name NOT IN (SELECT value FROM json_each(?2))"
@@ -18,7 +18,7 @@ VISIBLE_DOCUMENTS = f"{SEEN_DOCUMENTS} AND d.born <= ?1 AND ?1 < d.died"
 
 
 def placed_in(documents: str) -> str:
-    """The SELECT of the passages that these documents hold."""
+    """A SELECT of the passages that these documents hold."""
     return (
         f"SELECT p.passage FROM placement AS p WHERE p.document IN (SELECT d.id FROM {documents})"
     )
@@ -31,12 +31,12 @@ VISIBLE_LIVES = (
 
 
 def names_json(hidden: Collection[str]) -> str:
-    """The hidden names in one SQL argument."""
+    """The hidden names as one SQL argument."""
     return json.dumps(sorted(hidden))
 
 
 def visible_sets(connection: Connection, version: int, hidden: Collection[str]) -> list[SetId]:
-    """The question sets in force of the visible passages."""
+    """The question sets of the visible passages at a version."""
     rows = connection.execute(
         f"SELECT question_set FROM life WHERE id IN ({VISIBLE_LIVES})",
         [version, names_json(hidden)],
@@ -45,7 +45,7 @@ def visible_sets(connection: Connection, version: int, hidden: Collection[str]) 
 
 
 def visible_documents(connection: Connection, version: int, hidden: Collection[str]) -> int:
-    """How many documents of visible sources are in force."""
+    """How many documents of visible sources are in force at a version."""
     row = connection.execute(
         f"SELECT count(*) FROM {VISIBLE_DOCUMENTS}", [version, names_json(hidden)]
     ).fetchone()

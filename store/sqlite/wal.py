@@ -1,13 +1,13 @@
-"""Whether the write-ahead log is all there, judged before SQLite opens the database.
+"""Whether the write-ahead log is complete, checked before SQLite opens the database.
 
-SQLite takes a log that is missing, cut short or damaged for the trace of a crash and goes on
-without: what was acknowledged would be gone without a word. The log's index (-shm), which a killed
-process leaves behind, says how many frames were committed. What it cannot say, as it is gone itself
-or belongs to another log, the note of what was acknowledged tells (store/sqlite/acknowledged.py).
+SQLite takes a missing, truncated or damaged log for the trace of a crash and continues without it,
+so that acknowledged changes would vanish without a word. The log's index (-shm), which a killed
+process leaves behind, says how many frames were committed. If the index is gone too, or belongs to
+another log, the note of what was acknowledged decides (store/sqlite/acknowledged.py).
 
-It never cries wolf: when the last user leaves, SQLite deletes the index before the log; and the
-index counts a frame only after it was synced to the log of the same salt, so that after a power cut
-it may say too little, never too much.
+There are no false alarms: when the last user leaves, SQLite deletes the index before the log. And
+the index counts a frame only after it was synced to the log of the same salt, so after a power cut
+it may count too few, never too many.
 """
 
 import struct
@@ -25,7 +25,7 @@ from store.sqlite.acknowledged import lost
 _WAL_HEADER, _FRAME_HEADER = 32, 24
 _INDEX_HEADER = 48
 _MAGIC_LITTLE, _MAGIC_BIG = 0x377F0682, 0x377F0683
-_FRAMES = 1024  # that are judged at once
+_FRAMES_AT_ONCE = 1024
 
 ByteOrder = Literal["<", ">"]
 
@@ -34,39 +34,39 @@ _NATIVE: ByteOrder = "<" if sys.byteorder == "little" else ">"
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """What the log's index says: the salt of its log, and how many frames are committed."""
+    """From the log's index: the salt of its log, and how many frames are committed."""
 
     salt: bytes
     committed: int
 
 
 def refuse_lost_wal(path: Path) -> None:
-    """Raise VersionsLost if committed frames of the log of the database at `path` are not there."""
+    """Raise VersionsLost if the log of the database at `path` lacks committed frames."""
     log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     if not path.exists() or not index.exists():
         return
     if not log.exists():
-        raise lost(path, f"{log.name} is missing and {index.name} is there")
+        raise lost(path, f"{log.name} is missing although {index.name} exists")
     if why := _what_is_wrong(log, index):
         raise lost(path, f"{log.name} {why}")
 
 
 def _what_is_wrong(log: Path, index: Path) -> str | None:
-    """What the log lacks of what its index counts; None where they are strangers.
+    """What the log lacks of what its index counts; None if they do not belong together.
 
-    A writer may begin the log anew meanwhile. It says so in the index first, by another salt, so
-    what was read belongs together if the index still has the same.
+    A writer may restart the log meanwhile. It first puts a new salt into the index, so what was
+    read is consistent if the index still has the same salt.
     """
     while True:
         counted = _index(index)
-        why = _judged(log, counted) if counted else None
+        why = _damage(log, counted) if counted else None
         after = _index(index)
         if why is None or (after and counted and after.salt == counted.salt):
             return why
 
 
 def _index(index: Path) -> _Index | None:
-    """None while it is being written, or where it is damaged: SQLite will not believe it either."""
+    """None while it is being written, or if it is damaged: SQLite does not trust it then either."""
     with index.open("rb") as opened:
         first, second = opened.read(_INDEX_HEADER), opened.read(_INDEX_HEADER)
     if len(second) < _INDEX_HEADER or first != second:
@@ -77,7 +77,7 @@ def _index(index: Path) -> _Index | None:
     return _Index(first[32:40], struct.unpack_from(f"{_NATIVE}I", first, 16)[0])
 
 
-def _judged(log: Path, index: _Index) -> str | None:
+def _damage(log: Path, index: _Index) -> str | None:
     with log.open("rb") as opened:
         header = opened.read(_WAL_HEADER)
         if len(header) < _WAL_HEADER or header[16:24] != index.salt:
@@ -88,19 +88,19 @@ def _judged(log: Path, index: _Index) -> str | None:
         words = np.frombuffer(header[:24], dtype=f"{order}u4")
         if magic not in (_MAGIC_LITTLE, _MAGIC_BIG) or _sums(words, (0, 0)) != [checksum]:
             return "has a damaged header"
-        for at in range(0, index.committed, _FRAMES):
-            wanted = min(_FRAMES, index.committed - at)
+        for at in range(0, index.committed, _FRAMES_AT_ONCE):
+            wanted = min(_FRAMES_AT_ONCE, index.committed - at)
             frames = _frames(opened, wanted, _FRAME_HEADER + page_bytes)
             sound, checksum = _sound_frames(frames, index.salt, checksum, order)
             if sound < len(frames):
-                return f"is damaged in frame {at + sound + 1} of {index.committed} committed ones"
+                return f"is damaged at frame {at + sound + 1} of {index.committed} committed ones"
             if sound < wanted:
                 return f"has {at + sound} of {index.committed} committed frames"
     return None
 
 
 def _frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
-    """The next frames, a row each; fewer where the log ends."""
+    """The next frames, one per row; fewer at the end of the log."""
     data = log.read(count * frame_bytes)
     whole = len(data) // frame_bytes
     return np.frombuffer(data, dtype=np.uint8, count=whole * frame_bytes).reshape(whole, -1)
@@ -109,9 +109,9 @@ def _frames(log: BinaryIO, count: int, frame_bytes: int) -> NDArray[np.uint8]:
 def _sound_frames(
     frames: NDArray[np.uint8], salt: bytes, before: tuple[int, int], order: ByteOrder
 ) -> tuple[int, tuple[int, int]]:
-    """How many of the frames, from the first, are as they were written; the last one's checksum.
+    """How many of the first frames are intact, and the checksum of the last frame.
 
-    Each checksum goes on from that of the frame before: given those, all are computed at once.
+    Each checksum continues that of the frame before. Given those, all are computed at once.
     """
     if not len(frames):
         return 0, before
@@ -126,7 +126,7 @@ def _sound_frames(
 
 
 def _sums(words: NDArray[np.generic], seeds: ArrayLike) -> list[tuple[int, int]]:
-    """SQLite's checksum of each row of words, going on from the two sums given for it."""
+    """SQLite's checksum of each row of words, continued from the two sums given for it."""
     columns = np.ascontiguousarray(np.atleast_2d(words).T, dtype=np.uint32)
     first, second = np.atleast_2d(np.asarray(seeds, dtype=np.uint32)).T
     for even, odd in zip(columns[::2], columns[1::2], strict=True):

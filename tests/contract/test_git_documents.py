@@ -150,7 +150,7 @@ class TestPauses:
         self, repository: GitRepository
     ) -> None:
         connector = GitConnector(Repository(repository.root / "b", "b"), GitSettings())
-        with pytest.raises(SourceUnavailable, match="no git repository"):
+        with pytest.raises(SourceUnavailable, match="not a git repository"):
             list(connector.discover(None))
 
     def test_a_missing_folder(self, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ class TestPauses:
         away = repository.root.with_name("away")
         repository.root.rename(away)
         for since in (None, cursor):
-            with pytest.raises(SourceUnavailable, match="no git repository"):
+            with pytest.raises(SourceUnavailable, match="not a git repository"):
                 list(connector.discover(since))
         assert isinstance(found[0], Item)
         assert connector.fetch(found[0]).data == b"# A"

@@ -74,7 +74,7 @@ class TestNames:
             set_tag(stack.connection, "mine", 2, 0)
         delete_tag(stack.connection, "mine")
         set_tag(stack.connection, "mine", 2, 0)
-        with pytest.raises(TagRefused, match="there is none"):
+        with pytest.raises(TagRefused, match="there is no such tag"):
             delete_tag(stack.connection, "yours")
 
 

@@ -66,11 +66,11 @@ def test_a_thousand_hostile_replies_end_as_checked_rows_or_as_errors_counted_by_
     config = LlmConfig(
         base_url=endpoint.base_url, model="fake", max_calls_per_day=0, max_tokens_per_day=0
     )
-    ledger, http, meter = Ledger(tmp_path / "llm.db"), HttpClient(config.base_url, "sk-1"), Usage()
+    ledger, http, usage = Ledger(tmp_path / "llm.db"), HttpClient(config.base_url, "sk-1"), Usage()
 
     def end_of(number: int) -> Rows | LlmError:
         llm = OpenAiLlm(config, ledger, http, FakeTime().timing)
-        return ask_all(llm, [call(f"case {number}")], Rows, meter)[0]
+        return ask_all(llm, [call(f"case {number}")], Rows, usage)[0]
 
     with ThreadPoolExecutor(4) as pool:
         ends = list(pool.map(end_of, range(REPLIES)))
@@ -89,10 +89,10 @@ def test_a_thousand_hostile_replies_end_as_checked_rows_or_as_errors_counted_by_
         else:
             assert len(str(end)) < 1000 and str(end).isprintable() and "sk-1" not in str(end)
     counted = Counter(kinds)
-    assert meter.failures == Counter({k: n for k, n in counted.items() if k != "reply"})
+    assert usage.failures == Counter({k: n for k, n in counted.items() if k != "reply"})
     spent = ledger.spent(0)
-    assert sum(row.calls for row in spent) == meter.calls == len(endpoint.requests)
-    assert sum(row.tokens for row in spent) == meter.tokens
+    assert sum(row.calls for row in spent) == usage.calls == len(endpoint.requests)
+    assert sum(row.tokens for row in spent) == usage.tokens
     endpoint.play = good
     assert end_of(REPLIES) == Rows.model_validate(GOOD)
 
@@ -100,12 +100,12 @@ def test_a_thousand_hostile_replies_end_as_checked_rows_or_as_errors_counted_by_
 def test_ten_megabytes_are_not_read(endpoint: Endpoint, opened: Callable[..., OpenAiLlm]) -> None:
     big = say(TEN_MB)
     endpoint.play = in_turn(say_json(GOOD), big)
-    llm, meter = opened(), Usage()
-    ask(llm, call("warm up"), Rows, meter)
+    llm, usage = opened(), Usage()
+    ask(llm, call("warm up"), Rows, usage)
     tracemalloc.start()
     try:
         with pytest.raises(LlmNonsense, match="larger than 1048576 bytes"):
-            ask(llm, call("big"), Rows, meter)
+            ask(llm, call("big"), Rows, usage)
         assert tracemalloc.get_traced_memory()[1] < 6 * 2**20
     finally:
         tracemalloc.stop()
@@ -143,11 +143,11 @@ def test_an_endpoint_that_is_down_costs_seconds_once(tmp_path: Path) -> None:
     fake = FakeTime()
     config = LlmConfig(base_url=base_url, model="fake", concurrency=1)
     llm = OpenAiLlm(config, Ledger(tmp_path / "llm.db"), HttpClient(base_url, ""), fake.timing)
-    ends = ask_all(llm, [call(str(n)) for n in range(200)], Rows, meter := Usage())
+    ends = ask_all(llm, [call(str(n)) for n in range(200)], Rows, usage := Usage())
     assert all(isinstance(end, LlmUnavailable) for end in ends)
-    assert meter.failures == {"unavailable": 200}
+    assert usage.failures == {"unavailable": 200}
     assert sum(fake.waited) < 20
-    assert meter.tokens == 0
+    assert usage.tokens == 0
 
 
 def test_callers_share_one_limit_of_concurrency(

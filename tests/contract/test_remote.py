@@ -294,7 +294,7 @@ class TestTrouble:
         for _ in range(3):
             with pytest.raises(SourceUnavailable, match="did not answer"):
                 list(connector.discover(None))
-        with pytest.raises(SourceUnavailable, match="have not ended"):
+        with pytest.raises(SourceUnavailable, match="are still pending"):
             list(connector.discover(None))
         assert time.monotonic() - began < 60
         answer.set()

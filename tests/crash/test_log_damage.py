@@ -116,7 +116,7 @@ def test_what_is_lost_is_accepted_by_hand_and_no_number_is_used_twice(
     for suffix in ("-wal", "-shm"):
         path.with_name(NAME + suffix).unlink()
     before = path.read_bytes()
-    with pytest.raises(VersionsLost, match=r"version 12 was acknowledged, and it ends at version"):
+    with pytest.raises(VersionsLost, match=r"version 12 was acknowledged, but it ends at version"):
         open_writer(path)
     assert path.read_bytes() == before
     open_writer(path, accept_loss=True).close()

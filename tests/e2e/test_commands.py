@@ -37,7 +37,7 @@ def test_init_never_overwrites(place: Place) -> None:
     place.configure("# mine\n")
     ran = place.run("init", "--folder", str(place.notes))
     assert ran.returncode == 1
-    assert "exists already" in ran.stderr and "hopsyncd add" in ran.stderr
+    assert "already exists" in ran.stderr and "hopsyncd add" in ran.stderr
     assert (place.home / "config.toml").read_text() == "# mine\n"
 
 
@@ -46,7 +46,7 @@ def test_a_data_folder_that_cannot_be_made_is_named(place: Place) -> None:
     place.configure(f'[daemon]\ndata_dir = "{place.base}/file/data"\n')
     ran = place.run("serve")
     assert ran.returncode == 1
-    assert f"Cannot make the data folder {place.base}/file/data: not a directory" in ran.stderr
+    assert f"Cannot create the data folder {place.base}/file/data: not a directory" in ran.stderr
     assert "daemon.data_dir" in ran.stderr
 
 

@@ -17,7 +17,7 @@ from hopsyncd.models.llm.call import LlmCall, ask
 from hopsyncd.models.loading import open_endpoint
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.e2e.small_llm import is_installed, small_llm
-from tests.fakes.hearer import Heard
+from tests.fakes.token_sink import Heard
 
 pytestmark = pytest.mark.skipif(
     not is_installed(),
@@ -83,9 +83,9 @@ def test_what_it_writes_is_heard_token_by_token_and_counted(place: Place, tmp_pa
     host = place.status()["llm"]["endpoint"]
     llm = open_endpoint(LlmConfig(base_url=f"http://{host}/v1", model="smollm2"), tmp_path)
     call = LlmCall("answers", "colours/1", "Name a colour.", "Which is the sky's?", max_tokens=300)
-    heard, meter = Heard(), Usage()
-    said = ask(llm, call, Colour, meter, heard)
+    heard, usage = Heard(), Usage()
+    said = ask(llm, call, Colour, usage, heard)
     assert len(heard.all) > 1
     assert Colour.model_validate_json("".join(heard.all)) == said
-    assert 0 < meter.completion_tokens < call.max_tokens, "the server's count, not the limit"
+    assert 0 < usage.completion_tokens < call.max_tokens, "the server's count, not the limit"
     llm.close()

@@ -62,7 +62,7 @@ def test_another_word_for_a_command_is_understood(place: Place, given: str, mean
 def test_an_address_without_a_host_is_refused_with_no_line(place: Place) -> None:
     ran = place.run("add", "https://")
     assert ran.returncode == 1
-    assert "names no host" in ran.stderr and "line" not in ran.stderr
+    assert "has no host" in ran.stderr and "line" not in ran.stderr
 
 
 def test_files_are_chosen_when_a_source_is_added(place: Place) -> None:

@@ -72,15 +72,15 @@ class Desk:
         config = LlmConfig(base_url="http://llm.example/v1", model="m", **limits)
         self.ledger = Ledger(folder / "llm.db", config.max_calls_per_day, config.max_tokens_per_day)
         self.llm = OpenAiLlm(config, self.ledger, self.sender, self.time.timing)
-        self.meter = Usage()
+        self.usage = Usage()
 
     def _pass(self, seconds: float) -> None:
         self.time.now += seconds
 
     def ask(
-        self, user: str = "which?", meter: Usage | None = None, hearer: TokenSink | None = None
+        self, user: str = "which?", usage: Usage | None = None, sink: TokenSink | None = None
     ) -> Colour:
-        return ask(self.llm, call(user), Colour, meter or self.meter, hearer)
+        return ask(self.llm, call(user), Colour, usage or self.usage, sink)
 
     def failure(self, user: str = "which?") -> LlmError:
         with pytest.raises(LlmError) as caught:

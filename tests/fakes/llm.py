@@ -77,28 +77,28 @@ class FakeLlm:
         self,
         calls: Sequence[LlmCall],
         shape: type[Reply],
-        meter: Usage,
+        usage: Usage,
         give_way: Callable[[], None] = lambda: None,
-        hearer: TokenSink | None = None,
+        sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         give_way()
         for index, call in reversed(list(enumerate(calls))):
-            yield index, self._result(call, shape, meter)
+            yield index, self._result(call, shape, usage)
 
-    def _result(self, call: LlmCall, shape: type[Reply], meter: Usage) -> Reply | LlmError:
+    def _result(self, call: LlmCall, shape: type[Reply], usage: Usage) -> Reply | LlmError:
         try:
-            meter.reserve(call.max_tokens)
+            usage.reserve(call.max_tokens)
             self.calls.append(call)
             said = self.play(call)
             if isinstance(said, LlmError):
                 raise said
-            meter.settle(call.max_tokens, 100, 20)
+            usage.settle(call.max_tokens, 100, 20)
             return shape.model_validate_json(said)
         except LlmError as error:
             failed = error
         except ValidationError as error:
             failed = LlmNonsense("Cannot use the reply", str(error), "Ask again")
-        meter.count_failure(failed.kind)
+        usage.count_failure(failed.kind)
         return failed
 
     @property

@@ -100,9 +100,9 @@ class CountingMaker:
         return self._maker.store_after
 
     def make_each(
-        self, passages: Iterable[Passage], account: LlmContext | None
+        self, passages: Iterable[Passage], context: LlmContext | None
     ) -> Iterator[Sequence[Made]]:
-        for made in self._maker.make_each(passages, account):
+        for made in self._maker.make_each(passages, context):
             self.made += [passage.id for passage, got in made if isinstance(got, QuestionSet)]
             yield made
 

@@ -72,7 +72,7 @@ def test_a_backup_opens_elsewhere_and_in_its_old_place_by_hand(path: Path) -> No
 
 def test_a_database_that_is_missing_is_not_begun_anew_without_a_word(path: Path) -> None:
     path.unlink()
-    with pytest.raises(VersionsLost, match="version 6 was acknowledged, and the file is not there"):
+    with pytest.raises(VersionsLost, match="version 6 was acknowledged, and the file is missing"):
         open_writer(path)
     assert not path.exists()
 
@@ -98,12 +98,12 @@ def test_a_database_that_goes_away_takes_no_write(path: Path, act: str) -> None:
                 file.truncate(4096)
         else:
             path.with_name("s.db-wal").unlink()
-        with pytest.raises(DatabaseGone, match="Nothing is kept from now on"):
+        with pytest.raises(DatabaseGone, match="Nothing is stored from now on"):
             delete_tag(connection, "release")
 
 
 def test_a_folder_that_takes_no_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "s.db.lock").mkdir()
-    told = r"Cannot write to .*: s\.db\.lock: is a directory\. Give this user the right"
+    told = r"Cannot write to .*: s\.db\.lock: is a directory\. Give this user write permission"
     with pytest.raises(DiskFailure, match=told), writer_place(tmp_path / "s.db"):
         """It is not held."""

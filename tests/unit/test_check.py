@@ -77,7 +77,7 @@ BROKEN = {
         "DROP VIEW edge",
         "DROP TABLE passage_vector_1",
     ],
-    "references are to rows that exist": [
+    "every reference has its row": [
         "DELETE FROM passage WHERE id = (SELECT passage FROM life LIMIT 1)",
         "UPDATE match SET target = 17 WHERE died > 100",
     ],
@@ -86,13 +86,13 @@ BROKEN = {
         "UPDATE document SET died = 7 WHERE id = 1",
         "UPDATE match SET died = born WHERE born = 2",
     ],
-    "one row a key holds at the head": [
+    "each key has one row at the head": [
         "DROP INDEX document_alive; UPDATE document SET died = {alive} WHERE path = 'rome.md'",
     ],
-    "the head's counts are what is in force": [
+    "the head counts what is in force": [
         "UPDATE version SET passages = passages + 1 WHERE id = 6",
     ],
-    "a version's counts are what is in force": [
+    "a version counts what is in force": [
         "UPDATE version SET documents = 1 WHERE id = 2",
         "UPDATE version SET words = words - 1 WHERE id = 3",
         "UPDATE version SET matches = 1 WHERE id = 1",
@@ -100,21 +100,21 @@ BROKEN = {
     "versions and their counts are positive": [
         "UPDATE version SET words = -1 WHERE id = 1",
     ],
-    "at most one row a key holds at any version": [
+    "each key has at most one row at any version": [
         "UPDATE document SET born = 1 WHERE path = 'rome.md' AND born > 1",
         (
             "INSERT INTO life (passage, born, died, question_set) SELECT passage, born + 1,"
             " died, question_set FROM life WHERE died BETWEEN born + 2 AND 9"
         ),
     ],
-    "a passage lives exactly while a document holds it": [
+    "a passage is in force exactly while a document holds it": [
         "DELETE FROM life WHERE id = 1",
         "DELETE FROM document WHERE id = 1",
     ],
-    "a life has the questions of its own passage": [
+    "a passage's interval has the questions of that passage": [
         "UPDATE life SET question_set = (SELECT max(id) FROM question_set) WHERE id = 1",
     ],
-    "a match joins an outgoing to an incoming question while both passages live": [
+    "a match joins an outgoing to an incoming question while both are in force": [
         "UPDATE match SET target = question WHERE born = 1",
         "UPDATE match SET died = {alive} WHERE died = 2",
     ],
@@ -133,7 +133,7 @@ BROKEN = {
     "a passage's id is the hash of its text": [
         "UPDATE passage SET text = text || '.' WHERE id = {passage}",
     ],
-    "a passage's words are counted": [
+    "a passage's word count is right": [
         "UPDATE passage SET words = words + 1 WHERE id = {passage}",
     ],
     "a set's id is the hash of passage and recipe": [
@@ -143,7 +143,7 @@ BROKEN = {
         "UPDATE question SET text = text || '?' WHERE id = {question}",
         "DELETE FROM question WHERE id = {question}",
     ],
-    "vectors are whole rows": [
+    "vectors are complete rows": [
         "UPDATE question_set SET vectors = substr(vectors, 2) WHERE id = {set}",
     ],
     "vectors have the length 4000 or 0": [
@@ -155,7 +155,7 @@ BROKEN = {
     "a question's id is the hash of its set and place": [
         "UPDATE question SET ordinal = 77 WHERE id = {question}",
     ],
-    "a question has a vector": [
+    "every question has a vector": [
         "UPDATE question SET vector_row = 999 WHERE id = {question}",
     ],
     "keywords are a sorted set": [
@@ -165,15 +165,15 @@ BROKEN = {
         "UPDATE document SET path = 'elsewhere.md' WHERE id = 1",
         "UPDATE placement SET first_line = 0 WHERE document = 2 AND ordinal = 0",
     ],
-    "a life's vector is its passage's": [
+    "an interval has its passage's vector": [
         "DELETE FROM passage_vector_1 WHERE life = 2",
         "UPDATE passage_vector_1 SET died = 9 WHERE life = 2",
         "UPDATE passage_vector_1 SET embedding = zeroblob(64) WHERE life = 2",
     ],
-    "the vectors that a search sees are those of the lives": [
+    "a search sees exactly the vectors of the intervals": [
         "UPDATE passage_vector_1_chunks SET validity = zeroblob(length(validity))",
     ],
-    "the full-text index has every passage, and no other": [
+    "the full-text index has exactly the stored passages": [
         "DELETE FROM passage_text WHERE rowid = {passage}",
         "INSERT INTO passage_text (rowid, body) VALUES (5, 'stale')",
     ],

@@ -146,11 +146,11 @@ def test_values_paths_and_variables(
         (source(kind="'sqlite'", key="'id'"), ["`text` in [[source]] number 1", "in a list"]),
         (source(kind="'sqlite'", key="'id'", text="['b']"), ["`query`", "no `table` either"]),
         ("source = [3]", [":1:", "should be a table"]),
-        (source() + source(), [":5:", 'another source is named "notes"']),
+        (source() + source(), [":5:", 'another source is already named "notes"']),
         ("[models]\nencoder = './nowhere'", [":2:", "there is no folder", "nowhere"]),
         ("[models]\nencoder_sha256 = 'abc'", [":2:", "64 hexadecimal"]),
         ("[llm]\nmodel = 'm'", [":2:", "no `base_url`", "or leave both empty"]),
-        ("[llm]\nbase_url = 'http://localhost/v1'", ["`model` in [llm]", "no model to ask"]),
+        ("[llm]\nbase_url = 'http://localhost/v1'", ["`model` in [llm]", "but no model"]),
         ("[llm]\nbase_url = 'localhost:80'\nmodel = 'm'", [":2:", "not the address", "http://"]),
         ("[llm]\nbase_url = 'http://a:b@c/v1'\nmodel = 'm'", [":2:", "from the environment"]),
         ("[llm]\napi_key_env = 'sk-123'", [":2:", "not the key itself"]),
@@ -220,7 +220,7 @@ def test_write_config(tmp_path: Path) -> None:
     assert [found.name for found in config.sources][:2] == ["notes", "notes-2"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         write_config(file, [])
     with pytest.raises(ConfigError, match="no such folder"):
         write_config(tmp_path / "other.toml", [tmp_path / "nowhere"])

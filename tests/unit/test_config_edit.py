@@ -62,7 +62,7 @@ def test_adding_keeps_all_that_is_there(file: Path, tmp_path: Path) -> None:
 
 
 def test_a_place_is_added_once_unless_it_gets_another_name(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="the source 'others' is that already"):
+    with pytest.raises(ConfigError, match="it is already the source 'others'"):
         add_source(file, folder(tmp_path / "x"), None)
     assert file.read_text() == TEXT
     add_source(file, folder(tmp_path / "x"), "again")
@@ -70,7 +70,7 @@ def test_a_place_is_added_once_unless_it_gets_another_name(file: Path, tmp_path:
 
 
 def test_adding_a_name_that_is_taken_changes_nothing(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match='another source is named "notes"'):
+    with pytest.raises(ConfigError, match='another source is already named "notes"'):
         add_source(file, folder(tmp_path), "notes")
     assert file.read_text() == TEXT
     with pytest.raises(ConfigError, match=r"no such file.*init"):
@@ -118,5 +118,5 @@ def test_a_wrong_file_is_told_and_left(file: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="whole number"):
         remove_source(file, "notes")
     file.write_text('source = [{ name = "notes", path = "." }]\n')
-    with pytest.raises(ConfigError, match=r"not understood.*by hand"):
+    with pytest.raises(ConfigError, match=r"cannot be told from others.*by hand"):
         remove_source(file, "notes")

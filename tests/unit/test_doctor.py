@@ -107,7 +107,7 @@ def test_a_socket_is_absent_stale_or_in_the_way(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
     (found,) = serving.served(config)
-    assert "ended badly" in found.detail
+    assert "crashed" in found.detail
 
 
 def test_sources_that_cannot_be_read_fail_each_with_its_remedy(

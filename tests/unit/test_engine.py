@@ -217,10 +217,10 @@ def test_the_calls_of_a_query_are_capped(stack: Stack, tmp_path: Path) -> None:
 
 
 def test_a_meter_of_the_caller_counts_and_limits(stack: Stack, tmp_path: Path) -> None:
-    meter = Usage(max_calls=1)
+    usage = Usage(max_calls=1)
     engine = serving(stack, tmp_path / "s.db")
-    engine.query(QUESTION, 5, Search(reasoner="llm"), meter=meter)
-    assert meter.calls == 1
+    engine.query(QUESTION, 5, Search(reasoner="llm"), usage=usage)
+    assert usage.calls == 1
 
 
 @pytest.mark.parametrize("spared", [True, False])

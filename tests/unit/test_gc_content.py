@@ -195,7 +195,7 @@ def test_the_migration_counts_what_commits_would_have_counted(stack: Stack) -> N
     before = stack.connection.execute(counted).fetchall()
     zeros = ", ".join(f"{column} = 0" for column in CHANGES.split(", "))
     stack.connection.execute(f"UPDATE version SET {zeros}")
-    script = resources.files("store.sqlite.schema").joinpath("004_retention.sql").read_text()
+    script = resources.files("store.sqlite").joinpath("schema", "004_retention.sql").read_text()
     for statement in script.split(";"):
         if "UPDATE version" in statement:
             stack.connection.execute(statement)

@@ -115,7 +115,7 @@ def test_a_file_that_another_program_holds_is_refused_until_it_lets_go(path: Pat
     reserve(ledger)
     other = open_file(path)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreError, match="end that one"):
+    with pytest.raises(StoreError, match="Stop the other program"):
         reserve(ledger)
     other.execute("ROLLBACK")
     reserve(ledger)

@@ -26,8 +26,8 @@ def test_a_passing_failure_is_tried_again_after_a_growing_pause(
     desk = Desk(tmp_path, failure, failure, failure, RED)
     assert desk.ask().name == "red"
     assert desk.time.waited == [0.375, 0.75, 1.5]
-    assert desk.meter.calls == 4
-    assert desk.meter.failures == {}
+    assert desk.usage.calls == 4
+    assert desk.usage.failures == {}
 
 
 def test_a_lost_or_refused_connection_is_tried_again(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_an_endpoint_that_stays_down_is_given_up_after_five_requests(tmp_path: P
     assert isinstance(error, LlmUnavailable)
     assert "llm.example" in str(error) and "Connection refused" in str(error)
     assert desk.sent == 5
-    assert desk.meter.failures == {"unavailable": 1}
+    assert desk.usage.failures == {"unavailable": 1}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_permanent_refusal_is_not_tried_again_and_says_what_to_do(
     assert failure.message in error.why
     assert desk.sent == 1
     assert desk.time.waited == []
-    assert desk.meter.failures == {"refused": 1}
+    assert desk.usage.failures == {"refused": 1}
 
 
 def test_retry_after_is_waited_for_in_seconds_and_as_a_date(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_closed_client_sends_nothing(tmp_path: Path) -> None:
 def test_an_abandoned_batch_sends_no_more(tmp_path: Path) -> None:
     desk = Desk(tmp_path, RED, concurrency=1)
     desk.sender.takes = lambda _: time.sleep(0.02)
-    results = desk.llm.ask_each([call(str(n)) for n in range(500)], Colour, desk.meter)
+    results = desk.llm.ask_each([call(str(n)) for n in range(500)], Colour, desk.usage)
     next(results)
     results.close()  # type: ignore[attr-defined]
     assert desk.sent < 500

@@ -62,11 +62,11 @@ def reply(*said: object) -> QuestionsReply:
 
 
 def asked(
-    llm: FakeLlm, some: Sequence[Passage], meter: Usage | None = None, per_call: int = 2
+    llm: FakeLlm, some: Sequence[Passage], usage: Usage | None = None, per_call: int = 2
 ) -> dict[Passage, Asked | LlmError]:
     """The results of all, of which each must have exactly one."""
     asker = LlmAsker(llm, per_call, calls_a_round=2)
-    groups = list(asker.ask_each(some, LlmContext("notes", meter or Usage())))
+    groups = list(asker.ask_each(some, LlmContext("notes", usage or Usage())))
     results = [result for group in groups for result in group]
     assert sorted(passage.id for passage, _ in results) == sorted(passage.id for passage in some)
     return dict(results)
@@ -277,8 +277,8 @@ class TestAsking:
     def test_who_is_out_of_patience_is_not_asked(self) -> None:
         llm = FakeLlm()
         asker = LlmAsker(llm, passages_per_call=1, calls_a_round=2)
-        account = LlmContext("notes", Usage(), lambda: len(llm.calls) < 4)
-        results = dict(r for group in asker.ask_each(many(9), account) for r in group)
+        context = LlmContext("notes", Usage(), lambda: len(llm.calls) < 4)
+        results = dict(r for group in asker.ask_each(many(9), context) for r in group)
         assert len(llm.calls) == 4
         left = [got.kind for got in results.values() if isinstance(got, LlmError)]
         assert left == ["queued"] * 5

@@ -43,10 +43,10 @@ class Replying(FakeLlm):
         return json.dumps(reply) if isinstance(reply, dict) else reply
 
     def ask_each(
-        self, calls: Sequence[LlmCall], shape: Any, meter: Usage, give_way: Any = None
+        self, calls: Sequence[LlmCall], shape: Any, usage: Usage, give_way: Any = None
     ) -> Iterator[Any]:
         self.rounds.append(len(calls))
-        return super().ask_each(calls, shape, meter)
+        return super().ask_each(calls, shape, usage)
 
 
 def reasoner(
@@ -149,9 +149,9 @@ def test_replies_that_come_after_the_cap_was_met_still_count() -> None:
 
     class SpentFirst(FakeLlm):
         def ask_each(
-            self, calls: Sequence[LlmCall], shape: Any, meter: Usage, give_way: Any = None
+            self, calls: Sequence[LlmCall], shape: Any, usage: Usage, give_way: Any = None
         ) -> Iterator[Any]:
-            return iter(sorted(super().ask_each(calls, shape, meter), key=lambda one: one[0]))
+            return iter(sorted(super().ask_each(calls, shape, usage), key=lambda one: one[0]))
 
     llm = SpentFirst(lambda _: '{"follow": 3}')
     chooser = LlmReasoner(llm, Usage(max_calls=2), "Why?", reading, graded=False)

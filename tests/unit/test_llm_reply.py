@@ -19,7 +19,7 @@ def test_a_reply_of_the_wrong_form_is_repaired_once(tmp_path: Path) -> None:
     shown_back = desk.sender.bodies[1]["messages"][-2:]
     assert shown_back[0] == {"role": "assistant", "content": '{"nam": "red"}'}
     assert "name: Field required" in shown_back[1]["content"]
-    assert desk.meter.calls == 2
+    assert desk.usage.calls == 2
 
 
 @pytest.mark.parametrize("text", ["", None, "red", "[]", '{"name": ""}', '{"name": "re'])
@@ -27,7 +27,7 @@ def test_a_second_reply_of_the_wrong_form_is_nonsense(tmp_path: Path, text: str 
     desk = Desk(tmp_path, say(text).body)
     assert isinstance(desk.failure(), LlmNonsense)
     assert desk.sent == 2
-    assert desk.meter.failures == {"nonsense": 1}
+    assert desk.usage.failures == {"nonsense": 1}
 
 
 def test_a_reply_that_was_cut_off_is_asked_for_again_but_shorter(tmp_path: Path) -> None:

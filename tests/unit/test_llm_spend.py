@@ -11,7 +11,7 @@ import pytest
 from hopsyncd.errors import BudgetSpent
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall, ask, ask_all
-from hopsyncd.models.llm.openai_llm import Replies
+from hopsyncd.models.llm.openai_llm import ReplyCache
 from hopsyncd.models.llm.retry import RequestFailure
 from tests.fakes.desk import BUSY, DOWN, RED, STALLED, Colour, Desk, call
 from tests.fakes.endpoint import say, say_json
@@ -20,9 +20,9 @@ from tests.fakes.endpoint import say, say_json
 def test_the_same_call_is_made_once(tmp_path: Path) -> None:
     desk = Desk(tmp_path, RED, say_json({"name": "blue"}).body)
     assert [desk.ask().name for _ in range(3)] == ["red"] * 3
-    assert (desk.sent, desk.meter.calls, desk.meter.cached) == (1, 1, 2)
+    assert (desk.sent, desk.usage.calls, desk.usage.cached) == (1, 1, 2)
     other = LlmCall("questions", "colours/2", "Name a colour.", "which?", 50)
-    assert ask(desk.llm, other, Colour, desk.meter).name == "blue"
+    assert ask(desk.llm, other, Colour, desk.usage).name == "blue"
 
 
 def test_a_failure_is_not_kept(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_changed_reply_object_does_not_change_the_kept_one(tmp_path: Path) -> 
 
 
 def test_the_cache_forgets_what_was_used_longest_ago() -> None:
-    replies = Replies(max_bytes=3 * 1200)
+    replies = ReplyCache(max_bytes=3 * 1200)
     made: list[bytes] = []
 
     def text_of(key: bytes) -> None:
@@ -56,13 +56,13 @@ def test_the_cache_forgets_what_was_used_longest_ago() -> None:
 
 def test_identical_calls_at_a_time_are_one_request(tmp_path: Path) -> None:
     desk = Desk(tmp_path, RED)
-    found = ask_all(desk.llm, [call("same")] * 8, Colour, desk.meter)
+    found = ask_all(desk.llm, [call("same")] * 8, Colour, desk.usage)
     assert all(isinstance(one, Colour) for one in found)
-    assert (desk.sent, desk.meter.cached) == (1, 7)
+    assert (desk.sent, desk.usage.cached) == (1, 7)
 
 
 def test_one_callers_own_failure_is_not_that_of_another_who_waits_for_it() -> None:
-    replies, began, go = Replies(10**6), threading.Event(), threading.Event()
+    replies, began, go = ReplyCache(10**6), threading.Event(), threading.Event()
 
     def fail() -> str:
         began.set()
@@ -90,7 +90,7 @@ def test_a_query_that_may_not_ask_does_not_keep_another_from_asking(tmp_path: Pa
 def test_a_request_is_paid_for_as_the_endpoint_says(tmp_path: Path) -> None:
     desk = Desk(tmp_path, say('{"name": "red"}', prompt_tokens=31, completion_tokens=7).body)
     desk.ask()
-    assert (desk.meter.prompt_tokens, desk.meter.completion_tokens) == (31, 7)
+    assert (desk.usage.prompt_tokens, desk.usage.completion_tokens) == (31, 7)
     assert desk.spent() == (1, 38)
     (row,) = desk.ledger.spent(0)
     assert (row.purpose, row.source) == ("questions", "notes")
@@ -107,8 +107,8 @@ def test_without_a_sane_count_the_reserved_tokens_are_taken_as_spent(
     completion["usage"] = usage
     desk = Desk(tmp_path, json.dumps(completion).encode())
     desk.ask()
-    assert desk.meter.completion_tokens == 50
-    assert 50 < desk.meter.prompt_tokens < 500
+    assert desk.usage.completion_tokens == 50
+    assert 50 < desk.usage.prompt_tokens < 500
 
 
 def test_requests_that_cannot_have_cost_anything_are_calls_without_tokens(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_requests_that_cannot_have_cost_anything_are_calls_without_tokens(tmp_pa
 def test_a_request_whose_end_nobody_saw_is_taken_as_spent(tmp_path: Path) -> None:
     desk = Desk(tmp_path, STALLED, RED)
     desk.ask()
-    assert desk.meter.tokens > 120 + 50
-    assert desk.spent() == (2, desk.meter.tokens)
+    assert desk.usage.tokens > 120 + 50
+    assert desk.spent() == (2, desk.usage.tokens)
 
 
 def test_the_days_limits_stop_the_calls(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_the_days_limits_stop_the_calls(tmp_path: Path) -> None:
     desk.ask("one")
     desk.ask("two")
     assert isinstance(desk.failure("three"), BudgetSpent)
-    assert desk.meter.calls == 2
+    assert desk.usage.calls == 2
     assert desk.ask("one").name == "red"
     desk.time.now += 86_400
     assert desk.ask("three").name == "red"
@@ -138,7 +138,7 @@ def test_the_days_limits_stop_the_calls(tmp_path: Path) -> None:
 def test_retries_are_within_the_budget_too(tmp_path: Path) -> None:
     desk = Desk(tmp_path, BUSY)
     with pytest.raises(BudgetSpent):
-        desk.ask(meter=Usage(max_calls=3))
+        desk.ask(usage=Usage(max_calls=3))
     assert desk.sent == 3
 
 
@@ -148,7 +148,7 @@ def test_nothing_is_asked_while_the_ledger_is_damaged(tmp_path: Path) -> None:
     error = desk.failure()
     assert isinstance(error, BudgetSpent)
     assert "llm.db" in str(error) and "Move it away" in error.hint
-    assert (desk.sent, desk.meter.calls) == (0, 0)
+    assert (desk.sent, desk.usage.calls) == (0, 0)
     status = desk.llm.status()
     assert "llm.db" in status["ledger_problem"]
     (tmp_path / "llm.db").unlink()

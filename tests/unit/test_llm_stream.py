@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.models.llm.chat_completion import UnusableReply
+from hopsyncd.models.llm.chat_completion import StreamParser, UnusableReply, read_stream
 from hopsyncd.models.llm.retry import RequestFailure
-from hopsyncd.models.llm.stream_parser import StreamParser, read_stream
 from tests.fakes.endpoint import event, say, stream
-from tests.fakes.hearer import Heard
+from tests.fakes.token_sink import Heard
 
 END = b"data: [DONE]\n\n"
 
@@ -21,11 +20,11 @@ def delta(**parts: object) -> bytes:
 
 
 def heard(*parts: bytes) -> str:
-    hearer = Heard()
-    ear = StreamParser(hearer)
+    sink = Heard()
+    parser = StreamParser(sink)
     for part in parts:
-        ear(part)
-    return "".join(hearer.all)
+        parser(part)
+    return "".join(sink.all)
 
 
 @given(st.lists(st.text(), max_size=5), st.data())
@@ -112,9 +111,9 @@ def test_what_is_no_completion_is_unusable_and_nothing_of_it_is_heard(body: byte
 
 
 def test_bytes_that_come_one_by_one_are_put_together_quickly() -> None:
-    hearer = Heard()
-    ear = StreamParser(hearer)
+    sink = Heard()
+    parser = StreamParser(sink)
     for _ in range(1 << 20):
-        ear(b"x")
-    ear(b"\n" + delta(content="red"))
-    assert hearer.all == ["red"]
+        parser(b"x")
+    parser(b"\n" + delta(content="red"))
+    assert sink.all == ["red"]

@@ -93,7 +93,7 @@ def test_addresses_are_told_by_their_form(place: str, keys: dict[str, Any], tmp_
     ("place", "told"),
     [
         ("/no/such/thing", "no such file or folder"),
-        ("https://me:secret@example.org/a.git", "holds a password"),
+        ("https://me:secret@example.org/a.git", "contains a password"),
         ("gopher://example.org", "no kind of source has addresses with gopher://"),
         ("imap://imap.example.org", "Write imap://user@host"),
     ],
@@ -157,5 +157,5 @@ def test_a_table_or_a_query_that_is_named_is_taken(tmp_path: Path) -> None:
     assert recognised(path, given=query).keys == {"kind": "sqlite", "path": path, **query}
     with pytest.raises(ConfigError, match="--key and --text too"):
         recognised(path, given={"query": "SELECT 1"})
-    with pytest.raises(ConfigError, match="only a database has these"):
+    with pytest.raises(ConfigError, match="only a database takes"):
         recognised(str(tmp_path), given={"table": "wiki"})

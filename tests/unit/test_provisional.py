@@ -169,7 +169,7 @@ def test_a_version_says_what_the_llm_took(tmp_path: Path, stack: Stack, llm: Fak
 
 def test_a_spent_budget_leaves_the_rest_waiting(tmp_path: Path) -> None:
     stack = Stack(tmp_path / "s.db", library(), asked_maker(FakeLlm()))
-    stack.path.new_meter = lambda: Usage(max_calls=1)
+    stack.path.new_usage = lambda: Usage(max_calls=1)
     stack.sync()
     assert waiting(stack) == {"budget": stack.head.passages - 2}
     assert_sound(stack)

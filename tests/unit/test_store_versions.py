@@ -60,7 +60,7 @@ def both(store: Connection) -> Version:
     change = replace(
         NOTHING,
         documents_new=[document("a.md", ROME, GAUL)],
-        lives_begun=begun(ROME, GAUL),
+        passages_begun=begun(ROME, GAUL),
         matches_begun=[TO_GAUL],
         matches=1,
         edge_budget=1,
@@ -75,7 +75,7 @@ def without_gaul(store: Connection) -> Version:
     change = replace(
         NOTHING,
         documents_new=[document("a.md", ROME)],
-        lives_ended=[GAUL.id],
+        passages_ended=[GAUL.id],
         matches_ended=[TO_GAUL.question],
         cut=Cut(0.5, TO_GAUL.question),
     )
@@ -101,7 +101,7 @@ def in_force(store: Connection, number: int) -> tuple[object, ...]:
 
 def test_a_store_without_versions_has_no_head(store: Connection) -> None:
     assert head(store) is None
-    with pytest.raises(NoSuchVersion, match="nothing was indexed yet"):
+    with pytest.raises(NoSuchVersion, match="nothing has been indexed yet"):
         version(store, 1)
 
 
@@ -146,7 +146,7 @@ def test_what_comes_back_has_a_second_interval(store: Connection) -> None:
     change = replace(
         NOTHING,
         documents_new=[document("b.md", GAUL)],
-        lives_begun=begun(GAUL),
+        passages_begun=begun(GAUL),
         matches_begun=[TO_GAUL],
     )
     commit(store, change, 3000)
@@ -166,7 +166,7 @@ def test_a_removed_document_is_gone_from_the_head_only(store: Connection) -> Non
     gone = replace(
         NOTHING,
         documents_gone=[(1, "a.md"), (1, "never there.md")],
-        lives_ended=[ROME.id, GAUL.id],
+        passages_ended=[ROME.id, GAUL.id],
         matches_ended=[TO_GAUL.question],
         unseen=[(1, "a.md")],
     )
@@ -182,7 +182,7 @@ def test_a_commit_that_fails_leaves_nothing(store: Connection) -> None:
     bad = replace(
         NOTHING,
         documents_new=[document("b.md", GAUL)],
-        lives_ended=[ROME.id],
+        passages_ended=[ROME.id],
         matches_begun=[replace(TO_GAUL, target=12345)],  # a question that no set has
         seen=[Seen(1, "b.md", "r1", b"2")],
     )

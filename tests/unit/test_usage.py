@@ -10,39 +10,39 @@ from hopsyncd.models.llm.budget import Usage, estimated_tokens
 
 
 def test_a_settled_request_leaves_what_it_took() -> None:
-    meter = Usage(max_tokens=100)
-    meter.reserve(90)
-    meter.settle(90, prompt_tokens=30, completion_tokens=10)
-    assert (meter.calls, meter.prompt_tokens, meter.completion_tokens) == (1, 30, 10)
-    meter.reserve(60)
-    with pytest.raises(BudgetSpent, match="go over its 100 tokens"):
-        meter.reserve(1)
+    usage = Usage(max_tokens=100)
+    usage.reserve(90)
+    usage.settle(90, prompt_tokens=30, completion_tokens=10)
+    assert (usage.calls, usage.prompt_tokens, usage.completion_tokens) == (1, 30, 10)
+    usage.reserve(60)
+    with pytest.raises(BudgetSpent, match="exceed its 100 tokens"):
+        usage.reserve(1)
 
 
 def test_calls_are_limited_and_a_cancelled_one_is_given_back() -> None:
-    meter = Usage(max_calls=2)
-    meter.reserve(10)
-    meter.reserve(10)
+    usage = Usage(max_calls=2)
+    usage.reserve(10)
+    usage.reserve(10)
     with pytest.raises(BudgetSpent, match="its 2 calls are used"):
-        meter.reserve(10)
-    meter.cancel(10)
-    meter.reserve(10)
-    assert meter.calls == 2
+        usage.reserve(10)
+    usage.cancel(10)
+    usage.reserve(10)
+    assert usage.calls == 2
 
 
 def test_without_limits_nothing_is_refused() -> None:
-    meter = Usage()
+    usage = Usage()
     for _ in range(1000):
-        meter.reserve(10**9)
-    assert meter.calls == 1000
+        usage.reserve(10**9)
+    assert usage.calls == 1000
 
 
 def test_a_limit_holds_against_many_threads() -> None:
-    meter = Usage(max_calls=50)
+    usage = Usage(max_calls=50)
 
     def reserve(_: int) -> bool:
         try:
-            meter.reserve(1)
+            usage.reserve(1)
         except BudgetSpent:
             return False
         return True
@@ -52,12 +52,12 @@ def test_a_limit_holds_against_many_threads() -> None:
 
 
 def test_failures_are_counted_by_kind() -> None:
-    meter = Usage()
+    usage = Usage()
     for kind in ("refused", "nonsense", "nonsense"):
-        meter.count_failure(kind)
-    meter.count_cached()
-    assert meter.failures == {"refused": 1, "nonsense": 2}
-    assert meter.cached == 1
+        usage.count_failure(kind)
+    usage.count_cached()
+    assert usage.failures == {"refused": 1, "nonsense": 2}
+    assert usage.cached == 1
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 2), ("日本", 2)])
@@ -66,12 +66,12 @@ def test_tokens_are_estimated_from_bytes(text: str, tokens: int) -> None:
 
 
 def test_abandoned_work_stops_the_calls_under_way_and_all_later_ones() -> None:
-    meter, before, during, after = Usage(), Event(), Event(), Event()
-    with meter.stopping(before):
+    usage, before, during, after = Usage(), Event(), Event(), Event()
+    with usage.stopping(before):
         pass
-    with meter.stopping(during):
-        meter.abandon()
+    with usage.stopping(during):
+        usage.abandon()
         assert during.is_set()
-    with meter.stopping(after):
+    with usage.stopping(after):
         assert after.is_set()
     assert not before.is_set()

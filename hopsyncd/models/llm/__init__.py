@@ -1,1 +1,1 @@
-"""Calls to a large language model: what is asked, what it may cost, and what comes back."""
+"""Calls to a large language model: the request, its budget, retries, and the checked reply."""

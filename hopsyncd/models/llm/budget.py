@@ -1,4 +1,4 @@
-"""The LLM budget of one piece of work, such as a query or a sync: what it used and may use."""
+"""The LLM budget of one piece of work, such as a query or a sync: what it has used and may use."""
 
 import threading
 from collections import Counter
@@ -12,11 +12,11 @@ _BYTES_PER_TOKEN = 3
 
 
 class Usage:
-    """Counts the calls and tokens of one piece of work, from any thread.
+    """Counts the calls and tokens of one piece of work. Thread-safe.
 
-    A call is a request: a retry and a repair are calls of their own. A limit of None does not
-    limit. `failures` counts by kind of LlmError; `cached` counts the calls that were answered
-    without a request. Once the work is abandoned, its calls end and no other is sent.
+    Each request is a call, retries and repairs included. A limit of None means no limit. `failures`
+    counts by kind of LlmError; `cached` counts calls that were answered without a request. Once the
+    work is abandoned, its calls end and no more are sent.
     """
 
     def __init__(self, max_calls: int | None = None, max_tokens: int | None = None) -> None:
@@ -38,31 +38,31 @@ class Usage:
         return self.prompt_tokens + self.completion_tokens
 
     def reserve(self, tokens: int) -> None:
-        """Make room for one request of at most so many tokens. Raises BudgetSpent."""
+        """Reserve one request of at most `tokens`. Raises BudgetSpent."""
         with self._lock:
             wanted = self.tokens + self._reserved_tokens + tokens
             if self._max_calls is not None and self.calls >= self._max_calls:
-                raise _spent(f"its {self._max_calls} calls are used")
+                raise _spent(f"its {self._max_calls} calls are used up")
             if self._max_tokens is not None and wanted > self._max_tokens:
-                raise _spent(f"the next call could go over its {self._max_tokens} tokens")
+                raise _spent(f"the next call could exceed its {self._max_tokens} tokens")
             self.calls += 1
             self._reserved_tokens += tokens
 
     def cancel(self, reserved: int) -> None:
-        """Give back what was reserved for a request that was not sent after all."""
+        """Release the reservation of a request that was not sent."""
         with self._lock:
             self.calls -= 1
             self._reserved_tokens -= reserved
 
     def settle(self, reserved: int, prompt_tokens: int, completion_tokens: int) -> None:
-        """Put what a request took in the place of what was reserved for it."""
+        """Replace a reservation by what the request used."""
         with self._lock:
             self._reserved_tokens -= reserved
             self.prompt_tokens += prompt_tokens
             self.completion_tokens += completion_tokens
 
     def abandon(self) -> None:
-        """Nobody waits for the work any more."""
+        """End the calls in progress and send no more: nobody waits for the result."""
         with self._lock:
             self._abandoned = True
             for stop in self._stops:
@@ -70,7 +70,7 @@ class Usage:
 
     @contextmanager
     def stopping(self, stop: threading.Event) -> Iterator[None]:
-        """Have the event set when the work is abandoned, while calls are made."""
+        """Within the block, set the event when the work is abandoned."""
         with self._lock:
             self._stops.add(stop)
             if self._abandoned:
@@ -91,9 +91,9 @@ class Usage:
 
 
 def estimated_tokens(text: str) -> int:
-    """How many tokens a text takes, before anyone has counted them: rather too many.
+    """A cautious estimate of a text's tokens, rather too many.
 
-    English has four bytes a token, other scripts come near three.
+    English has about four bytes per token, other scripts about three.
 
     >>> estimated_tokens("Where did the father of Ada Lovelace die?")
     14
@@ -107,10 +107,13 @@ def _spent(why: str) -> BudgetSpent:
 
 @dataclass(frozen=True, slots=True)
 class LlmContext:
-    """`source` names whose passages they are. Once `go_on` says no, nothing more is asked;
-    `give_way` is called while replies are awaited."""
+    """The piece of work that LLM calls belong to.
+
+    `source` is the source of its passages, for the ledger. Once `go_on` returns False, nothing more
+    is asked. `give_way` is called while waiting for replies.
+    """
 
     source: str
-    meter: Usage
+    usage: Usage
     go_on: Callable[[], bool] = lambda: True
     give_way: Callable[[], None] = lambda: None

@@ -1,6 +1,6 @@
-"""What a caller says to an LLM, and what it gets: a checked object, or an error that says why.
+"""The `Llm` protocol: a call goes in, a checked object or an error that says why comes out.
 
-The rest of the program knows an LLM by the `Llm` protocol alone; `openai_llm.py` has the real one.
+The rest of the program knows an LLM only by this protocol; `openai_llm.py` implements it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +20,9 @@ Reply = TypeVar("Reply", bound=BaseModel)
 class LlmCall:
     """One question to the LLM.
 
-    prompt: name and version of the wording, such as "questions/1"; it changes whenever the wording
-    does. user: the material, as data. max_tokens bounds the reply. source: whose documents the
-    material is from, for the ledger; empty when it is from several.
+    prompt: name and version of the wording, such as "questions/1"; change it with the wording.
+    user: the material, as data. max_tokens: the limit of the reply. source: the source of the
+    material, for the ledger; empty if it comes from several.
     """
 
     purpose: Purpose
@@ -34,59 +34,59 @@ class LlmCall:
 
 
 class TokenSink(Protocol):
-    """Hears a reply while it is written, before anything of it is checked; on any thread.
+    """Receives a reply as it is written, unchecked, on any thread.
 
-    It may hear nothing before the reply is there: not every endpoint tells it earlier.
+    It may receive nothing until the reply is complete, as not every endpoint streams.
     """
 
     def write(self, text: str) -> None:
-        """The reply's text goes on with this."""
+        """Take the next piece of the reply's text."""
         ...
 
     def withdraw(self, why: str) -> None:
-        """What was heard is not the reply; another may begin."""
+        """Discard what was received: it is not the reply, and another may follow."""
         ...
 
 
 class Llm(Protocol):
-    """A large language model behind some endpoint."""
+    """A large language model behind an endpoint."""
 
     @property
     def name(self) -> str:
-        """Model and parameters: a part of the name of all that is made with it."""
+        """Model and parameters; part of the name of every recipe that uses it."""
         ...
 
     def ask_each(
         self,
         calls: Sequence[LlmCall],
         shape: type[Reply],
-        meter: Usage,
+        usage: Usage,
         give_way: Callable[[], None] = lambda: None,
-        hearer: TokenSink | None = None,
+        sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
-        """Send the calls, several at a time; give each result as it comes, with its call's index.
+        """Send the calls, several at a time; yield each result as it comes, with its call's index.
 
-        A result is a reply of that shape, or the error that a call ended in after its retries. No
-        error of a call is raised. Stopping the iteration abandons what has not been sent.
-        `give_way` is called all the time while it waits for them, and may raise. A `hearer` is for
-        one call alone.
+        A result is a reply of that shape, or the error that remains after the retries; errors of
+        calls are never raised. Stopping the iteration abandons the calls that are not sent yet.
+        `give_way` is called again and again while waiting, and may raise. Use a `sink` with a
+        single call only.
         """
         ...
 
 
 def ask_all(
-    llm: Llm, calls: Sequence[LlmCall], shape: type[Reply], meter: Usage
+    llm: Llm, calls: Sequence[LlmCall], shape: type[Reply], usage: Usage
 ) -> list[Reply | LlmError]:
-    """The results of all calls, in the order of the calls."""
-    results = dict(llm.ask_each(calls, shape, meter))
+    """The results of all calls, in their order."""
+    results = dict(llm.ask_each(calls, shape, usage))
     return [results[index] for index in range(len(calls))]
 
 
 def ask(
-    llm: Llm, call: LlmCall, shape: type[Reply], meter: Usage, hearer: TokenSink | None = None
+    llm: Llm, call: LlmCall, shape: type[Reply], usage: Usage, sink: TokenSink | None = None
 ) -> Reply:
-    """One reply. Raises LlmError."""
-    ((_, result),) = llm.ask_each([call], shape, meter, hearer=hearer)
+    """The reply to one call. Raises LlmError."""
+    ((_, result),) = llm.ask_each([call], shape, usage, sink=sink)
     if isinstance(result, LlmError):
         raise result
     return result

@@ -1,44 +1,56 @@
-"""A chat completion: the request in the endpoint's dialect, and the checked object of its reply."""
+"""Chat completions: the request in the endpoint's dialect, and the checked object in its reply.
+
+A reply comes whole or as a stream of server-sent events. Nothing in it is trusted.
+"""
 
 import functools
 import json
 import math
 import re
 from collections.abc import Iterator
+from io import BytesIO
 from typing import Any, TypeAlias, TypeGuard
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json
 
-from hopsyncd.models.llm.call import LlmCall
+from hopsyncd.models.llm.call import LlmCall, TokenSink
 from hopsyncd.models.llm.retry import RequestFailure, shown
 
 TEMPERATURE = 0
 _SHAPE_WORDS = ("response_format", "schema", "grammar", "structured")
 _SHOWN_REPLY_CHARS = 4000
+_SHOWN_MISTAKES = 3
+_MAX_TOKENS = 10_000_000  # no model takes more: a larger usage is made up
+_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_STREAM_END = b"[DONE]"
 
 Repair: TypeAlias = tuple[str, str]
 """A reply that could not be used, and why."""
 
 
-class Dialect:
-    """Says all calls to one model; learns from refusals what else to say.
+class UnusableReply(Exception):
+    """A reply that is not what was asked for; the message tells the model why."""
 
-    An endpoint may take no JSON schema (then the schema stands in the prompt), or none of this
-    kind; it may call `max_tokens` otherwise, insist on its own temperature, or not stream.
+
+class Dialect:
+    """Writes the requests to one model, and learns the endpoint's dialect from its refusals.
+
+    An endpoint may accept no JSON schema (which then goes into the prompt) or not this one, have
+    another name for `max_tokens`, insist on its own temperature, or be unable to stream.
     """
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._plain: set[str] = set()  # names of shapes
+        self._plain: set[str] = set()  # names of the shapes whose schema goes into the prompt
         self._own_temperature = False
         self._limit = "max_tokens"
-        self.streams = True  # until it is known not to
+        self.streams = True  # until the endpoint refuses
 
     def body(
         self, call: LlmCall, shape: type[BaseModel], repair: Repair | None, streamed: bool
     ) -> dict[str, Any]:
-        """The request; with `repair` it shows the model its reply and what is wrong with it."""
+        """The request; `repair` shows the model its last reply and what is wrong with it."""
         schema = _strict_schema(shape)
         structure: dict[str, Any] = {}
         system = call.system
@@ -64,7 +76,7 @@ class Dialect:
         }
 
     def learn(self, failure: RequestFailure, body: dict[str, Any], shape: type[BaseModel]) -> bool:
-        """Whether the refusal of this body is of its dialect: then the next body is another."""
+        """Learn from the refusal of this body; True if the next body will differ."""
         if not refuses_form(failure):
             return False
         said = failure.message.lower()
@@ -80,18 +92,18 @@ class Dialect:
 
 
 def refuses_form(failure: RequestFailure) -> bool:
-    """Whether another wording of the same request may be taken."""
+    """Whether the endpoint may accept the same request in another form."""
     return failure.status in (400, 422, 501)
 
 
 def _sendable(text: str) -> str:
-    """Without the halves of characters that UTF-8 cannot hold."""
+    """The text without lone surrogates, which UTF-8 cannot encode."""
     return text.encode(errors="replace").decode()
 
 
 @functools.lru_cache(maxsize=32)
 def _strict_schema(shape: type[BaseModel]) -> dict[str, Any]:
-    """The schema with every property required and no other allowed, as strict endpoints want."""
+    """The schema with all properties required and no others allowed, as strict endpoints want."""
     import openai
 
     tool: dict[str, Any] = dict(openai.pydantic_function_tool(shape)["function"])
@@ -110,13 +122,8 @@ def _repair_messages(reply: str, why: str) -> list[dict[str, str]]:
     ]
 
 
-_MAX_TOKENS = 10_000_000  # more than any model takes: a usage beyond it is made up
-_FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
-_SHOWN_MISTAKES = 3
-
-
 class _Lenient(BaseModel):
-    """What else a completion has differs from endpoint to endpoint."""
+    """Ignores unknown fields, which differ between endpoints."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -132,13 +139,13 @@ class _Choice(_Lenient):
 
 
 class Completion(_Lenient):
-    """A chat completion, as far as it is used."""
+    """The parts of a chat completion that are used."""
 
     choices: list[_Choice]
     usage: Any = None
 
     def tokens(self) -> tuple[int, int] | None:
-        """Prompt and completion tokens as the endpoint says; None where it says nothing sane."""
+        """Prompt and completion tokens by the endpoint's count; None if that is not sane."""
         usage = self.usage if isinstance(self.usage, dict) else {}
         prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
         return (prompt, completion) if _is_count(prompt) and _is_count(completion) else None
@@ -148,23 +155,103 @@ def _is_count(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 <= value <= _MAX_TOKENS
 
 
-class UnusableReply(Exception):
-    """A reply that is not what was asked for; the message says why in words for the model."""
-
-
 def read_completion(body: bytes) -> Completion:
-    """Raises Unusable."""
+    """The completion in a whole response. Raises UnusableReply."""
     try:
         completion = Completion.model_validate(from_json(body, allow_inf_nan=False))
     except (ValidationError, ValueError, RecursionError) as error:
-        raise UnusableReply("the response is no chat completion") from error
+        raise UnusableReply("the response is not a chat completion") from error
     if not completion.choices:
         raise UnusableReply("the response has no choices")
     return completion
 
 
+class _Delta(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _ChunkChoice(BaseModel):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(BaseModel):
+    """A piece of a completion; the last one may have usage and no choice."""
+
+    choices: list[_ChunkChoice] | None = None
+    usage: Any = None
+    error: Any = None
+
+    @property
+    def choice(self) -> _ChunkChoice:
+        return self.choices[0] if self.choices else _ChunkChoice()
+
+    @property
+    def delta(self) -> _Delta:
+        return self.choice.delta or _Delta()
+
+
+class StreamParser:
+    """Passes the text in a stream of bytes on to a sink as it comes, and ignores all else."""
+
+    def __init__(self, sink: TokenSink) -> None:
+        self._sink = sink
+        self._begun = bytearray()  # an incomplete line
+
+    def __call__(self, part: bytes) -> None:
+        self._begun += part
+        if b"\n" not in part:
+            return
+        whole, _, rest = self._begun.rpartition(b"\n")
+        self._begun = rest
+        try:
+            for chunk in _chunks(whole):
+                if text := chunk.delta.content:
+                    self._sink.write(text)
+        except UnusableReply:
+            pass  # read_stream reports it
+
+
+def read_stream(body: bytes) -> Completion:
+    """The completion in a stream of chunks; some endpoints send it whole all the same.
+
+    Raises UnusableReply, or RequestFailure if the stream broke off.
+    """
+    if body.lstrip().startswith(b"{"):
+        return read_completion(body)
+    content, refusal, reason, usage, begun = list[str](), "", None, None, False
+    for chunk in _chunks(body):
+        if chunk.error:
+            raise RequestFailure(0, "it broke off its reply with an error")
+        begun = True
+        content.append(chunk.delta.content or "")
+        refusal += chunk.delta.refusal or ""
+        reason = chunk.choice.finish_reason or reason
+        usage = chunk.usage or usage
+    if not begun:
+        raise UnusableReply("the response is not a chat completion")
+    if not reason and not body.rstrip().endswith(_STREAM_END):
+        raise RequestFailure(0, "its reply broke off")
+    message = {"content": "".join(content), "refusal": refusal}
+    return Completion.model_validate(
+        {"choices": [{"message": message, "finish_reason": reason}], "usage": usage}
+    )
+
+
+def _chunks(lines: bytes | bytearray) -> Iterator[_Chunk]:
+    for line in BytesIO(lines):
+        field, _, value = line.partition(b":")
+        data = value.strip()
+        if field == b"data" and data != _STREAM_END:
+            try:
+                yield _Chunk.model_validate(from_json(data, allow_inf_nan=False))
+            except (ValueError, RecursionError) as error:
+                raise UnusableReply("the response is not a chat completion") from error
+
+
 def read_reply(text: str, shape: type[BaseModel]) -> str:
-    """The JSON of the one object of that shape in the text. Raises Unusable.
+    """The JSON of the object of that shape in the text. Raises UnusableReply.
 
     >>> class Colour(BaseModel):
     ...     name: str
@@ -190,7 +277,7 @@ def read_reply(text: str, shape: type[BaseModel]) -> str:
 
 
 def _objects(text: str) -> Iterator[str]:
-    """Where one JSON object may be: all of it; after its thoughts; in a fence; amid other words."""
+    """Where the JSON object may be: the whole text after its thoughts, a fence, or amid words."""
     said = text.rpartition("</think>")[2].strip()
     yield said
     if fenced := _FENCE.search(said):
@@ -201,7 +288,7 @@ def _objects(text: str) -> Iterator[str]:
 
 
 def _is_finite(value: object) -> bool:
-    """False if a number in it was too large for a float, such as 1e999."""
+    """False if it contains a number that is too large for a float, such as 1e999."""
     if isinstance(value, dict):
         return all(map(_is_finite, value.values()))
     if isinstance(value, list):
@@ -211,7 +298,7 @@ def _is_finite(value: object) -> bool:
 
 def _mistakes(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [f"{'.'.join(map(str, e['loc'])) or 'the object'}: {e['msg']}" for e in found]
-    if len(told) > _SHOWN_MISTAKES:
-        told[_SHOWN_MISTAKES:] = [f"and {len(told) - _SHOWN_MISTAKES} more"]
-    return "; ".join(map(shown, told))
+    lines = [f"{'.'.join(map(str, e['loc'])) or 'the object'}: {e['msg']}" for e in found]
+    if len(lines) > _SHOWN_MISTAKES:
+        lines[_SHOWN_MISTAKES:] = [f"and {len(lines) - _SHOWN_MISTAKES} more"]
+    return "; ".join(map(shown, lines))

@@ -1,4 +1,4 @@
-"""One exchange with the endpoint: a budgeted request, its retries, and the text of the reply."""
+"""One exchange with the endpoint: a request within the budget, its retries, the reply's text."""
 
 import json
 import random
@@ -18,8 +18,10 @@ from hopsyncd.models.llm.chat_completion import (
     Completion,
     Dialect,
     Repair,
+    StreamParser,
     UnusableReply,
     read_completion,
+    read_stream,
     refuses_form,
 )
 from hopsyncd.models.llm.retry import (
@@ -31,7 +33,6 @@ from hopsyncd.models.llm.retry import (
     error_of,
     retry_after_s,
 )
-from hopsyncd.models.llm.stream_parser import StreamParser, read_stream
 from store.exceptions import StoreError
 from store.sqlite.ledger import Ledger, Reservation
 
@@ -39,41 +40,42 @@ log = structlog.get_logger(__name__)
 
 DAY_S = 86_400
 _WHAT = "The LLM was not asked"
+_FIRST_SHARE = 0.75  # of the remaining time: a stalled request leaves some for another
 
 
 def reserve(
-    ledger: Ledger, meter: Usage, call: LlmCall, tokens: int, unix_s: Callable[[], float]
+    ledger: Ledger, usage: Usage, call: LlmCall, tokens: int, unix_s: Callable[[], float]
 ) -> Reservation:
-    """Raises BudgetSpent, also where the ledger does not say what is left."""
-    meter.reserve(tokens)
+    """Reserve tokens in the budget and the ledger.
+
+    Raises BudgetSpent, also if the ledger cannot be read.
+    """
+    usage.reserve(tokens)
     try:
         day = int(unix_s() // DAY_S)
         reserved = ledger.reserve(day, call.purpose, call.source, tokens)
     except StoreError as error:
-        meter.cancel(tokens)
+        usage.cancel(tokens)
         raise BudgetSpent(_WHAT, f"{error.what}: {error.why}", error.hint) from error
     if reserved is None:
-        meter.cancel(tokens)
+        usage.cancel(tokens)
         raise BudgetSpent(
             _WHAT,
-            "the calls or tokens of today (UTC) are used up",
+            "today's calls or tokens (UTC) are used up",
             "Raise max_calls_per_day or max_tokens_per_day in [llm], or wait for tomorrow",
         )
     return reserved
 
 
 def settle(
-    ledger: Ledger, meter: Usage, reserved: Reservation, prompt_tokens: int, completion_tokens: int
+    ledger: Ledger, usage: Usage, reserved: Reservation, prompt_tokens: int, completion_tokens: int
 ) -> None:
-    """What the request took; where the ledger fails, it keeps counting what was reserved."""
-    meter.settle(reserved.tokens, prompt_tokens, completion_tokens)
+    """Count what the request used; if the ledger fails, it keeps counting the reservation."""
+    usage.settle(reserved.tokens, prompt_tokens, completion_tokens)
     try:
         ledger.settle(reserved, prompt_tokens, completion_tokens)
     except StoreError as error:
-        log.warning("the ledger of LLM calls was not brought up to date", why=error.why)
-
-
-_FIRST_SHARE = 0.75  # of the time that is left: a stalled request leaves some for another
+        log.warning("the ledger of LLM calls was not updated", why=error.why)
 
 
 class Sender(Protocol):
@@ -86,7 +88,7 @@ class Sender(Protocol):
         stop: threading.Event,
         hear: Callable[[bytes], None] | None,
     ) -> bytes:
-        """The body of the response; `hear` gets its parts as they come. Raises Failure."""
+        """The body of the response; `hear` gets its parts as they come. Raises RequestFailure."""
         ...
 
 
@@ -96,7 +98,7 @@ def _wait(stop: threading.Event, seconds: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where time and chance come from. `wait` sleeps; it ends early with True if told to stop."""
+    """Sources of time and randomness. `wait` sleeps, and returns True early if told to stop."""
 
     monotonic_s: Callable[[], float] = time.monotonic
     unix_s: Callable[[], float] = time.time
@@ -106,33 +108,33 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A call on its way. `stop` is set when nobody waits for it any more.
+    """A call in progress. `stop` is set when nobody waits for it any more.
 
-    With a `hearer` its reply is asked for as it is written, where the endpoint can do that.
+    With a `sink` the reply is streamed, if the endpoint can do that.
     """
 
     call: LlmCall
     shape: type[BaseModel]
-    meter: Usage
+    usage: Usage
     stop: threading.Event
     deadline_s: float
-    hearer: TokenSink | None = None
+    sink: TokenSink | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionText:
-    """The text of a reply; `cut` when it ended only because of its limit of tokens."""
+    """The text of a reply; `cut` if the limit of tokens ended it."""
 
     text: str
     cut: bool
 
 
 class Abandoned(LlmUnavailable):
-    """Nobody waits for the reply any more."""
+    """The call was abandoned: nobody waits for the reply any more."""
 
 
 class Exchange:
-    """Asks one endpoint; `host` and `api_key_env` are for its errors."""
+    """Asks one endpoint; `host` and `api_key_env` appear in errors."""
 
     def __init__(
         self,
@@ -153,75 +155,75 @@ class Exchange:
         self._dialect = Dialect(model)
         self._breaker = Breaker(timing.monotonic_s)
 
-    def ask(self, errand: CompletionRequest, repair: Repair | None = None) -> CompletionText:
-        """What the model says, after as many requests as that takes. Raises LlmError.
+    def ask(self, request: CompletionRequest, repair: Repair | None = None) -> CompletionText:
+        """The model's reply, after as many requests as it takes. Raises LlmError.
 
-        After a request for a stream failed, whatever the reason, none is asked for again.
+        Once a streamed request has failed, for whatever reason, the others are not streamed.
         """
         failed, refused = 0, False
-        streamed = errand.hearer is not None and self._dialect.streams
+        streamed = request.sink is not None and self._dialect.streams
         while True:
-            self._check_stop(errand)
+            self._check_stop(request)
             self._breaker.check()
-            body = self._dialect.body(errand.call, errand.shape, repair, streamed)
-            left_s = errand.deadline_s - self._timing.monotonic_s()
+            body = self._dialect.body(request.call, request.shape, repair, streamed)
+            left_s = request.deadline_s - self._timing.monotonic_s()
             try:
-                completion = self._request(body, errand, left_s * (1 if failed else _FIRST_SHARE))
+                completion = self._request(body, request, left_s * (1 if failed else _FIRST_SHARE))
             except RequestFailure as failure:
-                self._check_stop(errand)
-                if errand.hearer:
-                    errand.hearer.withdraw(failure.message)
-                if self._dialect.learn(failure, body, errand.shape):
+                self._check_stop(request)
+                if request.sink:
+                    request.sink.withdraw(failure.message)
+                if self._dialect.learn(failure, body, request.shape):
                     continue
                 was_streamed, streamed = streamed, False
                 if was_streamed and refuses_form(failure):
                     refused = True
                     continue
                 failed += 1
-                pause_s = self._pause_s(failure, failed, errand)
+                pause_s = self._pause_s(failure, failed, request)
             else:
                 if refused:
                     self._dialect.streams = False
-                return self._said(completion)
-            self._timing.wait(errand.stop, pause_s)
+                return self._text_of(completion)
+            self._timing.wait(request.stop, pause_s)
 
-    def _check_stop(self, errand: CompletionRequest) -> None:
-        if errand.stop.is_set():
+    def _check_stop(self, request: CompletionRequest) -> None:
+        if request.stop.is_set():
             raise Abandoned("The call to the LLM ended", "it was abandoned", "Ask again")
 
     def _request(
-        self, body: dict[str, Any], errand: CompletionRequest, timeout_s: float
+        self, body: dict[str, Any], request: CompletionRequest, timeout_s: float
     ) -> Completion:
-        """One request, paid for. What it took is a guess, rather too high, where nobody says."""
+        """One request, counted. If the endpoint does not say what it used, the estimate counts."""
         prompt = estimated_tokens(json.dumps(body, ensure_ascii=False))
-        limit = errand.call.max_tokens
+        limit = request.call.max_tokens
         reserved = reserve(
-            self._ledger, errand.meter, errand.call, prompt + limit, self._timing.unix_s
+            self._ledger, request.usage, request.call, prompt + limit, self._timing.unix_s
         )
-        took = prompt, limit
+        used = prompt, limit
         try:
-            hear = StreamParser(errand.hearer) if errand.hearer and "stream" in body else None
-            reply = self._sender.post(body, timeout_s, errand.stop, hear)
+            hear = StreamParser(request.sink) if request.sink and "stream" in body else None
+            reply = self._sender.post(body, timeout_s, request.stop, hear)
             completion = read_stream(reply) if hear else read_completion(reply)
-            took = completion.tokens() or took
+            used = completion.tokens() or used
         except RequestFailure as failure:
             if failure.status or not failure.sent:
-                took = 0, 0
+                used = 0, 0
             raise
         except UnusableReply as error:
             self._breaker.answered()
             raise LlmNonsense(
                 f"The reply of {self._host} cannot be used",
                 str(error),
-                "Check that `base_url` in [llm] is that of an OpenAI-compatible API",
+                "Check that `base_url` in [llm] is an OpenAI-compatible API",
             ) from error
         finally:
-            settle(self._ledger, errand.meter, reserved, *took)
+            settle(self._ledger, request.usage, reserved, *used)
         self._breaker.answered()
         return completion
 
-    def _pause_s(self, failure: RequestFailure, failed: int, errand: CompletionRequest) -> float:
-        """How long to wait before the next request. Raises LlmError where none is worth it."""
+    def _pause_s(self, failure: RequestFailure, failed: int, request: CompletionRequest) -> float:
+        """How long to wait before the next request. Raises LlmError if none is worth trying."""
         error = error_of(failure, self._host, self._api_key_env)
         if not isinstance(error, LlmUnavailable):
             if concerns_every_call(failure):
@@ -232,18 +234,18 @@ class Exchange:
         asked_s = retry_after_s(failure.retry_after, self._timing.unix_s())
         backoff = backoff_s(failed - 1, self._timing.random())
         pause_s = max(asked_s or 0.0, backoff)
-        late = self._timing.monotonic_s() + pause_s >= errand.deadline_s
+        late = self._timing.monotonic_s() + pause_s >= request.deadline_s
         if late or failed == MAX_ATTEMPTS or not self._breaker.trusted:
             self._breaker.unanswered(error, asked_s or 0.0)
             raise error
         return pause_s
 
-    def _said(self, completion: Completion) -> CompletionText:
+    def _text_of(self, completion: Completion) -> CompletionText:
         choice = completion.choices[0]
         if choice.message.refusal or choice.finish_reason == "content_filter":
             raise LlmRefused(
                 f"{self._model} does not answer",
-                "it declines to, or a filter held its answer back",
+                "it declines to, or a filter withheld its answer",
                 "The work goes on without it; another model may answer",
             )
         return CompletionText(choice.message.content or "", cut=choice.finish_reason == "length")

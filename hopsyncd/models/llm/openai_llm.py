@@ -1,6 +1,6 @@
-"""The real LLM: any OpenAI-compatible endpoint, and none of them trusted.
+"""The real LLM: any OpenAI-compatible endpoint, none of them trusted.
 
-Every call ends: with a reply that was checked against its shape, or with an LlmError that says why.
+Every call ends with a reply that was checked against its shape, or with an LlmError that says why.
 """
 
 import json
@@ -32,11 +32,16 @@ from hopsyncd.models.llm.exchange import (
 from store.exceptions import StoreError
 from store.sqlite.ledger import Ledger, Spent
 
-_ENTRY_BYTES = 200  # of the key and the bookkeeping, about
+log = structlog.get_logger(__name__)
+
+_YIELD_EVERY_S = 0.1  # how often `give_way` is called while waiting for replies
+_CACHE_BYTES = 16 << 20
+_ENTRY_BYTES = 200  # of an entry's key and bookkeeping, roughly
+_REAL_TIME = Timing()
 
 
-class Replies:
-    """Texts by key, the least recently used forgotten first; safe from any thread."""
+class ReplyCache:
+    """Texts by key; the least recently used are dropped first. Thread-safe."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -48,10 +53,10 @@ class Replies:
     def once(
         self, key: bytes, make: Callable[[], str], shared: Callable[[BaseException], bool]
     ) -> tuple[str, bool]:
-        """The text of the key, and whether it was there without a call of `make`.
+        """The text of the key, and whether it was there without calling `make`.
 
-        While one thread makes it, others with the same key wait for it. An error of the maker is
-        theirs too if it is `shared`, else the next of them makes it.
+        While one thread makes it, others with the same key wait. If making it fails, the error is
+        raised for them too if it is `shared`; otherwise the next of them tries.
         """
         while True:
             with self._lock:
@@ -93,18 +98,10 @@ def _bytes(text: str) -> int:
     return len(text.encode()) + _ENTRY_BYTES
 
 
-log = structlog.get_logger(__name__)
-
-_LOOK_S = 0.1  # how often who waits for replies gives way
-
-_CACHE_BYTES = 16 << 20
-_REAL_TIME = Timing()
-
-
 class OpenAiLlm:
-    """Implements call.Llm. All its calls share a limit of concurrency, a cache and the ledger.
+    """Implements call.Llm. All calls share a concurrency limit, a cache and the ledger.
 
-    A call waits at most `timeout_s` for its turn, and has as long again from there.
+    A call waits at most `timeout_s` for its turn, and may then take as long again.
     """
 
     def __init__(
@@ -123,7 +120,7 @@ class OpenAiLlm:
             api_key_env=config.api_key_env,
         )
         self._slots = threading.BoundedSemaphore(config.concurrency)
-        self._replies = Replies(_CACHE_BYTES)
+        self._replies = ReplyCache(_CACHE_BYTES)
         self._lock = threading.Lock()
         self._stops: set[threading.Event] = set()
         self._closed = False
@@ -136,23 +133,23 @@ class OpenAiLlm:
         self,
         calls: Sequence[LlmCall],
         shape: type[Reply],
-        meter: Usage,
+        usage: Usage,
         give_way: Callable[[], None] = lambda: None,
-        hearer: TokenSink | None = None,
+        sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
-        """As call.Llm says. Abandoned calls that were sent end within a quarter of a second."""
+        """As in call.Llm. Abandoned calls that were sent end within a quarter of a second."""
         stop = self._new_stop()
         threads = max(1, min(self._config.concurrency, len(calls)))
         pool = ThreadPoolExecutor(threads, thread_name_prefix="llm")
         try:
-            with meter.stopping(stop):
+            with usage.stopping(stop):
                 futures = {
-                    pool.submit(self._result, call, shape, meter, stop, hearer): index
+                    pool.submit(self._result, call, shape, usage, stop, sink): index
                     for index, call in enumerate(calls)
                 }
                 waiting = {*futures}
                 while waiting:
-                    done, waiting = wait(waiting, _LOOK_S, FIRST_COMPLETED)
+                    done, waiting = wait(waiting, _YIELD_EVERY_S, FIRST_COMPLETED)
                     for future in done:
                         yield futures[future], future.result()
                     give_way()
@@ -163,7 +160,7 @@ class OpenAiLlm:
                 self._stops.discard(stop)
 
     def close(self) -> None:
-        """Abandon all calls, and answer no more."""
+        """Abandon all calls and accept no more."""
         with self._lock:
             self._closed = True
             for stop in self._stops:
@@ -171,7 +168,7 @@ class OpenAiLlm:
         self.ledger.close()
 
     def status(self) -> LlmStatus:
-        """For /v1/status; docs/api.md documents it. Costs one read of the ledger."""
+        """The part of /v1/status about the LLM, as in docs/api.md. Reads the ledger once."""
         config, problem = self._config, None
         spent: list[Spent] = []
         try:
@@ -210,20 +207,20 @@ class OpenAiLlm:
         self,
         call: LlmCall,
         shape: type[Reply],
-        meter: Usage,
+        usage: Usage,
         stop: threading.Event,
-        hearer: TokenSink | None,
+        sink: TokenSink | None,
     ) -> Reply | LlmError:
         try:
-            return self._reply(call, shape, meter, stop, hearer)
+            return self._reply(call, shape, usage, stop, sink)
         except LlmError as error:
             failed = error
         except Exception as error:
-            log.exception("a call to the LLM failed in an unexpected way", purpose=call.purpose)
+            log.exception("a call to the LLM failed unexpectedly", purpose=call.purpose)
             failed = LlmUnavailable(
-                "The call to the LLM failed", type(error).__name__, "The log says more"
+                "The call to the LLM failed", type(error).__name__, "The log has the details"
             )
-        meter.count_failure(failed.kind)
+        usage.count_failure(failed.kind)
         if not isinstance(failed, BudgetSpent | Abandoned):
             self.last_failure = self._timing.unix_s(), failed
         return failed
@@ -232,70 +229,70 @@ class OpenAiLlm:
         self,
         call: LlmCall,
         shape: type[Reply],
-        meter: Usage,
+        usage: Usage,
         stop: threading.Event,
-        hearer: TokenSink | None,
+        sink: TokenSink | None,
     ) -> Reply:
         text, kept = self._replies.once(
             _key(self.name, call, shape),
-            lambda: self._checked(call, shape, meter, stop, hearer),
+            lambda: self._checked(call, shape, usage, stop, sink),
             shared=lambda error: not isinstance(error, BudgetSpent | Abandoned),
         )
         if kept:
-            meter.count_cached()
+            usage.count_cached()
         return shape.model_validate_json(text)
 
     def _checked(
         self,
         call: LlmCall,
         shape: type[BaseModel],
-        meter: Usage,
+        usage: Usage,
         stop: threading.Event,
-        hearer: TokenSink | None,
+        sink: TokenSink | None,
     ) -> str:
-        """The JSON of a valid reply, after one repair if need be. Raises LlmError."""
+        """The JSON of a valid reply, if necessary after one repair. Raises LlmError."""
         limit_s = self._config.timeout_s
         if not self._slots.acquire(timeout=limit_s):
             raise LlmUnavailable(
                 "The LLM was not asked",
-                f"all of its {self._config.concurrency} places were taken for {limit_s:.0f} s",
-                "Raise `concurrency` in [llm] if the endpoint can bear it",
+                f"{self._config.concurrency} other calls were in progress for {limit_s:.0f} s",
+                "Raise `concurrency` in [llm] if the endpoint can handle it",
             )
         try:
             deadline_s = self._timing.monotonic_s() + limit_s
-            return self._repaired(CompletionRequest(call, shape, meter, stop, deadline_s, hearer))
+            return self._repaired(CompletionRequest(call, shape, usage, stop, deadline_s, sink))
         except UnusableReply as error:
             raise LlmNonsense(
                 f"The reply of {self._config.model} cannot be used",
                 str(error),
-                "The work goes on without it; a larger model keeps to the form better",
+                "The work goes on without it; a larger model follows the form better",
             ) from error
         finally:
             self._slots.release()
 
-    def _repaired(self, errand: CompletionRequest) -> str:
-        """Raises Unusable where the second reply is no better than the first."""
-        text, why = self._answered(errand, None)
+    def _repaired(self, request: CompletionRequest) -> str:
+        """The JSON of the first or second reply. Raises UnusableReply if neither is valid."""
+        text, why = self._answered(request, None)
         if why:
-            if errand.hearer:
-                errand.hearer.withdraw(f"the reply cannot be used: {why}")
-            text, why = self._answered(errand, (text, why))
+            if request.sink:
+                request.sink.withdraw(f"the reply cannot be used: {why}")
+            text, why = self._answered(request, (text, why))
         if why:
             raise UnusableReply(why)
         return text
 
-    def _answered(self, errand: CompletionRequest, repair: Repair | None) -> tuple[str, str]:
-        """The JSON of a reply; or its text, and why that cannot be used."""
-        said = self._exchange.ask(errand, repair)
+    def _answered(self, request: CompletionRequest, repair: Repair | None) -> tuple[str, str]:
+        """The JSON of a reply; or its text, and why it cannot be used."""
+        reply = self._exchange.ask(request, repair)
         try:
-            return read_reply(said.text, errand.shape), ""
+            return read_reply(reply.text, request.shape), ""
         except UnusableReply as error:
-            limit = f"it was cut off at {errand.call.max_tokens} tokens, be shorter; "
-            return said.text, (limit if said.cut else "") + str(error)
+            limit = f"it was cut off at {request.call.max_tokens} tokens, be shorter; "
+            return reply.text, (limit if reply.cut else "") + str(error)
 
 
 def endpoint_host(base_url: str) -> str:
-    """Host, and port where one is written: what the status and errors name."""
+    """The host, with its port if one is written, as the status and errors show it."""
     return urlsplit(base_url).netloc.rpartition("@")[2]
 
 

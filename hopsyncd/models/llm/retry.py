@@ -1,4 +1,4 @@
-"""Failed LLM requests: whether and when to retry, and how to report them to a user."""
+"""Failed LLM requests: whether and when to retry, and how to report them to the user."""
 
 import math
 import threading
@@ -9,16 +9,28 @@ from email.utils import parsedate_to_datetime
 
 from hopsyncd.errors import LlmError, LlmNonsense, LlmRefused, LlmUnavailable
 
+MAX_ATTEMPTS = 5
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 20.0
+_TRANSIENT = frozenset({408, 409, 425, 429})
+_NO_QUOTA = "insufficient_quota"  # OpenAI's 429 for an account without credit: waiting is no use
+_EVERY_CALL = frozenset({401, 402, 404})
+_FAILURES, _REST_S, _LONGEST_REST_S = 3, 30.0, 3600.0  # of the breaker
 _SHOWN_CHARS = 200
+_HINTS = {
+    402: "The account has no credit: add some, or configure another endpoint in [llm]",
+    403: "The key, the account or the content is not allowed: ask the endpoint's operator",
+    404: "Check `base_url` (it usually ends in /v1) and `model` in [llm]",
+    413: "Lower `passages_per_call` in [llm]",
+}
 
 
 @dataclass(slots=True, eq=False)
 class RequestFailure(Exception):
-    """What is known of it; `message` is fit for a log.
+    """Why a request failed; `message` is safe to log.
 
-    status: of HTTP; 0 when there was no whole response. code: OpenAI's word for the error. sent:
-    whether the endpoint can have worked on it. readable: whether the response, if there was one,
-    was small and plain enough to be read.
+    status: the HTTP status, 0 without a complete response. code: OpenAI's code for the error. sent:
+    whether the endpoint may have worked on it. readable: whether the response, if there was one,
+    was small and uncompressed.
     """
 
     status: int
@@ -30,22 +42,13 @@ class RequestFailure(Exception):
 
 
 def shown(text: str) -> str:
-    """A stranger's text on one line, printable and short.
+    """An untrusted text on one line, printable and short.
 
     >>> shown("no such model:\\n\\x1b[31m gpt-9")
     'no such model: [31m gpt-9'
     """
     line = " ".join("".join(c if c.isprintable() else " " for c in text[:2000]).split())
     return line if len(line) <= _SHOWN_CHARS else line[: _SHOWN_CHARS - 3] + "..."
-
-
-MAX_ATTEMPTS = 5
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.5, 20.0
-_TRANSIENT = frozenset({408, 409, 425, 429})
-_NO_QUOTA = "insufficient_quota"  # OpenAI's 429 for an account without money: waiting is no help
-_EVERY_CALL = frozenset({401, 402, 404})
-
-_FAILURES, _REST_S, _LONGEST_REST_S = 3, 30.0, 3600.0
 
 
 def is_transient(failure: RequestFailure) -> bool:
@@ -56,12 +59,12 @@ def is_transient(failure: RequestFailure) -> bool:
 
 
 def concerns_every_call(failure: RequestFailure) -> bool:
-    """Whether any other request would be refused for the same reason: key, account, address."""
+    """Whether every request would be refused for the same reason: key, account or address."""
     return failure.code == _NO_QUOTA or failure.status in _EVERY_CALL
 
 
 def backoff_s(attempt: int, random: float) -> float:
-    """Before the attempt after this one (0 is the first); `random` in [0, 1) spreads the crowd.
+    """The wait after attempt number `attempt` (from 0); `random` in [0, 1) spreads clients out.
 
     >>> [backoff_s(attempt, 0.5) for attempt in range(4)]
     [0.375, 0.75, 1.5, 3.0]
@@ -70,7 +73,7 @@ def backoff_s(attempt: int, random: float) -> float:
 
 
 def retry_after_s(header: str, now_s: float) -> float | None:
-    """The seconds that a Retry-After header asks for, given as such or as a date; None if none.
+    """The wait that a Retry-After header asks for, in seconds or as a date; None if it has none.
 
     >>> retry_after_s("7", 0.0), retry_after_s("Thu, 01 Jan 1970 00:01:00 GMT", 50.0)
     (7.0, 10.0)
@@ -89,24 +92,24 @@ def retry_after_s(header: str, now_s: float) -> float | None:
 
 
 class Breaker:
-    """Spares an endpoint that fails, and spares its callers the waiting.
+    """A circuit breaker: relieves a failing endpoint, and spares callers the wait.
 
-    After three calls in a row that ended unanswered, or one failure that would meet every call, the
-    next calls fail at once for 30 s, or for as long as the endpoint asked for (at most an hour).
-    Then calls go through again, without retries until one is answered.
+    After three unanswered calls in a row, or one failure that every call would meet, calls fail at
+    once for 30 s, or for as long as the endpoint asked for (at most an hour). Then calls go through
+    again, without retries until one is answered.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._failures = 0
-        self._closed_until = -math.inf
+        self._open_until = -math.inf
         self._why: LlmError | None = None
 
     def check(self) -> None:
-        """Raise what the endpoint failed with, while it is spared."""
+        """While the breaker is open, raise what the endpoint failed with."""
         with self._lock:
-            left, why = self._closed_until - self._clock(), self._why
+            left, why = self._open_until - self._clock(), self._why
         if left > 0 and why is not None:
             raise type(why)(why.what, f"{why.why}; next tried in {math.ceil(left)} s", why.hint)
 
@@ -121,49 +124,41 @@ class Breaker:
             self._failures = 0
 
     def unanswered(self, why: LlmUnavailable, wanted_s: float = 0.0) -> None:
-        """A call ended without an answer; the endpoint asked to be spared for `wanted_s`."""
+        """A call ended without an answer; the endpoint asked for a pause of `wanted_s`."""
         with self._lock:
             self._failures += 1
             if self._failures >= _FAILURES:
                 wanted_s = max(wanted_s, _REST_S)
             if wanted_s:
-                self._rest(why, wanted_s)
+                self._open(why, wanted_s)
 
     def refused(self, why: LlmError) -> None:
-        """Any call would fail as this one did."""
+        """A call failed in a way that every call would."""
         with self._lock:
-            self._rest(why, _REST_S)
+            self._open(why, _REST_S)
 
-    def _rest(self, why: LlmError, wanted_s: float) -> None:
-        self._closed_until = self._clock() + min(wanted_s, _LONGEST_REST_S)
+    def _open(self, why: LlmError, wanted_s: float) -> None:
+        self._open_until = self._clock() + min(wanted_s, _LONGEST_REST_S)
         self._why = why
 
 
-_HINTS = {
-    402: "The account has no credit: add some, or configure another endpoint in [llm]",
-    403: "The key, the account or the content is not allowed: ask the endpoint's operator",
-    404: "Check `base_url` (it usually ends in /v1) and `model` in [llm]",
-    413: "Lower `passages_per_call` in [llm]",
-}
-
-
 def error_of(failure: RequestFailure, host: str, api_key_env: str) -> LlmError:
-    """The error that a call ends in when no further request is made."""
+    """The error for a call that ends with this failure."""
     what = f"The LLM endpoint {host} gave no reply"
     if not failure.readable:
         return LlmNonsense(what, failure.message, "Check that `base_url` in [llm] is right")
     why = f"{failure.status}, {failure.message}" if failure.status else failure.message
     if is_transient(failure):
-        hint = "The work goes on without it; it is asked again later"
+        hint = "The work goes on without it; it will be asked again later"
         return LlmUnavailable(what, why, hint)
     return LlmRefused(what, why, _hint(failure, api_key_env))
 
 
 def _hint(failure: RequestFailure, api_key_env: str) -> str:
     if failure.status == 401:
-        return f"Set the environment variable {api_key_env} to a valid key and start again"
+        return f"Set the environment variable {api_key_env} to a valid key and restart"
     if 300 <= failure.status < 400:
-        return "It redirects, which is not followed: write its final address as `base_url`"
+        return "It redirects, which is not followed: set `base_url` to its final address"
     if failure.status == 429:
         return _HINTS[402]
     return _HINTS.get(failure.status, "Check [llm] in the configuration against its documentation")

@@ -1,8 +1,8 @@
-"""Requests to the endpoint through `openai`: the bytes of a reply, or a failure.
+"""Requests to the endpoint through `openai`: the bytes of a reply, or a RequestFailure.
 
-The endpoint is not trusted. A request is bounded in time and its reply in size, nothing is tried
-again here, and nothing of the reply is believed. One thread runs the HTTP of all requests on an
-event loop; who waits for a reply keeps the time, so no server can hold it up.
+The endpoint is not trusted: a request is bounded in time and its reply in size. Nothing is retried
+or interpreted here. One thread runs all HTTP on an event loop. The waiting thread keeps the time
+limit, so no server can exceed it.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 MAX_REPLY_BYTES = 1 << 20
 _CONNECT_S = 10.0
-_TIMEOUT = httpx2.Timeout(None, connect=_CONNECT_S)  # who asks bounds the whole
-_LOOK_S = 0.25  # how long an abandoned request may go on
+_TIMEOUT = httpx2.Timeout(None, connect=_CONNECT_S)  # the caller bounds the whole request
+_STOP_CHECK_S = 0.25  # how long an abandoned request may go on
 _SECRET_CHARS = 8  # a shorter key is a dummy, and may be an ordinary word
-_NO_KEY = "none"  # what local servers get, which want a key but do not look at it
+_NO_KEY = "none"  # for local servers that want a key but ignore it
 _STARTING = threading.Lock()
 
 
 class ReplyUnreadable(httpx2.TransportError):
-    """The response is larger than any reply can be, or compressed though that was not asked for."""
+    """The response is larger than any reply can be, or compressed without being asked to be."""
 
 
 class HttpClient:
-    """The endpoint at `base_url`. The key goes into its requests and nowhere else.
+    """The endpoint at `base_url`. Its key is sent with requests and goes nowhere else.
 
-    Redirects are not followed; the proxies of the environment are used.
+    Redirects are not followed; proxies from the environment are used.
     """
 
     def __init__(self, base_url: str, key: str) -> None:
@@ -53,9 +53,9 @@ class HttpClient:
         stop: threading.Event,
         hear: Callable[[bytes], None] | None,
     ) -> bytes:
-        """Send one chat completion and read the whole reply. Raises Failure.
+        """Send one chat completion and read the whole reply. Raises RequestFailure.
 
-        It ends soon after `stop` is set. `hear` gets the parts of the reply on this thread.
+        Ends soon after `stop` is set. `hear` gets the parts of the reply, on this thread.
         """
         deadline_s = time.monotonic() + timeout_s
         with _STARTING:
@@ -76,7 +76,7 @@ class HttpClient:
 
     @functools.cached_property
     def _client(self) -> "openai.AsyncOpenAI":
-        import openai  # it takes half a second, which only those pay who ask
+        import openai  # takes half a second, so only if an LLM is asked
 
         return openai.AsyncOpenAI(
             base_url=self._base_url,
@@ -119,14 +119,14 @@ class HttpClient:
         return RequestFailure(0, self._shown(str(cause)) or "the connection failed", sent=sent)
 
     def _shown(self, text: str) -> str:
-        """What a stranger said, fit for a log: no key, no control characters, not long."""
+        """An untrusted text, safe to log: without the key and control characters, and short."""
         if len(self._key) >= _SECRET_CHARS:
             text = text.replace(self._key, "[key]")
         return shown(text)
 
 
 def bounded_http() -> httpx2.AsyncClient:
-    """For an endpoint that is not trusted: raises ReplyUnreadable for a body that is too large."""
+    """A client for an untrusted endpoint: raises ReplyUnreadable if a body is too large."""
     return httpx2.AsyncClient(
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [_bound]},
@@ -138,7 +138,7 @@ def bounded_http() -> httpx2.AsyncClient:
 
 @functools.cache
 def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop of all requests, on a thread that lasts as long as the process."""
+    """The event loop for all requests, on a thread that lives as long as the process."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="llm-http", daemon=True).start()
     return loop
@@ -147,20 +147,20 @@ def _loop() -> asyncio.AbstractEventLoop:
 def _next(
     parts: SimpleQueue[bytes | None], deadline_s: float, stop: threading.Event
 ) -> bytes | None:
-    """The next part of the reply, None after the last. Raises Failure when the time is up."""
+    """The next part of the reply, None after the last. Raises RequestFailure at the deadline."""
     while (left_s := deadline_s - time.monotonic()) > 0 and not stop.is_set():
         try:
-            return parts.get(timeout=min(left_s, _LOOK_S))
+            return parts.get(timeout=min(left_s, _STOP_CHECK_S))
         except Empty:
             continue
-    raise RequestFailure(0, "no whole reply came in time")
+    raise RequestFailure(0, "no complete reply came in time")
 
 
 async def _bound(response: httpx2.Response) -> None:
-    """Before anything reads the body, whatever the status: `openai` reads all of an error's."""
+    """Bound the body before anything reads it: `openai` reads all of an error's."""
     packed = response.headers.get("content-encoding", "identity").lower()
     if packed != "identity":
-        raise ReplyUnreadable("it is compressed, which was not asked for")
+        raise ReplyUnreadable("it is compressed although that was not requested")
     response.stream = _Bounded(response.stream)
 
 

@@ -85,15 +85,15 @@ class Asker:
         *,
         by_llm: bool = False,
         hidden: frozenset[str] = frozenset(),
-        meter: Usage | None = None,
+        usage: Usage | None = None,
         on_found: Callable[[Answer], None] | None = None,
-        hearer: TokenSink | None = None,
+        sink: TokenSink | None = None,
     ) -> tuple[Answer | None, AskReply]:
         """What was found in the first k passages, and the answer from it.
 
         What only the `hidden` sources hold has no part in either. None, and not found, while there
         is no version. Raises NoSuchVersion, and BadRequest if an LLM is wanted and none is
-        configured. The `hearer` hears the LLM's reply, JSON with the answer in it.
+        configured. The `sink` hears the LLM's reply, JSON with the answer in it.
         """
         if by_llm and self._llm is None:
             raise BadRequest(
@@ -106,9 +106,7 @@ class Asker:
             return None, AskReply("", None, "extractive", ())
         if on_found:
             on_found(found)
-        reply = self.reply(
-            question, found, by_llm=by_llm, hidden=hidden, meter=meter, hearer=hearer
-        )
+        reply = self.reply(question, found, by_llm=by_llm, hidden=hidden, usage=usage, sink=sink)
         return found, reply
 
     def reply(
@@ -118,29 +116,29 @@ class Asker:
         *,
         by_llm: bool = False,
         hidden: frozenset[str] = frozenset(),
-        meter: Usage | None = None,
-        hearer: TokenSink | None = None,
+        usage: Usage | None = None,
+        sink: TokenSink | None = None,
     ) -> AskReply:
         """The answer from passages that were found already."""
         sentences, weights = self._held_against(question, found, hidden)
         names: dict[PassageId, frozenset[str]] = {}
         for one in sentences:
             names[one.passage] = names.get(one.passage, frozenset()) | one.names
-        meter = meter or Usage(MAX_LLM_CALLS)
+        usage = usage or Usage(MAX_LLM_CALLS)
         degraded: tuple[str, ...] = ()
         if by_llm and self._llm is not None and found.ranked:
             offered = [one.passage for one in found.ranked]
             try:
                 texts = [found.passages[one] for one in offered]
-                text, indices = answered(question, texts, self._llm, meter, hearer)
+                text, indices = answered(question, texts, self._llm, usage, sink)
             except LlmError as error:
                 degraded = (f"the answer is not the LLM's: {error.what}: {error.why}",)
             else:
                 chosen = tuple(offered[index] for index in indices)
                 joined = chain(chosen, found.ranked, names)
-                return AskReply(text, text or None, "llm", chosen, chain=joined, spent=meter)
+                return AskReply(text, text or None, "llm", chosen, chain=joined, spent=usage)
         reply = self._extractive(question, found, sentences, weights, names)
-        return replace(reply, degraded=degraded, spent=meter)
+        return replace(reply, degraded=degraded, spent=usage)
 
     def _extractive(
         self,

@@ -47,14 +47,14 @@ def answered(
     question: str,
     passages: Sequence[Passage],
     llm: Llm,
-    meter: Usage,
-    hearer: TokenSink | None = None,
+    usage: Usage,
+    sink: TokenSink | None = None,
 ) -> tuple[str, list[int]]:
     """The answer and the indices of the passages it cites, each once; "" and none if not found.
 
     Raises LlmError, also for a reply that cites nothing or what was not offered.
     """
-    reply = ask(llm, call_for(question, passages), AnswerReply, meter, hearer)
+    reply = ask(llm, call_for(question, passages), AnswerReply, usage, sink)
     if not reply.found:
         return "", []
     wrong = [number for number in reply.citations if not 1 <= number <= len(passages)]

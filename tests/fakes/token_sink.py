@@ -1,8 +1,8 @@
-"""A hearer that remembers."""
+"""A token sink that remembers."""
 
 
 class Heard:
-    """Implements llm.call.Hearer: all that it hears, a withdrawal as its reason in brackets."""
+    """Implements llm.call.TokenSink: keeps what it gets, a withdrawal as its reason in brackets."""
 
     def __init__(self) -> None:
         self.all: list[str] = []
