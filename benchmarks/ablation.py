@@ -1,11 +1,10 @@
-"""What each part of the search buys: the walk with parts left out or changed, and the way from the
-paper's profile to ours, one difference at a time. No LLM.
+"""What each part of the search buys: it with parts left out or changed, and the way from the
+paper's profile to ours, one difference at a time, on real documents and both samples. No LLM.
 
-python benchmarks/ablation.py --keep /tmp/hopsyncd-indexes
+python benchmarks/ablation.py
 """
 
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -13,16 +12,29 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-from common import arguments, dataset, table
+from common import arguments, table
 from numpy.typing import NDArray
+from real import IGNORED, KEEP
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.strategy import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
-from hopsyncd.evaluation.run import DATABASE_NAME, build, kept_folder, measure
-from hopsyncd.index.matching import MergeIndex
+from hopsyncd.evaluation.measures import QuestionOutcome, scores_of
+from hopsyncd.evaluation.missing import Gold
+from hopsyncd.evaluation.real_folder import (
+    index_folder,
+    index_place,
+    marked,
+    read_quoted,
+    source_of,
+)
+from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
+from hopsyncd.index.matching import MergeIndex, Spans
+from hopsyncd.index.names import mentions_of
 from hopsyncd.index.similarity import HALF_COSINE
-from hopsyncd.models.loading import load_models
+from hopsyncd.models.loading import Models, load_models
+from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.edge_traversal import choose_first, traverse
 from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.query_context import QueryContext
@@ -41,18 +53,20 @@ Floats = NDArray[np.float64]
 TOP_K, N_HOP = 20, 4
 _BLOCK = 256
 DEFAULT = WalkSettings()
+EDGES_ONLY = replace(DEFAULT, by_names=0.0, by_links=0.0)
 WALKS = {
     "default": DEFAULT,
     "1 hop": replace(DEFAULT, hops=1),
     "2 hops": replace(DEFAULT, hops=2),
-    "3 hops": replace(DEFAULT, hops=3),
     "no walk (seeds only)": replace(DEFAULT, hops=0),
-    "edges only": replace(DEFAULT, by_names=0.0),
-    "edges only, directed": replace(DEFAULT, by_names=0.0, backwards=0.0),
-    "names only": replace(DEFAULT, by_names=1.0),
+    "edges only": EDGES_ONLY,
+    "names only": replace(DEFAULT, by_names=1.0, by_links=0.0),
+    "no links": replace(DEFAULT, by_links=0.0),
     "edges directed": replace(DEFAULT, backwards=0.0),
     "nothing for what is new": replace(DEFAULT, gain=0.0),
-    "blind to the query": replace(DEFAULT, sharpness=0.0, name_sharpness=0.0, gain=0.0),
+    "blind to the query": replace(
+        DEFAULT, sharpness=0.0, name_sharpness=0.0, link_sharpness=0.0, gain=0.0
+    ),
 }
 
 
@@ -85,7 +99,9 @@ class Step:
         arrived = np.zeros(len(view.passage))
         arrived[list(found.visits)] = list(found.visits.values())
         if self.ranking:
-            return ranked(inquiry, most_helpful(arrived, view.passage, inquiry.coverage, k))
+            return ranked(
+                inquiry, most_helpful(arrived, view.passage, view.document, inquiry.coverage, k)
+            )
         return ranked(inquiry, by_paper(inquiry, arrived, min(k, TOP_K)))
 
 
@@ -95,9 +111,43 @@ STEPS = {
     "+ our helpfulness": Step(seeds=True, ranking=True),
     "+ edges both ways": Step(seeds=True, ranking=True, both_ways=True),
     "+ the walk's pull in place of Eq. 1": Step(True, True, True, True),
-    "+ mass along all edges (edges only)": partial(hop, settings=WALKS["edges only"]),
-    "+ names as ways (default)": partial(hop, settings=DEFAULT),
+    "+ mass along all edges (edges only)": partial(hop, settings=EDGES_ONLY),
+    "+ names and links as ways (default)": partial(hop, settings=DEFAULT),
 }
+
+
+def within_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
+    """The walk as if each passage were a document of its own; the ranking knows better."""
+    view = inquiry.view
+    apart, said = np.arange(len(view.passage)), view.mentions.said
+    columns = (view.mentions.passage, view.mentions.name, view.mentions.row)
+    unsaid = len(columns[0]) - said
+    loose = replace(
+        view,
+        document=apart,
+        mentions=mentions_of(*columns, view.mentions.spelled, apart, unsaid),
+    )
+    walked = walk(loose, inquiry.seeds(), inquiry.cosines, inquiry.coverage, DEFAULT)
+    found = most_helpful(walked.arrived, view.passage, view.document, inquiry.coverage, k)
+    return ranked(inquiry, found)
+
+
+def any_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
+    """Ranked without a thought for how many passages are of one document."""
+    view = inquiry.view
+    walked = walk(view, inquiry.seeds(), inquiry.cosines, inquiry.coverage, DEFAULT)
+    found = most_helpful(walked.arrived, view.passage, view.passage, inquiry.coverage, k)
+    return ranked(inquiry, found)
+
+
+def asked_as(change: Callable[[QueryContext], QueryContext]) -> Rank:
+    """Our search of a question that is held otherwise against the view."""
+    return lambda inquiry, k: hop(change(inquiry), k, DEFAULT)
+
+
+def of_whole_passages(inquiry: QueryContext) -> QueryContext:
+    row = inquiry.view.passage_row
+    return replace(inquiry, view=replace(inquiry.view, spans=Spans.of(row, row + 1)))
 
 
 def paper_ranking(inquiry: QueryContext, k: int) -> list[Ranked]:
@@ -117,6 +167,20 @@ def ranked(inquiry: QueryContext, found: Sequence[tuple[int, float]]) -> list[Ra
 
 def best(values: Floats, ids: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.lexsort((ids, -values))
+
+
+VARIANTS: dict[str, Rank] = {
+    **{name: partial(hop, settings=settings) for name, settings in WALKS.items()},
+    "ways within documents too": within_documents,
+    "any number of passages of a document": any_documents,
+    "seeds without words": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),
+    "seeds by whole passages, not sentences": asked_as(of_whole_passages),
+    "seeds without names": asked_as(lambda one: replace(one, names={})),
+    "names whatever their share": asked_as(
+        lambda one: replace(one, names=dict.fromkeys(one.names, 1.0))
+    ),
+    "the paper's helpfulness": paper_ranking,
+}
 
 
 class Ranking:
@@ -165,42 +229,86 @@ def topics_count_double(connection: Connection, head: Snapshot) -> Snapshot:
     return head_of(connection, head.version, index)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A served collection, its questions, and the passages that answer them."""
+
+    connection: Connection
+    head: Snapshot
+    gold: Gold
+    questions: Sequence[GoldQuestion]
+
+
+def sample(folder: Path, keep: Path, models: Models) -> Asked:
+    corpus = read_corpus(folder / "corpus.jsonl")
+    questions = read_questions(folder / "questions.jsonl", corpus)
+    store = kept_folder(keep, corpus, models.maker, 1.0)
+    head = build(store, corpus, models.maker, 1.0)
+    return Asked(open_reader(store / DATABASE_NAME), head, gold_of(corpus), questions)
+
+
+def real(folder: Path, keep: Path, models: Models) -> Asked:
+    source = source_of(folder, IGNORED)
+    place = index_place(keep, source, models.maker)
+    head = index_folder(place, source, Config(), models.maker)
+    connection = open_reader(place / DATABASE_NAME)
+    quoted = [one for one in read_quoted(folder / "questions.jsonl") if one.evidence]
+    gold = marked(connection, head.version.id, quoted)
+    return Asked(connection, head, gold, [one.gold for one in quoted])
+
+
+def shares(found: Sequence[QuestionOutcome], data: str) -> list[str]:
+    """One row's figures for a collection."""
+    if data != "realdocs":
+        scores = scores_of(found)
+        return [f"{share:.1f}" for share in (scores.recall[5], scores.whole[5])]
+    single, multi = (
+        scores_of([one for one in found if one.question.kind == kind]).whole
+        for kind in ("single", "multi")
+    )
+    return [f"{share:.1f}" for share in (single[5], multi[5], multi[10], multi[20])]
+
+
+COLUMNS = {
+    "realdocs": ["single @5", "multi @5", "@10", "@20"],
+    "hotpotqa": ["HotpotQA r@5", "all@5"],
+    "musique": ["MuSiQue r@5", "all@5"],
+}
+
+
 def main() -> None:
     given = arguments(
         __doc__ or "",
-        ("--keep", {"type": Path, "help": "Keep the indexes in this folder, and use those there."}),
+        ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
     )
     models = load_models(Config())
-    vector_of = cache(lambda question: to_grid(models.encoder.encode([question]))[0])
+    vectors = KeptVectors(models.encoder, given.keep)
+    models = replace(models, maker=BuiltinMaker(models.language, vectors))
+    vector_of = cache(lambda question: to_grid(vectors.encode([question]))[0])
     parts: dict[str, list[str]] = {}
     steps: dict[str, list[str]] = {}
-    for data in ("hotpotqa", "musique"):
-        folder = dataset(given.data, data)
-        corpus = read_corpus(folder / "corpus.jsonl")
-        questions: Sequence[GoldQuestion] = read_questions(folder / "questions.jsonl", corpus)
-        with tempfile.TemporaryDirectory() as temporary:
-            store = kept_folder(given.keep or Path(temporary), corpus, models.maker, 1.0)
-            head = build(store, corpus, models.maker, 1.0)
-            connection = open_reader(store / DATABASE_NAME)
+    for data in COLUMNS:
+        folder = given.data / data
+        asked = (
+            real(folder, given.keep, models)
+            if data == "realdocs"
+            else sample(folder, given.keep, models)
+        )
+        print(f"asking {data}", file=sys.stderr)
 
-            print(f"asking {data}", file=sys.stderr)
+        def fill(rows: dict[str, list[str]], name: str, served: Snapshot, rank: Rank) -> None:
+            engine = Ranking(asked.connection, served, vector_of, rank)  # noqa: B023
+            found = outcomes(engine, Search(), asked.gold, asked.questions)  # type: ignore[arg-type]  # noqa: B023
+            rows.setdefault(name, [name]).extend(shares(found, data))  # noqa: B023
 
-            def fill(rows: dict[str, list[str]], name: str, served: Snapshot, rank: Rank) -> None:
-                engine = Ranking(connection, served, vector_of, rank)  # noqa: B023
-                scores = measure(engine, Search(), corpus, questions)  # type: ignore[arg-type]  # noqa: B023
-                shown = (*(scores.recall[depth] for depth in (2, 5, 10)), scores.all_at_5)
-                rows.setdefault(name, [name]).extend(f"{share:.1f}" for share in shown)
-
-            for name, settings in WALKS.items():
-                fill(parts, name, head, partial(hop, settings=settings))
-            fill(parts, "the paper's helpfulness", head, paper_ranking)
-            doubled = topics_count_double(connection, head)
-            fill(parts, "topics count double in matching", doubled, partial(hop, settings=DEFAULT))
-            for name, step in STEPS.items():
-                fill(steps, name, head, step)
-            connection.close()
-    columns = ["recall@2", "recall@5", "recall@10", "all@5"]
-    heads = [f"{data} {column}" for data in ("HotpotQA", "MuSiQue") for column in columns]
+        for name, rank in VARIANTS.items():
+            fill(parts, name, asked.head, rank)
+        doubled = topics_count_double(asked.connection, asked.head)
+        fill(parts, "topics count double in matching", doubled, partial(hop, settings=DEFAULT))
+        for name, step in STEPS.items():
+            fill(steps, name, asked.head, step)
+        asked.connection.close()
+    heads = [column for columns in COLUMNS.values() for column in columns]
     table(["variant", *heads], list(parts.values()))
     table(["from the paper's profile to ours", *heads], list(steps.values()))
 

@@ -35,8 +35,8 @@ from store.records import Passage, to_grid
 from store.sqlite.database import open_reader
 
 DEFAULT = WalkSettings()
-PARTS = (0.05, 0.1, 0.4, 0.8)
-SHARPNESSES = (0.0, 8.0)
+PARTS = (0.1, 0.2, 0.6, 0.8)
+SHARPNESSES = (0.0, 2.0)
 LONGEST_TITLE = 8
 _WORD = re.compile(r"\w+")
 
@@ -138,7 +138,7 @@ def rows(
     for name, settings in variants().items():
         engine = Ranking(connection, head, vector_of, partial(hop, settings=settings))
         scores = measure(engine, Search(), corpus, questions)  # type: ignore[arg-type]
-        shown = (*(scores.recall[depth] for depth in (2, 5, 10)), scores.all_at_5)
+        shown = (*(scores.recall[depth] for depth in (2, 5, 10)), scores.whole[5])
         yield name, [f"{share:.1f}" for share in shown]
     connection.close()
 

@@ -115,7 +115,7 @@ class Bench:
             scores = measure(engine, search, self._corpus, self._questions)
             cpu_ms = 1000 * (time.process_time() - began_s) / len(self._questions)
             recalls = (scores.recall[depth] for depth in (2, 5, 10))
-            yield [name, *recalls, scores.all_at_5, scores.ms_p50, cpu_ms, scores.llm_calls]
+            yield [name, *recalls, scores.whole[5], scores.ms_p50, cpu_ms, scores.llm_calls]
 
 
 def print_sweeps(data: str, bench: Bench, engine: Engine) -> None:

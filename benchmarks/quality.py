@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _row(scores: Scores) -> list[float]:
-    shares = [*scores.recall.values(), scores.all_at_5, scores.f1[5]]
+    shares = [*scores.recall.values(), scores.whole[5], scores.f1[5]]
     return [*shares, scores.ms_p50, scores.ms_p95]
 
 

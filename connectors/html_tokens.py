@@ -22,13 +22,20 @@ _MAX_HREF_CHARACTERS = 4000
 class Token:
     """Text as written, or the name of an element that opens or closes.
 
-    `start` is the offset in the source; `href` is the address in an opening `a`.
+    `start` is the offset in the source; `attributes` are those of an opening element, as written.
     """
 
     what: Literal["text", "open", "close"]
     value: str
     start: int
-    href: str = ""
+    attributes: str = ""
+
+    @property
+    def href(self) -> str:
+        """The address that an `a` opens with."""
+        found = _HREF.search(self.attributes)
+        address = (found[1] or found[2] or found[3] or "") if found else ""
+        return unescape(address) if len(address) <= _MAX_HREF_CHARACTERS else ""
 
     @property
     def tag(self) -> str:
@@ -62,18 +69,12 @@ def tokens(text: str, hidden: Set[str]) -> Iterator[Token]:
         quotes_close = rest is not None
         place = rest.end() if rest else _after(text, ">", name.end())
         tag, opens = name[1].lower(), text[start + 1] != "/"
-        href = _href(text[name.end() : place]) if tag == "a" and opens else ""
-        yield Token("open" if opens else "close", tag, start, href)
+        attributes = text[name.end() : place] if opens else ""
+        yield Token("open" if opens else "close", tag, start, attributes)
         if tag in hidden and opens and text[place - 2] != "/":
             place = _after_hidden(text, tag, place)
     if place < len(text):
         yield Token("text", text[place:], place)
-
-
-def _href(attributes: str) -> str:
-    found = _HREF.search(attributes)
-    address = (found[1] or found[2] or found[3] or "") if found else ""
-    return unescape(address) if len(address) <= _MAX_HREF_CHARACTERS else ""
 
 
 def _after(text: str, mark: str, start: int) -> int:

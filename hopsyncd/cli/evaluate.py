@@ -27,16 +27,20 @@ if TYPE_CHECKING:
     from hopsyncd.models.loading import Models
     from hopsyncd.models.questions import QuestionMaker
 
-_SELF_STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
+_PLAIN_STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
 _file = click.Path(path_type=Path, exists=True, dir_okay=False)
 _new = click.Path(path_type=Path, dir_okay=False, writable=True)
 _folder = click.Path(path_type=Path, file_okay=False)
+_there = click.Path(path_type=Path, file_okay=False, exists=True)
 _OPTIONS = (
     click.option("--corpus", type=_file, help="JSON lines {id, title, text}."),
+    click.option("--folder", type=_there, help="Real documents, indexed as those of a source."),
+    click.option("--ignore", multiple=True, help="With --folder: a pattern of files to leave out."),
     click.option(
         "--questions",
         type=str,
-        help="JSON lines {id, question, answers, gold}. With --self: how many.  [default: 50]",
+        help="JSON lines {id, question, answers, gold}; with --folder, {id, kind, question,"
+        " answers, evidence}. With --self: how many.  [default: 50]",
     ),
     click.option(
         "--self",
@@ -75,7 +79,13 @@ _OPTIONS = (
         show_default=True,
         help="The recorded questions with the built-in ones, or alone.",
     ),
-    click.option("--keep", type=_folder, help="Keep the index here, and use it the next time."),
+    click.option(
+        "--keep",
+        type=_folder,
+        envvar="HOPSYNCD_EVAL_KEEP",
+        show_envvar=True,
+        help="Keep the index here, and use it the next time.",
+    ),
     click.option("--report", type=_folder, help="Write report.md, report.json and plots here."),
     click.option("--per-question", type=_new, help="Write JSON lines with the rank of each gold."),
 )
@@ -100,9 +110,9 @@ def evaluate(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Measure retrieval and answers on a corpus or on your notes.
+    """Measure retrieval and answers on a corpus, on documents or on your notes.
 
-    A corpus comes with questions; of your notes, with --self, questions are made.
+    A corpus and a folder come with questions; of your notes, with --self, questions are made.
 
     --strategy, --profile, --reasoner, --top-k and --n-hop can each be given several times: every
     combination that is a search of its own is measured.
@@ -114,11 +124,16 @@ def evaluate(
         from hopsyncd.evaluation.report import require_matplotlib
 
         require_matplotlib()
-    measured = _measured_self(config, given) if own else _measured(config, given)
+    if own:
+        measured = _measured_self(config, given)
+    elif given["folder"]:
+        measured = _measured_folder(config, given)
+    else:
+        measured = _measured(config, given)
     from hopsyncd.evaluation.report import evaluation_json, question_lines, write_report
 
     if per_question:
-        per_question.write_text(question_lines(measured.evaluation.outcomes), encoding="utf-8")
+        per_question.write_text(question_lines(measured.evaluation), encoding="utf-8")
     written = write_report(report, measured) if report else []
     if as_json:
         print_json(evaluation_json(measured))
@@ -131,7 +146,7 @@ def evaluate(
 def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
     """On the corpus and the questions of two files."""
     if given["corpus"] is None or given["questions"] is None:
-        raise click.UsageError("--corpus and --questions are needed, or --self")
+        raise click.UsageError("--questions is needed with --corpus or --folder, or --self alone")
     from hopsyncd.evaluation.corpus import read_corpus, read_questions
     from hopsyncd.evaluation.recorded import recorded_maker
     from hopsyncd.evaluation.report import Measured
@@ -168,17 +183,53 @@ def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
     return Measured(title, notes, searches, result)
 
 
+def _measured_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
+    """On real documents."""
+    if given["corpus"] or given["questions_from"] or given["questions"] is None:
+        raise click.UsageError("--folder goes with --questions, and with no corpus")
+    from hopsyncd.evaluation.real_folder import measured_folder, read_quoted, source_of
+    from hopsyncd.evaluation.report import Measured
+
+    file, folder = Path(given["questions"]), given["folder"]
+    questions = read_quoted(file)
+    beside = [f"/{file.resolve().relative_to(folder.resolve())}"] if _is_in(file, folder) else []
+    source = source_of(folder, [*given["ignore"], *beside])
+    models, searches = _models(config, given), _searches(given, _PLAIN_STRATEGIES)
+    keep = given["keep"]
+    store = nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="hopsyncd-eval-")
+    with store as place, _bars(1, len(searches) * len(questions)) as (passage, question):
+        result = measured_folder(
+            Path(place),
+            source,
+            questions,
+            searches,
+            models,
+            config,
+            _settings(config),
+            _answers(given),
+            passage,
+            question,
+        )
+    title = f"Evaluation of {folder.name} with {file.name}"
+    notes = [f"No passage holds: {name}" for name in result.unread]
+    return Measured(title, notes, searches, result)
+
+
+def _is_in(file: Path, folder: Path) -> bool:
+    return file.resolve().is_relative_to(folder.resolve())
+
+
 def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":
     """On the user's own index."""
-    if given["corpus"] or given["questions_from"] or given["keep"]:
-        raise click.UsageError("--self measures your own index: it takes no corpus, and keeps none")
+    if given["corpus"] or given["folder"] or given["questions_from"]:
+        raise click.UsageError("--self measures your own index: it takes no corpus and no folder")
     wanted = given["questions"] or "50"
     if not (wanted.isascii() and wanted.isdecimal()) or not 1 <= int(wanted) <= 1000:
         raise click.UsageError("with --self, --questions is a number from 1 to 1000")
     from hopsyncd.evaluation.own import NOTES, measured_own
     from hopsyncd.evaluation.report import Measured
 
-    models, searches = _models(config, given), _searches(given, _SELF_STRATEGIES)
+    models, searches = _models(config, given), _searches(given, _PLAIN_STRATEGIES)
     with _bars(0, 0) as (_, question):
         result = measured_own(
             config.daemon.data_dir / DATABASE_NAME,
@@ -251,10 +302,13 @@ def _print_table(measured: "Measured") -> None:
 
     whole = evaluation_json(measured)
     rows = whole["strategies"]
+    ranked = ["recall@5", "recall@10", "recall@20", "all@5", "all@10", "all@20", "reciprocal_rank"]
+    for kind, scores in (whole["kinds"] or {"": rows}).items():
+        _print_rows(rows=scores, columns=ranked, head=kind or "search")
     some = next(iter(rows.values()))
-    _print_rows(rows, ["recall@2", "recall@5", "recall@10", "recall@20", "all@5"])
-    answers = [column for column in ("answer_em", "answer_f1", "not_found") if column in some]
-    _print_rows(rows, ["precision@5", "f1@5", *answers, "ms_p50", "ms_p95", "llm_calls"])
+    if answers := [column for column in some if column.startswith("answer_")]:
+        _print_rows(rows, answers)
+    _print_rows(rows, ["precision@5", "f1@5", "ms_p50", "ms_p95", "llm_calls"])
     click.echo(
         f"{whole['passages']} passages, {whole['edges']} edges, {whole['questions']} questions,"
         f" indexed in {whole['index_s']:.1f} s, {whole['llm_calls']} LLM calls,"
@@ -264,13 +318,21 @@ def _print_table(measured: "Measured") -> None:
         click.echo(note)
 
 
-def _print_rows(rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str]) -> None:
+def _print_rows(
+    rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str], head: str = "search"
+) -> None:
     from rich.table import Table
 
     table = Table()
-    table.add_column("search", no_wrap=True)
+    table.add_column(head, no_wrap=True)
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right")
     for name, row in rows.items():
-        table.add_row(name, *(f"{row[column]:.1f}" for column in columns))
+        table.add_row(name, *(_cell(row.get(column), column) for column in columns))
     echo_drawn(table)
+
+
+def _cell(value: float | None, column: str) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if column == "reciprocal_rank" else f"{value:.1f}"

@@ -12,12 +12,16 @@ from store.records import Passage
 
 @dataclass(frozen=True, slots=True)
 class GoldQuestion:
-    """A question and the ids of the corpus lines that support its answer."""
+    """A question and the names of what supports its answer: ids of corpus lines, or quotes.
+
+    `kind` is `none` where nothing does.
+    """
 
     id: str
     question: str
     answers: tuple[str, ...]
     gold: frozenset[str]
+    kind: str = ""
 
 
 def read_corpus(path: Path) -> dict[str, Passage]:

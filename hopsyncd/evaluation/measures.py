@@ -3,19 +3,29 @@
 import re
 import string
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.evaluation.corpus import GoldQuestion
+from hopsyncd.retrieve.answering.reply import AskReply, parts_of
 from store.records import PassageId
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 # HotpotQA: beside one of these, words in common count for nothing.
 _WHOLE = frozenset({"yes", "no", "noanswer"})
+_WORD = re.compile(r"\w+")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
+_NUMBERS = {
+    word: str(number)
+    for number, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+        " fifteen sixteen seventeen eighteen nineteen twenty".split()
+    )
+}
 _RESAMPLES = 2000
 
 
@@ -28,17 +38,17 @@ class Retrieved:
     f1: float
 
 
-def retrieved(found: Sequence[int], gold: Collection[int], depth: int) -> Retrieved:
-    """Compare the first `depth` passages with the gold ones.
+def retrieved(ranks: Collection[int | None], depth: int) -> Retrieved:
+    """Judge the first `depth` passages by the ranks of the gold ones, from 1; None: not found.
 
     Precision is over `depth` places, also where fewer passages were found, so that a strategy does
     not gain by finding little.
 
-    >>> retrieved([7, 8, 9, 4], gold={7, 4}, depth=2)
+    >>> retrieved([1, 4], depth=2)
     Retrieved(recall=0.5, precision=0.5, f1=0.5)
     """
-    hits = len(set(found[:depth]) & set(gold))
-    recall, precision = hits / len(gold), hits / depth
+    hits = sum(rank is not None and rank <= depth for rank in ranks)
+    recall, precision = hits / len(ranks), hits / depth
     return Retrieved(recall, precision, _harmonic(precision, recall))
 
 
@@ -79,6 +89,38 @@ def _words_f1(answer: str, gold: str) -> float:
     return _harmonic(common / len(words), common / len(wanted))
 
 
+def is_right(short: str, golds: Sequence[str]) -> bool:
+    """Whether a short answer says one of the gold ones, number words and digits being equal.
+
+    It may say more (`on 3 May` for `3 May`), but not less.
+
+    >>> is_right("after two years", ["2 years"]), is_right("600", ["1 and 600"])
+    (True, False)
+    """
+    said = _words(short)
+    return any(
+        said == _words(gold) if normalised(gold) in _WHOLE else _holds(said, _words(gold))
+        for gold in golds
+    )
+
+
+def is_held(texts: Sequence[str], golds: Sequence[str]) -> bool:
+    """Whether one of the texts has the words of a gold answer, yes and no aside."""
+    wanted = [_words(gold) for gold in golds if normalised(gold) not in _WHOLE]
+    return any(_holds(_words(text), gold) for text in texts for gold in wanted)
+
+
+def _holds(words: Sequence[str], wanted: Sequence[str]) -> bool:
+    return bool(wanted) and any(
+        words[at : at + len(wanted)] == wanted for at in range(len(words) - len(wanted) + 1)
+    )
+
+
+def _words(text: str) -> list[str]:
+    words = _WORD.findall(_THOUSANDS.sub("", text.lower()))
+    return [_NUMBERS.get(word, word) for word in words if not _ARTICLE.fullmatch(word)]
+
+
 def interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
     """The 95 % percentile bootstrap interval of the mean; the same for the same seed."""
     drawn: NDArray[np.float64] = np.random.default_rng(seed).choice(
@@ -95,66 +137,128 @@ DEPTHS = (2, 5, 10, 20)
 class QuestionOutcome:
     """What came of one question.
 
-    ranks: of each gold id, from 1; None for one that is not among the first 20. em and f1: of the
-    answer, 0 to 1; None where no answer was made. answer is empty where none was found. Calls and
-    tokens are those of the search and the answer together.
+    ranks: of each gold name, from 1; None for one that is not among the first 20. reply: None where
+    no answer was made. Calls and tokens are those of the search and the answer together.
     """
 
     question: GoldQuestion
     found: tuple[PassageId, ...]
-    gold: frozenset[PassageId]
     ranks: Mapping[str, int | None]
     ms: float
     llm_calls: int
     llm_tokens: int
-    answer: str | None = None
-    em: float | None = None
-    f1: float | None = None
+    reply: AskReply | None = None
+
+    @property
+    def em(self) -> float:
+        return exact_match(self.reply.brief, self.question.answers) if self.reply else 0.0
+
+    @property
+    def f1(self) -> float:
+        return answer_f1(self.reply.brief, self.question.answers) if self.reply else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerScores:
+    """How good the answers were, in percent; None where there was no question to tell.
+
+    em, f1: of the short answer, or the first sentence, over the questions that have an answer.
+    shown: how many of these were given a short answer. right: how many of all that were shown are
+    right. held: for how many the sentences hold an answer. refused_wrongly: how many were answered
+    with "not found"; refused_rightly: how many of the questions that have no answer.
+    """
+
+    em: float | None
+    f1: float | None
+    shown: float | None
+    right: float | None
+    held: float | None
+    refused_wrongly: float | None
+    refused_rightly: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
     """Means over the questions, in percent; milliseconds, calls and tokens a question.
 
-    `recall`, `precision` and `f1` are by depth. `recall_interval` is the 95 % bootstrap interval of
-    recall@5. `all_at_5` is the share of questions with all their gold passages in the first five.
-    `answer_em`, `answer_f1` and `not_found` are None where no answers were made.
+    `recall`, `precision`, `f1` and `whole` are by depth; `whole` is the share of questions with all
+    their gold passages so far up. `recall_interval` is the 95 % bootstrap interval of recall@5.
+    `reciprocal_rank` is of the first gold passage.
     """
 
     recall: Mapping[int, float]
     precision: Mapping[int, float]
     f1: Mapping[int, float]
     recall_interval: tuple[float, float]
-    all_at_5: float
+    whole: Mapping[int, float]
+    reciprocal_rank: float
     ms_p50: float
     ms_p95: float
     llm_calls: float
     llm_tokens: float
-    answer_em: float | None
-    answer_f1: float | None
-    not_found: float | None
 
 
 def scores_of(measured: Sequence[QuestionOutcome]) -> Scores:
-    """The means, over at least one question."""
-    at = {depth: [retrieved(one.found, one.gold, depth) for one in measured] for depth in DEPTHS}
+    """The means, over at least one question; each must have gold."""
+    at = {depth: [retrieved(one.ranks.values(), depth) for one in measured] for depth in DEPTHS}
     took_ms = [one.ms for one in measured]
     low, high = interval([one.recall for one in at[5]])
-    answered = all(one.answer is not None for one in measured)
     return Scores(
         recall={depth: _percent([one.recall for one in some]) for depth, some in at.items()},
         precision={depth: _percent([one.precision for one in some]) for depth, some in at.items()},
         f1={depth: _percent([one.f1 for one in some]) for depth, some in at.items()},
         recall_interval=(100 * low, 100 * high),
-        all_at_5=_percent([float(one.gold.issubset(one.found[:5])) for one in measured]),
+        whole={
+            depth: _percent([float(one.recall == 1) for one in some]) for depth, some in at.items()
+        },
+        reciprocal_rank=float(np.mean([_reciprocal_rank(one) for one in measured])),
         ms_p50=float(np.percentile(took_ms, 50)),
         ms_p95=float(np.percentile(took_ms, 95)),
         llm_calls=float(np.mean([one.llm_calls for one in measured])),
         llm_tokens=float(np.mean([one.llm_tokens for one in measured])),
-        answer_em=_percent([one.em or 0.0 for one in measured]) if answered else None,
-        answer_f1=_percent([one.f1 or 0.0 for one in measured]) if answered else None,
-        not_found=_percent([float(not one.answer) for one in measured]) if answered else None,
     )
+
+
+def answer_scores_of(measured: Sequence[QuestionOutcome]) -> AnswerScores | None:
+    """The means; None if no answers were made."""
+    if any(one.reply is None for one in measured):
+        return None
+    answerable = [one for one in measured if one.question.kind != "none"]
+    hopeless = [one for one in measured if one.question.kind == "none"]
+    shown = [one for one in measured if _short(one)]
+    return AnswerScores(
+        em=_share(answerable, lambda one: one.em),
+        f1=_share(answerable, lambda one: one.f1),
+        shown=_share(answerable, _short),
+        right=_share(shown, lambda one: is_right(_short(one), one.question.answers)),
+        held=_share(answerable, lambda one: is_held(_texts(one), one.question.answers)),
+        refused_wrongly=_share(answerable, _is_refused),
+        refused_rightly=_share(hopeless, _is_refused),
+    )
+
+
+def _share(
+    some: Sequence[QuestionOutcome], of: Callable[[QuestionOutcome], object]
+) -> float | None:
+    values = [of(one) for one in some]
+    shares = [one if isinstance(one, float) else float(bool(one)) for one in values]
+    return _percent(shares) if shares else None
+
+
+def _short(outcome: QuestionOutcome) -> str:
+    return outcome.reply.short or "" if outcome.reply else ""
+
+
+def _texts(outcome: QuestionOutcome) -> list[str]:
+    return parts_of(outcome.reply) if outcome.reply else []
+
+
+def _is_refused(outcome: QuestionOutcome) -> bool:
+    return outcome.reply is not None and not outcome.reply.found
+
+
+def _reciprocal_rank(outcome: QuestionOutcome) -> float:
+    return max((1 / rank for rank in outcome.ranks.values() if rank), default=0.0)
 
 
 def _percent(shares: Sequence[float]) -> float:

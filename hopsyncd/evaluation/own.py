@@ -11,7 +11,7 @@ from hopsyncd.config.strategy import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.evaluation.own_questions import Pair, pairs, ruled, written
-from hopsyncd.evaluation.run import Answers, Evaluation, Settings, ask_all_ways
+from hopsyncd.evaluation.run import Answers, Evaluation, Settings, ask_all_ways, gold_of
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.loading import Models
@@ -79,7 +79,7 @@ def measured_own(
     asked = ask_all_ways(
         database,
         own.served,
-        own.corpus,
+        gold_of(own.corpus),
         own.questions,
         searches,
         models,

@@ -1,8 +1,14 @@
-"""Recorded questions in place of an LLM: its indexing can be measured without asking one."""
+"""Recorded questions in place of an LLM, and vectors kept between runs."""
 
+import fcntl
 import hashlib
+import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import read_lines
@@ -64,3 +70,68 @@ def _read(file: Path) -> Iterator[tuple[str, Asked]]:
                 "Lines are {id, incoming: [texts], outgoing: [texts]}",
             )
         yield str(line["id"]), Asked(tuple(texts[0] or ()), tuple(texts[1] or ()))
+
+
+_KEY_BYTES = 16
+
+
+class KeptVectors:
+    """An encoder in front of another one, with a file in `folder` that several processes may share.
+
+    The file is a row of records, a text's digest and its vector, that is only added to. A process
+    knows what was there when it began, and what it adds.
+    """
+
+    def __init__(self, encoder: Encoder, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._encoder = encoder
+        self._lock = threading.Lock()
+        self._record = np.dtype(
+            [("key", np.uint8, (_KEY_BYTES,)), ("vector", "<f4", (encoder.dimensions,))]
+        )
+        self._path = folder / f"{_digest(encoder.name).hex()}.vectors"
+        records = self._records()
+        self._kept = dict(zip(map(bytes, records["key"]), records["vector"], strict=True))
+
+    @property
+    def name(self) -> str:
+        return self._encoder.name
+
+    @property
+    def dimensions(self) -> int:
+        return self._encoder.dimensions
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        keys = [_digest(text) for text in texts]
+        missing = [row for row, key in enumerate(keys) if key not in self._kept]
+        if missing:
+            made = self._encoder.encode([texts[row] for row in missing])
+            added = dict(zip([keys[row] for row in missing], made, strict=True))
+            with self._lock:
+                self._append(added)
+                self._kept |= added
+        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        for row, key in enumerate(keys):
+            vectors[row] = self._kept[key]
+        return vectors
+
+    def _records(self) -> NDArray[np.void]:
+        """All whole records; a part of one is what a killed process left, and is cut off."""
+        with self._path.open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            whole = os.fstat(file.fileno()).st_size // self._record.itemsize
+            file.truncate(whole * self._record.itemsize)
+            file.seek(0)
+            return np.frombuffer(file.read(), self._record)
+
+    def _append(self, added: dict[bytes, NDArray[np.float32]]) -> None:
+        records = np.empty(len(added), self._record)
+        records["key"] = [np.frombuffer(key, np.uint8) for key in added]
+        records["vector"] = list(added.values())
+        with self._path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(records.tobytes())
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_KEY_BYTES).digest()

@@ -3,14 +3,15 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from hopsyncd.config.strategy import Search
 from hopsyncd.errors import HopsyncdError
-from hopsyncd.evaluation.measures import DEPTHS, QuestionOutcome, Scores
+from hopsyncd.evaluation.measures import DEPTHS, AnswerScores, QuestionOutcome, Scores, scores_of
 from hopsyncd.evaluation.run import Evaluation
+from hopsyncd.retrieve.answering.reply import parts_of
 
 _SWEPT = ("top_k", "n_hop")
 _INTERVAL = "recall@5 from - to: the 95 % bootstrap interval, of 2,000 seeded resamples."
@@ -31,30 +32,36 @@ class Measured:
 
 
 def scores_json(scores: Scores) -> dict[str, Any]:
-    """Percentages, milliseconds and means a question; answers only where some were made."""
+    """Percentages, milliseconds and means a question."""
     by_depth = {
         f"{name}@{depth}": round(values[depth], 2)
         for name, values in (
             ("recall", scores.recall),
             ("precision", scores.precision),
             ("f1", scores.f1),
+            ("all", scores.whole),
         )
         for depth in DEPTHS
-    }
-    answers = {
-        "answer_em": scores.answer_em,
-        "answer_f1": scores.answer_f1,
-        "not_found": scores.not_found,
     }
     return {
         **by_depth,
         "recall@5_interval": [round(end, 2) for end in scores.recall_interval],
-        "all@5": round(scores.all_at_5, 2),
-        **{key: round(value, 2) for key, value in answers.items() if value is not None},
+        "reciprocal_rank": round(scores.reciprocal_rank, 4),
         "ms_p50": round(scores.ms_p50, 3),
         "ms_p95": round(scores.ms_p95, 3),
         "llm_calls": round(scores.llm_calls, 3),
         "llm_tokens": round(scores.llm_tokens, 1),
+    }
+
+
+def answers_json(scores: AnswerScores | None) -> dict[str, float]:
+    """Percentages; only those that there were questions for."""
+    if scores is None:
+        return {}
+    return {
+        f"answer_{key}": round(value, 2)
+        for key, value in asdict(scores).items()
+        if value is not None
     }
 
 
@@ -66,7 +73,17 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
         "title": measured.title,
         "notes": list(measured.notes),
         "questions": len(next(iter(result.outcomes.values()), ())),
-        "strategies": {name: scores_json(scores) for name, scores in result.scores.items()},
+        "strategies": {
+            name: scores_json(scores) | answers_json(result.answers[name])
+            for name, scores in result.scores.items()
+        },
+        "kinds": {
+            kind: {
+                name: scores_json(scores_of(_of_kind(some, kind)))
+                for name, some in result.outcomes.items()
+            }
+            for kind in _kinds(result)
+        },
         "index_s": round(result.index_s, 3),
         "passages": result.passages,
         "edges": result.edges,
@@ -75,23 +92,59 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
     }
 
 
-def question_lines(outcomes: Mapping[str, Sequence[QuestionOutcome]]) -> str:
-    """JSON lines, one for each search and question, with the rank of each gold passage."""
+def _kinds(result: Evaluation) -> list[str]:
+    """Of the questions that have an answer, where they have kinds."""
+    kinds = {
+        one.question.kind: None
+        for some in result.outcomes.values()
+        for one in some
+        if one.question.kind and one.question.gold
+    }
+    return list(kinds)
+
+
+def _of_kind(outcomes: Sequence[QuestionOutcome], kind: str) -> list[QuestionOutcome]:
+    return [one for one in outcomes if one.question.kind == kind]
+
+
+def question_lines(evaluation: Evaluation) -> str:
+    """JSON lines, one for each search and question, with the rank of each gold passage, and why
+    the default search has not found some of them where that was looked at."""
     lines = [
         {
             "search": name,
             "id": one.question.id,
+            **({"kind": one.question.kind} if one.question.kind else {}),
             "question": one.question.question,
             "gold": dict(one.ranks),
+            **_missing(evaluation, name, one.question.id),
             "answers": list(one.question.answers),
-            **({} if one.answer is None else {"answer": one.answer, "em": one.em, "f1": one.f1}),
+            **_reply(one),
             "ms": round(one.ms, 3),
             "llm_calls": one.llm_calls,
         }
-        for name, some in outcomes.items()
+        for name, some in evaluation.outcomes.items()
         for one in some
     ]
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def _missing(evaluation: Evaluation, search: str, question: str) -> dict[str, Any]:
+    told = evaluation.missing.get(question) if search == "hop" else None
+    return asdict(told) if told else {}
+
+
+def _reply(outcome: QuestionOutcome) -> dict[str, Any]:
+    reply = outcome.reply
+    if reply is None:
+        return {}
+    return {
+        "answer": reply.brief,
+        "short": reply.short,
+        "sentences": parts_of(reply),
+        "em": outcome.em,
+        "f1": outcome.f1,
+    }
 
 
 def write_report(folder: Path, measured: Measured) -> list[Path]:
@@ -119,7 +172,10 @@ def require_matplotlib() -> None:
 
 def _markdown(measured: Measured, plots: Sequence[Path]) -> str:
     result = measured.evaluation
-    rows = {name: scores_json(scores) for name, scores in result.scores.items()}
+    rows = {
+        name: scores_json(scores) | answers_json(result.answers[name])
+        for name, scores in result.scores.items()
+    }
     count = len(next(iter(result.outcomes.values()), ()))
     parts = [
         f"# {measured.title}",
@@ -134,7 +190,9 @@ def _markdown(measured: Measured, plots: Sequence[Path]) -> str:
         _table(rows, ["ms_p50", "ms_p95", "llm_calls", "llm_tokens"]),
     ]
     if any("answer_em" in row for row in rows.values()):
-        parts += ["## Answers", _table(rows, ["answer_em", "answer_f1", "not_found"])]
+        columns = [f"answer_{field.name}" for field in fields(AnswerScores)]
+        some = next(iter(rows.values()))
+        parts += ["## Answers", _table(rows, [one for one in columns if one in some])]
     parts += [f"![{plot.stem.replace('_', ' ')}]({plot.name})" for plot in plots]
     return "\n\n".join(parts) + "\n"
 

@@ -14,12 +14,13 @@ from hopsyncd.config.strategy import Profile, Reasoner, Search, Strategy
 from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.evaluation.measures import (
     DEPTHS,
+    AnswerScores,
     QuestionOutcome,
     Scores,
-    answer_f1,
-    exact_match,
+    answer_scores_of,
     scores_of,
 )
+from hopsyncd.evaluation.missing import Gold, Missing, rank_of
 from hopsyncd.ingest.commit import Batch, Writer
 from hopsyncd.ingest.prepare import Cost
 from hopsyncd.ingest.read import ReadDocument
@@ -46,16 +47,30 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What one run measured, by the name of each search."""
+    """What one run measured, by the name of each search.
+
+    unread: the gold that no passage has. missing: why the default search has not found some of it,
+    by question.
+    """
 
     outcomes: Mapping[str, Sequence[QuestionOutcome]]
     index_s: float
     passages: int
     edges: int
+    unread: tuple[str, ...] = ()
+    missing: Mapping[str, Missing] = field(default_factory=dict)
 
     @property
     def scores(self) -> dict[str, Scores]:
-        return {name: scores_of(some) for name, some in self.outcomes.items()}
+        """Over the questions whose answer is there."""
+        return {
+            name: scores_of([one for one in some if one.question.gold])
+            for name, some in self.outcomes.items()
+        }
+
+    @property
+    def answers(self) -> dict[str, AnswerScores | None]:
+        return {name: answer_scores_of(some) for name, some in self.outcomes.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +103,7 @@ def evaluate(
     asked = ask_all_ways(
         folder / DATABASE_NAME,
         served,
-        corpus,
+        gold_of(corpus),
         questions,
         searches,
         models,
@@ -102,7 +117,7 @@ def evaluate(
 def ask_all_ways(
     database: Path,
     served: Snapshot,
-    corpus: Mapping[str, Passage],
+    gold: Gold,
     questions: Sequence[GoldQuestion],
     searches: Mapping[str, Search],
     models: Models,
@@ -123,9 +138,14 @@ def ask_all_ways(
     asker = Asker(engine, models.encoder, models.language, models.llm)
     reply_to = partial(asker.reply, by_llm=answers == "llm") if answers != "none" else None
     return {
-        name: outcomes(engine, search, corpus, questions, reply_to, on_question)
+        name: outcomes(engine, search, gold, questions, reply_to, on_question)
         for name, search in searches.items()
     }
+
+
+def gold_of(corpus: Mapping[str, Passage]) -> Gold:
+    """Each line of a corpus is a gold passage by its id."""
+    return {line: frozenset({passage.id}) for line, passage in corpus.items()}
 
 
 def kept_folder(
@@ -195,13 +215,13 @@ def measure(
     questions: Sequence[GoldQuestion],
 ) -> Scores:
     """The means of `outcomes`."""
-    return scores_of(outcomes(engine, search, corpus, questions))
+    return scores_of(outcomes(engine, search, gold_of(corpus), questions))
 
 
 def outcomes(
     engine: Engine,
     search: Search,
-    corpus: Mapping[str, Passage],
+    gold: Gold,
     questions: Sequence[GoldQuestion],
     reply_to: ReplyTo | None = None,
     on_question: Callable[[], None] = lambda: None,
@@ -214,7 +234,7 @@ def outcomes(
         engine.query(questions[0].question, max(DEPTHS), search)
     done = []
     for question in questions:
-        done.append(_outcome(engine, search, corpus, question, reply_to))
+        done.append(_outcome(engine, search, gold, question, reply_to))
         on_question()
     return done
 
@@ -222,7 +242,7 @@ def outcomes(
 def _outcome(
     engine: Engine,
     search: Search,
-    corpus: Mapping[str, Passage],
+    gold: Gold,
     question: GoldQuestion,
     reply_to: ReplyTo | None,
 ) -> QuestionOutcome:
@@ -231,12 +251,10 @@ def _outcome(
     took_ms = (time.perf_counter() - began_s) * 1000
     assert answer is not None
     found = tuple(ranked.passage for ranked in answer.ranked)
-    ids = {line: corpus[line].id for line in sorted(question.gold)}
     measured = QuestionOutcome(
         question,
         found,
-        frozenset(ids.values()),
-        {line: found.index(id_) + 1 if id_ in found else None for line, id_ in ids.items()},
+        {name: rank_of(found, gold[name]) for name in sorted(question.gold)},
         took_ms,
         answer.llm.calls if answer.llm else 0,
         answer.llm.tokens if answer.llm else 0,
@@ -246,9 +264,7 @@ def _outcome(
     reply = reply_to(question.question, replace(answer, ranked=answer.ranked[:ANSWER_DEPTH]))
     return replace(
         measured,
-        answer=reply.brief,
-        em=exact_match(reply.brief, question.answers),
-        f1=answer_f1(reply.brief, question.answers),
+        reply=reply,
         llm_calls=measured.llm_calls + reply.spent.calls,
         llm_tokens=measured.llm_tokens + reply.spent.tokens,
     )

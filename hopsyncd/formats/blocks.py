@@ -1,7 +1,7 @@
 """The blocks of a document and the links in them: what a reader yields and the chunker consumes."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import unquote
@@ -71,7 +71,9 @@ class Block:
     closes the sections of its level without opening one.
 
     `links` are those that stand in the text. `names` are what the block says that the document is
-    called.
+    called. `leads` are texts above it without which it cannot be understood, outermost first: the
+    sentence that introduces its list, the items it is nested in, the term that it explains. They
+    are repeated in a passage that begins with the block.
     """
 
     kind: Kind
@@ -81,6 +83,7 @@ class Block:
     level: int = 0
     links: Links = ()
     names: tuple[str, ...] = ()
+    leads: tuple[str, ...] = ()
 
 
 def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
@@ -103,11 +106,41 @@ def _storable(block: Block) -> Block:
 
 
 def with_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block, ...]:
-    """Put `title` in front as the level-1 heading, unless it is empty or there is one already."""
+    """Put `title` above all else as the level-1 heading, unless the document has one of its own.
+
+    Its own is a level-1 heading that nothing precedes, if there is no other, or a first heading of
+    any level that says the title. All other level-1 headings are chapters below the title.
+    """
     title = in_one_line(title)
-    if not title or any(block.level == 1 and block.text for block in blocks):
+    if not title or not blocks:
         return blocks
-    return (Block("heading", title, line, line, level=1), *blocks)
+    opening = next((at for at, block in enumerate(blocks) if block.text.strip()), 0)
+    if blocks[opening].level and _words(blocks[opening].text) == _words(title):
+        own = replace(blocks[opening], level=1)
+        blocks = (*blocks[:opening], own, *blocks[opening + 1 :])
+    tops = [at for at, block in enumerate(blocks) if block.level == 1 and block.text]
+    if not tops:
+        return (Block("heading", title, line, line, level=1), *blocks)
+    first = tops[0]
+    is_told = _words(blocks[first].text) <= _words(title)
+    if len(tops) == 1 and (is_told or _is_empty(blocks[:first])):
+        return blocks
+    if is_told and _is_empty(blocks[:first]):
+        return (*blocks[: first + 1], *_lowered(blocks[first + 1 :]))
+    return (Block("heading", title, line, line, level=1), *_lowered(blocks))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
+
+
+def _is_empty(blocks: Iterable[Block]) -> bool:
+    return not any(block.text.strip() for block in blocks)
+
+
+def _lowered(blocks: Iterable[Block]) -> Iterator[Block]:
+    for block in blocks:
+        yield replace(block, level=min(block.level + 1, 6)) if block.level else block
 
 
 def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:

@@ -31,7 +31,9 @@ paragraphs of one equal length at worst 1 in 100; a fourth new passage needs a f
 (2) Repeated text has equal ranks. Four units instead of two tell most of them apart; equals that
 remain are no cuts, except inside a run of one text of some length: there all of them are, so that
 the run gives one passage many times over, and does not shift when something comes to stand in it.
-tests/property/test_chunk_stability.py tries both.
+tests/property/test_chunk_stability.py tries both. (3) A passage that begins inside a list, or below
+a term, repeats its leads, as far as these reach. An edit of a lead makes those passages anew, and
+one that moves the end of a reach over a passage makes that one anew as well.
 """
 
 from bisect import bisect_right
@@ -39,11 +41,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 
 from hopsyncd.formats.blocks import Block, WrittenLink
 from hopsyncd.formats.units import Unit, tokens, units_of
 
+_REACH = 6  # passages of the target's size after which a lead is not repeated
 _END = b""  # sorts before every hash
 
 
@@ -69,6 +72,7 @@ def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...
     A block of up to 1.5 times the target stays whole. Blocks are joined by a blank line, list items
     and table rows by a newline; wrapped lines are joined, except in code. A section without text
     gives nothing, but in a document of headings alone they are the text, below the first of them.
+    A passage begins with the leads of its first block, a line each.
 
     One block inserted, edited or deleted makes at most 3 passages that were not there before
     (see the module's docstring). The result is the same on every platform.
@@ -137,6 +141,7 @@ def _headings_alone(blocks: Sequence[Block], target: int) -> Iterator[Chunk]:
 def _passages(path: tuple[str, ...], body: list[Block], target: int) -> Iterator[Chunk]:
     for first, *others in _groups(_joined(body, target), target):
         text = "".join([first.text, *(unit.glue + unit.text for unit in others)])
+        text = "\n".join([*first.leads, text])
         links = tuple(link for unit in (first, *others) for link in unit.links)
         yield Chunk(path, text, first.first_line, [first, *others][-1].last_line, links)
 
@@ -144,13 +149,30 @@ def _passages(path: tuple[str, ...], body: list[Block], target: int) -> Iterator
 def _joined(body: list[Block], target: int) -> Iterator[Unit]:
     """Yield a section's units, each with the glue to the unit before it."""
     before: Block | None = None
+    leads: list[tuple[str, int]] = []
+    offset = 0
     for block in body:
         glue = "\n" if before and _is_run(before, block) else "\n\n"
         pieces = units_of(block, whole=target * 3 // 2, sentence=target)
-        for unit in islice(pieces, 1):
-            yield unit._replace(glue=glue, tokens=tokens(glue + unit.text))
-        yield from pieces
+        leads = _begun(block.leads, leads, offset)
+        near = tuple(lead for lead, at in leads if offset - at <= _REACH * target)
+        for at, unit in enumerate(pieces):
+            told = unit._replace(leads=near)
+            if at == 0:
+                told = told._replace(glue=glue, tokens=tokens(glue + unit.text))
+            offset += told.tokens
+            yield told
         before = block
+
+
+def _begun(
+    leads: tuple[str, ...], known: list[tuple[str, int]], offset: int
+) -> list[tuple[str, int]]:
+    """The leads with the offsets where they began; those not `known` begin here."""
+    same = 0
+    while same < min(len(leads), len(known)) and leads[same] == known[same][0]:
+        same += 1
+    return known[:same] + [(lead, offset) for lead in leads[same:]]
 
 
 def _is_run(before: Block, block: Block) -> bool:

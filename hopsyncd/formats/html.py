@@ -5,36 +5,39 @@ from bisect import bisect_right
 from html import unescape
 from itertools import accumulate
 
-from connectors.html_tokens import Token, tokens
+from connectors.html_tokens import Token
 from hopsyncd.formats.blocks import Block, Kind, Links, link_to_address, with_title
+from hopsyncd.formats.html_structure import LISTS, Leads, Table, events_of
 
 _BLANKS = re.compile(r"[^\S\n]+")
 _MARK = "\0"  # where a link begins; no text holds it
 
-_HIDDEN_NAMES = "script style template svg iframe object textarea select"
-_HIDDEN = frozenset(_HIDDEN_NAMES.split())
-_LISTS = frozenset(("ul", "ol", "menu", "dl"))
 _TABLES = frozenset(("table", "tr", "thead", "tbody", "tfoot", "caption"))
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCK_NAMES = (
     "address article aside blockquote body center details dd div dt fieldset figcaption figure "
     "footer form head header hr html li main nav p pre section summary title"
 )
-_BLOCKS = frozenset(_BLOCK_NAMES.split()).union(_LISTS, _TABLES, _HEADINGS)
+_BLOCKS = frozenset(_BLOCK_NAMES.split()).union(LISTS, _TABLES, _HEADINGS)
 _IN_CELLS = frozenset(("p", "div", "center"))
+_BOLD = frozenset(("b", "strong"))
+
+_MAX_BOLD_CHARACTERS = 80
 
 
 def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     """Read HTML whose first line has the number `first_line`.
 
-    Scripts, styles and comments are dropped. A table row is one block. `title` becomes the level-1
-    heading where there is no `h1`. Unclosed elements end where the next block begins, as in
+    Scripts, styles, comments and what leads through the page are dropped; links of menus stay, as
+    links of the text that follows. A table row is one block, its cells named by the table's head. A
+    term stands with its definition. A short paragraph all in bold is a heading. `title` becomes the
+    level-1 heading where there is no `h1`. Unclosed elements end where the next block begins, as in
     browsers; an unclosed comment or script runs to the end.
     """
     builder = _Builder(_Lines(text, first_line))
-    for event in tokens(text, _HIDDEN):
+    for event in events_of(text):
         builder.take(event)
-    builder.flush()
+    builder.end()
     return with_title(tuple(builder.blocks), builder.title, builder.title_line)
 
 
@@ -61,10 +64,14 @@ class _Builder:
         self._has_text = False
         self._span = (0, 0)
         self._element = ""
-        self._lists = 0
-        self._in_row = False
         self._href, self._is_shown = "", False
         self._links: list[tuple[str, list[str]]] = []  # addresses, with the pieces shown
+        self._bold = 0
+        self._is_plain = False  # whether the block has text that is not bold
+        self._is_linked = True  # whether all of its text leads elsewhere
+        self._level = 0  # of the last heading
+        self._leads = Leads()
+        self._table = Table()
 
     def take(self, event: Token) -> None:
         if event.what == "text":
@@ -73,22 +80,36 @@ class _Builder:
             self._parts.append("\n" if self._element == "pre" else " ")
         elif event.value == "a":
             self._href, self._is_shown = event.href, False
+        elif event.value == "link":
+            if event.href:
+                self._links.append((event.href, []))
+                self._parts.append(_MARK)
+        elif event.value in _BOLD:
+            self._bold = max(0, self._bold + (1 if event.what == "open" else -1))
         elif event.value in ("td", "th"):
             self._cell(event)
         elif event.value in _BLOCKS:
             self._block(event)
 
+    def end(self) -> None:
+        """End the block in progress, and what waits for another."""
+        self.flush()
+        self.blocks += self._table.left()
+        self.blocks += self._leads.left()
+
     def flush(self) -> None:
-        """End the block in progress, if it has text."""
+        """End the block in progress, if it has text or links."""
+        self._table.end_cell(self._parts)
         text, links = self._without_marks(self._collected())
-        if text:
+        if text or links:
             first, last = self._lines.at(self._span[0]), self._lines.at(self._span[1])
             if self._element == "title":
                 self.title, self.title_line = self.title or text, first
             else:
-                self.blocks.append(self._made(text, first, last, links))
+                self._add(text, first, max(first, last), links)
         self._parts, self._has_text = [], False
         self._links, self._is_shown = [], False
+        self._is_plain, self._is_linked = False, True
 
     def _text(self, event: Token) -> None:
         if not event.value or (not self._parts and event.value.isspace()):
@@ -101,6 +122,8 @@ class _Builder:
         begin = event.start + len(event.value) - len(event.value.lstrip())
         self._span = (self._span[0] if self._has_text else begin, end)
         self._has_text = True
+        self._is_plain = self._is_plain or not self._bold
+        self._is_linked = self._is_linked and bool(self._href)
 
     def _linked(self, text: str) -> str:
         """Text inside a link, marked where the link begins in this block."""
@@ -113,19 +136,23 @@ class _Builder:
         return text[: len(text) - len(bare)] + _MARK + bare
 
     def _cell(self, event: Token) -> None:
-        if event.what == "open" and self._in_row:
-            self._parts.append(" | " if self._has_text else "")
+        if event.what == "open" and self._table.is_in_row:
+            self._table.begin_cell(event, self._parts, self._has_text)
 
     def _block(self, event: Token) -> None:
         name, opens = event.value, event.what == "open"
-        if self._in_row and name in _IN_CELLS:
+        if self._table.is_in_row and name in _IN_CELLS:
             self._parts.append(" ")
             return
         self.flush()
         self._element = name if opens else ""
-        self._in_row = opens and name == "tr"
-        if name in _LISTS:
-            self._lists = max(0, self._lists + (1 if opens else -1))
+        self._table.is_in_row = opens and name == "tr"
+        if name == "tr" and opens:
+            self._table.begin_row()
+        elif name == "table":
+            self.blocks += self._table.left()
+        elif name in LISTS or name in ("li", "dt", "dd"):
+            self.blocks += self._leads.at(name, opens)
 
     def _collected(self) -> str:
         text = "".join(self._parts)
@@ -144,15 +171,31 @@ class _Builder:
         ]
         return "".join(pieces), tuple((at, link) for at, link in found if link)
 
-    def _made(self, text: str, first: int, last: int, links: Links) -> Block:
+    def _add(self, text: str, first: int, last: int, links: Links) -> None:
         level = _HEADINGS.get(self._element, 0)
-        if level:
-            return Block("heading", " ".join(text.split()), first, last, level, links)
-        return Block(self._kind(), text, first, max(first, last), links=links)
+        if level or self._is_bold_heading(text):
+            self._level = level or self._level
+            title = " ".join(text.split())
+            if not level:
+                level, title = min(self._level + 1, 6), title.rstrip(":")
+            self.blocks.append(Block("heading", title, first, last, level, links))
+            self._leads.end_at_heading()
+        elif self._is_menu(text):
+            self.blocks.append(Block("paragraph", "", first, last, links=links))
+        elif self._table.is_in_row:
+            self.blocks += self._table.row(Block("table", text, first, last, links=links))
+        else:
+            kind: Kind = "code" if self._element == "pre" else self._leads.kind
+            self.blocks += self._leads.led(Block(kind, text, first, last, links=links))
 
-    def _kind(self) -> Kind:
-        if self._element == "pre":
-            return "code"
-        if self._in_row:
-            return "table"
-        return "list_item" if self._lists else "paragraph"
+    def _is_bold_heading(self, text: str) -> bool:
+        is_apart = self._element in ("p", "div", "li", "") and not self._table.is_in_row
+        is_title = len(text) <= _MAX_BOLD_CHARACTERS and text[-1:] not in (".", ",", ";", "!", "")
+        return is_apart and is_title and not self._is_plain and bool(self._level)
+
+    def _is_menu(self, text: str) -> bool:
+        """Whether a block only leads elsewhere: in this page, or above its first heading."""
+        if not text or not self._is_linked or self._table.is_in_row:
+            return not text
+        inside = all(href.startswith("#") for href, _ in self._links)
+        return inside or not self._level

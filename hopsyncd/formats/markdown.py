@@ -1,4 +1,4 @@
-"""Markdown: CommonMark with tables, front matter, wiki-links and tags, by markdown-it-py.
+"""Markdown: CommonMark with tables, front matter, wiki-links, callouts and tags, by markdown-it-py.
 
 Wiki-links and tags are those of note programs: `[[Target]]`, `[[Target#Heading|shown]]`, the
 embedding `![[Target]]`, and `#tag`, which names a page as a link does. What Logseq keeps in the
@@ -22,8 +22,10 @@ from hopsyncd.formats.blocks import (
     link_to_name,
     with_title,
 )
-from hopsyncd.formats.front_matter import WIKI_LINK, without_front_matter
+from hopsyncd.formats.fields import lead_in_of, lead_of
+from hopsyncd.formats.front_matter import WIKI_LINK, FrontMatter, without_front_matter
 from hopsyncd.formats.html import html_blocks
+from hopsyncd.formats.office import labels_of
 from hopsyncd.formats.plain import plain_blocks
 
 if TYPE_CHECKING:
@@ -31,14 +33,94 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
+
+_ADMONITIONS = frozenset(("note", "tip", "important", "warning", "caution"))
+
+# Inside code all of it is text.
+_MACRO = re.compile(
+    r"(?P<code>(?<!`)`++[^`]*+`++)"
+    r"|\]\(\{%[ \t]*\w+[ \t]+[\"']?(?P<address>[^\"'%\s{}]{1,500})[\"']?[ \t]*%\}"
+    r"(?P<rest>[^()\s]{0,200})\)"
+    r"|\{%[ \t]*\w+[ \t]+[\"'](?P<shown>[^\"'%\n{}]{1,200})[\"'][ \t]*%\}"  # {% channel "help" %}
+    r"|\{%[^%\n{}]{0,500}%\}|\{\{[^{}\n]{0,500}\}\}"  # Jekyll's and Hugo's tags, Logseq's macros
+    r"|\{:[^{}\n]{0,200}\}"  # attributes of kramdown, sizes of Logseq's pictures
+    r"|%%[^%\n]{1,500}%%"  # Obsidian's comments
+    r"|\[\^[\w-]{1,40}\]:?"  # footnotes
+)
+_CALLOUT = re.compile(r"\A\[!(\w{1,30})(?:\|[^\]\n]{0,100})?\][+-]?[ \t]*([^\n]*)(\n?)")
+_TASK = re.compile(r"\A\[[ xX/-]\][ \t]+")
+_BEGIN = re.compile(r"^[ \t]*#\+BEGIN_(\w+)[ \t]*", re.IGNORECASE | re.MULTILINE)
+_END = re.compile(r"[ \t]*#\+END_\w+[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_BLOCK_ID = re.compile(r"(?<=\s)\^[\w-]{1,60}\Z")
+_HIGHLIGHT = re.compile(r"==(?=\S)([^=\n]{1,300})(?<=\S)==")
+_PICTURE = re.compile(
+    r"\.(?:png|jpe?g|gif|svg|webp|bmp|mp4|mov|webm|mp3|wav)(?:#\S*)?\Z", re.IGNORECASE
+)
+_SIZE = re.compile(r"\d+(?:x\d+)?\Z")
+
+
+def without_note_markup(text: str) -> str:
+    r"""The text of a paragraph as a reader sees it, still with the markup of Markdown.
+
+    >>> without_note_markup("[!tip] Save often\nand early. {{embed x}}")
+    'Save often:\nand early. '
+    >>> without_note_markup('See [leave]({% page "/leave/" %}#award) or `{{x}}`.')
+    'See [leave](/leave/#award) or `{{x}}`.'
+    """
+    text = _CALLOUT.sub(_callout, _TASK.sub("", text, count=1), count=1)
+    if "{" in text or "%%" in text or "[^" in text:
+        text = _MACRO.sub(_macro, text)
+    if "#+" in text:
+        text = _END.sub("", _BEGIN.sub(_begin, text))
+    return _HIGHLIGHT.sub(r"\1", _BLOCK_ID.sub("", text))
+
+
+def shown_of_embedded(name: str, shown: str) -> str:
+    """What a reader can read of an embedded file: nothing of a picture but its caption.
+
+    >>> shown_of_embedded("lucide-x.svg#icon", ""), shown_of_embedded("a.png", "300")
+    ('', '')
+    >>> shown_of_embedded("a.png", "The mill"), shown_of_embedded("Notes#Mill", "")
+    ('The mill', 'Notes#Mill')
+    """
+    if not _PICTURE.search(name):
+        return shown or name
+    return "" if _SIZE.match(shown) or _PICTURE.search(shown) else shown
+
+
+def _callout(found: re.Match[str]) -> str:
+    title = found[2].strip() or found[1].capitalize()
+    joint = "" if (found[2] and not found[3]) or title[-1] in ".:!?" else ":"
+    return title + joint + found[3]
+
+
+def _macro(found: re.Match[str]) -> str:
+    if found["code"]:
+        return found["code"]
+    if found["address"]:
+        return f"]({found['address']}{found['rest']})"
+    return found["shown"] or ""
+
+
+def _begin(found: re.Match[str]) -> str:
+    kind = found[1].lower()
+    return f"{kind.capitalize()}: " if kind in _ADMONITIONS else ""
+
+
 _MAX_NESTING = 100
+_MAX_LEADS = 3
 # The parser costs the square of the nesting for every line; nobody writes quotes this deep.
 _DEEP_QUOTE = re.compile(r"^(?:[ \t]{0,3}>[ \t]?){12}", re.MULTILINE)
 _MARKUP = re.compile(r"[\\`*_\[\]<&#]")
 _TAG = re.compile(r"(?<![\w&/#])#(?=[\w/-]*[^\W\d])([\w/-]{1,100})")
-_LOGSEQ = re.compile(
-    r"^[ \t]*(?:id|collapsed)::[ \t].*$|\(\([0-9a-f]{8}-[0-9a-f-]{27}\)\)", re.MULTILINE
+_LOGSEQ_KEYS = (
+    "id|collapsed|created-at|updated-at|template(?:-including-parent)?|background-color|heading"
+    r"|order-list-type|query-[a-z-]+|card-[a-z-]+|logseq\.[\w.-]+|public|publish"
 )
+_LOGSEQ = re.compile(
+    rf"^[ \t]*(?:{_LOGSEQ_KEYS})::[ \t].*$|\(\([0-9a-f]{{8}}-[0-9a-f-]{{27}}\)\)", re.MULTILINE
+)
+_OUTLINE = re.compile(r"[-*] \S")
 _WIKI_LINK_HERE = re.compile(rf"!?{WIKI_LINK.pattern}(?!\()")
 _CELL = " | "
 _MARK = "\0"  # where a link begins; no text holds it
@@ -47,16 +129,27 @@ _MARK = "\0"  # where a link begins; no text holds it
 def markdown_blocks(text: str) -> tuple[Block, ...]:
     """Read Markdown. Links, images and emphasis are reduced to the text a reader sees.
 
-    The front matter's `title` becomes the level-1 heading where there is none. Code is cited by
-    its own lines, without the fences. A document nested deeper than the parser can go (12 quotes,
-    100 levels) is read as plain text, so that none of it is lost.
+    The front matter's `title` becomes the level-1 heading where there is none, and what else it
+    says stands below. A table's cells have the names of their columns. Code is cited by its own
+    lines, without the fences. A document nested deeper than the parser can go (12 quotes, 100
+    levels) is read as plain text, so that none of it is lost.
     """
     text, said = without_front_matter(text)
-    blocks = with_title(_blocks(_LOGSEQ.sub("", text)), said.title, said.title_line)
+    blocks = _with_fields(_blocks(_LOGSEQ.sub("", text)), said)
     if not blocks or not (said.names or said.links):
         return blocks
     links = (*((0, link) for link in said.links), *blocks[0].links)
     return (replace(blocks[0], links=links, names=said.names), *blocks[1:])
+
+
+def _with_fields(blocks: tuple[Block, ...], said: FrontMatter) -> tuple[Block, ...]:
+    """The fields below the title, or on top where there is none."""
+    fields = [Block("list_item", one.text, one.line, one.line) for one in said.fields]
+    titled = with_title(blocks or tuple(fields), said.title, said.title_line)
+    if not blocks:
+        return titled
+    head = 1 if titled[0].level == 1 else 0
+    return (*titled[:head], *fields, *titled[head:])
 
 
 def _blocks(text: str) -> tuple[Block, ...]:
@@ -81,7 +174,9 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
         return False
     if not silent:
         token = state.push("wiki_link", "", 0)
-        token.content = (found[2] or found[1]).strip()
+        shown, name = (found[2] or "").strip(), found[1].strip()
+        is_embedded = found[0].startswith("!")
+        token.content = shown_of_embedded(name, shown) if is_embedded else shown or name
         token.meta = {"target": found[1].strip()}
     state.pos = found.end()
     return True
@@ -90,12 +185,20 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
 class _Walk:
     """One pass over the parser's flat list of tokens."""
 
-    def __init__(self, parser: MarkdownIt, env: MutableMapping[str, Any]) -> None:
+    def __init__(
+        self, parser: MarkdownIt, env: MutableMapping[str, Any], *, is_inside: bool = False
+    ) -> None:
+        """`is_inside` what looks like indented code and is an outline, as Logseq indents it."""
         self._parser = parser
         self._env = env
+        self._is_inside = is_inside
         self._lists = 0
         self._level = 0
+        self._leads: list[str] = []  # of each list its introduction, of each item what it says
+        self._lead_in = ""
         self._row: list[tuple[str, Links]] | None = None
+        self._head: Block | None = None  # a table's first row, until it has another
+        self._labels: tuple[str, ...] = ()
 
     def blocks(self, tokens: Sequence[Token]) -> Iterator[Block]:
         lines = (0, 0)
@@ -112,31 +215,71 @@ class _Walk:
                 self._level = int(token.tag[1])
             case "heading_close":
                 self._level = 0
+                self._lead_in = ""
+            case "code_block" if _OUTLINE.match(token.content) and not self._is_inside:
+                walk = _Walk(self._parser, self._env, is_inside=True)
+                for block in walk.blocks(self._parser.parse(token.content, self._env)):
+                    first, last = block.first_line + start, min(block.last_line + start, end)
+                    yield replace(block, first_line=first, last_line=last)
             case "fence" | "code_block":
                 first = start + 2 if token.type == "fence" else start + 1
-                yield _code(token.content, first)
+                yield replace(_code(token.content, first), leads=self._above())
             case "html_block":
                 yield from html_blocks(token.content, first_line=start + 1)
             case "bullet_list_open" | "ordered_list_open":
                 self._lists += 1
+                self._leads.append(self._lead_in)
+                self._lead_in = ""
+            case "list_item_open":
+                self._leads.append("")
+            case "list_item_close":
+                self._leads.pop()
             case "bullet_list_close" | "ordered_list_close":
                 self._lists -= 1
+                self._leads.pop()
+                self._lead_in = ""
+            case _:
+                yield from self._table(token, start, end)
+
+    def _table(self, token: Token, start: int, end: int) -> Iterator[Block]:
+        match token.type:
             case "tr_open":
                 self._row = []
             case "tr_close":
-                yield _row(self._row or [], start + 1, end)
-                self._row = None
+                row, self._row = self._row or [], None
+                if self._head is None and not self._labels:
+                    self._labels = labels_of([text for text, _ in row])
+                    self._head = _row(row, (), start + 1, end)
+                    return
+                if self._head and not self._labels:
+                    yield self._head
+                self._head = None
+                yield replace(_row(row, self._labels, start + 1, end), leads=self._above())
+            case "table_close":
+                if self._head:
+                    yield self._head
+                self._head, self._labels = None, ()
+
+    def _above(self) -> tuple[str, ...]:
+        """What stands above in the lists, and what introduces what comes next."""
+        leads = [*filter(None, self._leads), *filter(None, [self._lead_in])]
+        return tuple(dict.fromkeys(leads))[-_MAX_LEADS:]
 
     def _inline(self, token: Token, first: int, last: int) -> Iterator[Block]:
-        text, links = self._visible(token.content)
+        text, links = self._visible(without_note_markup(token.content))
         if self._row is not None:
             self._row.append(_squeezed(text, links))
         elif self._level:
             text, links = _squeezed(text, links)
             yield Block("heading", text, first, last, self._level, links)
         else:
+            self._lead_in = ""
             kind: Kind = "list_item" if self._lists else "paragraph"
-            yield Block(kind, text, first, last, links=links)
+            yield Block(kind, text, first, last, links=links, leads=self._above())
+            if self._leads and not self._leads[-1]:
+                self._leads[-1] = lead_of(text)
+            else:
+                self._lead_in = lead_in_of(text)
 
     def _visible(self, content: str) -> tuple[str, Links]:
         if not _MARKUP.search(content) or _is_bracket_heap(content):
@@ -166,7 +309,7 @@ def _shown(tokens: Sequence[Token]) -> tuple[str, Links]:
                 at, first, address = opened
                 links.append((at, link_to_address(address, "".join(parts[first:]))))
             case "image":
-                links.append((length, link_to_address(str(token.attrs["src"]), part)))
+                links.append((length, link_to_address(str(token.attrs["src"]), token.content)))
             case "wiki_link":
                 links.append((length, link_to_name(token.meta["target"], part)))
             case "text":
@@ -187,15 +330,18 @@ def _squeezed(text: str, links: Links) -> tuple[str, Links]:
     return " ".join(text.split()), tuple(moved)
 
 
-def _row(cells: Sequence[tuple[str, Links]], first: int, last: int) -> Block:
-    filled = [cell for cell in cells if cell[0]]
-    starts = accumulate((len(text) + len(_CELL) for text, _ in filled), initial=0)
-    links = [
-        (start + at, link)
-        for start, (_, links) in zip(starts, filled, strict=False)
-        for at, link in links
-    ]
-    return Block("table", _CELL.join(text for text, _ in filled), first, last, links=tuple(links))
+def _row(cells: Sequence[tuple[str, Links]], labels: Sequence[str], first: int, last: int) -> Block:
+    parts: list[str] = []
+    links: list[tuple[int, WrittenLink]] = []
+    length = 0
+    names = [*labels, *[""] * (len(cells) - len(labels))]
+    for name, (text, found) in zip(names, cells, strict=False):
+        if text:
+            label = f"{name}: " if name else ""
+            links += ((length + len(label) + at, link) for at, link in found)
+            parts.append(label + text)
+            length += len(parts[-1]) + len(_CELL)
+    return Block("table", _CELL.join(parts), first, last, links=tuple(links))
 
 
 def _code(content: str, first: int) -> Block:
@@ -205,8 +351,10 @@ def _code(content: str, first: int) -> Block:
 
 def _visible_part(token: Token) -> str:
     match token.type:
-        case "text" | "code_inline" | "image" | "text_special" | "wiki_link":
+        case "text" | "code_inline" | "text_special" | "wiki_link":
             return token.content
+        case "image":
+            return shown_of_embedded(token.content or ".png", token.content)
         case "softbreak" | "hardbreak":
             return "\n"
         case "html_inline" if token.content.lower().startswith("<br"):

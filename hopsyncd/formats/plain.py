@@ -1,28 +1,71 @@
-"""Plain text: paragraphs between blank lines."""
+"""Plain text, read by its layout: what is indented below a line belongs to it.
+
+Worked example, of a manual page:
+
+    OPTIONS                         a heading
+           -n, --dry-run            a term, with the text below it: "-n, --dry-run: Show what
+               Show what would      would be done."
+               be done.
+                                    a paragraph whose lead is the term
+               Nothing is removed.
+"""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.blocks import Block, Kind
+from hopsyncd.formats.fields import are_fields, head_of, lead_in_of, lead_of
 
-_LAID_OUT = re.compile(r"^\s|[,;{}\[\]|]$|\t")
+_MAX_TERM_CHARACTERS = 300
+_MAX_HEADING_CHARACTERS = 80
+_TAB = 8
+_MAX_LEADS = 3
+_RAGGED_CHARACTERS = 45
+_WRAPPED = 58  # where a line of wrapped text ends at the earliest
+_HEAD_BLOCKS = 8  # among which a title may stand
+
+_MANUAL = re.compile(r"(\S{1,60}\(\w{1,4}\))[ \t].*[ \t]\1[ \t]*\Z")
+_MANUAL_NAME = re.compile(r"(\S.{0,100}?) +[-\u2013\u2014] +\S")
+_PAGE_FOOT = re.compile(r"\S.*\[Page [0-9ivxlc]+\][ \t]*\Z")
+_PAGE_HEAD = re.compile(r"\f?(?:RFC|Internet-Draft)[ \t].*[ \t](?:19|20)\d\d[ \t]*\Z")
+_UNDERLINE = re.compile(r"([=\-~^*#+\"'`_.:])\1{2,}+[ \t]*\Z")
+_NUMBERED = re.compile(r"(?:\d{1,3}|[A-Z](?=\.))((?:\.\d{1,3})*)\.?[ \t]{1,4}[^\W\d_]")
+_ITEM = re.compile(r"(?:[-*+o\u2022]|\(?\d{1,3}[.)]|\(?[a-z][.)])[ \t]+(?=\S)")
+_PROMPT = re.compile(r"(?:[$%>]|>>>) ")
+_CODE_END = re.compile(r"[,;{}()\[\]|\\]\Z")
+_COLUMNS = re.compile(r"\S(?:[ ]{3,}|\t+)\S")
+_SENTENCE = re.compile(r"[.,;:!?]\Z")
+_TEXT_END = re.compile(r"(?:(?<!\.)\.|[,;!])\Z")
+
+
+@dataclass(slots=True)
+class _Lines:
+    """Lines of one indentation that follow one another; `number` is that of the first, 1-based."""
+
+    number: int
+    indent: int
+    lines: list[str]
+
+    @property
+    def last(self) -> int:
+        return self.number + len(self.lines) - 1
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
 
 
 def plain_blocks(text: str) -> tuple[Block, ...]:
-    """Yield each run of lines between blank lines as one block.
+    """Read text without markup: headings, fields, lists, terms with their text, paragraphs.
 
-    A run whose lines are laid out (indented, tabbed, ending in brackets or separators: JSON,
-    YAML, tables) is `code`, so that its line breaks stay; any other is a `paragraph`.
+    Headings are lines in capitals, underlined, numbered or centered; of manual pages and RFCs also
+    those that stand out from an indented text. Running heads, page numbers and tables of contents
+    are left out. What is laid out in columns or looks like code keeps its lines.
     """
-    return tuple(
-        Block(
-            "code" if _is_laid_out(lines) else "paragraph",
-            "\n".join(lines),
-            first,
-            first + len(lines) - 1,
-        )
-        for first, lines in paragraphs(text.split("\n"))
-    )
+    blocks = list(_Reader(text.split("\n")).blocks())
+    title = next((at for at, block in enumerate(blocks[:_HEAD_BLOCKS]) if block.level == 1), 0)
+    return (*blocks[title : title + 1], *blocks[:title], *blocks[title + 1 :])
 
 
 def paragraphs(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
@@ -36,5 +79,240 @@ def paragraphs(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
             start = None
 
 
-def _is_laid_out(lines: list[str]) -> bool:
-    return len(lines) > 1 and 2 * sum(bool(_LAID_OUT.search(line)) for line in lines) > len(lines)
+class _Reader:
+    """One pass over the runs of lines between blank ones."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._is_manual = _MANUAL.match(_first(lines)) is not None
+        lines = _without_furniture(lines, self._is_manual)
+        self._runs = list(paragraphs(lines))
+        indented = sum(line[:1] in " \t" for _, run in self._runs for line in run)
+        self._is_indented = 2 * indented > sum(len(run) for _, run in self._runs)
+        self._has_title = False
+        self._underlines: list[str] = []
+        self._leads: list[tuple[float, str]] = []
+
+    def blocks(self) -> Iterator[Block]:
+        for at, (number, run) in enumerate(self._runs):
+            following = self._runs[at + 1][1][0] if at + 1 < len(self._runs) else ""
+            if at == 0 and are_fields(run):
+                yield from self._head(number, run)
+                continue
+            headings, used = self._headings(number, run, following)
+            if headings:
+                self._leads = []
+            yield from headings
+            if run[used:]:
+                yield from self._body(number + used, run[used:])
+
+    def _head(self, number: int, run: list[str]) -> Iterator[Block]:
+        head = head_of(number, run)
+        if head.title:
+            yield replace(self._heading(head.title, head.title_line, 1), names=head.names)
+        yield from head.blocks
+
+    def _headings(self, number: int, run: list[str], following: str) -> tuple[list[Block], int]:
+        """The headings that a run begins with, and how many lines they take."""
+        line, below = run[0].strip(), run[1] if len(run) > 1 else following
+        if len(run) > 1 and _UNDERLINE.match(run[1]) and _fits(run[1], run[0]):
+            style = run[1][0]
+            if style not in self._underlines:
+                self._underlines.append(style)
+            return [self._heading(line, number, self._underlines.index(style) + 1)], 2
+        if _UNDERLINE.match(run[0]) and len(run) > 2 and run[2].rstrip() == run[0].rstrip():
+            return [self._heading(run[1].strip(), number + 1, 1)], 3
+        if self._is_manual and (name := _MANUAL_NAME.match(below.strip())) and not self._has_title:
+            return [self._heading(name[1], number + 1, 1)], 1
+        level = self._level(run, below)
+        return ([self._heading(line, number, level)], 1) if level else ([], 0)
+
+    def _level(self, run: list[str], below: str) -> int:
+        """The level of the heading that a run's first line is; 0 for none."""
+        line, indent = run[0].strip(), _indent(run[0])
+        if len(line) > _MAX_HEADING_CHARACTERS or _SENTENCE.search(line):
+            return 0
+        if _ITEM.match(line) and not _NUMBERED.match(line):
+            return 0
+        deeper = _indent(below) > indent
+        if len(run) > 1 and not deeper:
+            return 0
+        if indent >= 10:
+            centered = len(run) == 1 and not self._is_manual and _is_centered(line, indent)
+            return (2 if self._has_title else 1) if centered and _is_title(line) else 0
+        if self._is_manual and indent == 3:
+            return 3 if deeper else 0
+        if indent:
+            return 0
+        numbered = _NUMBERED.match(line)
+        if numbered and _is_title(line) and len(run) == 1:
+            parts = line.split(maxsplit=1)[0].rstrip(".")
+            if deeper or numbered[1] or below.startswith(f"{parts}."):
+                return 2 + numbered[1].count(".")
+        if line.upper() == line and sum(map(str.isalpha, line)) > 2 and _is_title(line):
+            return 2
+        alone = len(run) == 1 and deeper and self._is_indented
+        return 2 if alone and _is_title(line) and line[0].isupper() else 0
+
+    def _heading(self, text: str, number: int, level: int) -> Block:
+        self._has_title = self._has_title or level == 1
+        return Block("heading", " ".join(text.split()), number, number, min(level, 6))
+
+    def _body(self, number: int, run: list[str]) -> Iterator[Block]:
+        if sum(map(_is_of_contents, run)) * 2 > len(run):
+            return
+        if are_fields(run):
+            for field in head_of(number, run, with_title=False).blocks:
+                yield replace(field, leads=self._above(0))
+            return
+        if _is_code(run):
+            yield self._code(number, run)
+            return
+        segments = _segments(number, run)
+        term: _Lines | None = None
+        for at, segment in enumerate(segments):
+            if term:
+                yield self._explained(term, segment)
+                term = None
+                continue
+            following = segments[at + 1] if at + 1 < len(segments) else None
+            if following and _is_term(segment, following):
+                term = segment
+            else:
+                yield self._text(segment)
+
+    def _explained(self, term: _Lines, segment: _Lines) -> Block:
+        """A term with the text below it."""
+        name = " ".join(term.text.split())
+        leads = self._above(term.indent)
+        self._leads.append((term.indent, lead_of(name)))
+        if _is_code(segment.lines):
+            text = f"{name}\n{segment.text}"
+            return Block("code", text, term.number, segment.last, leads=leads)
+        joint = " " if _SENTENCE.search(name) else ": "
+        text = f"{name}{joint}{segment.text}"
+        return Block("list_item", text, term.number, segment.last, leads=leads)
+
+    def _text(self, segment: _Lines) -> Block:
+        text = segment.text
+        item = _ITEM.match(text)
+        leads = self._above(segment.indent if item else segment.indent - 0.5)
+        if item:
+            self._leads.append((segment.indent, lead_of(text[item.end() :])))
+            text = text[item.end() :] if text[0] in "-*+o\u2022" else text
+        elif lead := lead_in_of(text):
+            self._leads.append((segment.indent - 0.5, lead))
+        kind: Kind = "list_item" if item else "paragraph"
+        if segment.indent and not item and _is_ragged(segment.lines):
+            kind = "code"
+        return Block(kind, text, segment.number, segment.last, leads=leads)
+
+    def _code(self, number: int, run: list[str]) -> Block:
+        margin = min(map(_indent, run))
+        text = "\n".join(
+            line.expandtabs(_TAB)[margin:].rstrip() if margin else line for line in run
+        )
+        return Block("code", text, number, number + len(run) - 1, leads=self._above(margin))
+
+    def _above(self, indent: float) -> tuple[str, ...]:
+        """The leads of what stands at an indentation; those of deeper ones are over."""
+        while self._leads and self._leads[-1][0] >= indent:
+            self._leads.pop()
+        return tuple(lead for _, lead in self._leads[-_MAX_LEADS:])
+
+
+def _first(lines: list[str]) -> str:
+    return next((line for line in lines if line.strip()), "")
+
+
+def _without_furniture(lines: list[str], is_manual: bool) -> list[str]:
+    """The lines with those of running heads and feet blanked."""
+    kept = [
+        "" if _PAGE_FOOT.match(line) or _PAGE_HEAD.match(line) else line.lstrip("\f")
+        for line in lines
+    ]
+    if is_manual:
+        name = _first(lines).split()[0]
+        kept = [
+            "" if line.rstrip().endswith(f" {name}") and line[0] != " " else line for line in kept
+        ]
+    return kept
+
+
+def _segments(number: int, run: list[str]) -> list[_Lines]:
+    """The lines of a run by indentation; an item is one with all its lines."""
+    found: list[_Lines] = []
+    for at, line in enumerate(run, number):
+        indent, text = _indent(line), line.strip()
+        before = found[-1] if found else None
+        if before and _goes_on(before, indent, text):
+            before.indent = min(before.indent, indent)
+            before.lines.append(text)
+        else:
+            found.append(_Lines(at, indent, [text]))
+    return found
+
+
+def _goes_on(before: _Lines, indent: int, text: str) -> bool:
+    """Whether a line goes on with the text of those before it."""
+    in_item = _ITEM.match(before.lines[0]) is not None
+    is_hanging = len(before.lines) == 1 and before.indent + len(before.lines[0]) >= _WRAPPED
+    if is_hanging and indent > before.indent and text[0].islower():
+        return True
+    if _ITEM.match(text) and (in_item or indent != before.indent or before.lines[-1][-1] == ":"):
+        return False
+    if in_item:
+        return indent >= before.indent
+    is_first_line_indented = len(before.lines) == 1 and before.indent - 5 < indent < before.indent
+    return indent == before.indent or is_first_line_indented
+
+
+def _is_term(segment: _Lines, following: _Lines) -> bool:
+    """Whether lines name what those that follow explain."""
+    text = segment.text
+    if following.indent <= segment.indent or _ITEM.match(following.text):
+        return False
+    if len(text) > _MAX_TERM_CHARACTERS or _ITEM.match(text):
+        return False
+    return not _TEXT_END.search(text) and (len(segment.lines) == 1 or text[-1] != ":")
+
+
+def _is_code(run: Sequence[str]) -> bool:
+    """Whether lines are laid out: prompts, columns, the ends of code, or few letters."""
+    bare = [line.strip() for line in run]
+    if len(run) == 1:
+        return _PROMPT.match(bare[0]) is not None
+    marks = (_PROMPT.match(one) or _CODE_END.search(one) or _COLUMNS.search(one) for one in bare)
+    if 2 * sum(map(bool, marks)) > len(run):
+        return True
+    text = "".join(bare)
+    return sum(one.isalnum() or one == " " for one in text) < 0.6 * len(text)
+
+
+def _is_ragged(lines: Sequence[str]) -> bool:
+    """Whether lines end long before the margin, as wrapped text does not."""
+    return len(lines) > 1 and max(map(len, lines[:-1])) < _RAGGED_CHARACTERS
+
+
+def _is_title(line: str) -> bool:
+    short = len(line) <= _MAX_HEADING_CHARACTERS and not _SENTENCE.search(line)
+    return short and not _COLUMNS.search(line) and any(map(str.isalpha, line[:8]))
+
+
+def _is_of_contents(line: str) -> bool:
+    """Whether dots lead from a title to the number of a page."""
+    bare = line[-100:].rstrip()
+    title = bare.rstrip("0123456789ivxlc")
+    return title != bare and "".join(title.split()).endswith("....")
+
+
+def _is_centered(line: str, indent: int) -> bool:
+    """Whether as much room is left as right of a line, in 72 to 80 columns."""
+    return 70 <= 2 * indent + len(line) <= 82
+
+
+def _fits(underline: str, title: str) -> bool:
+    return not title[0].isspace() and len(underline.rstrip()) + 2 >= len(title.strip())
+
+
+def _indent(line: str) -> int:
+    return len(line[: len(line) - len(line.lstrip())].expandtabs(_TAB))

@@ -23,12 +23,14 @@ _ABBREVIATION = re.compile(
 )
 _WORD = re.compile(rf"[{_CJK}]\s*|[^\s{_CJK}]{{1,32}}\s*")
 _CJK_BREAK = re.compile(rf"(?<=[{_CJK}、。\uff0c])[ \t]*\n\s*(?=[{_CJK}])")
+_HYPHEN_BREAK = re.compile(r"(?<=[^\W_]-)\n[ \t]*(?=[^\W\d_])")
 
 
 class Unit(NamedTuple):
     """A piece of text that is never cut, with what joins it to the piece before it.
 
-    `tokens` is its estimated size. Lines are 1-based and inclusive. `links` begin in it.
+    `tokens` is its estimated size. Lines are 1-based and inclusive. `links` begin in it. `leads`
+    are its block's, as far as they reach.
     """
 
     text: str
@@ -37,6 +39,7 @@ class Unit(NamedTuple):
     first_line: int
     last_line: int
     links: tuple[WrittenLink, ...] = ()
+    leads: tuple[str, ...] = ()
 
 
 def tokens(text: str) -> int:
@@ -127,5 +130,5 @@ def _pieces(text: str, laid_out: bool, sentence: int) -> Iterator[str]:
 def _flowed(text: str) -> str:
     """Undo line wrapping, so that re-wrapping a paragraph does not make it another one."""
     if "\n" in text:
-        text = _CJK_BREAK.sub("", text)
+        text = _HYPHEN_BREAK.sub("", _CJK_BREAK.sub("", text))
     return " ".join(text.split())

@@ -14,6 +14,7 @@ unless c1 is more similar. C leaves again: only the questions matched with c1 lo
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,37 @@ from hopsyncd.index.edge_budget import Ranking, move, rank
 from hopsyncd.index.names import NameIndex
 from hopsyncd.index.similarity import HALF_COSINE
 from store.records import Direction, Match, PassageId, Question, QuestionId, QuestionSet, content_id
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """The rows of each of n passages: those of its text, then those of its sentences.
+
+    order: (n,) the passages by their first row. bounds: (2n,) in that order, the first row of each
+    and the row after its last.
+    """
+
+    order: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, first: NDArray[np.int64], end: NDArray[np.int64]) -> Self:
+        """From the (n,) first rows and the rows after the last; no passage is without rows."""
+        order = np.argsort(first)
+        return cls(order, np.stack([first[order], end[order]], 1).reshape(-1))
+
+    def best(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(n,) the largest of the (r,) values of each passage's rows.
+
+        >>> Spans.of(np.array([2, 0]), np.array([3, 2])).best(np.array([0.1, 0.5, 0.2])).tolist()
+        [0.2, 0.5]
+        """
+        largest = np.empty(len(self.order))
+        if len(self.order):
+            # The last bound may be the end of the values, which reduceat cannot name.
+            ended = np.append(values, -np.inf)
+            largest[self.order] = np.maximum.reduceat(ended, self.bounds)[::2]
+        return largest
 
 
 class VectorArena:
@@ -163,6 +195,7 @@ class MergeIndex:
         self.similarity = np.empty(0, dtype=np.float64)
         self.ranking: Ranking = rank(self.target, self.similarity)
         self.first_row: dict[PassageId, int] = {}
+        self.end_row: dict[PassageId, int] = {}  # the one after its last
         self.names = NameIndex()
 
     @property
@@ -210,6 +243,7 @@ class MergeIndex:
         gone = np.array(passages, dtype=np.int64)
         for passage in passages:
             del self.first_row[passage]
+            del self.end_row[passage]
             self.names.remove(passage)
         self.incoming.alive &= ~np.isin(self.incoming.passage, gone)
         self.outgoing.alive &= ~np.isin(self.outgoing.passage, gone)
@@ -220,6 +254,7 @@ class MergeIndex:
         rows: dict[Direction, list[tuple[PassageId, int, Question]]] = {d: [] for d in Direction}
         for added in sets:
             first = self.first_row[added.passage] = self.arena.append(added.vectors)
+            self.end_row[added.passage] = first + len(added.vectors)
             self.names.add(added)
             for question in added.questions:
                 row = first + question.vector_row

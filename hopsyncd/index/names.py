@@ -1,7 +1,8 @@
 """Who mentions which name, who is about it, and how rare it is: exact running counts.
 
 The edge budget keeps the best match of each question. A name that ten passages mention joins each
-of them to all the others, which as edges would be quadratic; as mentions it is linear.
+of them to all the others, which as edges would be quadratic; as mentions it is linear. What one
+document alone mentions joins nothing: its own passages need no bridge.
 
 What depends on the whole corpus, such as a name's rarity, is never stored with an edge: it would
 change with every document. It is kept here and applied when reading.
@@ -25,8 +26,9 @@ class Mentions:
     """m mentions of names in the n passages of one version, in columns.
 
     passage: (m,) positions among the passages. name: (m,) content ids of names. row: (m,) the row
-    of the sentence's vector. bridge: (b,) those mentions whose name is in at least two passages.
-    bridge_name: (b,) their names, numbered from 0. share: (b,) the part of a passage's mass that
+    of the sentence's vector. bridge: (b,) those mentions whose name is in at least two documents.
+    bridge_name: (b,) their names, numbered from 0. bridge_document: (b,) their names as each
+    document mentions them, numbered from 0. share: (b,) the part of a passage's mass that
     leaves through each mention, by the rarity log(1 + n / df) of its name; they sum to 1.
     spelled: the name of each content id. said: so many, the first, stand in the passage; the
     others are names of its document.
@@ -37,6 +39,7 @@ class Mentions:
     row: Integers
     bridge: Integers
     bridge_name: Integers
+    bridge_document: Integers
     share: Floats
     spelled: Mapping[int, str]
     said: int
@@ -47,20 +50,32 @@ def mentions_of(
     name: Integers,
     row: Integers,
     spelled: Mapping[int, str],
-    n: int,
+    document: Integers,
     unsaid: int = 0,
 ) -> Mentions:
-    """Arrange mentions for the walk; `n` is the number of passages, `unsaid` that of the mentions
-    at the end that no passage says."""
+    """Arrange mentions for the walk.
+
+    `document` are those of the n passages; `unsaid` is the number of the mentions at the end that
+    no passage says.
+    """
+    n = len(document)
     _, numbered = np.unique(name, return_inverse=True)
-    pairs = np.sort(numbered * max(n, 1) + passage)
-    spread = np.bincount(pairs[np.diff(pairs, prepend=-1) > 0] // max(n, 1))
-    bridge = np.flatnonzero(spread[numbered] > 1)
+    _, documents = np.unique(document, return_inverse=True)
+    spread = _spread(numbered, passage, n)
+    bridge = np.flatnonzero(_spread(numbered, documents[passage], n)[numbered] > 1)
     _, bridge_name = np.unique(name[bridge], return_inverse=True)
+    of_document = bridge_name * max(n, 1) + documents[passage[bridge]]
+    _, bridge_document = np.unique(of_document, return_inverse=True)
     rarity = np.log1p(n / spread[numbered[bridge]])
     share = rarity / np.bincount(passage[bridge], rarity, n)[passage[bridge]]
     said = len(name) - unsaid
-    return Mentions(passage, name, row, bridge, bridge_name, share, spelled, said)
+    return Mentions(passage, name, row, bridge, bridge_name, bridge_document, share, spelled, said)
+
+
+def _spread(number: Integers, place: Integers, places: int) -> Integers:
+    """In how many different places each number is."""
+    pairs = np.sort(number * max(places, 1) + place)
+    return np.bincount(pairs[np.diff(pairs, prepend=-1) > 0] // max(places, 1))
 
 
 Called = tuple[PassageId, str]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.links import Linked, Links, links_of
-from hopsyncd.index.matching import MergeIndex
+from hopsyncd.index.matching import MergeIndex, Spans
 from hopsyncd.index.names import Called, Mentions, mentions_of
 from hopsyncd.index.similarity import Keywords
 from store.records import PassageId
@@ -73,6 +73,9 @@ def _part(grouped: tuple[Integers, Integers], passage: int) -> Integers:
     return order[first[passage] : first[passage + 1]]
 
 
+Homes = tuple[Integers, Integers]
+"""The passages of a version, rising, and of each the number of the document it is counted to."""
+
 _WEIGHT = 6  # of a name of the passage's document: that of so many sentences with a name
 
 
@@ -80,7 +83,8 @@ _WEIGHT = 6  # of a name of the passage's document: that of so many sentences wi
 class GraphView:
     """n passages and e edges.
 
-    passage: (n,) int64 ids, rising. passage_row: (n,) the row of each passage's vector in `rows`.
+    passage: (n,) int64 ids, rising. document: (n,) equal for passages of one document.
+    passage_row: (n,) the row of each passage's vector in `rows`. spans: all rows of each.
     rows: (r, d) float32 grid vectors. source, target: (e,) positions among the passages.
     similarity: (e,) Eq. 1. question: (e,) the ids of the outgoing questions. context_row: (e,)
     the rows of their vectors. answer: (e,) the ids of the incoming questions that they are matched
@@ -91,7 +95,9 @@ class GraphView:
     """
 
     passage: NDArray[np.int64]
+    document: NDArray[np.int64]
     passage_row: NDArray[np.int64]
+    spans: Spans
     rows: NDArray[np.float32]
     source: NDArray[np.int64]
     target: NDArray[np.int64]
@@ -118,26 +124,34 @@ def view_of(
     budget: int,
     linked: Sequence[Linked] = (),
     called: Sequence[Called] = (),
+    homes: Homes | None = None,
 ) -> GraphView:
     """Freeze the index: its best matches, as many as the budget admits, are the edges.
 
     `linked` come in the order in which they are written. What passages are `called` they are about,
     as if it were their heading; they mention it if some passage does, for else it joins none.
+    Without `homes` each passage is a document of its own.
     """
     passage = np.array(sorted(index.first_row), dtype=np.int64)
-    passage_row = np.array([index.first_row[PassageId(p)] for p in passage.tolist()], np.int64)
+    passage_row, row_end = (
+        np.array([rows[PassageId(p)] for p in passage.tolist()], dtype=np.int64)
+        for rows in (index.first_row, index.end_row)
+    )
+    document = passage if homes is None else _documents(passage, homes)
     outs = index.outgoing.find(index.ranking.question[:budget])
     ins = index.target[outs]
     new = index.names.new(called)
     mentioned, about = index.names.frozen(new)
     said = [one for one in new if one[1] in index.names]
-    mentions = _mentions(index, passage, passage_row, said)
+    mentions = _mentions(index, passage, document, passage_row, said)
     counts = index.outgoing.rarest(mentioned, len(passage))[outs]
     source = np.searchsorted(passage, index.outgoing.passage[outs])
     target = np.searchsorted(passage, index.incoming.passage[ins])
     return GraphView(
         passage=passage,
+        document=document,
         passage_row=passage_row,
+        spans=Spans.of(passage_row, row_end),
         rows=index.arena.rows,
         source=source,
         target=target,
@@ -158,8 +172,19 @@ def view_of(
     )
 
 
+def _documents(passage: Integers, homes: Homes) -> Integers:
+    """(n,) the lowest passage of each passage's document: a number that its content decides."""
+    held = homes[1][np.searchsorted(homes[0], passage)]
+    _, first, number = np.unique(held, return_index=True, return_inverse=True)
+    return passage[first[number]]
+
+
 def _mentions(
-    index: MergeIndex, passage: Integers, passage_row: Integers, called: Sequence[Called]
+    index: MergeIndex,
+    passage: Integers,
+    document: Integers,
+    passage_row: Integers,
+    called: Sequence[Called],
 ) -> Mentions:
     """In an order that depends on content alone, for sums of floats depend on order."""
     side = index.incoming
@@ -176,6 +201,6 @@ def _mentions(
         np.concatenate([name, own[order]]),
         np.concatenate([side.row[at], passage_row[of]]),
         side.spelled,
-        len(passage),
+        document,
         len(order),
     )

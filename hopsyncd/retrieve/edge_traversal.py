@@ -148,7 +148,8 @@ def follow(
     )
     arrived = np.zeros(len(view.passage))
     arrived[list(found.visits)] = list(found.visits.values())
-    ranked = most_helpful(arrived, view.passage, inquiry.coverage, min(k, len(found.visits)))
+    depth = min(k, len(found.visits))
+    ranked = most_helpful(arrived, view.passage, view.document, inquiry.coverage, depth)
     return [
         _ranked(view, found, seeds, position, score, settings.hops) for position, score in ranked
     ]

@@ -12,7 +12,7 @@ from hopsyncd.retrieve.walk import Walked, WalkSettings, walk
 from store.records import PassageId, QuestionId
 
 Way = tuple[Literal["edge", "name", "link"], int]
-"""The number of an edge or link walked either way, or of a bridging mention."""
+"""The number of an edge walked either way, of a way by a link, or of a bridging mention."""
 
 Step = tuple[float, int, Way]
 """The mass that came, the passage it came from, and how."""
@@ -58,21 +58,21 @@ class PathExplainer:
         if not len(here):
             return _NONE
         best = int(here[np.argmax(self._walked.reached[here])])
-        same = np.flatnonzero(mentions.bridge_name == mentions.bridge_name[best])
-        others = same[at[same] != position]
-        if not len(others):
-            return _NONE
+        same = mentions.bridge_name == mentions.bridge_name[best]
+        own = mentions.bridge_document == mentions.bridge_document[best]
+        others = np.flatnonzero(same & ~own)
         sender = int(others[np.argmax(self._walked.left[others])])
-        sent = self._walked.left[same].sum()
+        sent = self._walked.left[others].sum()
         mass = self._walked.reached[best] * self._walked.left[sender] / max(sent, 1e-300)
         return float(mass), int(at[sender]), ("name", best)
 
     def _link_into(self, position: int) -> Step:
-        links = np.flatnonzero(self._view.links.end == position)
-        if not len(links):
+        ways = self._walked.link_ways
+        into = np.flatnonzero(ways.end == position)
+        if not len(into):
             return _NONE
-        best = int(links[np.argmax(self._walked.by_link[links])])
-        return float(self._walked.by_link[best]), int(self._view.links.start[best]), ("link", best)
+        best = int(into[np.argmax(self._walked.by_link[into])])
+        return float(self._walked.by_link[best]), int(ways.start[best]), ("link", best)
 
     def _hop(self, mass: float, before: int, after: int, way: Way) -> Hop:
         view = self._view
@@ -84,9 +84,9 @@ class PathExplainer:
             asked: Literal["from", "to"] = "to" if back else "from"
             return Hop(*ends, asked, QuestionId(int(view.question[edge])), None, share)
         if kind == "link":
-            back, link = divmod(number, len(view.links.shown))
-            along: Literal["link", "backlink"] = "backlink" if back else "link"
-            return Hop(*ends, along, None, view.links.shown[link], share)
+            ways = self._walked.link_ways
+            along: Literal["link", "backlink"] = "backlink" if ways.back[number] else "link"
+            return Hop(*ends, along, None, view.links.shown[int(ways.link[number])], share)
         spelled = view.mentions.spelled[int(view.mentions.name[view.mentions.bridge[number]])]
         return Hop(*ends, "both", None, spelled, share)
 
@@ -99,7 +99,8 @@ def hop(inquiry: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
     start = inquiry.seeds()
     walked = walk(view, start, inquiry.cosines, inquiry.coverage, settings)
     trail = PathExplainer(view, walked, start)
+    ranked = most_helpful(walked.arrived, view.passage, view.document, inquiry.coverage, k)
     return [
         Ranked(PassageId(int(view.passage[position])), score, trail.to(position, settings.hops))
-        for position, score in most_helpful(walked.arrived, view.passage, inquiry.coverage, k)
+        for position, score in ranked
     ]

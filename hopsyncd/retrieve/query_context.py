@@ -1,5 +1,6 @@
 """A question held against one version: all that a search of the graph needs to know of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -7,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.view import GraphView
-from hopsyncd.retrieve.bm25 import Postings, WordIndex
-from hopsyncd.retrieve.seeds import names_in, seeds
+from hopsyncd.retrieve.bm25 import K1, Postings, WordIndex
+from hopsyncd.retrieve.seeds import names_in, seeds, worths
 from hopsyncd.retrieve.walk import Coverage
 from store.records import GRID, Vectors
 
@@ -18,12 +19,13 @@ Floats = NDArray[np.float64]
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryContext:
     """cosines: (r,) of the question with every row of the view. names: those it uses that the graph
-    knows; they are its keywords. by_words: (n,) BM25. coverage: which passages have its words.
+    knows, with what share of it each is; they are its keywords. by_words: (n,) BM25 as a share of
+    the most that a passage could have. coverage: which passages have its words.
     """
 
     view: GraphView
     cosines: Floats
-    names: tuple[str, ...]
+    names: Mapping[str, float]
     by_words: Floats
     coverage: Coverage
 
@@ -32,11 +34,13 @@ class QueryContext:
         cls, question: str, vector: Vectors, view: GraphView, words: WordIndex, postings: Postings
     ) -> Self:
         """Hold it against the view."""
+        weights = words.weights(question, postings)
+        most = (K1 + 1) * sum(weights.values())
         return cls(
             view=view,
             cosines=(view.rows @ vector.astype(np.float32)).astype(np.float64) / (GRID * GRID),
-            names=tuple(names_in(question, view.mentioned)),
-            by_words=words.scores(question, postings),
+            names=worths(names_in(question, view.mentioned), weights),
+            by_words=words.scores(question, postings) / (most or 1.0),
             coverage=words.coverage(question, postings),
         )
 

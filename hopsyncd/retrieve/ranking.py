@@ -3,12 +3,15 @@
 The paper's H is the mean of a passage's similarity to the query and its importance (the share of
 visits). Similarity to the query pulls in passages that repeat what the first one says, so in ours
 it counts for what is new: H = importance * exp(weight * new), where `new` is the idf-weighted
-share of the query's words that the passage has and those ranked before it have not.
+share of the query's words that the passage has and those ranked before it have not. Each passage of
+its document that ranks before it takes exp(-repeated) of H: a question that one passage does not
+answer seldom finds the rest beside it.
 
 Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
 y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,6 +50,7 @@ class Ranked:
 
 
 _WEIGHT = 4.0
+_REPEATED = 0.25
 _DEPTH = 20  # so many of the most important are ordered by what they add
 
 
@@ -63,18 +67,25 @@ def paper_helpfulness(
 
 
 def most_helpful(
-    importance: NDArray[np.float64], ids: NDArray[np.int64], coverage: Coverage, k: int
+    importance: NDArray[np.float64],
+    ids: NDArray[np.int64],
+    document: NDArray[np.int64],
+    coverage: Coverage,
+    k: int,
 ) -> list[tuple[int, float]]:
     """The k best positions with their H, best first; ties go to the lower id."""
     order = np.lexsort((ids, -importance))[: max(k, _DEPTH)]
     left, rest = order[:_DEPTH].tolist(), order[_DEPTH:].tolist()
     covered = np.zeros(len(coverage.share))
+    before: Counter[int] = Counter()
     ranked: list[tuple[int, float]] = []
     while left and len(ranked) < k:
         new = coverage.share @ np.maximum(coverage.has[:, left] - covered[:, None], 0)
-        values = importance[left] * np.exp(_WEIGHT * new)
+        repeated = np.array([before[int(document[at])] for at in left])
+        values = importance[left] * np.exp(_WEIGHT * new - _REPEATED * repeated)
         best = int(np.argmax(values))
         position = left.pop(best)
+        before[int(document[position])] += 1
         ranked.append((position, float(values[best])))
         covered = np.maximum(covered, coverage.has[:, position])
     ranked += [(position, float(importance[position])) for position in rest]

@@ -1,4 +1,9 @@
-"""Where the walk begins: passages like the query, with its words, or with its names."""
+"""Where the walk begins: passages like the query, with its words, or with its names.
+
+Cosines and words are added before the softmax, so that a passage which both favour counts for more
+than two that one favours each. Both are on scales that no collection changes: a cosine, and BM25 as
+a share of what a passage with all words of the query could reach.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,12 +14,13 @@ from numpy.typing import NDArray
 from hopsyncd.index.view import GraphView
 from hopsyncd.models.keywords import STOP_WORDS
 from store.records import content_id
+from store.words import index_terms
 
 Floats = NDArray[np.float64]
 
-_TEMPERATURE = 0.05  # of the softmax over cosines
-_BM25_POWER = 3.0
-_NAME_SHARE = 0.5  # of what names bring, twice, where cosines and words each have 1
+_OF_LIKENESS = 15.0
+_OF_WORDS = 25.0
+_OF_TOPIC = 2.0
 _MENTION_SHARPNESS = 4.0
 _MAX_NAME_WORDS = 8
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
@@ -46,48 +52,47 @@ def names_in(query: str, mentioned: Mapping[str, int]) -> list[str]:
     return found
 
 
-def seeds(view: GraphView, cosines: Floats, bm25: Floats, names: Sequence[str]) -> Floats:
-    """(n,) mass that sums to 1, from up to four parts.
+def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, float]:
+    """What share of the query each name is: of the idf of its terms, `weights`.
 
-    By cosine (a softmax), by words (BM25 to the third power), by the topics that the query names,
-    and by mentions of its names, in the sentences most like it; names count by their rarity.
+    >>> worths(["due south"], {"play": 1.0, "due": 1.0, "south": 2.0})
+    {'due south': 0.75}
     """
-    dense = cosines[view.passage_row]
-    words = (bm25 / bm25.max()) ** _BM25_POWER if bm25.any() else bm25
-    parts = (
-        (1.0, np.exp((dense - dense.max()) / _TEMPERATURE)),
-        (1.0, words),
-        (_NAME_SHARE, _by_topic(view, names)),
-        (_NAME_SHARE, _by_mention(view, cosines, names)),
-    )
-    mass = np.zeros(len(view.passage))
-    for weight, part in parts:
-        if part.any():
-            mass += weight * part / part.sum()
+    total = sum(weights.values())
+    return {
+        name: sum(weights.get(term, 0.0) for term in index_terms(name)) / total for name in names
+    }
+
+
+def seeds(view: GraphView, cosines: Floats, words: Floats, worth: Mapping[str, float]) -> Floats:
+    """(n,) mass that sums to 1.
+
+    A softmax over the best cosine of each passage's rows and its `words`, (n,) of 0 to 1; and for
+    each name of the query, by the square of its worth, mass on the passages that it is the topic
+    of, and half as much on those that mention it, in the sentences most like the query. A name that
+    is most of the query is what it is about; a small part of it may only be a word of it.
+    """
+    like = _OF_LIKENESS * view.spans.best(cosines) + _OF_WORDS * words
+    mass = np.exp(like - like.max())
+    mass /= mass.sum()
+    for name, share in worth.items():
+        led = _OF_TOPIC * _by_topic(view, name) + _by_mention(view, cosines, name)
+        mass += share**2 * led
     total: Floats = mass / mass.sum()
     return total
 
 
-def _rarity(view: GraphView, name: str) -> float:
-    return float(np.log1p(len(view.passage) / view.mentioned[name]))
-
-
-def _by_topic(view: GraphView, names: Sequence[str]) -> Floats:
+def _by_topic(view: GraphView, name: str) -> Floats:
     mass = np.zeros(len(view.passage))
-    for name in names:
-        about = view.about.get(name, ())
-        if about:
-            at = view.positions(np.array(about, dtype=np.int64))
-            mass[at] += _rarity(view, name) / len(about)
+    about = view.about.get(name, ())
+    if about:
+        mass[view.positions(np.array(about, dtype=np.int64))] = 1 / len(about)
     return mass
 
 
-def _by_mention(view: GraphView, cosines: Floats, names: Sequence[str]) -> Floats:
+def _by_mention(view: GraphView, cosines: Floats, name: str) -> Floats:
     mentions = view.mentions
-    mass = np.zeros(len(view.passage))
-    for name in names:
-        at = np.flatnonzero(mentions.name == content_id(name))
-        if len(at):
-            like = np.exp(_MENTION_SHARPNESS * cosines[mentions.row[at]])
-            np.add.at(mass, mentions.passage[at], _rarity(view, name) * like / like.sum())
-    return mass
+    at = np.flatnonzero(mentions.name == content_id(name))
+    like = np.exp(_MENTION_SHARPNESS * cosines[mentions.row[at]])
+    mass = np.bincount(mentions.passage[at], like / like.sum(), len(view.passage))
+    return mass.astype(np.float64, copy=False)

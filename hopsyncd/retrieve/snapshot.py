@@ -26,7 +26,7 @@ from store.records import PassageId, QuestionId, Version
 from store.sqlite.content import sets_at, sets_by_id
 from store.sqlite.database import Connection
 from store.sqlite.history import Diff, Edge
-from store.sqlite.reads import matches_at, words_at
+from store.sqlite.reads import homes_at, matches_at, words_at
 from store.sqlite.references import (
     HeadedPassage,
     links_at,
@@ -140,6 +140,7 @@ def head_of(connection: Connection, version: Version, index: MergeIndex) -> Snap
             version.edge_budget,
             linked_passages(connection, version.id),
             called_passages(connection, version.id),
+            homes_at(connection, version.id),
         ),
         WordIndex(*words_at(connection, version.id)),
     )
@@ -180,7 +181,8 @@ def restricted_snapshot(
     )
     linked = linked_passages(connection, version.id, hidden)
     called = called_passages(connection, version.id, hidden)
-    view = view_of(index, budget, linked, called)
+    homes = homes_at(connection, version.id, hidden)
+    view = view_of(index, budget, linked, called, homes)
     return Snapshot(seen, view, WordIndex(passages, words), hidden)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from store.records import ALIVE, Direction, Document, Match, PassageId, Placement, QuestionId
 from store.sqlite.database import Connection
 from store.sqlite.references import read_links, read_names
-from store.sqlite.visible import names_json
+from store.sqlite.visible import VISIBLE_DOCUMENTS, names_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,24 @@ def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], N
     ).fetchall()
     both = np.array(rows, dtype=np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
+
+
+def homes_at(
+    connection: Connection, version: int, hidden: Collection[str] = ()
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The passages in force at a version, rising, and the document (row) that each is counted to:
+    of those that hold it the first by source and path.
+
+    Documents of `hidden` sources count as if they were not there.
+    """
+    rows = connection.execute(
+        f"SELECT p.passage, d.id FROM placement AS p, {VISIBLE_DOCUMENTS} AND p.document = d.id"
+        " ORDER BY s.name, d.path",
+        [version, names_json(hidden)],
+    ).fetchall()
+    both = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    passages, first = np.unique(both[:, 0], return_index=True)
+    return passages, both[first, 1]
 
 
 def places_at(

@@ -116,7 +116,7 @@ def test_a_two_hop_question_is_answered_with_citations(place: Place, agent: Agen
     assert (mira["source"], mira["location"], mira["heading"]) == ("notes", "line 3", "Kaltenbrunn")
     assert found["version"] == place.status()["version"]
     told = answer_of(ask)
-    assert (told["found"], told["short_guess"]) == (True, "Ostrava")
+    assert (told["found"], told["short_guess"]) == (True, None)
     cited = {one["number"]: one for one in told["citations"]}
     assert all(one["citation"] in cited for one in told["sentences"])
     assert mira["id"] in {one["id"] for one in cited.values()}

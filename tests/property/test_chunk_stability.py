@@ -93,6 +93,24 @@ def test_an_edit_inside_a_long_paragraph(seed: int) -> None:
     assert len(contents([" ".join(texts)]) - before) <= 3
 
 
+def led(lead: str, texts: Sequence[str]) -> set[tuple[tuple[str, ...], str]]:
+    items = [Block("list_item", text, n, n, leads=(lead,)) for n, text in enumerate(texts, 2)]
+    return {(one.heading, one.text) for one in chunk([Block("paragraph", lead, 1, 1), *items])}
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_lead_reaches_so_far_that_an_edit_of_it_makes_few_passages(seed: int) -> None:
+    random = Random(seed)
+    texts = [paragraph(random, 60) for _ in range(400)]
+    before = led("These are read:", texts)
+    place = random.randrange(400)
+    texts_after = [*texts[:place], "another one", *texts[place:]]
+    assert len(before) > 30
+    assert len(led("These are read:", texts_after) - before) <= 4
+    assert 1 < len(led("Those are read:", texts) - before) <= 21
+
+
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32), longest=st.sampled_from([5, 120, 600]))
 def test_passages_cover_all_text_in_order(seed: int, longest: int) -> None:

@@ -85,7 +85,8 @@ class Paper:
 def held_against(view: GraphView, query: NDArray[np.int16], names: set[str]) -> QueryContext:
     cosines = (view.rows @ query.astype(np.float32)).astype(np.float64) / (GRID * GRID)
     unasked = Coverage(np.empty(0), np.empty((0, len(view.passage))))
-    return QueryContext(view, cosines, tuple(sorted(names)), np.zeros(len(view.passage)), unasked)
+    worth = dict.fromkeys(sorted(names), 0.5)
+    return QueryContext(view, cosines, worth, np.zeros(len(view.passage)), unasked)
 
 
 def first(forks: Sequence[Fork]) -> list[int | None]:

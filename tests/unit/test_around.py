@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hopsyncd.index.links import Links
+from hopsyncd.index.matching import Spans
 from hopsyncd.index.names import mentions_of
 from hopsyncd.index.similarity import Keywords
 from hopsyncd.index.view import Adjacency, GraphView
@@ -30,10 +31,12 @@ def graph(
     name = np.array([one[1] for one in named], dtype=np.int64)
     row = np.zeros(len(named), dtype=np.int64)
     links = np.array(linked, dtype=np.int64).reshape(-1, 2)
-    mentions = mentions_of(at, name, row, {ROME: "rome", NERO: "nero"}, n)
+    mentions = mentions_of(at, name, row, {ROME: "rome", NERO: "nero"}, np.arange(n))
     return GraphView(
         passage=np.arange(n) * 10,
+        document=np.arange(n),
         passage_row=np.arange(n),
+        spans=Spans.of(np.arange(n), np.arange(n) + 1),
         rows=np.zeros((n, 2), dtype=np.float32),
         source=source,
         target=target,

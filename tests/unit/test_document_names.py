@@ -57,8 +57,9 @@ class Notes:
         """The text of the passage where most of a walk begins that names alone lead."""
         connection = self.stack.connection
         view = load_snapshot(connection, resolve(connection, at), FakeEncoder().dimensions).view
-        nothing, names = np.zeros(len(view.passage)), names_in(question, view.mentioned)
-        mass = seeds(view, np.zeros(len(view.rows)), nothing, names)
+        nothing = np.zeros(len(view.passage))
+        worth = dict.fromkeys(names_in(question, view.mentioned), 1.0)
+        mass = seeds(view, np.zeros(len(view.rows)), nothing, worth)
         best = PassageId(int(view.passage[mass.argmax()]))
         return known_passages(connection, [best])[best].text
 
@@ -71,9 +72,9 @@ def test_a_note_has_the_names_of_its_file_and_its_aliases(tmp_path: Path) -> Non
     }
     assert Notes(tmp_path, files).names() == {
         "ada lovelace": {"Wrote"},
-        "machines engine": {"Computes."},
-        "mill": {"Computes."},
-        "store": {"Computes."},
+        "machines engine": {"Computes.", "aliases:"},
+        "mill": {"Computes.", "aliases:"},
+        "store": {"Computes.", "aliases:"},
         "analytical engine": {"Remembers."},
     }
 

@@ -122,20 +122,20 @@ def test_recall_is_the_share_of_gold_passages_found(tmp_path: Path) -> None:
     assert words.precision == {2: 50.0, 5: 20.0, 10: 10.0, 20: 5.0}
     assert words.f1[2] == 50.0
     assert words.recall_interval == (50.0, 50.0)
-    assert words.all_at_5 == 0.0
+    assert words.whole[5] == 0.0
 
 
 def test_the_walk_finds_the_second_hop(tmp_path: Path) -> None:
     result = measured(tmp_path, asked("Where does Ada live?", "a", "b"))
     assert result.scores["hop"].recall[5] == 100.0
-    assert result.scores["hop"].all_at_5 == 100.0
+    assert result.scores["hop"].whole[5] == 100.0
 
 
 def test_measures_are_means_over_the_questions(tmp_path: Path) -> None:
     found, half = asked("Ada", "a"), asked("Ada", "a", "b")
     words = measured(tmp_path, found, half).scores["bm25"]
     assert words.recall[2] == 75.0
-    assert words.all_at_5 == 50.0
+    assert words.whole[5] == 50.0
 
 
 def test_it_says_what_was_indexed_and_how_long_it_took(tmp_path: Path) -> None:
@@ -149,21 +149,23 @@ def test_it_says_what_was_indexed_and_how_long_it_took(tmp_path: Path) -> None:
 
 
 def test_no_answer_is_made_unless_wanted(tmp_path: Path) -> None:
-    scores = measured(tmp_path, asked("Ada", "a")).scores["hop"]
-    assert (scores.answer_em, scores.answer_f1, scores.not_found) == (None, None, None)
-    assert (scores.llm_calls, scores.llm_tokens) == (0, 0)
+    result = measured(tmp_path, asked("Ada", "a"))
+    assert result.answers["hop"] is None
+    assert (result.scores["hop"].llm_calls, result.scores["hop"].llm_tokens) == (0, 0)
 
 
 def test_answers_are_compared_with_the_gold_ones(tmp_path: Path) -> None:
-    """The answer to the first is "Upper"; that to the second is not in the corpus."""
+    """The first is answered with its sentence; the answer to the second is not in the corpus."""
     here = asked("Where does Ada live?", "a", answers=("the Upper Wick",))
     absent = asked("How many moons orbit Neptune?", "b", answers=("14",))
     result = measured(tmp_path, here, absent, answers="extractive")
-    scores, (first, second) = result.scores["hop"], result.outcomes["hop"]
-    assert (first.answer, first.em, first.f1) == ("Upper", 0, pytest.approx(2 / 3))
-    assert (second.answer, second.em, second.f1) == ("", 0, 0)
-    assert (scores.answer_em, scores.not_found) == (0, 50)
-    assert scores.answer_f1 == pytest.approx(100 / 3)
+    scores, (first, second) = result.answers["hop"], result.outcomes["hop"]
+    assert scores and first.reply and second.reply
+    assert (first.reply.brief, first.em) == ("Ada lives in Upper Wick.", 0)
+    assert first.f1 == pytest.approx(4 / 7)
+    assert (second.reply.brief, second.em, second.f1) == ("", 0, 0)
+    assert (scores.em, scores.refused_wrongly) == (0, 50)
+    assert scores.f1 == pytest.approx(200 / 7)
 
 
 def test_calls_and_tokens_of_an_llm_are_means_a_question(tmp_path: Path) -> None:
@@ -172,8 +174,9 @@ def test_calls_and_tokens_of_an_llm_are_means_a_question(tmp_path: Path) -> None
 
     question = asked("Where does Ada live?", "a", answers=("upper wick",))
     result = measured(tmp_path, question, answers="llm", llm=FakeLlm(play))
-    scores = result.scores["bm25"]
-    assert (scores.answer_em, scores.llm_calls, scores.llm_tokens) == (100, 1, 120)
+    answers, scores = result.answers["bm25"], result.scores["bm25"]
+    assert answers and answers.em == 100
+    assert (scores.llm_calls, scores.llm_tokens) == (1, 120)
 
 
 def test_a_kept_store_is_built_once_for_a_corpus_and_a_recipe(tmp_path: Path) -> None:
@@ -246,7 +249,7 @@ def test_a_report_has_its_tables_and_plots(tmp_path: Path) -> None:
 
 def test_each_question_is_told_with_the_ranks_of_its_gold(tmp_path: Path) -> None:
     result = measured(tmp_path, asked("Where does Ada live?", "a", "b"))
-    lines = [json.loads(line) for line in question_lines(result.outcomes).splitlines()]
+    lines = [json.loads(line) for line in question_lines(result).splitlines()]
     (words,) = [line for line in lines if line["search"] == "bm25"]
     assert words["gold"] == {"a": 1, "b": None}
     assert len(lines) == len(STRATEGIES)

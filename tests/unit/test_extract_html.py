@@ -22,9 +22,10 @@ def test_structure_and_lines() -> None:
 def test_a_table_row_is_one_block() -> None:
     text = "<table><tr><th>A<th>B</tr><tr><td>1</td><td><p>2</p></td></tr></table>"
     assert [(block.kind, block.text) for block in blocks(text)] == [
-        ("table", "A | B"),
-        ("table", "1 | 2"),
+        ("table", "A: 1 | B: 2"),
     ]
+    plain = "<table><tr><td>1<td>2<tr><td><td>4</table><table><tr><th>A<th>B</table>"
+    assert [block.text for block in blocks(plain)] == ["1 | 2", "4", "A | B"]
 
 
 def test_the_title_is_the_heading_only_without_h1() -> None:
@@ -63,3 +64,65 @@ def test_links_in_rows_are_those_of_their_cells() -> None:
         ("one", "a.md"),
         ("two", "b.md"),
     ]
+
+
+def test_a_term_stands_with_its_definition() -> None:
+    text = "<dl><dt>-n<dt>--dry-run<dd><p>Show only.<p>Change nothing.<dt>-q<dd>Be quiet</dl><p>End"
+    assert [(block.text, block.leads) for block in blocks(text)] == [
+        ("-n, --dry-run: Show only.", ()),
+        ("Change nothing.", ("-n, --dry-run",)),
+        ("-q: Be quiet", ()),
+        ("End", ()),
+    ]
+
+
+def test_lists_are_led_by_what_introduces_them() -> None:
+    text = "<p>Two of them:<ul><li>One. More.<ul><li>Sub</ul><li>Two</ul><p>End"
+    assert [(block.text, block.leads) for block in blocks(text)] == [
+        ("Two of them:", ()),
+        ("One. More.", ("Two of them:",)),
+        ("Sub", ("Two of them:", "One.")),
+        ("Two", ("Two of them:",)),
+        ("End", ()),
+    ]
+
+
+def test_what_leads_through_the_page_is_no_text_but_its_links_stay() -> None:
+    text = (
+        "<title>Mill</title><div class='x menu'><ul><li><a href=a.html>A</a></ul></div>"
+        "<nav><a href=b.html>B</a></nav><ul><li><a href=c.html>C</a></ul><h1>Mill</h1>"
+        "<ul class=toc><li><a href=#x>X</a></ul><div><a href=#y>Y</a></div><p>It grinds."
+        "<p><a href=d.html>D</a><nav>unclosed <p>text"
+    )
+    found = blocks(text)
+    assert [block.text for block in found if block.text] == [
+        "Mill",
+        "It grinds.",
+        "D",
+        "unclosed",
+        "text",
+    ]
+    targets = [link.target for block in found for _, link in block.links]
+    assert targets == ["a.html", "b.html", "c.html", "#x", "#y", "d.html"]
+
+
+def test_a_bold_line_is_a_heading_and_a_bold_sentence_is_not() -> None:
+    text = "<h2>Limits</h2><li><p><b>Joins</b></p><p>64.</p><li><p><b>Take care.</b></p></li>"
+    assert [(block.text, block.level) for block in blocks(text)] == [
+        ("Limits", 2),
+        ("Joins", 3),
+        ("64.", 0),
+        ("Take care.", 0),
+    ]
+
+
+def test_chapters_stand_below_the_title_of_the_page() -> None:
+    text = "<title>Log</title><h1>One</h1>a<h2>Two</h2>b<h1>Three</h1>c"
+    assert [(b.text, b.level) for b in blocks(text) if b.level] == [
+        ("Log", 1),
+        ("One", 2),
+        ("Two", 3),
+        ("Three", 2),
+    ]
+    same = blocks("<title>The Log</title><h2>The log</h2>a<h2>Two</h2>b")
+    assert [(b.text, b.level) for b in same if b.level] == [("The log", 1), ("Two", 2)]

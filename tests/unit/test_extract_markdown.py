@@ -30,9 +30,23 @@ def test_front_matter_title_becomes_the_heading_where_there_is_none() -> None:
     text = '---\ndate: 1\ntitle: "Foo: bar"\n---\n\ntext\n'
     assert blocks(text) == (
         Block("heading", "Foo: bar", 3, 3, level=1, names=("Foo: bar",)),
+        Block("list_item", "date: 1", 2, 2),
         Block("paragraph", "text", 6, 6),
     )
-    assert [block.text for block in blocks(text + "\n# Own\n")] == ["text", "Own"]
+    own = blocks("---\ntitle: Foo\n---\n# Own\n\ntext\n")
+    assert [(block.text, block.level) for block in own] == [("Own", 1), ("text", 0)]
+
+
+def test_a_title_stands_above_the_chapters_of_its_document() -> None:
+    found = blocks("---\ntitle: Foo\n---\n# One\n\na\n\n## Two\n\n# Three\n\nb\n")
+    assert [(block.text, block.level) for block in found] == [
+        ("Foo", 1),
+        ("One", 2),
+        ("a", 0),
+        ("Two", 3),
+        ("Three", 2),
+        ("b", 0),
+    ]
 
 
 def test_a_thematic_break_is_no_front_matter() -> None:
@@ -50,10 +64,10 @@ def test_code_is_kept_and_cited_without_its_fence() -> None:
 def test_list_items_and_table_rows() -> None:
     assert blocks("- a\n  b\n  - c\n\n| x | y |\n|---|---|\n| 1 | **2** |\n") == (
         Block("list_item", "a\nb", 1, 2),
-        Block("list_item", "c", 3, 3),
-        Block("table", "x | y", 5, 5),
-        Block("table", "1 | 2", 7, 7),
+        Block("list_item", "c", 3, 3, leads=("a b",)),
+        Block("table", "x: 1 | y: 2", 7, 7),
     )
+    assert [block.text for block in blocks("| x | y |\n|---|---|\n")] == ["x | y"]
 
 
 def test_embedded_html_is_read_as_html_at_its_lines() -> None:
@@ -112,7 +126,7 @@ def test_links_stand_where_they_are_in_a_row() -> None:
     assert [row.text[at:].split()[0] for at, _ in row.links] == ["One", "z"]
 
 
-def test_front_matter_says_names_and_links_and_is_no_text() -> None:
+def test_front_matter_says_names_links_and_facts() -> None:
     text = """---
 title: Ada
 aliases: [Countess, "Lovelace, A."]
@@ -122,17 +136,30 @@ tags:
 cover:
   title: not this
 related: "[[Babbage]]"
+layout: page
+draft: false
+redirect: /old/ada
+about: >
+  The first
+  programmer.
 ---
 She wrote.
 """
-    title, text_block = blocks(text)
+    title, *facts, text_block = blocks(text)
     assert (title.text, title.first_line, text_block.text) == ("Ada", 2, "She wrote.")
+    assert [(fact.text, fact.first_line) for fact in facts] == [
+        ("aliases: Countess, Lovelace, A.", 3),
+        ("tags: maths, #poets", 4),
+        ("related: Babbage", 9),
+        ("about: The first programmer.", 13),
+    ]
     assert title.names == ("Ada", "Countess", "Lovelace, A.")
     assert links(text) == [("maths", "maths"), ("poets", "poets"), ("Babbage", "Babbage")]
 
 
 def test_toml_front_matter_is_read_too() -> None:
-    title, _ = blocks('+++\ntitle="Ada"\ntags = ["maths"]\n+++\nShe wrote.\n')
+    title, tags, _ = blocks('+++\ntitle="Ada"\ntags = ["maths"]\n+++\nShe wrote.\n')
+    assert tags.text == "tags: maths"
     assert title.names == ("Ada",)
     assert [link.target for _, link in title.links] == ["maths"]
 
@@ -148,7 +175,12 @@ tags:: maths
 """
     title, *items = blocks(text)
     assert title.names == ("Ada", "Countess", "Lovelace")
-    assert [item.text.strip() for item in items] == ["She wrote.", "On #the engine."]
+    assert [item.text.strip() for item in items] == [
+        "alias:: Countess, Lovelace",
+        "tags:: maths",
+        "She wrote.",
+        "On #the engine.",
+    ]
     assert ("the engine", "the engine") in links(text)
 
 
@@ -156,3 +188,44 @@ def test_a_page_of_nothing_but_links_is_read_as_one() -> None:
     (block,) = blocks(" ".join(f"[[{n}]]" for n in range(200)))
     assert len(block.links) == 200
     assert block.text.startswith("0 1 2 3 ")
+
+
+def test_what_a_list_says_above_leads_its_items() -> None:
+    text = "These are read:\n\n- One. And more.\n  - Two\n\n      code\n- Three\n\nEnd.\n"
+    assert [(block.text, block.leads) for block in blocks(text)] == [
+        ("These are read:", ()),
+        ("One. And more.", ("These are read:",)),
+        ("Two", ("These are read:", "One.")),
+        ("code", ("These are read:", "One.", "Two")),
+        ("Three", ("These are read:",)),
+        ("End.", ()),
+    ]
+
+
+def test_the_markup_of_note_programs_is_no_text() -> None:
+    text = """> [!tip] Save often
+> and early ==twice==. ^id-1
+
+![[lucide-x.svg#icon]] ![[mill.png|300]] Press {{embed x}} `{{y}}` [here]({% page "/leave/" %}).
+
+- [ ] Ask {% channel "help" %}[^1] %%or not%%
+
+#+BEGIN_NOTE
+Beta.
+#+END_NOTE
+"""
+    assert [" ".join(block.text.split()) for block in blocks(text)] == [
+        "Save often: and early twice.",
+        "Press {{y}} here.",
+        "Ask help",
+        "Note: Beta.",
+    ]
+    assert ("/leave/", "here") in links(text)
+
+
+def test_an_outline_below_a_heading_is_no_code() -> None:
+    text = "## Usage\n\t- Open it\n\t\t- twice\n"
+    assert blocks(text)[1:] == (
+        Block("list_item", "Open it", 2, 2),
+        Block("list_item", "twice", 3, 3, leads=("Open it",)),
+    )

@@ -26,7 +26,7 @@ def test_literal_blocks_and_code_directives_are_code() -> None:
     text = "So::\n\n  x\n\n    y\n\nafter\n\n.. code-block:: py\n   :linenos:\n\n   z = 1\n"
     assert blocks(text) == (
         Block("paragraph", "So:", 1, 1),
-        Block("code", "x\n\n  y", 3, 5),
+        Block("code", "x\n\n  y", 3, 5, leads=("So:",)),
         Block("paragraph", "after", 7, 7),
         Block("code", "z = 1", 12, 12),
     )
@@ -34,7 +34,7 @@ def test_literal_blocks_and_code_directives_are_code() -> None:
 
 def test_directives_with_text_keep_it_and_others_go() -> None:
     text = ".. note:: Careful\n   here\n\n.. toctree::\n   a\n\n.. comment\n   b\n\n.. _x:\n\nend\n"
-    assert [block.text for block in blocks(text)] == ["Careful", "here", "end"]
+    assert [block.text for block in blocks(text) if block.text] == ["Careful", "here", "end"]
 
 
 def test_items_and_tables() -> None:
@@ -42,7 +42,63 @@ def test_items_and_tables() -> None:
     assert [(block.kind, block.text) for block in blocks(text)] == [
         ("list_item", "a"),
         ("list_item", "b\nc"),
-        ("table", "A | B"),
-        ("table", "1 | 2"),
+        ("table", "A: 1 | B: 2"),
         ("table", "x | y"),
+    ]
+
+
+def test_a_pep_has_its_head_as_title_and_facts() -> None:
+    text = "PEP: 999\nTitle: Widgets\nStatus: Active\n\nAbstract\n========\n\nOf :pep:`602`.\n"
+    title, *facts, section, said = blocks(text)
+    assert (title.text, title.level, title.names) == ("PEP 999: Widgets", 1, ("PEP 999",))
+    assert [fact.text for fact in facts] == ["PEP: 999", "Status: Active"]
+    assert (section.level, said.text) == (2, "Of PEP 602.")
+    assert [(link.target, link.shown) for _, link in said.links] == [("PEP 602", "602")]
+
+
+def test_fields_terms_and_items_lead_what_stands_below_them() -> None:
+    text = (
+        ":security: Only fixes.\n\n   Source only.\n\nterm\n   Its text.\n\n"
+        "Do this:\n\n#. One.\n\n   - Sub\n\n.. option:: --dry\n\n   Shows.\n\nEnd.\n"
+    )
+    assert [(block.text, block.leads) for block in blocks(text)] == [
+        ("security: Only fixes.", ()),
+        ("Source only.", ("security",)),
+        ("term: Its text.", ()),
+        ("Do this:", ()),
+        ("One.", ("Do this:",)),
+        ("Sub", ("Do this:", "One.")),
+        ("--dry", ("Do this:",)),
+        ("Shows.", ("Do this:", "--dry")),
+        ("End.", ()),
+    ]
+
+
+def test_tables_name_their_cells() -> None:
+    text = (
+        ".. list-table::\n   :header-rows: 1\n\n   * - Name\n     - Role\n   * - Ada\n"
+        "     - Admin\n       of all\n\n.. csv-table::\n   :header: Name, Role\n\n   Bob, User\n\n"
+        "+-----+-------+\n| Key | Value |\n+=====+=======+\n| a   | one   |\n|     | two   |\n"
+        "+-----+-------+\n"
+    )
+    assert [(block.text, block.first_line) for block in blocks(text)] == [
+        ("Name: Ada | Role: Admin of all", 6),
+        ("Name: Bob | Role: User", 13),
+        ("Key: a | Value: one two", 18),
+    ]
+
+
+def test_links_and_targets_join_documents() -> None:
+    text = (
+        ".. _the-guide:\n\nTitle\n=====\n\nSee :doc:`../other`, :ref:`the rest <rest>` and\n"
+        "`this <https://x.y/z>`__.\n\n.. toctree::\n   :maxdepth: 1\n\n   one\n   Two <b/two>\n"
+    )
+    found = blocks(text)
+    assert found[0].names == ("the-guide",)
+    assert [(link.target, link.shown) for block in found for _, link in block.links] == [
+        ("../other", "../other"),
+        ("rest", "the rest"),
+        ("https://x.y/z", "this"),
+        ("one", ""),
+        ("b/two", "Two"),
     ]

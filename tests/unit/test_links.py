@@ -16,10 +16,12 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json, id_text
 from hopsyncd.retrieve.snapshot import head_of, linked_passages
 from hopsyncd.retrieve.walk import WalkSettings
+from store.records import PassageId
 from store.sqlite.check import check
 from store.sqlite.content import known_passages
 from store.sqlite.purge import purge
-from store.sqlite.reads import documents_at, places_at
+from store.sqlite.reads import documents_at, homes_at, places_at
+from store.sqlite.references import named_documents_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
@@ -82,7 +84,7 @@ def test_an_obsidian_vault(tmp_path: Path) -> None:
         ("people/Ada Lovelace.md", "the inventor", "He designed the engine"),
         ("people/Ada Lovelace.md", "Engine#The mill", "It computes"),
         ("people/Charles Babbage.md", "engine", "It remembers"),
-        ("maths.md", "countess", "She met the inventor and read Engine#The mill"),
+        ("maths.md", "countess", "aliases: Countess"),
         ("b/Twin.md", "itself", "The other, beside itself"),
     }
 
@@ -91,8 +93,8 @@ def test_a_logseq_graph(tmp_path: Path) -> None:
     stack = synced(tmp_path, LOGSEQ)
     assert links_of(stack) == {
         ("pages/Ada.md", "Machines/Engine", "described by #Ada Lovelace"),
-        ("pages/Machines___Engine.md", "Ada Lovelace", "wrote for the Machines/Engine"),
-        ("pages/What%3F.md", "countess", "wrote for the Machines/Engine"),
+        ("pages/Machines___Engine.md", "Ada Lovelace", "alias:: Countess"),
+        ("pages/What%3F.md", "countess", "alias:: Countess"),
         ("journals/2026_11_01.md", "What?", "asked by countess"),
     }
 
@@ -181,6 +183,23 @@ def test_the_graph_around_a_passage_knows_links(tmp_path: Path) -> None:
         (hop,) = paths_answer(stack.connection, head, asked, ())["paths"][0]
         assert (hop["from"]["id"], hop["to"]["id"]) == (start, end)
         assert {key: hop[key] for key in link} == link | {"asked_by": asked_by}
+
+
+def test_a_passage_of_several_documents_is_counted_to_the_first_by_path(tmp_path: Path) -> None:
+    files = {"b.md": "# X\n\nSame.\n\n# Y\n\nOther.\n", "a.md": "# X\n\nSame.\n"}
+    stack = synced(tmp_path, files)
+
+    def homes() -> dict[str, str]:
+        counted = zip(*homes_at(stack.connection, stack.head.id), strict=True)
+        paths = {one.id: one.path for one in named_documents_at(stack.connection, stack.head.id)}
+        by_passage = {PassageId(int(p)): paths[int(document)] for p, document in counted}
+        texts = known_passages(stack.connection, by_passage)
+        return {texts[passage].text: path for passage, path in by_passage.items()}
+
+    assert homes() == {"Same.": "a.md", "Other.": "b.md"}
+    (tmp_path / "notes/a.md").unlink()
+    stack.sync()
+    assert homes() == {"Same.": "b.md", "Other.": "b.md"}
 
 
 def test_a_purge_takes_names_and_links_with_their_document(tmp_path: Path) -> None:

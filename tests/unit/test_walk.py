@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hopsyncd.index.links import Links, links_of
-from hopsyncd.index.matching import MergeIndex
+from hopsyncd.index.matching import MergeIndex, Spans
 from hopsyncd.index.names import Mentions, mentions_of
 from hopsyncd.index.similarity import Keywords
 from hopsyncd.index.view import Adjacency, GraphView, view_of
@@ -20,10 +20,14 @@ NORTH, EAST = (1, 0), (0, 1)
 UNASKED = Coverage(np.empty(0), np.empty((0, 3)))  # a query of words that no passage has
 
 
-def mentions(passage: Sequence[int] = (), name: Sequence[int] = ()) -> Mentions:
+def mentions(
+    passage: Sequence[int] = (),
+    name: Sequence[int] = (),
+    document: Sequence[int] | None = None,
+) -> Mentions:
     """Mentions of names, each in the sentence of row 3."""
     columns = [np.array(column, dtype=np.int64) for column in (passage, name, [3] * len(name))]
-    return mentions_of(*columns, {}, 3)
+    return mentions_of(*columns, {}, np.arange(3) if document is None else np.array(document))
 
 
 def links(*ends: tuple[int, int]) -> Links:
@@ -36,6 +40,8 @@ def star(**columns: object) -> GraphView:
     """A asks twice: B answers, with weight 3, and C, with weight 1. Rows: A, B, C, two contexts."""
     chosen = {
         "passage": np.array([10, 20, 30]),
+        "document": np.array([10, 20, 30]),
+        "spans": Spans.of(np.array([A, B, C]), np.array([A, B, C]) + 1),
         "passage_row": np.array([0, 1, 2]),
         "rows": np.zeros((5, 2), dtype=np.float32),
         "source": np.array([A, A]),
@@ -99,7 +105,7 @@ def test_all_that_arrives_came_along_an_edge_or_by_a_name() -> None:
     into = np.bincount(np.concatenate([view.target, view.source]), found.flow, 3)
     at = view.mentions.passage[view.mentions.bridge]
     into += np.bincount(at, found.reached, 3)
-    assert found.reached.sum() == pytest.approx(found.left.sum()) != 0
+    assert 0 < found.reached.sum() < found.left.sum()
     assert found.arrived == pytest.approx(into + np.array([1, 0, 0]))
 
 
@@ -108,6 +114,7 @@ def test_a_link_takes_its_part_of_what_leaves_either_end_and_of_no_other() -> No
     view = star(links=links((A, C)))
     found = walked(view, A)
     assert found.by_link.tolist() == [0.5 * part, 0]
+    assert found.link_ways.back.tolist() == [False, True]
     assert found.arrived.tolist() == pytest.approx(
         [1, 0.375 * (1 - part), 0.125 * (1 - part) + 0.5 * part]
     )
@@ -179,10 +186,41 @@ def test_a_graph_without_edges_keeps_its_seeds() -> None:
     assert walked(star(**dict.fromkeys(columns, none)), A, hops=4).arrived.tolist() == [1, 0, 0]
 
 
-def test_mass_is_only_lost_to_damping_when_names_take_part() -> None:
-    """Every passage has an edge and a shared name, so that nothing is a dead end."""
-    found = walked(star(mentions=mentions([A, B, C], [7, 7, 7])), A, hops=2)
-    assert found.arrived.sum() == pytest.approx(1 + 1 / 2 + 1 / 4)
+def test_what_a_name_would_bring_back_to_its_own_document_is_lost() -> None:
+    found = walked(star(mentions=mentions([A, B, C], [7, 7, 7])), A)
+    assert found.reached.tolist() == pytest.approx([0, 1 / 12, 1 / 12])  # of 1/4 sent
+    together = star(mentions=mentions([A, B, C], [7, 7, 7], [1, 1, 2]))
+    assert walked(together, A).reached.tolist() == pytest.approx([0, 0, 1 / 12])
+
+
+def test_a_name_of_one_document_alone_is_no_way() -> None:
+    assert mentions([A, B, B, C], [7, 7, 8, 8], [1, 1, 2]).bridge.tolist() == [2, 3]
+
+
+def test_no_edge_or_link_is_a_way_within_a_document() -> None:
+    document = np.array([10, 10, 30])
+    assert walked(star(document=document), A).arrived.tolist() == [1, 0, 0.5]
+    linked = star(document=document, links=links((A, B), (A, C)))
+    assert walked(linked, A).link_ways.end.tolist() == [C, A]
+
+
+def test_a_link_leads_to_the_passages_of_its_document_that_answer_best() -> None:
+    """A links to the first of a document's six passages, twice."""
+    view = star(
+        passage=np.arange(7),
+        document=np.array([0, 1, 1, 1, 1, 1, 1]),
+        passage_row=np.arange(7),
+        rows=np.zeros((7, 2), dtype=np.float32),
+        mentions=mentions(document=range(7)),
+        links=links((0, 1), (0, 1)),
+        **dict.fromkeys(("source", "target", "similarity", "context_row", "rarity"), NOTHING),
+    )
+    asked = Coverage(np.empty(0), np.empty((0, 7)))
+    led = walked(view, 0, toward=5, coverage=asked)
+    assert led.link_ways.end.tolist() == [5, 1, 2, 0, 0, 0]
+    assert led.by_link[0] > 10 * led.by_link[1] > 0
+    back = walked(view, 6, toward=6, coverage=asked)
+    assert back.arrived[0] > 0
 
 
 def viewed(*sets: QuestionSet, budget: int = 10) -> GraphView:

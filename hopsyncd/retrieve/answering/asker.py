@@ -10,17 +10,11 @@ from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, TokenSink
-from hopsyncd.retrieve.answering.extractive import (
-    carrying,
-    cited,
-    evidence,
-    min_support,
-    short_answer,
-    support,
-)
+from hopsyncd.retrieve.answering.extractive import carrying, cited, evidence, function_terms
 from hopsyncd.retrieve.answering.llm_answer import answered
 from hopsyncd.retrieve.answering.reply import AskReply
-from hopsyncd.retrieve.answering.sentences import Sentence, function_terms, sentences_of
+from hopsyncd.retrieve.answering.sentences import Sentence, sentences_of
+from hopsyncd.retrieve.answering.support import judged
 from hopsyncd.retrieve.engine import Answer, Engine
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from store.exceptions import NoSuchVersion
@@ -120,7 +114,7 @@ class Asker:
         sink: TokenSink | None = None,
     ) -> AskReply:
         """The answer from passages that were found already."""
-        sentences, weights = self._held_against(question, found, hidden)
+        sentences, weights = self.held_against(question, found, hidden)
         names: dict[PassageId, frozenset[str]] = {}
         for one in sentences:
             names[one.passage] = names.get(one.passage, frozenset()) | one.names
@@ -148,21 +142,23 @@ class Asker:
         weights: Mapping[str, float],
         names: Mapping[PassageId, frozenset[str]],
     ) -> AskReply:
-        if support(sentences, weights) < min_support(found.words.passages):
+        judgement = judged(question, sentences, weights, found.words.passages, self._language)
+        if not judgement.is_found:
             return AskReply("", None, "extractive", ())
-        chosen = carrying(sentences, weights)
+        short = judgement.short
+        chosen = carrying(sentences, weights, short.sentence if short else None)
         passages = cited(chosen)
         return AskReply(
             " ".join(sentence.text for sentence in chosen),
-            short_answer(question, chosen, self._language),
+            short.text if short else None,
             "extractive",
             passages,
             evidence(chosen),
             chain(passages, found.ranked, names),
         )
 
-    def _held_against(
-        self, question: str, found: Answer, hidden: frozenset[str]
+    def held_against(
+        self, question: str, found: Answer, hidden: frozenset[str] = frozenset()
     ) -> tuple[list[Sentence], Mapping[str, float]]:
         """The sentences of the passages, and the idf of what the question asks at their version."""
         vector = self._engine.vector(question)

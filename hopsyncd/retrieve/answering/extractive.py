@@ -7,115 +7,39 @@ The sentences are taken one by one, each time the one of highest
 where `new` is the idf-weighted share of the question's words that the sentence or its heading has
 and those before it have not, and `joined` says that it shares a name with one of them from another
 passage. The first two come from different passages: what one passage says whole is taken once.
-
-"Not found" is a threshold on support, (words + 3 * cosine) / 4: the idf-weighted share of the
-question's words that the first five passages have, and the cosine of their best sentence. Function
-words are none of its words: in a small collection of statements, `does` and `when` are rare.
-
-Up to 1,000 passages the threshold grows with the logarithm of their number: the best of many
-foreign sentences is more like a question than the best of few. Both numbers were set on the
-HotpotQA and MuSiQue samples, whole and in cuts, each asked its own questions and the other's;
-`python benchmarks/answers.py` prints how often each is wrong. It tells foreign subjects, no more:
-of questions whose gold passages alone were taken out, many are answered.
 """
 
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
 
-from hopsyncd.models.keywords import normalise
-from hopsyncd.models.language import EntityKind, Language
+from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.retrieve.answering.reply import Evidence
 from hopsyncd.retrieve.answering.sentences import Sentence
 from store.records import PassageId
 from store.words import index_terms
-
-_PLACES = "city|country|state|county|town|village|continent|province|territory|place|region|island"
-_PATTERNS: tuple[tuple[EntityKind, re.Pattern[str]], ...] = (
-    (
-        "number",
-        re.compile(
-            r"\bhow (?:many|much|old|long|far|tall|high|large|big)\b|\bpopulation\b"
-            r"|\bwhat (?:number|percent(?:age)?)\b",
-            re.IGNORECASE,
-        ),
-    ),
-    (
-        "date",
-        re.compile(
-            r"\bwhen\b|\b(?:which|what) (?:\w+ )?(?:year|date|day|month|century|decade)\b",
-            re.IGNORECASE,
-        ),
-    ),
-    ("place", re.compile(rf"\bwhere\b|\b(?:which|what) (?:\w+ )?(?:{_PLACES})\b", re.IGNORECASE)),
-    ("person", re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)),
-)
-_YES_OR_NO = re.compile(
-    r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would)\b", re.IGNORECASE
-)
-
-
-def asked_kind(question: str) -> EntityKind | None:
-    """The kind of the answer; None where it may be anything, such as of `which` and of yes or no.
-
-    What ends the question decides (`... of the mayor of what city?`), else the first question word:
-    what comes after that mostly says which thing is meant.
-
-    >>> [asked_kind(q) for q in ("Where does she live?", "Is that so?", "Who lives where she did?")]
-    ['place', None, 'person']
-    """
-    if _YES_OR_NO.match(question.strip()):
-        return None
-    words = question.rstrip(" ?!.")
-    found = [
-        (match.end() < len(words), match.start(), kind)
-        for kind, pattern in _PATTERNS
-        for match in pattern.finditer(words)
-    ]
-    return min(found, key=lambda one: one[:2], default=(False, 0, None))[2]
-
 
 _COSINE = 0.5
 _NEW = 2.0
 _RANK = 0.3
 _JOINED = 0.3
 _SENTENCES = 3
-_SUPPORT_DEPTH = 5
-_COSINE_SUPPORT = 3.0
-_MIN_SUPPORT = 0.535  # of _MANY passages or more
-_MANY = 1000
-_LESS_OF_FEW = 0.03  # with each e-fold below that
-_PLACE_BEFORE = re.compile(r"\b(?:in|at|near|into) (?:the )?$", re.IGNORECASE)
 
 
-def support(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> float:
-    """How well the first passages bear on the question: about 0 to 1.
+def carrying(
+    sentences: Sequence[Sentence], weights: Mapping[str, float], first: Sentence | None = None
+) -> list[Sentence]:
+    """Up to three sentences that carry the answer together, the most helpful first.
 
-    `weights` are the idf of the question's terms, also of those that no passage has.
+    `first` is known to be one of them: that of the short answer.
     """
-    first = [sentence for sentence in sentences if sentence.rank < _SUPPORT_DEPTH]
-    if not first:
-        return 0.0
-    had = frozenset().union(*(sentence.terms for sentence in first))
-    covered = sum(weights[term] for term in had) / max(sum(weights.values()), 1e-9)
-    best = max(sentence.cosine for sentence in first)
-    return (covered + _COSINE_SUPPORT * best) / (1 + _COSINE_SUPPORT)
-
-
-def min_support(passages: int) -> float:
-    """The support below which a collection of so many passages does not hold the answer.
-
-    >>> [round(min_support(n), 3) for n in (20, 1000, 20_000)]
-    [0.418, 0.535, 0.535]
-    """
-    return _MIN_SUPPORT - _LESS_OF_FEW * max(math.log(_MANY / max(passages, 1)), 0.0)
-
-
-def carrying(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> list[Sentence]:
-    """Up to three sentences that carry the answer together, the most helpful first."""
     total = max(sum(weights.values()), 1e-9)
-    left, chosen = list(sentences), list[Sentence]()
-    covered: frozenset[str] = frozenset()
+    chosen = [first] if first else []
+    left = [one for one in sentences if one is not first]
+    covered = first.terms if first else frozenset[str]()
 
     def value(sentence: Sentence) -> float:
         new = sum(weights[term] for term in sentence.terms - covered) / total
@@ -138,23 +62,6 @@ def carrying(sentences: Sequence[Sentence], weights: Mapping[str, float]) -> lis
     return chosen
 
 
-def short_answer(question: str, chosen: Sequence[Sentence], language: Language) -> str | None:
-    """The first thing in the sentences that is of the kind asked for and not in the question."""
-    kind = asked_kind(question)
-    if kind is None:
-        return None
-    asked, words = f" {normalise(question)} ", set(index_terms(question))
-    for sentence in chosen:
-        for entity in language.entities(sentence.text):
-            text = sentence.text[entity.start : entity.end]
-            known = f" {normalise(text)} " in asked or words.issuperset(index_terms(text))
-            # The language model takes many a town for a person; nobody is born in one.
-            misread = kind == "person" and _PLACE_BEFORE.search(sentence.text[: entity.start])
-            if entity.kind == kind and not known and not misread:
-                return text
-    return None
-
-
 def evidence(chosen: Sequence[Sentence]) -> tuple[Evidence, ...]:
     return tuple(Evidence(sentence.passage, sentence.text) for sentence in chosen)
 
@@ -162,3 +69,108 @@ def evidence(chosen: Sequence[Sentence]) -> tuple[Evidence, ...]:
 def cited(chosen: Sequence[Sentence]) -> tuple[PassageId, ...]:
     """Their passages, each once."""
     return tuple(dict.fromkeys(sentence.passage for sentence in chosen))
+
+
+_AUXILIARIES = (
+    "do does did done have has had can could will would should may might am if whom whose"
+)
+
+
+@cache
+def function_terms() -> frozenset[str]:
+    """Their index terms."""
+    return frozenset(index_terms(f"{' '.join(STOP_WORDS)} {_AUXILIARIES}"))
+
+
+Kind = Literal["name", "date", "weekday", "duration", "frequency", "number", "version", "code"]
+
+_AUXILIARY = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|must|may|should)"
+_PLACES = "city|country|state|county|town|village|continent|province|territory|place|region|island"
+_AMOUNTS = "limit|number|percent(?:age)?|share|amount|size|port|level|maximum|minimum|population"
+_CODES = "command|option|flag|property|key|setting|variable|function|macro|file|path|expression"
+_PATTERNS: tuple[tuple[Kind, str], ...] = (
+    (
+        "duration",
+        r"how (?:long(?! (?:is|are) the)|soon|early|late|quickly)\b"
+        r"|(?:after|within|for|in) (?:what|which) (?:amount of |length of |period of )?time\b"
+        r"|(?:shortest|longest|minimum|maximum) (?:interval|time|period|duration|that|someone)\b",
+    ),
+    ("frequency", r"how (?:often|frequently)\b|at (?:what|which) (?:rhythm|rate|interval)s?\b"),
+    ("version", r"(?:what|which) (?:\w+ )?(?:version|release)s?\b"),
+    ("weekday", r"(?:what|which) day of the week\b"),
+    (
+        "number",
+        r"how (?:many|much|old|far|tall|high|large|big|long (?:is|are) the)\b"
+        rf"|(?:what|which) (?:is the |are the )?(?:\w+ ){{0,2}}(?:{_AMOUNTS})s?\b",
+    ),
+    ("date", r"(?:which|what) (?:\w+ )?(?:year|date|day|month|century|decade)s?\b"),
+    ("date", rf"when {_AUXILIARY}\b"),
+    ("date", r"when$"),
+    ("name", rf"(?:which|what) (?:\w+ )?(?:{_PLACES})\b"),
+    ("name", rf"where {_AUXILIARY}\b"),
+    ("name", r"where$"),
+    ("code", rf"(?:what|which) (?:\w+ ){{0,2}}(?:{_CODES})\b"),
+    ("name", rf"(?<!\w )who(?:m|se)? {_AUXILIARY}\b"),
+    ("name", r"^who(?:m|se)?\b"),
+    ("name", r"who(?:m|se)?$"),
+)
+_COMPILED = tuple(
+    (kind, re.compile(pattern if pattern[0] == "^" else rf"\b(?:{pattern})", re.IGNORECASE))
+    for kind, pattern in _PATTERNS
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_YES_OR_NO = re.compile(rf"{_AUXILIARY}\b", re.IGNORECASE)
+_KEYWORDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("number", re.compile(rf"\b(?:{_AMOUNTS})$", re.IGNORECASE)),
+    ("code", re.compile(rf"\b(?:{_CODES}|location)$", re.IGNORECASE)),
+)
+_SECOND = frozenset(index_terms("second"))  # a function word elsewhere
+_COUNTED = re.compile(rf"\bhow many (?!{_AUXILIARY}\b)((?:[\w-]+ ?){{1,4}})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The kind of the answer, and the terms of what is counted: `hours` in `How many hours`."""
+
+    kind: Kind
+    counted: frozenset[str] = frozenset()
+
+
+def asked_of(question: str) -> Asked | None:
+    """None where the answer may be anything, such as of `which` and of yes or no.
+
+    The last sentence asks; what comes before it tells the story. What ends it decides (`... of the
+    mayor of what city?`), else the first words that ask.
+
+    >>> asked_of("Ada left. Where does she live?")
+    Asked(kind='name', counted=frozenset())
+    >>> asked_of("How many hours can be saved?").counted
+    frozenset({'hour'})
+    """
+    last = next((one for one in reversed(_SENTENCE.split(question)) if "?" in one), question)
+    words = last.strip().rstrip(" ?!.")
+    if _YES_OR_NO.match(words):
+        return None
+    found = [
+        (match.end() < len(words), match.start(), kind)
+        for kind, pattern in _COMPILED
+        for match in pattern.finditer(words)
+    ]
+    if not found:
+        asked = (kind for kind, pattern in _KEYWORDS if pattern.search(words))
+        kind = None if question.rstrip().endswith("?") else next(asked, None)
+        return Asked(kind) if kind else None
+    kind = min(found, key=lambda one: one[:2])[2]
+    return Asked(kind, _counted(words) if kind == "number" else frozenset())
+
+
+def _counted(words: str) -> frozenset[str]:
+    """The terms of the first noun or so after `how many`, up to the next function word."""
+    match = _COUNTED.search(words)
+    terms: list[str] = []
+    for word in match[1].split() if match else ():
+        found = frozenset(index_terms(word)) - (function_terms() - _SECOND)
+        if not found and terms:
+            break
+        terms += found
+    return frozenset(terms)

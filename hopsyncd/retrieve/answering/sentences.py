@@ -2,29 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.models.encoder import Encoder
-from hopsyncd.models.keywords import STOP_WORDS, normalise
+from hopsyncd.models.keywords import normalise
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.engine import Answer
 from store.records import GRID, Direction, Passage, PassageId, QuestionSet, Vectors, to_grid
 from store.words import index_terms
-
-_AUXILIARIES = (
-    "do does did done have has had can could will would should may might am if whom whose"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
     """A sentence of the passage that is `rank`-th of those found, counted from 0.
 
-    cosine: with the question. terms: those of the question's that it or its heading has. names: the
-    keywords of its own question, the headings among them.
+    cosine: with the question. terms: those of the question's that it, its heading or the path of
+    its document has. names: the keywords of its own question, the headings among them.
     """
 
     passage: PassageId
@@ -33,12 +28,6 @@ class Sentence:
     cosine: float
     terms: frozenset[str]
     names: frozenset[str]
-
-
-@cache
-def function_terms() -> frozenset[str]:
-    """The index terms of words that ask, join or point, and name nothing."""
-    return frozenset(index_terms(f"{' '.join(STOP_WORDS)} {_AUXILIARIES}"))
 
 
 def sentences_of(
@@ -61,9 +50,10 @@ def sentences_of(
         vectors = _vectors(passage, texts, stored, encoder)
         cosines = vectors.astype(np.float64) @ question.astype(np.float64) / (GRID * GRID)
         topics = frozenset(normalise(heading) for heading in passage.heading)
-        above = frozenset(index_terms(" ".join(passage.heading)))
+        paths = [place.document for place in answer.places.get(ranked.passage, ())]
+        above = frozenset(index_terms(" ".join((*passage.heading, *paths))))
         for text, cosine in zip(texts, cosines.tolist(), strict=True):
-            has = (above | frozenset(index_terms(text))) & terms.keys()
+            has = above.union(index_terms(text)).intersection(terms)
             names = stored[text][1] if text in stored else topics
             found.append(Sentence(ranked.passage, rank, text, cosine, has, names))
     return found

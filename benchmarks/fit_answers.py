@@ -1,0 +1,322 @@
+"""Fit the weights of the judgements about answers, and say how well they carry over.
+
+python benchmarks/fit_answers.py
+
+Each of the five folders of realdocs and each sample is left out in turn: what is said of its
+questions comes from weights that were fitted to the others. Then the weights fitted to all are
+printed, for hopsyncd/retrieve/answering/support.py, and the reliability of both judgements.
+
+Beside the questions without an answer there are two sorts that have none where they are asked:
+those of another collection, and those whose gold passages were taken out of what was found.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from common import arguments, table
+from numpy.typing import NDArray
+from real import IGNORED, KEEP, SAMPLES
+
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.strategy import Search
+from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
+from hopsyncd.evaluation.measures import is_right
+from hopsyncd.evaluation.missing import Gold
+from hopsyncd.evaluation.real_folder import (
+    index_folder,
+    index_place,
+    marked,
+    read_quoted,
+    source_of,
+)
+from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, gold_of, kept_folder
+from hopsyncd.models.loading import Models, load_models
+from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.retrieve.answering.extractive import asked_of
+from hopsyncd.retrieve.answering.short_answer import Candidate, candidates, likeliest
+from hopsyncd.retrieve.answering.support import needs, probability
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.snapshot import Snapshot
+from hopsyncd.retrieve.walk import WalkSettings
+from store.sqlite.database import open_reader
+
+DEEP = 30  # passages found, of which the gold ones are taken out
+REAL = "realdocs"
+# What a question counts for, by its sort; each sort of each collection counts the same.
+COUNTS = {"own": 2.0, "none": 2.0, "gone": 0.1, "foreign": 0.3}
+REAL_COUNTS = 2.0
+RIDGE = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A question asked of a collection; `left_out` names what it is fitted without."""
+
+    collection: str
+    left_out: str
+    sort: str
+    question: GoldQuestion
+    values: Sequence[Candidate]
+    needs: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A collection, its questions and the passages that they need."""
+
+    name: str
+    database: Path
+    served: Snapshot
+    questions: Sequence[GoldQuestion]
+    gold: Gold
+
+
+def collections(data: Path, keep: Path, models: Models) -> Iterator[Collection]:
+    """Those that are there, indexed."""
+    config = Config()
+    folder = data / REAL
+    quoted = read_quoted(folder / "questions.jsonl")
+    source = source_of(folder, IGNORED)
+    place = index_place(keep, source, models.maker)
+    served = index_folder(place, source, config, models.maker)
+    connection = open_reader(place / DATABASE_NAME)
+    gold = marked(connection, served.version.id, quoted)
+    connection.close()
+    yield Collection(REAL, place / DATABASE_NAME, served, [one.gold for one in quoted], gold)
+    for name in SAMPLES:
+        corpus = read_corpus(data / name / "corpus.jsonl")
+        questions = read_questions(data / name / "questions.jsonl", corpus)
+        place = kept_folder(keep, corpus, models.maker, 1.0)
+        served = build(place, corpus, models.maker, 1.0)
+        yield Collection(name, place / DATABASE_NAME, served, questions, gold_of(corpus))
+
+
+def cases(every: Sequence[Collection], models: Models) -> Iterator[Case]:
+    """Every question, asked of every collection."""
+    for on in every:
+        engine = Engine(on.database, models.encoder, WalkSettings())
+        engine.publish(on.served)
+        asker = Asker(engine, models.encoder, models.language)
+        for of in every:
+            for question in of.questions:
+                if of is on or question.gold:
+                    yield from _asked(engine, asker, models, on, of, question)
+
+
+def _asked(
+    engine: Engine,
+    asker: Asker,
+    models: Models,
+    on: Collection,
+    of: Collection,
+    question: GoldQuestion,
+) -> Iterator[Case]:
+    found = engine.query(question.question, DEEP, Search())
+    assert found is not None
+    sorts = {"foreign": found.ranked}
+    if of is on:
+        sorts = {"own" if question.gold else "none": found.ranked}
+    if of is on and question.gold:
+        gone = frozenset[int]().union(*(on.gold[name] for name in question.gold))
+        sorts["gone"] = tuple(one for one in found.ranked if one.passage not in gone)
+    for sort, ranked in sorts.items():
+        cut = replace(found, ranked=ranked[:ANSWER_DEPTH])
+        sentences, weights = asker.held_against(question.question, cut)
+        asked = asked_of(question.question)
+        values = (
+            candidates(question.question, asked, sentences, weights, models.language)
+            if asked
+            else []
+        )
+        told = needs(question.question, asked, sentences, weights, values, found.words.passages)
+        yield Case(on.name, _left_out(of, question), sort, question, values, told)
+
+
+def _left_out(of: Collection, question: GoldQuestion) -> str:
+    """A folder of realdocs; those without an answer go round."""
+    if of.name != REAL:
+        return of.name
+    if question.gold:
+        return min(question.gold).split("/")[0]
+    folders = sorted({min(one.gold).split("/")[0] for one in of.questions if one.gold})
+    return folders[int("".join(filter(str.isdigit, question.id))) % len(folders)]
+
+
+def fit_values(some: Sequence[Case]) -> dict[str, float]:
+    """Which of a question's values is right, from those that have a right one."""
+    rows, wanted, counts = list[Mapping[str, float]](), list[bool](), list[float]()
+    for case in some:
+        right = [is_right(one.text, case.question.answers) for one in case.values]
+        if case.sort == "own" and any(right):
+            rows += [one.features for one in case.values]
+            wanted += right
+            whole = 3.0 if case.collection == REAL else 1.0
+            counts += [whole / len(right) ** 0.5] * len(right)
+    return logistic(rows, wanted, counts, 1.0)
+
+
+def fit_right(some: Sequence[Case], fits: dict[str, float]) -> dict[str, float]:
+    """Whether the likeliest value is right."""
+    shorts = [
+        (case, short)
+        for case in some
+        if case.sort in ("own", "none") and (short := likeliest(case.values, fits))
+    ]
+    return logistic(
+        [short.features for _, short in shorts],
+        [is_right(short.text, case.question.answers) for case, short in shorts],
+        [REAL_COUNTS if case.collection == REAL else 1.0 for case, _ in shorts],
+        RIDGE,
+    )
+
+
+def fit_held(some: Sequence[Case]) -> dict[str, float]:
+    """Whether there is an answer at all."""
+    numbers = Counter((case.collection, case.sort) for case in some)
+    counts = [
+        COUNTS[case.sort]
+        * (REAL_COUNTS if case.collection == REAL else 1.0)
+        * 50
+        / numbers[case.collection, case.sort]
+        for case in some
+    ]
+    wanted = [case.sort == "own" for case in some]
+    return logistic([case.needs for case in some], wanted, counts, RIDGE)
+
+
+def logistic(
+    rows: Sequence[Mapping[str, float]],
+    wanted: Sequence[bool],
+    counts: Sequence[float],
+    ridge: float,
+) -> dict[str, float]:
+    """Newton's method, on features of one spread, the ridge sparing the bias."""
+    names = list(rows[0])
+    values = np.array([[row[name] for name in names] for row in rows])
+    mean, spread = values.mean(axis=0), values.std(axis=0) + 1e-9
+    design = np.column_stack([(values - mean) / spread, np.ones(len(rows))])
+    target, count = np.array(wanted, dtype=float), np.array(counts)
+    pull = np.diag([ridge] * len(names) + [1e-6])
+    weights: NDArray[np.float64] = np.zeros(len(names) + 1)
+    for _ in range(50):
+        likely = 1 / (1 + np.exp(-design @ weights))
+        slope = design.T @ (count * (likely - target)) + pull @ weights
+        curve = (design * (count * likely * (1 - likely))[:, None]).T @ design + pull
+        step = np.linalg.solve(curve, slope)
+        weights -= step
+        if np.abs(step).max() < 1e-8:
+            break
+    plain = weights[:-1] / spread
+    fitted = {name: float(one) for name, one in zip(names, plain, strict=True)}
+    return fitted | {"bias": float(weights[-1] - plain @ mean)}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of a case that was left out."""
+
+    case: Case
+    right: float
+    is_right: bool
+    held: float
+
+
+def left_out(every: Sequence[Case]) -> Iterator[Judged]:
+    """Each case, judged by weights that were fitted without its collection."""
+    for name in dict.fromkeys(case.left_out for case in every):
+        others = [case for case in every if name not in (case.left_out, case.collection)]
+        fits = fit_values(others)
+        right, held = fit_right(others, fits), fit_held(others)
+        for case in every:
+            if case.left_out == name and case.sort in ("own", "none", "gone"):
+                short = likeliest(case.values, fits)
+                yield Judged(
+                    case,
+                    probability(right, short.features) if short else 0.0,
+                    short is not None and is_right(short.text, case.question.answers),
+                    probability(held, case.needs),
+                )
+
+
+def by_threshold(judged: Sequence[Judged]) -> None:
+    """What each pair of thresholds would show and refuse, by collection."""
+    rows = []
+    for name in dict.fromkeys(one.case.collection for one in judged):
+        some = [one for one in judged if one.case.collection == name]
+        own, none, gone = (
+            [one for one in some if one.case.sort == sort] for sort in ("own", "none", "gone")
+        )
+        for show in (0.4, 0.5, 0.6):
+            for hold in (0.35, 0.4, 0.45, 0.5):
+                shown = [one for one in own + none if one.right >= show]
+                right = sum(one.is_right for one in shown)
+                refused = [
+                    100 * np.mean([one.right < show and one.held < hold for one in part])
+                    if part
+                    else "-"
+                    for part in (own, none, gone)
+                ]
+                share = 100 * sum(one.right >= show for one in own) / len(own)
+                rows.append(
+                    [
+                        name,
+                        f"{show:.2f}",
+                        f"{hold:.2f}",
+                        share,
+                        f"{right} of {len(shown)}",
+                        *refused,
+                    ]
+                )
+    columns = ["collection", "show from", "hold from", "shown", "right"]
+    table([*columns, "refused: own", "none", "gold taken out"], rows)
+
+
+def reliability(judged: Sequence[Judged]) -> None:
+    """How many of those of some probability were so."""
+    known = [one for one in judged if one.case.sort != "gone"]
+    shown = [(one.right, one.is_right) for one in known if one.right]
+    answered = [(one.held, one.case.sort == "own") for one in known]
+    for title, pairs in (("right", shown), ("held", answered)):
+        rows = []
+        for low in (0.0, 0.2, 0.4, 0.6, 0.8):
+            inside = [was for likely, was in pairs if low <= likely < low + 0.2 + (low == 0.8)]
+            share = f"{100 * sum(inside) / len(inside):.0f}" if inside else "-"
+            rows.append([f"{low:.1f} - {low + 0.2:.1f}", len(inside), share])
+        table([f"probability: {title}", "questions", "were so, percent"], rows)
+
+
+def main() -> None:
+    given = arguments(
+        __doc__ or "",
+        ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
+    )
+    if not (given.data / REAL).is_dir():
+        print(f"skipped: {given.data / REAL} is absent; name the data with --data")
+        sys.exit(0)
+    models = load_models(Config())
+    maker = BuiltinMaker(models.language, KeptVectors(models.encoder, given.keep))
+    models = replace(models, maker=maker)
+    every = list(cases(list(collections(given.data, given.keep, models)), models))
+    told = list(left_out(every))
+    by_threshold(told)
+    reliability(told)
+    fits = fit_values(every)
+    for name, weights in (
+        ("FITS", fits),
+        ("RIGHT", fit_right(every, fits)),
+        ("HELD", fit_held(every)),
+    ):
+        print(f"{name}: Mapping[str, float] = {{")
+        for feature, weight in weights.items():
+            print(f'    "{feature}": {weight:.3f},')
+        print("}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Retrieval and answers on real documents, with the default models and no LLM.
+
+python benchmarks/real.py --samples
+
+Indexes are kept in a folder, HOPSYNCD_EVAL_KEEP or one in the user's cache, and brought up to date
+by each run: a passage whose content was met before costs nothing, a text is encoded once.
+"""
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from common import arguments, table
+
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.strategy import Search, Strategy
+from hopsyncd.evaluation.corpus import read_corpus, read_questions
+from hopsyncd.evaluation.measures import QuestionOutcome, Scores, scores_of
+from hopsyncd.evaluation.real_folder import measured_folder, read_quoted, source_of
+from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.report import question_lines
+from hopsyncd.evaluation.run import Evaluation, Settings, evaluate, kept_folder
+from hopsyncd.models.loading import Models, load_models
+from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.walk import WalkSettings
+
+STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
+SAMPLES = ("hotpotqa", "musique")
+IGNORED = ("/README.md", "/questions.jsonl")  # of the data set itself
+KEEP = Path(os.environ.get("HOPSYNCD_EVAL_KEEP") or Path.home() / ".cache/hopsyncd-evaluation")
+
+
+def main() -> None:
+    given = arguments(
+        __doc__ or "",
+        ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
+        ("--samples", {"action": "store_true", "help": "HotpotQA and MuSiQue too."}),
+        ("--strategy", {"choices": STRATEGIES, "action": "append"}),
+        ("--answers", {"action": "store_true", "help": "Answer too."}),
+        ("--passage-tokens", {"type": int, "help": "Another size of passages."}),
+        ("--per-question", {"type": Path, "help": "Write here what became of each question."}),
+    )
+    folder = given.data / "realdocs"
+    if not folder.is_dir():
+        print(f"skipped: {folder} is absent; name the data with --data")
+        sys.exit(0)
+    searches = {name: Search(name) for name in given.strategy or STRATEGIES}
+    config = Config()
+    if given.passage_tokens:
+        index = config.index.model_copy(update={"passage_tokens": given.passage_tokens})
+        config = config.model_copy(update={"index": index})
+    models = load_models(config)
+    settings = Settings(config.index.edge_budget_factor, WalkSettings(hops=config.query.hops))
+    result = measured_folder(
+        given.keep,
+        source_of(folder, IGNORED),
+        read_quoted(folder / "questions.jsonl"),
+        searches,
+        models,
+        config,
+        settings,
+        "extractive" if given.answers else "none",
+    )
+    print(
+        f"{result.passages} passages, {result.edges} edges, indexed in {result.index_s:.1f} s,"
+        f" {len(result.unread)} quotes stand in no passage\n"
+    )
+    if given.per_question:
+        given.per_question.write_text(question_lines(result), encoding="utf-8")
+    overview(result)
+    by_folder(result)
+    if given.answers:
+        answers(result)
+    if given.samples:
+        for name in SAMPLES:
+            on_sample(given.data / name, given.keep, searches, models, settings)
+
+
+def overview(result: Evaluation) -> None:
+    """All passages of a question in the first so many, percent."""
+    columns = ["single @5", "@10", "MRR", "multi @5", "@10", "@20", "recall@5", "MRR", "ms p50"]
+    rows = []
+    for name, some in result.outcomes.items():
+        single, multi = _of_kind(some, "single"), _of_kind(some, "multi")
+        rows.append(
+            [
+                name,
+                *(single.whole[depth] for depth in (5, 10)),
+                f"{single.reciprocal_rank:.2f}",
+                *(multi.whole[depth] for depth in (5, 10, 20)),
+                multi.recall[5],
+                f"{multi.reciprocal_rank:.2f}",
+                result.scores[name].ms_p50,
+            ]
+        )
+    table(["realdocs", *columns], rows)
+
+
+def _of_kind(some: Sequence[QuestionOutcome], kind: str) -> Scores:
+    return scores_of([one for one in some if one.question.kind == kind])
+
+
+def by_folder(result: Evaluation) -> None:
+    """The same for the questions of each folder, both kinds together."""
+    found: dict[str, list[object]] = defaultdict(list)
+    for some in result.outcomes.values():
+        for folder, asked in _by_folder(some):
+            scores = scores_of(asked)
+            found[f"{folder} ({len(asked)})"] += [scores.whole[5], scores.whole[10]]
+    columns = [f"{name} @{depth}" for name in result.outcomes for depth in (5, 10)]
+    table(["folder (questions)", *columns], [[folder, *row] for folder, row in found.items()])
+
+
+def _by_folder(some: Sequence[QuestionOutcome]) -> Iterator[tuple[str, list[QuestionOutcome]]]:
+    folders = defaultdict(list)
+    for one in some:
+        over = {name.split("/")[0] for name in one.question.gold}
+        if over:
+            folders[over.pop() if len(over) == 1 else "across folders"].append(one)
+    yield from folders.items()
+
+
+def answers(result: Evaluation) -> None:
+    """Percent; what the columns are of is said in docs/evaluation.md."""
+    columns = ["shown", "right", "held", "refused wrongly", "refused rightly"]
+    rows = []
+    for name, scores in result.answers.items():
+        if scores:
+            shares = [scores.shown, scores.right, scores.held]
+            refused = [scores.refused_wrongly, scores.refused_rightly]
+            rows.append([name, *("-" if one is None else one for one in (*shares, *refused))])
+    table(["answers", *columns], rows)
+
+
+def on_sample(
+    folder: Path, keep: Path, searches: Mapping[str, Search], models: Models, settings: Settings
+) -> None:
+    """The table of a sample, whose passages are one a line."""
+    corpus = read_corpus(folder / "corpus.jsonl")
+    questions = read_questions(folder / "questions.jsonl", corpus)
+    models = replace(models, maker=BuiltinMaker(models.language, KeptVectors(models.encoder, keep)))
+    place = kept_folder(keep, corpus, models.maker, settings.budget_factor)
+    result = evaluate(place, corpus, questions, searches, models, settings)
+    columns = ["recall@2", "recall@5", "recall@10", "all@5", "all@10", "MRR", "ms p50"]
+    rows = [
+        [
+            name,
+            *(one.recall[depth] for depth in (2, 5, 10)),
+            *(one.whole[depth] for depth in (5, 10)),
+            f"{one.reciprocal_rank:.2f}",
+            one.ms_p50,
+        ]
+        for name, one in result.scores.items()
+    ]
+    table([f"{folder.name} ({len(questions)} questions)", *columns], rows)
+
+
+if __name__ == "__main__":
+    main()

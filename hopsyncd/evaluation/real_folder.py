@@ -1,0 +1,267 @@
+"""Real documents as a user has them: a folder, and questions with quotes as evidence."""
+
+import hashlib
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.source_kinds import FolderSource
+from hopsyncd.config.strategy import Search
+from hopsyncd.errors import BadRequest
+from hopsyncd.evaluation.corpus import GoldQuestion, read_lines
+from hopsyncd.evaluation.missing import missing_of
+from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.run import (
+    DATABASE_NAME,
+    Answers,
+    Evaluation,
+    OnProgress,
+    Settings,
+    ask_all_ways,
+)
+from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+from hopsyncd.ingest.commit import Writer
+from hopsyncd.ingest.connect import folder_of, settings_of
+from hopsyncd.ingest.plan import Scope, Source
+from hopsyncd.ingest.read import rules_of
+from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.models.loading import Models
+from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
+from hopsyncd.retrieve.snapshot import Snapshot, head_of
+from store.records import Passage, PassageId
+from store.sqlite.content import full_text, known_passages
+from store.sqlite.database import Connection, open_reader, open_writer, snapshot
+from store.sqlite.reads import places_at, words_at
+from store.sqlite.sources import register_source
+from store.sqlite.versions import head
+
+KINDS = ("single", "multi", "none")
+_SHOWN_CHARACTERS = 60
+_WORD = re.compile(r"\w+")
+_FEWEST_WORDS = 2  # of a quote that must stand in a passage for it to hold a part
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Words that stand in a document, where any run of white space equals a blank."""
+
+    document: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        """For people: the document and how the quote begins."""
+        text = " ".join(self.text.split())
+        cut = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS].rstrip()}..."
+        return f"{self.document}: {cut}"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedQuestion:
+    """A question, and for each needed passage the quotes that mark it: any of them will do."""
+
+    id: str
+    kind: str
+    question: str
+    answers: tuple[str, ...]
+    evidence: tuple[tuple[Quote, ...], ...]
+
+    @property
+    def gold(self) -> GoldQuestion:
+        """The same, its passages named by their first quotes."""
+        names = frozenset(quotes[0].name for quotes in self.evidence)
+        return GoldQuestion(self.id, self.question, self.answers, names, self.kind)
+
+
+def read_quoted(path: Path) -> list[QuotedQuestion]:
+    """Lines {id, kind, question, answers, evidence: [[{document, quote}]]}. Raises BadRequest."""
+    questions = []
+    for number, line in read_lines(path):
+        try:
+            question = QuotedQuestion(
+                str(line["id"]),
+                str(line["kind"]),
+                str(line["question"]),
+                tuple(str(answer) for answer in line["answers"]),
+                tuple(
+                    tuple(Quote(str(one["document"]), str(one["quote"])) for one in quotes)
+                    for quotes in line["evidence"]
+                ),
+            )
+        except (KeyError, TypeError) as error:
+            raise _bad(path, number, f"the key {error} is missing or of another type") from error
+        if question.kind not in KINDS:
+            raise _bad(path, number, f"the kind {question.kind!r} is none of {', '.join(KINDS)}")
+        if bool(question.evidence) == (question.kind == "none") or not all(question.evidence):
+            raise _bad(path, number, f"the kind {question.kind} does not go with its evidence")
+        questions.append(question)
+    if not any(one.evidence for one in questions):
+        raise _bad(path, 1, "no question has an answer")
+    return questions
+
+
+def marked(
+    connection: Connection, version: int, questions: Sequence[QuotedQuestion]
+) -> dict[str, frozenset[PassageId]]:
+    """The passages that the quotes mark at a version, by the names of the gold; none: not read."""
+    pages = _pages(connection, version)
+    return {
+        quotes[0].name: frozenset(
+            passage for one in quotes for passage in _holders(one, pages.get(one.document, ()))
+        )
+        for question in questions
+        for quotes in question.evidence
+    }
+
+
+def _pages(connection: Connection, version: int) -> Mapping[str, Sequence[Passage]]:
+    """The passages of each document, in order."""
+    ids = [PassageId(one) for one in words_at(connection, version)[0].tolist()]
+    passages = known_passages(connection, ids)
+    placed = defaultdict(list)
+    for id_, places in places_at(connection, version, ids).items():
+        for place in places:
+            placed[place.document].append((place.first_line, place.last_line, id_))
+    return {path: [passages[one[-1]] for one in sorted(some)] for path, some in placed.items()}
+
+
+def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
+    """The passages in whose text the quote stands; else those whose heading or context has it;
+    else, of two that have a part of it each, the one with the larger part.
+
+    Words are compared, for what a reader of a format takes away is mostly marks.
+    """
+    wanted = _words(quote.text)
+    for shown in (lambda passage: passage.text, full_text):
+        whole = [one.id for one in page if wanted in _words(shown(one))]
+        if whole:
+            yield from whole
+            return
+    for first, second in pairwise(page):
+        left, right = _words(first.text), _words(second.text)
+        if wanted in left.rstrip() + right:
+            yield (first if _shared(left, wanted) >= len(wanted) / 2 else second).id
+
+
+def _words(text: str) -> str:
+    """The words of a text with a blank around each, so that a search finds whole ones."""
+    return f" {' '.join(_WORD.findall(text))} "
+
+
+def _shared(left: str, wanted: str) -> int:
+    """How many characters of what is wanted end the text on the left."""
+    return next((n for n in range(len(wanted), 0, -1) if left.endswith(wanted[:n])), 0)
+
+
+def _bad(path: Path, number: int, why: str) -> BadRequest:
+    return BadRequest(
+        f"Cannot use {path}:{number}",
+        why,
+        "Lines are {id, kind, question, answers, evidence: [[{document, quote}, ...], ...]};"
+        " with the kind none, evidence is empty",
+    )
+
+
+def source_of(folder: Path, ignore: Sequence[str] = ()) -> FolderSource:
+    """The folder as a source; `ignore` are patterns of what is no document of it."""
+    told = {"name": "documents", "path": str(folder.resolve()), "ignore": list(ignore)}
+    return FolderSource.model_validate(told)
+
+
+def index_place(keep: Path, source: FolderSource, maker: QuestionMaker) -> Path:
+    """Where in `keep` the store of the folder is, one for each recipe and each installation."""
+    told = f"{source.path}\0{maker.recipe.name}\0{Path(__file__).parent}"
+    return keep / hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
+
+
+def index_folder(
+    place: Path,
+    source: FolderSource,
+    config: Config,
+    maker: QuestionMaker,
+    on_passages: OnProgress = lambda done, total: None,
+) -> Snapshot:
+    """Bring the store in `place` to what the folder has now, every document read afresh.
+
+    Of passages that it knows, whenever it met them, nothing is made again. Raises BadRequest.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    connection = open_writer(place / DATABASE_NAME)
+    index = config.index
+    extraction = ExtractionProcess()
+    try:
+        writer = Writer(
+            connection,
+            maker,
+            rules=rules_of(index.passage_tokens),
+            budget_factor=index.edge_budget_factor,
+            now_ms=lambda: 0,
+        )
+        row = register_source(
+            connection, source.name, source.kind, source.location, settings_of(source)
+        )
+        sync = SourceSync(
+            connection=connection,
+            writer=writer,
+            passage_tokens=index.passage_tokens,
+            batch_documents=index.batch_documents,
+            now_ms=lambda: 0,
+            on_version=lambda version: None,
+            give_way=lambda: on_passages(sync.progress.passages_done, sync.progress.passages_total),
+            extract=extraction.extract,
+        )
+        scope = Scope(afresh=True, accept_empty=True)
+        outcome = sync.sync(Source(row, source.name, folder_of(source, config)), scope)
+        newest = head(connection)
+        if outcome.problem or newest is None:
+            raise BadRequest(
+                f"Cannot index {source.path}",
+                outcome.problem or "there is no document in it",
+                "Name a folder of documents with --folder",
+            )
+        return head_of(connection, newest, writer.index)
+    finally:
+        extraction.close()
+        connection.close()
+
+
+def measured_folder(
+    keep: Path,
+    source: FolderSource,
+    questions: Sequence[QuotedQuestion],
+    searches: Mapping[str, Search],
+    models: Models,
+    config: Config,
+    settings: Settings,
+    answers: Answers = "none",
+    on_passages: OnProgress = lambda done, total: None,
+    on_question: Callable[[], None] = lambda: None,
+) -> Evaluation:
+    """Index the folder below `keep`, where vectors are kept too, and ask. Raises BadRequest."""
+    began_s = time.perf_counter()
+    # Not the configured maker: to index with an LLM is dear, and nobody asked for it here.
+    maker = BuiltinMaker(models.language, KeptVectors(models.encoder, keep))
+    place = index_place(keep, source, maker)
+    served = index_folder(place, source, config, maker, on_passages)
+    index_s = time.perf_counter() - began_s
+    database = place / DATABASE_NAME
+    with closing(open_reader(database)) as connection, snapshot(connection):
+        gold = marked(connection, served.version.id, questions)
+    asked = [one.gold for one in questions]
+    outcomes = ask_all_ways(
+        database, served, gold, asked, searches, models, settings, answers, on_question
+    )
+    return Evaluation(
+        outcomes,
+        index_s,
+        served.version.passages,
+        len(served.view.source),
+        tuple(name for name, passages in gold.items() if not passages),
+        missing_of(database, served, gold, asked, models.encoder, settings.walk),
+    )

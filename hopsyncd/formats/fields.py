@@ -1,0 +1,92 @@
+"""Fields and leads: `name: value` lines of a document, and what leads in a list."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.units import sentences
+
+_MAX_CHARACTERS = 160
+
+
+def lead_of(text: str) -> str:
+    """What an item says to those nested in it: its first sentence, in one line.
+
+    >>> lead_of("Keep a backup. It is\\nneeded.")
+    'Keep a backup.'
+    """
+    return _cut(next(sentences(" ".join(text[: 4 * _MAX_CHARACTERS].split())), "").strip())
+
+
+def lead_in_of(text: str) -> str:
+    """The last sentence of a paragraph that introduces what follows; empty if it does not.
+
+    >>> lead_in_of("There are two. These are read:"), lead_in_of("There are two.")
+    ('These are read:', '')
+    """
+    if not text.rstrip().endswith(":"):
+        return ""
+    *_, last = sentences(" ".join(text[-4 * _MAX_CHARACTERS :].split()))
+    return _cut(last.strip())
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MAX_CHARACTERS:
+        return text
+    return text[:_MAX_CHARACTERS].rsplit(" ", 1)[0] + " …"
+
+
+_FIELD = re.compile(r"(:?)([A-Z][\w-]*(?: [\w-]+){0,3}):(?:[ \t]+(\S.*))?\Z")
+_NUMBER = re.compile(r"[\w.-]{1,12}\Z")
+_TITLES = ("title", "subject")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The title, what else the document is called, and the other fields, a block each."""
+
+    title: str = ""
+    title_line: int = 1
+    names: tuple[str, ...] = ()
+    blocks: tuple[Block, ...] = ()
+
+
+def are_fields(run: Sequence[str]) -> bool:
+    """Whether lines are at least two fields; indented ones go on with the field above."""
+    if not run or run[0][0].isspace():
+        return False
+    begun = [line for line in run if not line[0].isspace()]
+    return len(begun) > 1 and all(_FIELD.match(line.rstrip()) for line in begun)
+
+
+def head_of(number: int, run: Sequence[str], *, with_title: bool = True) -> Head:
+    """Read the fields of a run of lines, of which the first has the number `number`.
+
+    A number above the title is part of it, and a name: a document that begins with "PEP: 8" and
+    "Title: Style" has the title "PEP 8: Style" and is called "PEP 8" too.
+    """
+    title, title_line, names = "", 1, tuple[str, ...]()
+    blocks: list[Block] = []
+    below: list[str] = []  # lines that go on with the last field
+    for line_number, line in enumerate([*run, ""], number):
+        found = _FIELD.match(line.rstrip()) if not line[:1].isspace() else None
+        if not found and line:
+            below.append(line.strip())
+            continue
+        if blocks and below:
+            text = "\n".join([blocks[-1].text, *below])
+            blocks[-1] = replace(blocks[-1], text=text, last_line=line_number - 1)
+        below = []
+        if not found:
+            break
+        name, value = found[2], (found[3] or "").strip()
+        if with_title and name.lower() in _TITLES and value and not title:
+            title, title_line = value, line_number
+            continue
+        if not blocks and _NUMBER.match(value) and any(map(str.isdigit, value)):
+            names = (f"{name} {value}",)
+        blocks.append(Block("list_item", f"{name}: {value}".rstrip(), line_number, line_number))
+    if title and names:
+        title = f"{names[0]}: {title}"
+    return Head(title, title_line, names, tuple(blocks))

@@ -1,0 +1,202 @@
+"""What surrounds the text of a page: menus left out, terms of definitions, columns of tables."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from connectors.html_tokens import Token, tokens
+from hopsyncd.formats.blocks import Block, Kind
+from hopsyncd.formats.fields import lead_in_of, lead_of
+from hopsyncd.formats.office import labels_of
+
+_ATTRIBUTE = re.compile(
+    r"""\s(class|id|role|hidden|aria-hidden)(?=[\s>/=])"""
+    r"""(?:\s*=\s*(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++)))?""",
+    re.IGNORECASE,
+)
+
+_HIDDEN_NAMES = "script style template svg iframe object textarea select"
+_HIDDEN = frozenset(_HIDDEN_NAMES.split())
+
+# By these a page says what leads through it and is not what it says.
+_FURNITURE_ELEMENTS = frozenset(("nav", "button", "noscript"))
+_FURNITURE_ROLES = frozenset("navigation search menu menubar banner contentinfo".split())
+_FURNITURE_NAMES = """
+    nav navbar navigation menu mainmenu submenu sidebar toc breadcrumb breadcrumbs footer
+    site-header site-footer nosearch noindex noprint headerlink skip-link mw-editsection related
+"""
+_FURNITURE = frozenset(_FURNITURE_NAMES.split())
+_FURNITURE_ENDS = ("-nav", "-menu", "-toc", "_toc", "-navigation", "-breadcrumbs", "-sidebar")
+
+
+def events_of(text: str) -> Iterator[Token]:
+    """The events of a page; of menus only their links are left, as elements named `link`."""
+    return _without_furniture(list(tokens(text, _HIDDEN)))
+
+
+def _without_furniture(events: Sequence[Token]) -> Iterator[Token]:
+    """The events outside of elements that lead through the page; unclosed ones are read."""
+    closes = _closes(events)
+    at = 0
+    while at < len(events):
+        event = events[at]
+        if event.what == "open" and _is_furniture(event) and at in closes:
+            links = (one for one in events[at : closes[at]] if one.value == "a")
+            yield Token("open", "div", event.start)
+            yield from (replace(one, value="link") for one in links if one.what == "open")
+            at = closes[at]
+            yield Token("close", "div", events[at].start)
+        else:
+            yield event
+        at += 1
+
+
+def _closes(events: Sequence[Token]) -> dict[int, int]:
+    """Where each element that is closed is closed, by the place where it opens."""
+    closes: dict[int, int] = {}
+    opened: dict[str, list[int]] = {}
+    for at, event in enumerate(events):
+        if event.what == "open":
+            opened.setdefault(event.value, []).append(at)
+        elif event.what == "close" and opened.get(event.value):
+            closes[opened[event.value].pop()] = at
+    return closes
+
+
+def _is_furniture(token: Token) -> bool:
+    """Whether the page says that the element leads through it, or does not show it."""
+    if token.value in _FURNITURE_ELEMENTS:
+        return True
+    for name, *values in _ATTRIBUTE.findall(token.attributes):
+        words = "".join(values).lower().split()
+        match name.lower():
+            case "hidden":
+                return True
+            case "aria-hidden":
+                hides = words == ["true"]
+            case "role":
+                hides = not _FURNITURE_ROLES.isdisjoint(words)
+            case _:
+                hides = any(w in _FURNITURE or w.endswith(_FURNITURE_ENDS) for w in words)
+        if hides:
+            return True
+    return False
+
+
+LISTS = frozenset(("ul", "ol", "menu", "dl"))
+_SPANS = re.compile(r"\s(?:col|row)span\s*=\s*[\"']?0*[2-9]", re.IGNORECASE)
+_CELL = " | "
+_UNSAID = " "  # in place of a lead: nothing is to be one here
+_MAX_LEADS = 3
+_MAX_DEPTH = 12  # of the stack that is looked at, for unclosed lists nest without end
+
+
+class Leads:
+    """What stands above a block in its lists: introductions, items, terms."""
+
+    def __init__(self) -> None:
+        self._open: list[str] = []  # of each list its introduction, of each item what it says
+        self._lists = 0
+        self._introduction = ""
+        self._terms: list[Block] = []
+        self._element = ""
+
+    @property
+    def kind(self) -> Kind:
+        return "list_item" if self._lists else "paragraph"
+
+    def end_at_heading(self) -> None:
+        """What a heading says stands in the path; its item says no more."""
+        self._introduction = ""
+        if self._open and not self._open[-1]:
+            self._open[-1] = _UNSAID
+
+    def at(self, name: str, opens: bool) -> list[Block]:
+        """Enter or leave an element; terms that nothing defined are given as they are."""
+        self._element = name if opens else ""
+        left = self.left() if name in LISTS or (name == "li" and opens) else []
+        if name in LISTS and opens:
+            self._lists += 1
+            self._open += [self._introduction, ""]
+        elif name in LISTS and self._lists:
+            self._lists -= 1
+            del self._open[-2:]
+        elif self._open and (name in ("li", "dt") or not opens):
+            self._open[-1] = ""
+        self._introduction = ""
+        return left
+
+    def led(self, block: Block) -> list[Block]:
+        """The block with its leads; a term waits for its definition."""
+        if self._element == "dt":
+            self._terms.append(block)
+            return []
+        above = [*filter(str.strip, [*self._open[-_MAX_DEPTH:], self._introduction])]
+        leads = tuple(dict.fromkeys(above))[-_MAX_LEADS:]
+        if self._terms:
+            block = self._defined(block)
+        if self._open and not self._open[-1]:
+            self._open[-1] = lead_of(block.text)
+        else:
+            self._introduction = lead_in_of(block.text)
+        return [replace(block, leads=leads)]
+
+    def left(self) -> list[Block]:
+        terms, self._terms = self._terms, []
+        return terms
+
+    def _defined(self, block: Block) -> Block:
+        terms = self.left()
+        name = ", ".join(term.text for term in terms)
+        self._open[-1:] = [lead_of(name)]
+        joint = "\n" if block.kind == "code" else " " if name[-1:] in (":", "?", ".") else ": "
+        start = len(name) + len(joint)
+        links = [(0, link) for term in terms for _, link in term.links]
+        links += [(start + at, link) for at, link in block.links]
+        text, first = f"{name}{joint}{block.text}", terms[0].first_line
+        return replace(block, text=text, first_line=first, links=tuple(links))
+
+
+class Table:
+    """The row in progress, and what the table's head calls its columns."""
+
+    def __init__(self) -> None:
+        self.is_in_row = False
+        self._labels: tuple[str, ...] = ()
+        self._head: Block | None = None
+        self._cells: list[str] = []  # the tags of the row's cells
+        self._spans = False
+        self._begun: int | None = None  # where the cell in progress has its label
+
+    def begin_row(self) -> None:
+        self._cells, self._begun, self._spans = [], None, False
+
+    def begin_cell(self, event: Token, parts: list[str], has_text: bool) -> None:
+        self.end_cell(parts)
+        column = len(self._cells)
+        self._cells.append(event.value)
+        self._spans = self._spans or _SPANS.search(event.attributes) is not None
+        label = self._labels[column] if column < len(self._labels) and not self._spans else ""
+        self._begun = len(parts)
+        parts.append((_CELL if has_text else "") + (f"{label}: " if label else ""))
+
+    def end_cell(self, parts: list[str]) -> None:
+        """Take back the label of a cell without text."""
+        if self._begun is not None and not "".join(parts[self._begun + 1 :]).strip():
+            del parts[self._begun :]
+        self._begun = None
+
+    def row(self, row: Block) -> list[Block]:
+        """The row, unless it is the table's head, which waits for another."""
+        if self._head is None and not self._labels and set(self._cells) == {"th"}:
+            self._labels = () if self._spans else labels_of(row.text.split(_CELL))
+            self._head = row if self._labels else None
+            return [] if self._labels else [row]
+        self._head = None
+        return [row]
+
+    def left(self) -> list[Block]:
+        """End the table: a head without rows is one."""
+        left = [self._head] if self._head else []
+        self._head, self._labels = None, ()
+        return left

@@ -1,0 +1,224 @@
+"""A short answer: the value of the kind asked for, taken from a cited sentence, or none.
+
+Each value of the kind asked for, in the sentences most like the question, is weighed by how it
+stands there; then the best one by how far it leads and how its sentence bears on the question.
+docs/evaluation.md says how many of those shown were right on collections left out.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from hopsyncd.models.keywords import normalise
+from hopsyncd.models.language import Language
+from hopsyncd.retrieve.answering.extractive import Asked, Kind
+from hopsyncd.retrieve.answering.sentences import Sentence
+from hopsyncd.retrieve.answering.support import FITS, log_odds
+from store.words import index_terms
+
+_ONES = (
+    "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen"
+    "|sixteen|seventeen|eighteen|nineteen"
+)
+_TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+_WORDS = rf"(?:(?:{_TENS})(?:[ -](?:{_ONES}))?|{_ONES})(?: hundred)?"
+_SCALE = r"(?:[ -](?:hundred|thousand|million|billion|trillion))?"
+_DIGITS = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?"
+_NUMBER = rf"(?:(?:{_DIGITS})|\b(?:{_WORDS})\b){_SCALE}"
+_UNIT = (
+    r"(?:milli|micro|nano)?seconds?|minutes?|hours?|days?|weeks?|fortnights?|months?|quarters?"
+    r"|years?|decades?|centur(?:y|ies)|pay periods?"
+)
+_WEEKDAYS = "Mondays?|Tuesdays?|Wednesdays?|Thursdays?|Fridays?|Saturdays?|Sundays?"
+_PATTERNS: dict[Kind, re.Pattern[str]] = {
+    "duration": re.compile(
+        rf"(?<![\w.-])(?:(?:(?:{_NUMBER})(?: ?- ?| to ))?(?:{_NUMBER})|\ban?\b|\ba few)"
+        rf"[ .-](?:[a-z]+ )?(?:{_UNIT})\b(?!-)",
+        re.IGNORECASE,
+    ),
+    "frequency": re.compile(
+        rf"\b(?:(?:once|twice|(?:{_NUMBER}) times) (?:an?|per|every) (?:{_UNIT})"
+        rf"|every (?:(?:{_NUMBER}) |other )?(?:{_UNIT})"
+        r"|(?:bi-?|semi-?)?(?:hourly|daily|weekly|monthly|quarterly|yearly|annually))\b",
+        re.IGNORECASE,
+    ),
+    "version": re.compile(r"(?<![\w.-])v?\d+(?:\.\d+){1,3}(?:[a-z]+\d*)?(?![\w-]|\.\d)"),
+    "weekday": re.compile(rf"\b(?:{_WEEKDAYS})\b"),
+    "number": re.compile(
+        rf"(?<=\d:)\d{{2,5}}\b"  # the port of an address
+        rf"|(?<![\w./:#(-])[$-]?(?:(?!one\b){_NUMBER})(?:%|(?![\w:/]|[.,]\d|-\d))"
+        r"(?: ?(?:[KMGT]i?B|bytes?|percent|person-hours?)\b)?",
+        re.IGNORECASE,
+    ),
+    "code": re.compile(
+        r"`[^`\s][^`\n]{0,60}`|(?<![\w`.])(?:--?[a-z][\w-]+|[:/][a-z][\w/-]+|\w+\(\)"
+        r"|[A-Z]+_[A-Z_]+|[a-z]+(?:[-_.][a-z]+){2,}|[\w-]+(?:/[\w.-]+)*\.[a-z]{2,4}\b)",
+    ),
+}
+# Of a list or a section, also where a sentence goes over several items.
+_ITEM_NUMBER = re.compile(r"(?:^|\n|[-*] )\s*(?:[-*]\s*)?(\(?\d+(?:\.\d+)*[.)]?)(?=\s)")
+_TIME_AFTER = re.compile(rf"[ -](?:[a-z]+ )?(?:{_UNIT})\b", re.IGNORECASE)
+_AFTER = re.compile(r"(?:[ -][\w-]+){0,3}")  # where what a number counts stands
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What stands at text[start:end]; `after` is what follows closely, where its unit may be."""
+
+    start: int
+    end: int
+    text: str
+    after: str
+
+    @property
+    def counts_time(self) -> bool:
+        """Whether a number counts seconds, days, years: then it is a duration."""
+        return bool(_TIME_AFTER.match(self.after))
+
+
+def values_of(text: str, kind: Kind, language: Language) -> Iterator[Value]:
+    """The values of a kind in a sentence, without the number of a list's item.
+
+    `8. It lasts for three years.` has the duration `three years`, and no number.
+    """
+    numbers = {match.start(1) for match in _ITEM_NUMBER.finditer(text)}
+    spans = [
+        found.span() for found in (_PATTERNS[kind].finditer(text) if kind in _PATTERNS else ())
+    ]
+    if kind == "date":
+        spans = [(one.start, one.end) for one in language.entities(text) if one.kind == kind]
+    for start, end in spans:
+        if start not in numbers and (bare := text[start:end].strip("` ")):
+            yield Value(start, end, bare, _after(text, end))
+
+
+def _after(text: str, end: int) -> str:
+    match = _AFTER.match(text, end)
+    return match[0] if match else ""
+
+
+MIN_RIGHT = 0.6  # the probability from which a short answer is shown
+_SENTENCES = 24  # those most like the question are looked through
+_NEAR = 60  # characters around a value in which words of the question count
+_FEW = frozenset("0 1 2 two three four".split())
+# What may stand for a kind: a date can be told by how long it is until then.
+_ALSO: Mapping[Kind, tuple[Kind, ...]] = {"date": ("duration",)}
+_YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A value in a sentence, and what speaks for it."""
+
+    text: str
+    sentence: Sentence
+    features: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """The likeliest short answer, the sentence that it stands in, and what speaks for it."""
+
+    text: str
+    sentence: Sentence
+    features: Mapping[str, float]
+
+
+def candidates(
+    question: str,
+    asked: Asked,
+    sentences: Sequence[Sentence],
+    weights: Mapping[str, float],
+    language: Language,
+) -> list[Candidate]:
+    """The values of the kind asked for that the question does not name itself."""
+    if not sentences:
+        return []
+    named, words = f" {normalise(question)} ", set(index_terms(question))
+    covered = _by_passage(sentences)
+    around = _around(sentences)
+    best = max(one.cosine for one in sentences)
+    found = []
+    for sentence in sorted(sentences, key=lambda one: -one.cosine)[:_SENTENCES]:
+        for kind in (asked.kind, *_ALSO.get(asked.kind, ())):
+            for value in values_of(sentence.text, kind, language):
+                is_named = f" {normalise(value.text)} " in named
+                counted = not asked.counted.isdisjoint(index_terms(value.text + value.after))
+                is_other = _is_loose(value) if not asked.counted else not counted
+                if kind == "number" and is_other:
+                    continue
+                if is_named or words.issuperset(index_terms(value.text)):
+                    continue
+                place = {
+                    "cosine": sentence.cosine,
+                    "behind": best - sentence.cosine,
+                    "rank": float(np.log1p(sentence.rank)),
+                    "around": max(around[sentence] - sentence.cosine, 0.0),
+                    "covered": _share(sentence.terms, weights),
+                    "passage": _share(covered[sentence.rank], weights),
+                    "other_kind": float(kind != asked.kind),
+                }
+                features = place | {
+                    "near": _share(weights.keys() & _near(value, sentence), weights)
+                }
+                found.append(Candidate(value.text, sentence, features))
+    return found
+
+
+def likeliest(found: Sequence[Candidate], weights: Mapping[str, float] = FITS) -> Short | None:
+    """The best of the candidates, and how far it leads what says something else.
+
+    None where even that is more likely wrong than right.
+    """
+    if not found:
+        return None
+    odds = [log_odds(weights, one.features) for one in found]
+    first = int(np.argmax(odds))
+    if odds[first] < 0:
+        return None
+    best, said = found[first], index_terms(found[first].text)
+    others = [
+        value for value, one in zip(odds, found, strict=True) if index_terms(one.text) != said
+    ]
+    features = {
+        "odds": min(odds[first], 2.0),
+        "lead": min(odds[first] - max(others), 4.0) if others else 0.0,
+        "alone": float(not others),
+        **{name: best.features[name] for name in ("near", "behind")},
+    }
+    return Short(best.text, best.sentence, features)
+
+
+def _near(value: Value, sentence: Sentence) -> set[str]:
+    """The terms around a value in its sentence."""
+    start = max(value.start - _NEAR, 0)
+    return set(index_terms(sentence.text[start : value.end + _NEAR]))
+
+
+def _is_loose(number: Value) -> bool:
+    """Whether a number mostly counts what is not asked for: a pair, the years, days."""
+    return number.text.lower() in _FEW or bool(_YEAR.fullmatch(number.text)) or number.counts_time
+
+
+def _by_passage(sentences: Sequence[Sentence]) -> dict[int, frozenset[str]]:
+    covered: dict[int, frozenset[str]] = {}
+    for one in sentences:
+        covered[one.rank] = covered.get(one.rank, frozenset()) | one.terms
+    return covered
+
+
+def _around(sentences: Sequence[Sentence]) -> dict[Sentence, float]:
+    """The better cosine of the sentences before and after each, in its passage."""
+    around = dict.fromkeys(sentences, 0.0)
+    for before, after in pairwise(sentences):
+        if before.rank == after.rank:
+            around[before] = max(around[before], after.cosine)
+            around[after] = max(around[after], before.cosine)
+    return around
+
+
+def _share(terms: Set[str], weights: Mapping[str, float]) -> float:
+    return sum(weights[term] for term in terms) / max(sum(weights.values()), 1e-9)

@@ -1,0 +1,164 @@
+"""Plain text, read by its layout."""
+
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.readers import extract
+
+MANUAL = """MILL(1)                          Mill Manual                          MILL(1)
+
+NAME
+       mill - Grind corn
+
+SYNOPSIS
+       mill [-n] <corn>...
+
+OPTIONS
+       -n, --dry-run
+           Show what would be ground, and stop before the stones begin to
+           turn.
+
+           Nothing is worn by it.
+
+       -q
+           Be quiet.
+
+   Signals
+       The stones stop at SIGTERM.
+
+Mill 2.1                          10/07/2025                          MILL(1)
+"""
+
+RFC = """
+Network Working Group                                        J. Doe, Ed.
+Request for Comments: 9999                                     Example Org
+
+                  The Widget Transfer Protocol (WTP)
+
+Table of Contents
+
+   1. Introduction ....................................................3
+   2. Commands ........................................................4
+
+1.  Introduction
+
+   The Widget Transfer Protocol moves widgets from one host to another.
+   It listens on port 4444.
+
+Doe                          Standards Track                    [Page 3]
+\f
+RFC 9999            Widget Transfer Protocol (WTP)             March 2019
+
+2.  Terms
+
+   Widget
+      A thing that is moved.
+
+   Host:  A machine that sends or receives widgets, and that is known
+      by its name.
+
+   o  One item goes on over
+      two lines.
+"""
+
+
+def blocks(text: str) -> tuple[Block, ...]:
+    return extract(text.encode(), "text/plain")
+
+
+def shown(text: str) -> list[tuple[int, str]]:
+    return [(block.level, " ".join(block.text.split())) for block in blocks(text)]
+
+
+def test_a_manual_page_has_its_name_sections_and_options() -> None:
+    assert shown(MANUAL) == [
+        (1, "mill"),
+        (0, "mill - Grind corn"),
+        (2, "SYNOPSIS"),
+        (0, "mill [-n] <corn>..."),
+        (2, "OPTIONS"),
+        (0, "-n, --dry-run: Show what would be ground, and stop before the stones begin to turn."),
+        (0, "Nothing is worn by it."),
+        (0, "-q: Be quiet."),
+        (3, "Signals"),
+        (0, "The stones stop at SIGTERM."),
+    ]
+    option, more, other = blocks(MANUAL)[5:8]
+    assert (option.leads, more.leads, other.leads) == ((), ("-n, --dry-run",), ())
+    assert (option.first_line, option.last_line) == (10, 12)
+
+
+def test_a_passage_that_begins_inside_an_option_says_which() -> None:
+    more = "\n\n".join(f"           Reason {n} is that stones are worn." for n in range(40))
+    found = chunk(blocks(MANUAL.replace("           Nothing is worn by it.", more)), 100)
+    inside = [one.text for one in found if one.text.endswith(("worn.", "quiet.")) and one]
+    assert len(inside) > 4
+    assert all("-n, --dry-run" in text for text in inside[:4])
+    assert found[0].heading == ("mill",)
+
+
+def test_an_rfc_has_its_title_and_no_furniture() -> None:
+    assert shown(RFC) == [
+        (1, "The Widget Transfer Protocol (WTP)"),
+        (0, "Network Working Group J. Doe, Ed. Request for Comments: 9999 Example Org"),
+        (2, "Table of Contents"),
+        (2, "1. Introduction"),
+        (0, "The Widget Transfer Protocol moves widgets from one host to another. It listens on"
+         " port 4444."),
+        (2, "2. Terms"),
+        (0, "Widget: A thing that is moved."),
+        (0, "Host: A machine that sends or receives widgets, and that is known by its name."),
+        (0, "One item goes on over two lines."),
+    ]  # fmt: skip
+
+
+def test_headings_of_text_at_the_margin() -> None:
+    text = (
+        "The Project\n===========\n\nOf all.\n\n3. Members\n\n3.1. Powers\n\nOne may act.\n\nEND\n"
+    )
+    assert shown(text) == [
+        (1, "The Project"),
+        (0, "Of all."),
+        (2, "3. Members"),
+        (3, "3.1. Powers"),
+        (0, "One may act."),
+        (2, "END"),
+    ]
+    numbered = "8. The leader serves for one year.\n\n9. The deputy too.\n"
+    assert [level for level, _ in shown(numbered)] == [0, 0]
+
+
+def test_a_head_is_the_title_and_facts() -> None:
+    text = "PEP: 999\nTitle: Widgets\nAuthor: Jane Doe,\n  John Roe\nStatus: Active\n\nText.\n"
+    title, *facts, last = blocks(text)
+    assert (title.text, title.level, title.names) == ("PEP 999: Widgets", 1, ("PEP 999",))
+    assert [fact.text for fact in facts] == [
+        "PEP: 999",
+        "Author: Jane Doe,\nJohn Roe",
+        "Status: Active",
+    ]
+    assert (last.text, last.first_line) == ("Text.", 7)
+
+
+def test_items_are_led_by_what_introduces_them() -> None:
+    text = "These are read:\n * one thing that\n   goes on\n * two\n\n * three\n\nEnd.\n"
+    assert [(block.kind, block.text, block.leads) for block in blocks(text)] == [
+        ("paragraph", "These are read:", ()),
+        ("list_item", "one thing that\ngoes on", ("These are read:",)),
+        ("list_item", "two", ("These are read:",)),
+        ("list_item", "three", ("These are read:",)),
+        ("paragraph", "End.", ()),
+    ]
+
+
+def test_code_and_columns_keep_their_lines() -> None:
+    text = "Run it:\n\n    $ mill -n\n    would grind corn\n\nname     size\ncorn     12\n"
+    assert [(block.kind, block.text) for block in blocks(text)] == [
+        ("paragraph", "Run it:"),
+        ("code", "$ mill -n\nwould grind corn"),
+        ("code", "name     size\ncorn     12"),
+    ]
+
+
+def test_a_word_broken_at_its_hyphen_is_whole() -> None:
+    (passage,) = chunk(blocks("The user-\ninterface is - as ever -\nsmall.\n"))
+    assert passage.text == "The user-interface is - as ever - small."

@@ -1,0 +1,31 @@
+"""The last ranking: what is new first, and not all of it from one document."""
+
+import numpy as np
+
+from hopsyncd.retrieve.ranking import most_helpful
+from hopsyncd.retrieve.walk import Coverage
+
+IDS = np.array([1, 2, 3])
+APART = np.array([1, 2, 3])
+UNASKED = Coverage(np.empty(0), np.empty((0, 3)))
+
+
+def order(importance: list[float], document: np.ndarray, coverage: Coverage, k: int) -> list[int]:
+    found = most_helpful(np.array(importance), IDS, document, coverage, k)
+    return [position for position, _ in found]
+
+
+def test_what_adds_words_of_the_query_comes_before_what_repeats_them() -> None:
+    words = Coverage(np.array([0.5, 0.5]), np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    assert order([1.0, 0.9, 0.5], APART, words, 3) == [0, 2, 1]
+    assert order([1.0, 0.9, 0.5], APART, UNASKED, 3) == [0, 1, 2]
+
+
+def test_another_document_comes_before_one_heard_already_unless_it_matters_less() -> None:
+    one = np.array([1, 1, 2])
+    assert order([1.0, 0.9, 0.8], one, UNASKED, 3) == [0, 2, 1]
+    assert order([1.0, 0.9, 0.6], one, UNASKED, 3) == [0, 1, 2]
+
+
+def test_what_is_not_asked_for_is_not_ranked() -> None:
+    assert order([1.0, 0.9, 0.8], APART, UNASKED, 2) == [0, 1]

@@ -1,0 +1,168 @@
+"""Short answers and "not found": what is asked for, what a sentence offers, what is shown."""
+
+import pytest
+
+from hopsyncd.retrieve.answering.extractive import Asked, asked_of
+from hopsyncd.retrieve.answering.sentences import Sentence
+from hopsyncd.retrieve.answering.short_answer import candidates, likeliest, values_of
+from hopsyncd.retrieve.answering.support import judged, needs
+from store.records import PassageId
+from tests.fakes.models import FakeLanguage
+
+LANGUAGE = FakeLanguage()
+
+
+def sentence(text: str, rank: int = 0, cosine: float = 0.6, *terms: str) -> Sentence:
+    return Sentence(PassageId(rank), rank, text, cosine, frozenset(terms), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("Who restored the lighthouse in the town where Lord Byron died?", "name"),
+        ("When did the tower in the village whose mayor is a captain burn down?", "date"),
+        ("Which city was home to the band that broke up when its singer left?", "name"),
+        ("How many people live where the potter has his kiln?", "number"),
+        ("She wrote to the poet who died on which date?", "date"),
+        ("Did the man who built it live where she did?", None),
+        ("What is it made of?", None),
+        (
+            "I wait and wait, whenever I ask. After what time is it proper to write again?",
+            "duration",
+        ),
+        ("In which version did it stop being experimental?", "version"),
+        ("plugin updates how often checked", "frequency"),
+        ("join table limit", "number"),
+        ("SBOM file location", "code"),
+        ("What are the shortest and the longest interval?", "duration"),
+        ("What limits the number of tables", "number"),
+        ("On which day of the week does the committee meet?", "weekday"),
+        ("Which option keeps tests from being skipped?", "code"),
+        ("Can it be asked again when the change goes to an older branch?", None),
+    ],
+)
+def test_the_last_sentence_asks_by_its_end_or_its_first_question_word(
+    question: str, kind: str | None
+) -> None:
+    asked = asked_of(question)
+    assert (asked.kind if asked else None) == kind
+
+
+@pytest.mark.parametrize(
+    ("question", "counted"),
+    [
+        ("How many voluntary extra hours can I have?", {"voluntari", "extra", "hour"}),
+        ("For how many seconds does it keep them?", {"second"}),
+        ("Out of how many of the latest tags does it choose?", {"latest", "tag"}),
+        ("How large is it?", set()),
+    ],
+)
+def test_what_is_counted_is_the_noun_after_how_many(question: str, counted: set[str]) -> None:
+    asked = asked_of(question)
+    assert asked and asked.counted == counted
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "values"),
+    [
+        ("duration", "8. The Project Leader serves for one year", ["one year"]),
+        ("number", "8. The Project Leader serves for one year", []),
+        ("number", "Restart it - 4. Add a key", []),
+        ("number", "2.2 Checkpointing takes 1,000 pages", ["1,000"]),
+        (
+            "duration",
+            "It lasts for three years (26 pay periods).",
+            ["three years", "26 pay periods"],
+        ),
+        ("duration", "within 3 business days, or at least a year", ["3 business days", "a year"]),
+        ("duration", "Valid intervals are 1 - 600 seconds", ["1 - 600 seconds"]),
+        ("number", "limited to 50 thousand objects", ["50 thousand"]),
+        ("number", "Default is -6 if not given, at most 32 KiB", ["-6", "32 KiB"]),
+        ("number", "served at http://127.0.0.1:12315/", ["12315"]),
+        ("number", "see RFC-2119, git-merge(1) and 3.12.0", []),
+        ("version", "beginning with version 3.12.0 (2016-03-29), size 4", ["3.12.0"]),
+        ("frequency", "checked every 12 hours, never hourly", ["every 12 hours", "hourly"]),
+        ("weekday", "reviewed every Tuesday morning", ["Tuesday"]),
+        ("code", "give `-uall` to `run`, or --fail", ["-uall", "run", "--fail"]),
+        ("date", "It opened in 1912", ["1912"]),
+        ("name", "It opened in Oslo", []),
+    ],
+)
+def test_values_are_read_with_their_units_and_without_list_numbers(
+    kind: str, text: str, values: list[str]
+) -> None:
+    assert [one.text for one in values_of(text, kind, LANGUAGE)] == values  # type: ignore[arg-type]
+
+
+def offered(question: str, *texts: str) -> list[str]:
+    asked = asked_of(question)
+    assert asked
+    some = [sentence(text) for text in texts]
+    return [one.text for one in candidates(question, asked, some, {}, LANGUAGE)]
+
+
+def test_what_the_question_says_itself_is_no_answer() -> None:
+    assert offered("How long after 90 days does it last?", "After 90 days it lasts a year") == [
+        "a year"
+    ]
+
+
+def test_a_number_of_days_answers_only_how_many_days() -> None:
+    text = "Guests are removed after 90 days, at most 12 guests a page"
+    assert offered("How many guests can come?", text) == ["12"]
+    assert offered("How many days do they stay?", text) == ["90"]
+
+
+def test_bare_small_numbers_and_years_answer_nothing_but_what_they_count() -> None:
+    text = "In 1994 there were two ways and 35 stores"
+    assert offered("How many stores were there?", text) == ["35"]
+    assert offered("How many ways were there?", text) == ["two"]
+
+
+WEIGHTS = {"rhythm": 4.0, "copi": 4.0, "updat": 3.0}
+ASKED = Asked("frequency")
+
+
+def test_the_value_beside_the_words_of_the_question_leads() -> None:
+    near = sentence("The copy is updated once an hour", 0, 0.7, "copi", "updat")
+    far = sentence("Everything else here happens daily", 3, 0.2)
+    found = candidates("At what rhythm is the copy updated?", ASKED, [near, far], WEIGHTS, LANGUAGE)
+    short = likeliest(found)
+    assert short and (short.text, short.sentence) == ("once an hour", near)
+    assert short.features["lead"] > 0
+    assert short.features["alone"] == 0
+
+
+def test_a_likely_short_answer_is_shown_and_an_unlikely_one_is_not() -> None:
+    question = "At what rhythm is the copy updated?"
+    near = sentence("The copy is updated once an hour", 0, 0.75, "copi", "updat")
+    shown = judged(question, [near], WEIGHTS, 1000, LANGUAGE)
+    assert shown.is_found and shown.short and shown.short.text == "once an hour"
+    far = [
+        sentence("Something else is done daily", 4, 0.2),
+        sentence("Others come weekly", 5, 0.2),
+    ]
+    assert judged(question, far, WEIGHTS, 1000, LANGUAGE).short is None
+
+
+def test_a_rare_name_that_stands_nowhere_near_speaks_against_an_answer() -> None:
+    question, weights = "Which command shelves in Mercurial?", {"shelv": 7.0, "mercuri": 7.0}
+    about = [
+        sentence("It shelves changes", 0, 0.6, "shelv"),
+        sentence("Mercurial", 4, 0.2, "mercuri"),
+    ]
+    told = needs(question, None, about, weights, [], 1000)
+    assert told["unnamed"] == pytest.approx(0.4)
+    assert told["covered"] == 1
+    named = [sentence("Mercurial shelves", 0, 0.6, "shelv", "mercuri")]
+    assert needs(question, None, named, weights, [], 1000)["unnamed"] == 0
+
+
+def test_a_missing_value_of_the_kind_asked_for_speaks_against_an_answer() -> None:
+    some = [sentence("The copy is updated by a job", 0, 0.7, "copi", "updat")]
+    assert needs("How often is it updated?", ASKED, some, WEIGHTS, [], 1000)["no_value"] == 1
+    assert needs("Who updates it?", Asked("name"), some, WEIGHTS, [], 1000)["no_value"] == 0
+
+
+def test_nothing_found_is_not_found() -> None:
+    assert not judged("What is it?", [], {"it": 1.0}, 10, LANGUAGE).is_found
