@@ -12,6 +12,7 @@ import structlog
 from hopsyncd.config.schedule import When
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
+from hopsyncd.ingest.source_thread import Turn
 from hopsyncd.ingest.timetable import Timetable
 from store.sqlite.sources import listing_state, seen_items
 
@@ -78,7 +79,7 @@ class _Underway:
     worked_s: how long its turns took.
     """
 
-    turns: Generator[None, None, SyncOutcome]
+    turns: Generator[Turn, None, SyncOutcome]
     answers: Sequence[Request] = ()
     is_whole: bool = False
     is_full: bool = False
@@ -188,11 +189,11 @@ class SourceScheduler:
         if paths is None or len(due.parts) > _MAX_PARTS or self._path.is_behind(due.source):
             due.asked = True
 
-    def overtake(self, name: str, newest: Sequence[str]) -> Sequence[str]:
-        """Sync these parts, the newest first, before all else, if they are little.
+    def preempt(self, name: str, newest: Sequence[str]) -> Sequence[str]:
+        """Sync these parts, the newest first, inside whatever runs now, if they are little.
 
-        If not, the newest edits among them; everything when it is its turn. Returns the edits to
-        overtake with next.
+        If not, only the newest edits among them; the rest has its turn. Returns the edits that are
+        left to preempt with next.
         """
         due = self._due.get(name)
         left: Sequence[str] = ()
@@ -206,7 +207,7 @@ class SourceScheduler:
 
     def _edits(self, due: _Due, newest: Sequence[str]) -> Sequence[str]:
         """Sync the newest edits, fewer where they are too much; returns the others."""
-        seen = seen_items(self._path.connection, due.source.id)
+        seen = seen_items(self._path.connection, due.source.id, newest)
         known = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
         edits = _EDITS if known else 0
         while edits:

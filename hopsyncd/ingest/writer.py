@@ -19,7 +19,7 @@ from hopsyncd.ingest.source_scheduler import (
     scan_job,
 )
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
-from hopsyncd.ingest.source_thread import GiveWay
+from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.ingest.timetable import Clocks, Planned, Timetable
 from store.exceptions import DatabaseGone, DiskFailure
 from store.sqlite.check import refuse_overwritten
@@ -66,7 +66,7 @@ class SyncWorker:
 
     def __init__(
         self,
-        open_path: Callable[[GiveWay], tuple[SourceSync, Sequence[Task]]],
+        open_path: Callable[[YieldToEdits], tuple[SourceSync, Sequence[Task]]],
         chores: Sequence[Chore] = (),
         clocks: Clocks = Clocks(),  # noqa: B008 - it is frozen
     ) -> None:
@@ -208,7 +208,7 @@ class SyncWorker:
         if self._path is not None:
             return
         try:
-            path, tasks = self._open_path(self._give_way)
+            path, tasks = self._open_path(self._yield_to_edits)
             self._path = path
             self._rota = SourceScheduler(path, self._clocks.steady_s, self.on_synced)
             self.plan(tasks, self._chores)
@@ -340,7 +340,7 @@ class SyncWorker:
         assert self._timetable is not None, "_open() comes first"
         return self._timetable
 
-    def _give_way(self) -> None:
+    def _yield_to_edits(self) -> None:
         """Runs at every slow step of a sync: stop if asked to, let small edits in.
 
         They get half of the time at most: a file that never rests must not hold up the rest.
@@ -361,7 +361,7 @@ class SyncWorker:
         for name in [*self._hints]:
             with self._wake:
                 paths = self._hints.pop(name)
-            left = self._syncs.overtake(name, [*reversed(paths)])
+            left = self._syncs.preempt(name, [*reversed(paths)])
             if left:
                 with self._wake:
                     newer = self._hints.get(name, ())
