@@ -140,7 +140,7 @@ class Preparer:
         self, passages: Sequence[Passage], cost: Cost, yield_to_edits: YieldToEdits
     ) -> None:
         """Store provisional sets: copies where the questions were made before."""
-        plain = recipe_row(self._connection, self._maker.stand_in_recipe.name)
+        plain = recipe_row(self._connection, self._maker.provisional_recipe.name)
         ids = [passage.id for passage in passages]
         known = best_sets(self._connection, plain, ids) if plain is not None else {}
         name = self._maker.recipe.name
@@ -155,7 +155,7 @@ class Preparer:
             copied=True,
         )
         for passage in self._lacking(passages):
-            made = self._maker.stand_in(passage)
+            made = self._maker.make_provisional(passage)
             self._unstored.append((passage, made))
             cost.add([made])
             yield_to_edits()

@@ -143,7 +143,7 @@ class SourceSync:
             self.upgrades.after_sync(run.meter)
 
     def _begin_turn(self, run: SyncRun) -> None:
-        """Others had theirs: they may have paused or removed the source."""
+        """Since the last turn somebody may have paused or removed the source."""
         self.progress = run.progress
         if run.source.name in self.removed or is_held(self.connection, run.source.id):
             raise held(run.source.name)
@@ -268,7 +268,8 @@ class SourceSync:
             if paths := run.moved.get(one.document.content):
                 path = paths.pop()
                 run.batch.removals[path] = run.removals.pop(path)
-        yield from self._look_again(run, plan)
+        if run.moved:
+            yield from self._look_again(run, plan)
 
     def _look_again(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
         """Look again at what the batch removes, and keep what is there after all.

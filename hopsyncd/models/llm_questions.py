@@ -272,7 +272,9 @@ class LlmAsker:
             shape = reply_about(max(map(len, groups)))
             errors: list[LlmError] = []
             idle_rounds += 1
-            for index, reply in self._llm.ask_each(calls, shape, account.meter, account.give_way):
+            for index, reply in self._llm.ask_each(
+                calls, shape, account.meter, account.yield_to_edits
+            ):
                 results = _results(reply, groups[index])
                 if isinstance(reply, LlmError):
                     errors.append(reply)

@@ -21,7 +21,10 @@ def test_what_is_read_for_a_hint_is_what_lies_at_or_below_its_paths(tmp_path: Pa
     connection, source = stack.connection, stack.source.id
 
     def under(*parts: str) -> list[str]:
-        seen, live = seen_items(connection, source, parts), live_documents(connection, source, parts)
+        seen, live = (
+            seen_items(connection, source, parts),
+            live_documents(connection, source, parts),
+        )
         assert seen.keys() == live.keys()
         return sorted(live)
 

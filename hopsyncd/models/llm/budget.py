@@ -108,9 +108,9 @@ def _spent(why: str) -> BudgetSpent:
 @dataclass(frozen=True, slots=True)
 class LlmContext:
     """`source` names whose passages they are. Once `go_on` says no, nothing more is asked;
-    `give_way` is called while replies are awaited."""
+    `yield_to_edits` is called while replies are awaited."""
 
     source: str
     meter: Usage
     go_on: Callable[[], bool] = lambda: True
-    give_way: Callable[[], None] = lambda: None
+    yield_to_edits: Callable[[], None] = lambda: None

@@ -61,15 +61,15 @@ class Llm(Protocol):
         calls: Sequence[LlmCall],
         shape: type[Reply],
         meter: Usage,
-        give_way: Callable[[], None] = lambda: None,
+        yield_to_edits: Callable[[], None] = lambda: None,
         hearer: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         """Send the calls, several at a time; give each result as it comes, with its call's index.
 
         A result is a reply of that shape, or the error that a call ended in after its retries. No
         error of a call is raised. Stopping the iteration abandons what has not been sent.
-        `give_way` is called all the time while it waits for them, and may raise. A `hearer` is for
-        one call alone.
+        `yield_to_edits` is called all the time while it waits for them, and may raise. A `hearer`
+        is for one call alone.
         """
         ...
 

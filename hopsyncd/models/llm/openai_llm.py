@@ -95,7 +95,7 @@ def _bytes(text: str) -> int:
 
 log = structlog.get_logger(__name__)
 
-_LOOK_S = 0.1  # how often who waits for replies gives way
+_LOOK_S = 0.1  # how often a wait for replies is interrupted
 
 _CACHE_BYTES = 16 << 20
 _REAL_TIME = Timing()
@@ -137,7 +137,7 @@ class OpenAiLlm:
         calls: Sequence[LlmCall],
         shape: type[Reply],
         meter: Usage,
-        give_way: Callable[[], None] = lambda: None,
+        yield_to_edits: Callable[[], None] = lambda: None,
         hearer: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         """As call.Llm says. Abandoned calls that were sent end within a quarter of a second."""
@@ -155,7 +155,7 @@ class OpenAiLlm:
                     done, waiting = wait(waiting, _LOOK_S, FIRST_COMPLETED)
                     for future in done:
                         yield futures[future], future.result()
-                    give_way()
+                    yield_to_edits()
         finally:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
