@@ -134,6 +134,8 @@ def make_plan(
     documents = len(live)
     if scope.under is not None and not listing.items:
         documents = count_live_documents(connection, source.id)
+    parts = _parts(scope, listing)
+    seen |= seen_items(connection, source.id, parts) if parts != scope.under else {}
     if scope.afresh:
         seen = {path: replace(item, revision=RETRY) for path, item in seen.items()}
     steps = decide(
@@ -141,7 +143,7 @@ def make_plan(
         seen,
         live,
         pins=pins_of(connection, source.id, scope.under),
-        excluded=excluded_paths(connection, source.id, scope.under),
+        excluded=excluded_paths(connection, source.id, parts),
         accept_empty=scope.accept_empty,
         documents=documents,
     )
@@ -152,6 +154,14 @@ def make_plan(
     if scope.small and not _is_small(plan.steps):
         raise TooMuch
     return plan
+
+
+def _parts(scope: Scope, listing: Listing) -> tuple[str, ...] | None:
+    """What the listing names: more than was asked for where its connector cannot restrict it."""
+    if scope.under is None:
+        return None
+    asked = Selection(scope.under)
+    return (*scope.under, *(path for path in listing.items if not asked.has(path)))
 
 
 def decide(

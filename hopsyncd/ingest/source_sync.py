@@ -282,7 +282,7 @@ class SourceSync:
         batch = run.batch
         if not batch.removals or plan.listing.since is not None:
             return
-        wanted = {*batch.removals}
+        wanted = dict.fromkeys(batch.removals)
         scope = replace(run.scope, under=tuple(wanted), accept_empty=True)
         looking = make_plan(self.connection, run.source, scope, None, self.yield_to_edits)
         look = finished(looking) if batch.readings else (yield from looking)

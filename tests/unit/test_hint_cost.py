@@ -1,7 +1,9 @@
 """A hint costs what it names, not what its source holds."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from connectors.protocol import Found
 from store.sqlite.purge import excluded_paths
 from store.sqlite.reads import live_documents
 from store.sqlite.sources import seen_items
@@ -68,4 +70,23 @@ def test_the_last_documents_are_not_removed_on_a_hint(tmp_path: Path) -> None:
     memory.remove("d.md")
     assert stack.sync(("d.md",)).problem
     assert live_documents(stack.connection, stack.source.id).keys() == {"d.md"}
+    stack.close()
+
+
+class Unrestricted(MemoryConnector):
+    """Lists everything, whatever is asked for."""
+
+    def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
+        return super().discover(since, None)
+
+
+def test_what_is_listed_beyond_a_hint_is_not_new(tmp_path: Path) -> None:
+    memory = Unrestricted(files(["a.md", "b.md", "c.md"]))
+    stack = Stack(tmp_path / "graph.db", memory)
+    stack.sync()
+    fetched = len(memory.fetched)
+    memory.put("a.md", b"Oslo has a fjord.")
+    memory.put("b.md", b"Ibsen met Oslo.")
+    assert stack.sync(("a.md",)).changed == 2
+    assert len(memory.fetched) == fetched + 2
     stack.close()
