@@ -15,17 +15,7 @@ from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import QuestionMaker
-from store.records import (
-    Change,
-    Passage,
-    PassageId,
-    Pin,
-    QuestionSet,
-    Seen,
-    SetId,
-    Version,
-    set_id,
-)
+from store.records import Change, Passage, PassageId, Pin, QuestionSet, Seen, Version, set_id
 from store.sqlite.content import (
     best_sets,
     counters,
@@ -287,7 +277,9 @@ class Writer:
         wanted = set(passages)
         stored = best_sets(self._connection, self._recipe, wanted - prepared.keys())
         made = [prepared[passage] for passage in wanted & prepared.keys()]
-        return sorted([*made, *sets_by_id(self._connection, stored.values())], key=_set_id)
+        return sorted(
+            [*made, *sets_by_id(self._connection, stored.values())], key=lambda one: one.id
+        )
 
     def _commit(
         self,
@@ -342,7 +334,3 @@ def _intervals(connection: Connection, batch: Batch) -> PassageIntervals:
     ended = [passage for passage in released if holders[passage] <= touched]
     begun = held - living(connection, held)
     return PassageIntervals(tuple(sorted(ended)), tuple(sorted(begun)))
-
-
-def _set_id(questions: QuestionSet) -> SetId:
-    return questions.id
