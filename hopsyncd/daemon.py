@@ -220,8 +220,8 @@ class Daemon:
         if wide is None and paths:
             self._worker.hint(source, paths)
 
-    def _open_path(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
-        """Put the write path together, on the worker's thread; the stored version comes first."""
+    def _open_path(self, yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+        """Put the write path together, on the worker's thread; what is stored is served first."""
         try:
             confirm(self._connection)
             self._publish_stored()
@@ -240,7 +240,7 @@ class Daemon:
         self._close(self._tasks.values())
         end_quarantine(self._connection, READER)
         self._extraction = self._extraction or ExtractionProcess(
-            give_way,
+            yield_to_edits,
             quarantined=quarantined(self._connection, READER),
             on_quarantine=self._quarantine,
             unavailable=self.service.unavailable,
@@ -252,7 +252,7 @@ class Daemon:
             batch_documents=index.batch_documents,
             now_ms=now_ms,
             on_version=partial(self._publish, writer),
-            give_way=give_way,
+            yield_to_edits=yield_to_edits,
             new_usage=lambda: Usage(max_tokens=self._config.llm.max_tokens_per_sync or None),
             extract=self._extraction.extract,
             removed=self.service.removed,

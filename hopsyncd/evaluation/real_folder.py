@@ -213,7 +213,9 @@ def index_folder(
             batch_documents=index.batch_documents,
             now_ms=lambda: 0,
             on_version=lambda version: None,
-            give_way=lambda: on_passages(sync.progress.passages_done, sync.progress.passages_total),
+            yield_to_edits=lambda: on_passages(
+                sync.progress.passages_done, sync.progress.passages_total
+            ),
             extract=extraction.extract,
         )
         scope = Scope(afresh=True, accept_empty=True)

@@ -182,8 +182,8 @@ def build(
         if newest is None or newest.rules != rules or not writer.serves(newest):
             source = register_source(connection, "corpus", "corpus", str(folder))
             batch, cost = _whole(source, corpus), Cost(Usage())
-            writer.prepare(batch.read, cost, on_progress)
-            newest = writer.apply(batch, cost)
+            prepared = writer.prepare(batch.read, cost, on_progress)
+            newest = writer.commit(batch, cost, prepared)
         if newest is None:
             raise ValueError("the corpus is empty")
         return head_of(connection, newest, writer.index)

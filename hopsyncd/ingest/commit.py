@@ -1,11 +1,7 @@
-"""From documents that changed to one committed version; or the head, made anew from its content.
+"""From documents that changed to one committed version.
 
-Full text, vectors, matches and the cut are computed from the stored passages and questions, so no
-question is asked and nothing is embedded. Matches that turn out equal keep their rows. It is one
-version; until it is committed the old one serves.
-
-The slow part, questions for passages that have none yet, is done and stored before the version's
-transaction begins.
+The slow part, questions for passages that have none yet, is done and stored first; then passages,
+matches and the cut go into one transaction. Until that commits the old version serves.
 """
 
 import math
@@ -14,9 +10,9 @@ from dataclasses import dataclass
 
 from hopsyncd.index.edge_budget import edge_budget
 from hopsyncd.index.matching import MatchDelta, MergeIndex
-from hopsyncd.ingest.prepare import BySource, Cost, OnProgress, Preparer
+from hopsyncd.ingest.prepare import BySource, Cost, OnProgress, Prepared, Preparer
 from hopsyncd.ingest.read import ReadDocument
-from hopsyncd.ingest.source_thread import GiveWay
+from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import QuestionMaker
 from store.records import Change, Passage, PassageId, Pin, QuestionSet, Seen, Version, set_id
@@ -37,7 +33,11 @@ from store.sqlite.versions import commit, commit_rebuilt, head, put_seen
 
 
 def rebuild(connection: Connection, budget_factor: float, now_ms: int) -> Version | None:
-    """Commit the rebuilt head as the next version; None in a store without one."""
+    """Commit the head, derived anew from its content, as the next version; None without a head.
+
+    Full text, vectors, matches and the cut are computed from the stored passages and questions: no
+    question is asked and nothing is embedded. Matches that turn out equal keep their rows.
+    """
     newest = head(connection)
     if newest is None:
         return None
@@ -148,27 +148,32 @@ class Writer:
         read: Sequence[ReadDocument],
         cost: Cost,
         on_progress: OnProgress = lambda done, total: None,
-        give_way: GiveWay = lambda: None,
-    ) -> None:
-        """Make and store the questions of the documents, the slow part of an apply()."""
-        self._preparer.prepare(self._by_source(read), cost, on_progress, give_way)
+        yield_to_edits: YieldToEdits = lambda: None,
+        most: int | None = None,
+    ) -> Prepared:
+        """Make and store the questions of the documents, the slow part of a version.
 
-    def missing(self, read: Sequence[ReadDocument]) -> int:
-        """How many passages of the documents have no questions yet."""
-        return self._preparer.missing(self._by_source(read))
+        Raises TooMuch where more than `most` passages have none.
+        """
+        return self._preparer.prepare(
+            self._by_source(read), cost, on_progress, yield_to_edits, most
+        )
 
     def apply(self, batch: Batch, cost: Cost | None = None) -> Version | None:
-        """Commit the batch as the next version; None when it changes no document.
+        """Prepare and commit the batch. Without a `cost` an LLM may cost what it will."""
+        cost = cost or Cost(Usage())
+        return self.commit(batch, cost, self.prepare(batch.read, cost))
 
-        `cost` is what was spent on it so far; without one nothing was, and nothing limits what an
-        LLM may cost.
+    def commit(self, batch: Batch, cost: Cost, prepared: Prepared) -> Version | None:
+        """Commit a batch whose passages all have questions, those just `prepared` or older ones.
+
+        None when it changes no document.
         """
         if not batch.read and not batch.gone:
             put_seen(self._connection, batch.seen, batch.unseen)
             return None
-        cost = cost or Cost(Usage())
-        self.prepare(batch.read, cost)
-        return self._advance(batch, _lives(self._connection, batch), self._rules, cost)
+        intervals = _intervals(self._connection, batch)
+        return self._advance(batch, intervals, self._rules, cost, prepared)
 
     def upgrade(
         self, limit: int, usage: Usage, go_on: Callable[[], bool] = lambda: True
@@ -189,7 +194,7 @@ class Writer:
         if not done:
             return None
         reason = Batch(f"{len(done)} passages got their LLM questions")
-        return self._advance(reason, PassageIntervals(done, done), newest.rules, cost)
+        return self._advance(reason, PassageIntervals(done, done), newest.rules, cost, {})
 
     def _whole(self, passages: Iterable[PassageId]) -> set[PassageId]:
         """Those of the passages that have a set which is not provisional."""
@@ -223,9 +228,9 @@ class Writer:
         old = [questions.passage for questions in sets_at(self._connection, newest.id)]
         # An LLM has other times for so many: until then the built-in questions are the new ones.
         passages = [*known_passages(self._connection, old).values()]
-        self._preparer.prepare({"": passages}, cost)
+        prepared = self._preparer.prepare({"": passages}, cost)
         index = MergeIndex(self._maker.recipe.dimensions)
-        begun = self._sets(old)
+        begun = self._sets(old, prepared)
         delta = index.change((), begun)
         ended = tuple(matches_at(self._connection, newest.id).records())
         version = self._commit(
@@ -240,12 +245,19 @@ class Writer:
         self._index = index
         return version
 
-    def _advance(self, batch: Batch, lives: PassageIntervals, rules: str, cost: Cost) -> Version:
-        begun = self._sets(lives.begun)
+    def _advance(
+        self,
+        batch: Batch,
+        intervals: PassageIntervals,
+        rules: str,
+        cost: Cost,
+        prepared: Prepared,
+    ) -> Version:
+        begun = self._sets(intervals.begun, prepared)
         try:
             index = self.index
-            delta = index.change(lives.ended, begun)
-            return self._commit(index, batch, lives.ended, begun, delta, rules, cost.counters())
+            delta = index.change(intervals.ended, begun)
+            return self._commit(index, batch, intervals.ended, begun, delta, rules, cost.counters())
         except BaseException:
             # The index is ahead of the store now: the next use loads it anew.
             self._index = None
@@ -259,9 +271,14 @@ class Writer:
             passages.setdefault(names.get(one.document.source, ""), []).extend(one.passages)
         return passages
 
-    def _sets(self, passages: Iterable[PassageId]) -> list[QuestionSet]:
-        best = best_sets(self._connection, self._recipe, passages)
-        return list(sets_by_id(self._connection, best.values()))
+    def _sets(self, passages: Iterable[PassageId], prepared: Prepared) -> list[QuestionSet]:
+        """The question sets of the passages, in the order of their ids."""
+        wanted = set(passages)
+        stored = best_sets(self._connection, self._recipe, wanted - prepared.keys())
+        made = [prepared[passage] for passage in wanted & prepared.keys()]
+        return sorted(
+            [*made, *sets_by_id(self._connection, stored.values())], key=lambda one: one.id
+        )
 
     def _commit(
         self,
@@ -307,8 +324,8 @@ def _placed(
     return placed
 
 
-def _lives(connection: Connection, batch: Batch) -> PassageIntervals:
-    """A passage lives while a document holds it: what that means for a batch of documents."""
+def _intervals(connection: Connection, batch: Batch) -> PassageIntervals:
+    """Which passages begin and end with the batch: one is in force while a document holds it."""
     touched = {*batch.gone, *((one.document.source, one.document.path) for one in batch.read)}
     held = {passage.id for one in batch.read for passage in one.passages}
     released = live_passages(connection, touched) - held

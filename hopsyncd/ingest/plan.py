@@ -1,23 +1,27 @@
-"""The plan: from what was seen and what is listed, what to do about each item, and why. Pure."""
+"""The plan: what to do about each item of a source, and why."""
 
-from collections.abc import Container, Generator, Mapping
+from collections.abc import Collection, Container, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
 from connectors.protocol import Connector, Item, Problem, Selection, SourceUnavailable
-from hopsyncd.formats.readers import Extract
-from hopsyncd.ingest.read import RETRY, Reading, read
-from hopsyncd.ingest.scan import Listing, scan
-from hopsyncd.ingest.source_thread import CallRunner, GiveWay, WriterThread
+from hopsyncd.ingest.scan import Listing, TooMuch, scan
+from hopsyncd.ingest.source_thread import CallRunner, Turn, WriterThread, YieldToEdits
 from store.records import Seen
 from store.sqlite.database import Connection
 from store.sqlite.purge import excluded_paths
-from store.sqlite.reads import live_document, live_documents
+from store.sqlite.reads import count_live_documents, live_documents
 from store.sqlite.sources import ListingState, pins_of, seen_items
 
 CHANGED = "changed"  # the reason for a fetch of an edited document
 AGAIN = "read again"  # the reason for a fetch of what could not be used, or is wanted afresh
+RETRY = ""  # a revision that no item has: the next scan fetches again
+
+_SMALL_ITEMS = 2000  # that a small sync lists
+_SMALL_STEPS = 100
+_SMALL_BYTES = 1 << 20  # of a document in a small sync
+_WHOLE_EVERY_MS = 24 * 3600 * 1000  # everything is listed that often, whatever cursors say
 
 
 class Action(StrEnum):
@@ -27,6 +31,9 @@ class Action(StrEnum):
     REMOVE = "remove"
     REPORT = "report"
     FORGET = "forget"
+
+
+REMOVALS = (Action.REMOVE, Action.FORGET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,124 @@ class Step:
     problem: Problem | None = None
 
 
-def plan(
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A configured source, ready to be read."""
+
+    id: int
+    name: str
+    connector: Connector
+    caller: CallRunner = field(default_factory=WriterThread)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What to sync: all of the source (None) or the parts `under`, and how.
+
+    `accept_empty` allows the last documents to be removed; `afresh` reads every document again;
+    `whole` lists everything, even where the source can list what changed.
+    `small` is for others to wait for: it asks no LLM yet, and gives up if there is much to do.
+    `edits` limits a small sync to so many edited documents, those named first.
+    """
+
+    under: tuple[str, ...] | None = None
+    accept_empty: bool = False
+    afresh: bool = False
+    whole: bool = False
+    small: bool = False
+    edits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a sync is to do, and the listing that it follows from.
+
+    `gone` are the documents that it removes, by path, with their content. A sync of edits looks at
+    `only` these paths, and leaves the edits `left` to the next one.
+    """
+
+    steps: tuple[Step, ...]
+    listing: Listing
+    gone: Mapping[str, bytes]
+    only: Collection[str] | None = None
+    left: tuple[str, ...] = ()
+
+    def looks_at(self, path: str) -> bool:
+        """Whether the sync that executes the plan sees how this item is."""
+        return self.listing.names(path) if self.only is None else path in self.only
+
+    def of(self, *actions: Action) -> dict[str, Step]:
+        """The steps of these actions, by path."""
+        return {step.path: step for step in self.steps if step.action in actions}
+
+
+def held(name: str) -> SourceUnavailable:
+    """What keeps a source from being synced that was paused by hand."""
+    return SourceUnavailable(
+        "The source is paused", "it was paused by hand", f"`hopsyncd resume '{name}'` ends that"
+    )
+
+
+def since_of(state: ListingState, scope: Scope, now_ms: int) -> str | None:
+    """Where the listing may begin; None: it must be of everything."""
+    if scope != Scope() or state.listed_ms is None:
+        return None
+    is_fresh = 0 <= now_ms - state.listed_ms < _WHOLE_EVERY_MS
+    return state.cursor if is_fresh else None
+
+
+def make_plan(
+    connection: Connection,
+    source: Source,
+    scope: Scope,
+    since: str | None = None,
+    yield_to_edits: YieldToEdits = lambda: None,
+) -> Generator[Turn, None, Plan]:
+    """List the source and decide what a sync would do, in turns, changing nothing.
+
+    Raises SourceUnavailable, and TooMuch where a small sync would have much to do.
+    """
+    # Read before the listing, which may lack what a small sync adds meanwhile.
+    seen = seen_items(connection, source.id, scope.under)
+    live = live_documents(connection, source.id, scope.under)
+    most = _SMALL_ITEMS if scope.small else None
+    listing = yield from scan(
+        source.connector, scope.under, since, source.caller, yield_to_edits, most
+    )
+    documents = len(live)
+    if scope.under is not None and not listing.items:
+        documents = count_live_documents(connection, source.id)
+    parts = _parts(scope, listing)
+    seen |= seen_items(connection, source.id, parts) if parts != scope.under else {}
+    if scope.afresh:
+        seen = {path: replace(item, revision=RETRY) for path, item in seen.items()}
+    steps = decide(
+        listing,
+        seen,
+        live,
+        pins=pins_of(connection, source.id, scope.under),
+        excluded=excluded_paths(connection, source.id, parts),
+        accept_empty=scope.accept_empty,
+        documents=documents,
+    )
+    gone = {step.path: live[step.path] for step in steps if step.action is Action.REMOVE}
+    plan = Plan(steps, listing, gone)
+    if scope.edits:
+        plan = _edits(plan, scope)
+    if scope.small and not _is_small(plan.steps):
+        raise TooMuch
+    return plan
+
+
+def _parts(scope: Scope, listing: Listing) -> tuple[str, ...] | None:
+    """What the listing names: more than was asked for where its connector cannot restrict it."""
+    if scope.under is None:
+        return None
+    asked = Selection(scope.under)
+    return (*scope.under, *(path for path in listing.items if not asked.has(path)))
+
+
+def decide(
     listing: Listing,
     seen: Mapping[str, Seen],
     live: Mapping[str, bytes],
@@ -48,14 +172,18 @@ def plan(
     pins: Mapping[str, bytes | None] = MappingProxyType({}),
     excluded: Container[str] = (),
     accept_empty: bool = False,
+    documents: int | None = None,
 ) -> tuple[Step, ...]:
-    """Decide every step: what to fetch first, what to report, and what to remove last.
+    """Decide every step: what to fetch first, what to report, and what to remove last. Pure.
 
     Edited documents are fetched before new ones: many new ones may have come with an edit.
-    `live` are the documents at the head, by path. Removals come last so that a renamed document's
-    passages never cease to be held. `pins` are documents that a restore set, by path, with what
-    their files held: where there was no file, and none was seen since, its absence changes nothing.
-    `excluded` are items that were purged: they are passed over, listed or not.
+    Removals come last so that a renamed document's passages never cease to be held.
+
+    `seen` and `live`, the documents at the head, are those that the listing may name, by path; the
+    source has `documents` in all, None: these. `pins` are documents that a restore set, by path,
+    with what their files held: where there was no file, and none was seen since, its absence
+    changes nothing. `excluded` are items that were purged: they are passed over, listed or not.
+
     Raises SourceUnavailable when the removals would leave the source without any document: an
     unmounted disk looks like that, and an account that sees nothing any more.
     """
@@ -78,13 +206,8 @@ def plan(
         and not below_doubt.has(path)
         and not (path in pins and pins[path] is None and path not in seen)
     ]
-    left = live.keys() - {step.path for step in removals}
-    if live and not left and not listing.items and not accept_empty:
-        raise SourceUnavailable(
-            "The source is paused",
-            f"nothing of its {len(live)} indexed documents is there any more",
-            "If that is meant, run `hopsyncd sync --accept-empty`; nothing was removed",
-        )
+    if not listing.items and not accept_empty:
+        _refuse_to_empty(removals, len(live) if documents is None else documents)
     wanted = sorted((step for step in fetches if step), key=lambda step: step.reason != CHANGED)
     return (*wanted, *reports, *removals)
 
@@ -99,126 +222,23 @@ def _fetch(item: Item, seen: Seen | None) -> Step | None:
     return None
 
 
-_SMALL_ITEMS = 2000  # that a small sync lists
-_WHOLE_EVERY_MS = 24 * 3600 * 1000  # whatever cursors say, everything is listed that often
+def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
+    if 0 < documents <= sum(step.action is Action.REMOVE for step in removals):
+        raise SourceUnavailable(
+            "The source is paused",
+            f"nothing of its {documents} indexed documents is there any more",
+            "If that is meant, run `hopsyncd sync --accept-empty`; nothing was removed",
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A configured source, ready to be read."""
-
-    id: int
-    name: str
-    connector: Connector
-    caller: CallRunner = field(default_factory=WriterThread)
+def _edits(plan: Plan, scope: Scope) -> Plan:
+    """The first edits of the plan, in the order of the scope."""
+    edits = {step.path: step for step in plan.steps if step.reason == CHANGED and _is_small([step])}
+    wanted = [path for path in scope.under or () if path in edits]
+    only, left = wanted[: scope.edits], tuple(wanted[scope.edits :])
+    return Plan(tuple(edits[path] for path in only), plan.listing, {}, frozenset(only), left)
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What to sync: parts of the source or all of it (None), and how.
-
-    `accept_empty` allows the last documents to be removed; `afresh` reads every document again;
-    `whole` lists everything, also where what changed since the last listing could be asked for.
-    `small` is for others to wait for: it asks no LLM yet, and gives up if there is much to do.
-    `edits`, where it is small: only so many documents are read, edited ones, those named first.
-    """
-
-    under: tuple[str, ...] | None = None
-    accept_empty: bool = False
-    afresh: bool = False
-    whole: bool = False
-    small: bool = False
-    edits: int = 0
-
-
-def held(name: str) -> SourceUnavailable:
-    """What keeps a source from being synced that was paused by hand."""
-    return SourceUnavailable(
-        "The source is paused", "it was paused by hand", f"`hopsyncd resume '{name}'` ends that"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What a sync is to do, and the listing that it follows from.
-
-    `gone` are the documents that it removes, by path, with the content that each has.
-    """
-
-    steps: tuple[Step, ...]
-    listing: Listing
-    gone: Mapping[str, bytes]
-
-
-def since_of(state: ListingState, scope: Scope, now_ms: int) -> str | None:
-    """Where the listing may begin; None: it must be of everything."""
-    if scope != Scope() or state.listed_ms is None:
-        return None
-    is_fresh = 0 <= now_ms - state.listed_ms < _WHOLE_EVERY_MS
-    return state.cursor if is_fresh else None
-
-
-def planned(
-    connection: Connection,
-    source: Source,
-    scope: Scope,
-    since: str | None = None,
-    give_way: GiveWay = lambda: None,
-) -> Generator[None, None, Decision]:
-    """Decide what a sync would do, changing nothing, in turns.
-
-    Raises SourceUnavailable, and TooMuch where a small sync would have much to list.
-    """
-    # As it was before the listing: what a small sync adds meanwhile may be missing in that.
-    seen, live = seen_items(connection, source.id), live_documents(connection, source.id)
-    most = _SMALL_ITEMS if scope.small else None
-    listing = yield from scan(source.connector, scope.under, since, source.caller, give_way, most)
-    if scope.afresh:
-        seen = {path: replace(item, revision=RETRY) for path, item in seen.items()}
-    steps = plan(
-        listing,
-        seen,
-        live,
-        pins=pins_of(connection, source.id),
-        excluded=excluded_paths(connection, source.id),
-        accept_empty=scope.accept_empty,
-    )
-    gone = {step.path: live[step.path] for step in steps if step.action is Action.REMOVE}
-    return Decision(steps, listing, gone)
-
-
-def read_step(
-    connection: Connection,
-    source: Source,
-    scope: Scope,
-    step: Step,
-    passage_tokens: int,
-    extract: Extract,
-    give_way: GiveWay = lambda: None,
-) -> Reading | None:
-    """Read the item of a step, if it has one and that is still there.
-
-    Compares with the head as it is now: others may have moved it since the plan.
-    """
-    if step.item is None or step.path in excluded_paths(connection, source.id):
-        return None
-    # What could not be read last time may be indexed as older rules would have it.
-    by_old_rules = scope.afresh or step.reason == AGAIN
-    reading = read(
-        source.connector,
-        source.id,
-        step.item,
-        pins_of(connection, source.id).get(step.path),
-        None if by_old_rules else live_document(connection, source.id, step.path),
-        passage_tokens,
-        extract,
-        source.caller,
-        give_way,
-    )
-    if (
-        reading
-        and reading.read
-        and reading.read.document == live_document(connection, source.id, step.path)
-    ):
-        return Reading(reading.seen)
-    return reading
+def _is_small(steps: Collection[Step]) -> bool:
+    sizes = [step.item.size_bytes for step in steps if step.item]
+    return len(steps) <= _SMALL_STEPS and max(sizes, default=0) <= _SMALL_BYTES

@@ -1,7 +1,7 @@
 """Preparing: every passage gets its question set, made once and stored as soon as it is made.
 
-Where an LLM is asked for questions and gives none, a passage serves with the built-in generator's:
-its provisional set. What it waits for is recorded, and asked for again later.
+If an LLM is asked for questions and gives none, the built-in generator makes the passage's set: a
+provisional one. The wait is recorded, and the LLM asked again later.
 """
 
 import time
@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from hopsyncd.errors import LlmError
-from hopsyncd.ingest.source_thread import GiveWay
+from hopsyncd.ingest.scan import TooMuch
+from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.questions import Made, QuestionMaker
 from store.records import (
@@ -29,6 +30,7 @@ from store.sqlite.operational import Wait, put_waits, waits_of
 
 OnProgress = Callable[[int, int], None]
 BySource = Mapping[str, Sequence[Passage]]
+Prepared = Mapping[PassageId, QuestionSet]
 
 _GROUP = 32  # provisional sets that are stored together
 _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
@@ -36,9 +38,9 @@ _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
 
 @dataclass(slots=True)
 class Cost:
-    """What one version takes, from now on; without a usage no LLM is asked.
+    """What one version costs from now on; without a usage no LLM is asked.
 
-    The usage may be that of a whole sync, of which only the rest is counted.
+    A usage of a whole sync may have counted before: only what follows is this version's.
     """
 
     usage: Usage | None = None
@@ -59,7 +61,7 @@ class Cost:
         self.texts_embedded += sum(len(one.vectors) for one in made)
 
     def counters(self) -> dict[str, int]:
-        """What an LLM took is left out where none was asked."""
+        """Without the LLM's where none was asked."""
         made = {
             "passages_generated": self.passages_generated,
             "texts_embedded": self.texts_embedded,
@@ -79,7 +81,7 @@ class Preparer:
         patience_s: float,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """An LLM is asked for so many seconds at a time; the passages that are left wait."""
+        """Ask an LLM for at most `patience_s` at a time; the passages that are left wait."""
         self._connection = connection
         self._maker = maker
         self._now_ms = now_ms
@@ -93,41 +95,52 @@ class Preparer:
         wanted: BySource,
         cost: Cost,
         on_progress: OnProgress = lambda done, total: None,
-        give_way: GiveWay = lambda: None,
-    ) -> None:
+        yield_to_edits: YieldToEdits = lambda: None,
+        most: int | None = None,
+    ) -> Prepared:
         """Let every passage have a set of the present recipe, at least a provisional one.
 
-        `on_progress` is told how many passages are done, of how many. Another prepare() may run
-        when this one gives way; no set is made by both.
+        Returns the sets that were made. `on_progress` is told how many passages are done, of how
+        many. Another prepare() may run when this one yields; no set is made by both.
+        Raises TooMuch where more than `most` passages have no set.
         """
         self._store()
         missing = self._missing(wanted)
         total, done = sum(map(len, missing.values())), 0
+        if most is not None and total > most:
+            raise TooMuch
         on_progress(done, total)
+        prepared: dict[PassageId, QuestionSet] = {}
         failed: list[tuple[Passage, LlmError]] = []
         lacking = {source: self._lacking(passages) for source, passages in missing.items()}
-        for made in self._made(lacking, cost, lambda: True, give_way):
-            failures = [(passage, got) for passage, got in made if isinstance(got, LlmError)]
-            failed += failures
-            done += len(made) - len(failures)
+        for made in self._made(lacking, cost, lambda: True, yield_to_edits):
+            for passage, got in made:
+                if isinstance(got, LlmError):
+                    failed.append((passage, got))
+                else:
+                    prepared[passage.id] = got
+                    done += 1
             on_progress(done, total)
-            give_way()
+            yield_to_edits()
         for start in range(0, len(failed), _GROUP):
             group = failed[start : start + _GROUP]
-            self._stand_in([passage for passage, _ in group], cost, give_way)
+            self._serve_provisionally([passage for passage, _ in group], cost, yield_to_edits)
             self._wait(group)
             done += len(group)
             on_progress(done, total)
+        return prepared
 
     def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
-        """Those that have no set when it is their turn."""
+        """Those that still have no set when they are reached."""
         for passage in passages:
             if not best_sets(self._connection, self.recipe, [passage.id]):
                 yield passage
 
-    def _stand_in(self, passages: Sequence[Passage], cost: Cost, give_way: GiveWay) -> None:
+    def _serve_provisionally(
+        self, passages: Sequence[Passage], cost: Cost, yield_to_edits: YieldToEdits
+    ) -> None:
         """Store provisional sets: copies where the questions were made before."""
-        plain = recipe_row(self._connection, self._maker.stand_in_recipe.name)
+        plain = recipe_row(self._connection, self._maker.provisional_recipe.name)
         ids = [passage.id for passage in passages]
         known = best_sets(self._connection, plain, ids) if plain is not None else {}
         name = self._maker.recipe.name
@@ -142,20 +155,16 @@ class Preparer:
             copied=True,
         )
         for passage in self._lacking(passages):
-            made = self._maker.stand_in(passage)
+            made = self._maker.make_provisional(passage)
             self._unstored.append((passage, made))
             cost.add([made])
-            give_way()
+            yield_to_edits()
         self._store()
 
     def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
-        """Ask for the questions of passages that have a provisional set alone."""
+        """Ask for the questions of passages that have only a provisional set."""
         for made in self._made(wanted, cost, go_on):
             self._wait([(passage, got) for passage, got in made if isinstance(got, LlmError)])
-
-    def missing(self, wanted: BySource) -> int:
-        """How many of the passages have no set of the present recipe."""
-        return sum(map(len, self._missing(wanted).values()))
 
     def _missing(self, wanted: BySource) -> BySource:
         """Those of the passages that have no set, each once."""
@@ -174,7 +183,7 @@ class Preparer:
         wanted: Mapping[str, Iterable[Passage]],
         cost: Cost,
         go_on: Callable[[], bool],
-        give_way: GiveWay = lambda: None,
+        yield_to_edits: YieldToEdits = lambda: None,
     ) -> Iterator[Sequence[Made]]:
         """Make sets source by source, storing them as they come."""
         end_s = self._clock_s() + self._patience_s
@@ -182,7 +191,7 @@ class Preparer:
             context = None
             if cost.usage is not None:
                 context = LlmContext(
-                    source, cost.usage, lambda: go_on() and self._clock_s() < end_s, give_way
+                    source, cost.usage, lambda: go_on() and self._clock_s() < end_s, yield_to_edits
                 )
             for made in self._maker.make_each(passages, context):
                 sets = [(one, got) for one, got in made if isinstance(got, QuestionSet)]
@@ -194,13 +203,13 @@ class Preparer:
             self._store()
 
     def _store(self) -> None:
-        """Store what was made, also by a call that gives way to this one."""
+        """Store what was made, also by a prepare() inside which this one runs."""
         unstored, self._unstored = self._unstored, []
         if unstored:
             put_content(self._connection, self.recipe, unstored)
 
     def _wait(self, failed: Sequence[tuple[Passage, LlmError]]) -> None:
-        """Record why the passages, all of which have a provisional set, have no other."""
+        """Record why the passages have only a provisional set."""
         sets = best_sets(self._connection, self.recipe, [passage.id for passage, _ in failed])
         known = waits_of(self._connection, sets.values())
         waits = []
@@ -211,7 +220,7 @@ class Preparer:
         put_waits(self._connection, waits)
 
     def _again_ms(self, error: LlmError, tries: int) -> int:
-        """When to ask again. An endpoint that is down is the maker's to leave alone."""
+        """When to ask again. How long to spare an endpoint that is down, the maker decides."""
         if error.kind in ("unavailable", "queued"):
             return 0
         wait_ms = min(_AGAIN_MS * 2 ** min(tries, 10), _LONGEST_AGAIN_MS)

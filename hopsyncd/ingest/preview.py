@@ -10,9 +10,9 @@ from hopsyncd.config.configuration import DATABASE_NAME, Config
 from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.ingest.connect import connector_of
-from hopsyncd.ingest.plan import Action, Scope, Source, Step, planned, read_step
-from hopsyncd.ingest.read import READER, ReadDocument, rules_of
-from hopsyncd.ingest.scan import finished
+from hopsyncd.ingest.plan import Action, Scope, Source, Step, make_plan
+from hopsyncd.ingest.read import READER, ReadDocument, read_step, rules_of
+from hopsyncd.ingest.source_thread import finished
 from hopsyncd.models.llm_questions import estimate
 from store.records import Passage, PassageId
 from store.sqlite.content import best_sets
@@ -62,7 +62,7 @@ def preview(
     unknown: list[Passage] = []
     seen: set[PassageId] = set()
     try:
-        steps = finished(planned(connection, source, scope)).steps
+        steps = finished(make_plan(connection, source, scope)).steps
         for document in _changes(connection, source, scope, steps, passage_tokens, extract, found):
             fresh = {one.id: one for one in document.passages if one.id not in seen}
             seen |= fresh.keys()

@@ -1,8 +1,9 @@
-"""Reading: from a planned fetch to the passages of one document, or to the reason it has none."""
+"""Reading: from a planned fetch to the passages of one document, or to why there are none."""
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -16,18 +17,22 @@ from connectors.protocol import (
 )
 from hopsyncd import __version__
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.formats.blocks import link_to_name, names_of, with_title
+from hopsyncd.formats.blocks import Block, link_to_name, names_of, with_title
 from hopsyncd.formats.chunking import Chunk, chunks
 from hopsyncd.formats.readers import Extract
-from hopsyncd.ingest.source_thread import CallRunner, GiveWay, WriterThread, call
+from hopsyncd.ingest.plan import AGAIN, RETRY, Scope, Source, Step
+from hopsyncd.ingest.source_thread import YieldToEdits, finished, in_turns
 from store.records import Document, Link, Passage, Placement, Seen, content_hash
+from store.sqlite.database import Connection
+from store.sqlite.purge import excluded_paths
+from store.sqlite.reads import live_document
+from store.sqlite.sources import pins_of
 
 log = structlog.get_logger(__name__)
 
 CHUNKER = "chunk/4"  # raised when documents would be read or cut differently
 READER = f"hopsyncd {__version__}, {CHUNKER}"  # another may read what this one could not
 _MAX_ORIGIN_CHARACTERS = 1000
-RETRY = ""  # a revision that no item has: the next scan fetches again
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,9 @@ class ReadDocument:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What came of one fetch: `seen` always, `read` only when the content is new to the head.
+    """The result of one fetch: `seen` always, `read` only when the content is new to the head.
 
-    `waits` for a reader that this machine does not have now: the next scan tries again.
+    It `waits` for a reader that this machine lacks now: the next scan tries again.
     """
 
     seen: Seen
@@ -51,60 +56,72 @@ class Reading:
 
 
 def rules_of(passage_tokens: int) -> str:
-    """Names how documents become passages; another name means that all are read again."""
+    """Names how documents become passages; when the name changes, all are read again."""
     return f"{CHUNKER}:{passage_tokens}"
 
 
-def read(
-    connector: Connector,
-    source: int,
-    item: Item,
-    pinned: bytes | None,
-    live: Document | None,
+def read_step(
+    connection: Connection,
+    source: Source,
+    scope: Scope,
+    step: Step,
     passage_tokens: int,
     extract: Extract,
-    caller: CallRunner = WriterThread(),  # noqa: B008 - it holds nothing
-    give_way: GiveWay = lambda: None,
+    yield_to_edits: YieldToEdits = lambda: None,
 ) -> Reading | None:
-    """Fetch and chunk one item; nothing changes where it is as `pinned` says, or as in `live`.
+    """Fetch and cut the item of a step, if that says anything that the head does not.
 
-    None when the item vanished meanwhile: the next scan decides what that means. Raises
-    SourceUnavailable.
+    None when the item vanished meanwhile or was purged: the next scan decides what that means.
+    Raises SourceUnavailable.
     """
+    item = step.item
+    if item is None or item.id in excluded_paths(connection, source.id, [item.id]):
+        return None
+    pinned = pins_of(connection, source.id, [item.id]).get(item.id)
+    live = live_document(connection, source.id, item.id)
     try:
-        fetched = call(caller, lambda: _fetched(connector, item), give_way)
+        fetch = in_turns(partial(_fetched, source.connector, item), source.caller, yield_to_edits)
+        fetched = finished(fetch)
     except ItemVanished:
         return None
     except ItemUnreadable as problem:
-        return Reading(Seen(source, item.id, RETRY, None, problem.why, problem.hint))
+        return Reading(Seen(source.id, item.id, RETRY, None, problem.why, problem.hint))
     content, origin = _content_of(fetched), _origin_text(fetched)
-    seen = Seen(source, item.id, fetched.revision, content)
+    seen = Seen(source.id, item.id, fetched.revision, content)
+    # Whatever could not be read last time may be indexed as older rules would have it.
+    by_old_rules = scope.afresh or step.reason == AGAIN
     told = (content, fetched.media_type, origin)
-    if content == pinned or (live and told == (live.content, live.media_type, live.origin)):
+    is_live = live is not None and told == (live.content, live.media_type, live.origin)
+    if content == pinned or (is_live and not by_old_rules):
         return Reading(seen)
     try:
         blocks = extract(fetched.data, fetched.media_type)
     except DocumentUnreadable as problem:
-        return Reading(Seen(source, item.id, fetched.revision, content, problem.why, problem.hint))
+        return Reading(replace(seen, why=problem.why, hint=problem.hint))
     except ReaderUnavailable as problem:
-        seen = Seen(source, item.id, RETRY, None, problem.why, problem.hint)
+        seen = Seen(source.id, item.id, RETRY, None, problem.why, problem.hint)
         return Reading(seen, waits=True)
-    pieces: list[Chunk] = []
-    for piece in chunks(with_title(blocks, fetched.title or "", 1), passage_tokens):
-        pieces.append(piece)
-        give_way()
+    pieces = _cut(with_title(blocks, fetched.title or "", 1), passage_tokens, yield_to_edits)
     passages = tuple(Passage(piece.heading, piece.text) for piece in pieces)
     placements = tuple(
         Placement(passage.id, piece.first_line, piece.last_line, links)
         for passage, piece, links in zip(passages, pieces, _links(pieces, fetched), strict=True)
     )
     names = names_of(blocks, fetched.title)
-    document = Document(source, item.id, content, fetched.media_type, placements, names, origin)
-    return Reading(seen, ReadDocument(document, passages))
+    document = Document(source.id, item.id, content, fetched.media_type, placements, names, origin)
+    return Reading(seen, None if document == live else ReadDocument(document, passages))
+
+
+def _cut(blocks: Sequence[Block], passage_tokens: int, yield_to_edits: YieldToEdits) -> list[Chunk]:
+    pieces: list[Chunk] = []
+    for piece in chunks(blocks, passage_tokens):
+        pieces.append(piece)
+        yield_to_edits()
+    return pieces
 
 
 def _links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ...]]:
-    """Those of each passage, one a target; the first has also those that the source tells."""
+    """The links of each passage, one a target; the first also has those that the source gives."""
     told = {link.target for piece in pieces for link in piece.links}
     placeless = [link for target in fetched.links if (link := link_to_name(target))]
     for at, piece in enumerate(pieces):
@@ -121,13 +138,13 @@ def _fetched(connector: Connector, item: Item) -> Fetched:
     except ConnectorError:
         raise
     except Exception as error:
-        # One item that its connector stumbles over must not keep the others from being read.
+        # An item on which its connector fails must not keep the others from being read.
         kind = type(connector).__name__
         log.error("a connector failed", connector=kind, item=item.id, exc_info=error)
         raise ItemUnreadable(
             f"Cannot read {item.id!r}",
             f"its connector failed ({type(error).__name__}: {error})",
-            f"The log has the details for those who look after {kind}.",
+            f"The log has the details for the maintainers of {kind}.",
         ) from error
 
 
@@ -138,7 +155,7 @@ def _origin_text(fetched: Fetched) -> str:
 
 
 def _content_of(fetched: Fetched) -> bytes:
-    """The hash of what the document says; title and links that its source gives belong to that."""
+    """The hash of what the document says, with the title and links that its source gives."""
     if fetched.title is None and not fetched.links:
         return content_hash(fetched.data)
     told = "\n".join([fetched.title or "", *fetched.links])

@@ -112,7 +112,7 @@ class _NoQuestions:
     store_after: int = 1
 
     @property
-    def stand_in_recipe(self) -> Recipe:
+    def provisional_recipe(self) -> Recipe:
         return self.recipe
 
     def make_each(
@@ -120,5 +120,5 @@ class _NoQuestions:
     ) -> Iterator[Sequence[Made]]:
         raise AssertionError("a removal has no new passage")
 
-    def stand_in(self, passage: Passage) -> QuestionSet:
+    def make_provisional(self, passage: Passage) -> QuestionSet:
         raise AssertionError("a removal has no new passage")

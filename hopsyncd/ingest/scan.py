@@ -1,8 +1,8 @@
-"""The scan: a listing of one source, or of parts of it, to its end: what is there, what is gone."""
+"""The scan: a complete listing of one source, or of parts of it; what is there and what is gone."""
 
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from itertools import islice
 
 import structlog
 
@@ -17,23 +17,23 @@ from connectors.protocol import (
     Problem,
     SourceUnavailable,
 )
-from hopsyncd.ingest.source_thread import CallRunner, GiveWay, WriterThread, each
+from hopsyncd.ingest.source_thread import CallRunner, Turn, WriterThread, YieldToEdits, in_turns
 
 log = structlog.get_logger(__name__)
 
-Result = TypeVar("Result")
+_CHUNK = 256  # items that are asked for in one call
 
 
 class TooMuch(Exception):
-    """Raised inside a listing that was to be short, and is not."""
+    """A small sync has more to do than a small sync may."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """What a source has now. `under` is None for the whole source, else the parts listed.
 
-    One `since` an earlier cursor names what changed only, so that nothing but `gone` is gone.
-    `cursor` is where the next one of the whole source can begin, None where it cannot say so.
+    With `since`, an earlier cursor, it names only what changed, and only `gone` is gone.
+    `cursor` is where the next listing of the whole source can begin, None if the source cannot say.
     """
 
     items: dict[str, Item]
@@ -44,7 +44,7 @@ class Listing:
     cursor: str | None = None
 
     def names(self, path: str) -> bool:
-        """Whether the listing says of this item that it is there, or that it is not."""
+        """Whether the listing tells if this item is there."""
         return path in self.items or self.covers(path)
 
     def covers(self, path: str) -> bool:
@@ -59,69 +59,59 @@ class Listing:
         return any("/".join(names[:end]) in self.under for end in range(len(names) + 1))
 
 
-def finished(turns: Generator[None, None, Result]) -> Result:
-    """What comes of turns that nobody else has one between."""
-    while True:
-        try:
-            next(turns)
-        except StopIteration as ended:
-            result: Result = ended.value
-            return result
-
-
 def scan(
     connector: Connector,
     under: Sequence[str] | None,
     since: str | None = None,
-    caller: CallRunner = WriterThread(),  # noqa: B008 - it holds nothing
-    give_way: GiveWay = lambda: None,
+    caller: CallRunner = WriterThread(),  # noqa: B008 - it has no state
+    yield_to_edits: YieldToEdits = lambda: None,
     most: int | None = None,
-) -> Generator[None, None, Listing]:
-    """List to the end; everything, where the cursor `since` has expired. Others have their turn
-    while the source makes one wait.
+) -> Generator[Turn, None, Listing]:
+    """List to the end, or list everything if the cursor `since` has expired.
 
     Raises SourceUnavailable when the listing cannot be completed, TooMuch when it names more than
     `most` items.
     """
     try:
-        listed = each(_listed(connector, since, under), caller, give_way)
-        return (yield from _scan(listed, under, since, most))
+        return (yield from _scan(connector, under, since, caller, yield_to_edits, most))
     except CursorExpired as expired:
         log.info("everything is listed again", why=expired.why)
     try:
-        listed = each(_listed(connector, None, under), caller, give_way)
-        return (yield from _scan(listed, under, None, most))
+        return (yield from _scan(connector, under, None, caller, yield_to_edits, most))
     except CursorExpired as error:
         raise SourceUnavailable(error.what, error.why, error.hint) from error
 
 
 def _scan(
-    listed: Iterator[Found | None],
+    connector: Connector,
     under: Sequence[str] | None,
     since: str | None,
+    caller: CallRunner,
+    yield_to_edits: YieldToEdits,
     most: int | None,
-) -> Generator[None, None, Listing]:
+) -> Generator[Turn, None, Listing]:
     items: dict[str, Item] = {}
     problems: list[Problem] = []
     gone: set[str] = set()
     cursor = None
-    for found in listed:
-        if found is None:
-            yield
-        elif isinstance(found, Cursor):
-            cursor = found.value if under is None else None
-        elif not _is_storable(found.id):
-            problems.append(_unstorable(found))
-        elif isinstance(found, Problem):
-            problems.append(found)
-        elif isinstance(found, Gone):
-            items.pop(found.id, None)
-            gone.add(found.id)
-        else:
-            items[found.id] = found
-            gone.discard(found.id)
-            if most is not None and len(items) > most:
-                raise TooMuch
+    listed = _listed(connector, since, under)
+    while chunk := (yield from in_turns(lambda: [*islice(listed, _CHUNK)], caller, yield_to_edits)):
+        for found in chunk:
+            yield_to_edits()
+            if isinstance(found, Cursor):
+                cursor = found.value if under is None else None
+            elif not _is_storable(found.id):
+                problems.append(_unstorable(found))
+            elif isinstance(found, Problem):
+                problems.append(found)
+            elif isinstance(found, Gone):
+                items.pop(found.id, None)
+                gone.add(found.id)
+            else:
+                items[found.id] = found
+                gone.discard(found.id)
+                if most is not None and len(items) > most:
+                    raise TooMuch
     parts = None if under is None else frozenset(under)
     return Listing(items, tuple(problems), parts, frozenset(gone), since, cursor)
 
@@ -134,18 +124,14 @@ def _listed(
     except ConnectorError:
         raise
     except Exception as error:
-        raise failed(connector, "list the source", error) from error
-
-
-def failed(connector: Connector, doing: str, error: Exception) -> SourceUnavailable:
-    """A connector that breaks off in its own way pauses its source, and no other."""
-    kind = type(connector).__name__
-    log.error("a connector failed", connector=kind, doing=doing, exc_info=error)
-    return SourceUnavailable(
-        f"Cannot {doing}",
-        f"its connector failed ({type(error).__name__}: {error})",
-        f"The log has the details for those who look after {kind}. What is indexed of it is kept.",
-    )
+        # A connector that fails in its own way pauses its source, and no other.
+        kind = type(connector).__name__
+        log.error("a connector failed", connector=kind, doing="list the source", exc_info=error)
+        raise SourceUnavailable(
+            "Cannot list the source",
+            f"its connector failed ({type(error).__name__}: {error})",
+            f"The log has the details for the maintainers of {kind}. What is indexed is kept.",
+        ) from error
 
 
 def _is_storable(id_: str) -> bool:
@@ -153,10 +139,9 @@ def _is_storable(id_: str) -> bool:
 
 
 def _unstorable(found: Item | Gone | Problem) -> Problem:
-    why, hint = "its id is no text that can be stored", "Rename it."
     if isinstance(found, Problem):
         return replace(found, id=_printable(found.id))
-    return Problem(_printable(found.id), why, hint)
+    return Problem(_printable(found.id), "its id cannot be stored as text", "Rename it.")
 
 
 def _printable(text: str) -> str:

@@ -12,6 +12,7 @@ import structlog
 from hopsyncd.config.schedule import When
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
+from hopsyncd.ingest.source_thread import Turn
 from hopsyncd.ingest.timetable import Timetable
 from store.sqlite.sources import listing_state, seen_items
 
@@ -33,7 +34,7 @@ def full_scan_job(source: str) -> str:
 
 
 def promise() -> "Future[Any]":
-    """A future that those who wait for it cannot cancel: its work goes on without them."""
+    """A future that its waiters cannot cancel: the work goes on without them."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()
     return future
@@ -41,8 +42,11 @@ def promise() -> "Future[Any]":
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A source to keep in sync: when it is scanned, and when it is listed whole where its scans
-    need not. `at_start` scans it first of all, whenever its last scan was."""
+    """A source to keep in sync, and when to scan it.
+
+    `full_when` is when to list it whole, if its scans list only what changed. `at_start` scans it
+    at once, no matter when its last scan was.
+    """
 
     source: Source
     when: When
@@ -52,9 +56,9 @@ class Task:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A barrier: answered when a scan of each source that began after it has been applied.
+    """A barrier: answered once each of its sources has been scanned after it, and the scan applied.
 
-    `sources` empty: of all. `outcomes` by source, None while it is awaited.
+    Empty `sources` are all sources. `outcomes` are by source, None while awaited.
     """
 
     sources: frozenset[str]
@@ -72,13 +76,13 @@ class Request:
 
 @dataclass(slots=True)
 class _Underway:
-    """A sync that has begun; `answers` are the requests that it is for.
+    """A sync that has begun; it will answer the requests `answers`.
 
-    is_whole: it lists everything. is_full: because that was due. listed_ms: when it was before.
-    worked_s: how long its turns took.
+    is_whole: it lists everything. is_full: because that was due. listed_ms: when the source was
+    last listed whole before it. worked_s: how long its turns took.
     """
 
-    turns: Generator[None, None, SyncOutcome]
+    turns: Generator[Turn, None, SyncOutcome]
     answers: Sequence[Request] = ()
     is_whole: bool = False
     is_full: bool = False
@@ -88,8 +92,8 @@ class _Underway:
 
 @dataclass(slots=True)
 class _Due:
-    """A source, its sync under way, and what is wanted of the next: that it comes at once (`asked`,
-    or for `requests`), that some `parts` are listed."""
+    """A source, its sync under way, and what the next one is to do: list everything at once
+    (`asked`, or for `requests`), or only some `parts`."""
 
     source: Source
     asked: bool
@@ -117,7 +121,7 @@ class _Due:
 
 
 class SourceScheduler:
-    """The sources of one SourceSync in a ring, none before plan() is called.
+    """The sources of one SourceSync in a ring, which plan() fills.
 
     `on_synced` is told how long each sync worked, in seconds of the clock.
     """
@@ -138,8 +142,8 @@ class SourceScheduler:
     def plan(self, tasks: Iterable[Task], times: Timetable) -> list[Request]:
         """Keep these sources in sync from now on.
 
-        A source that is the same object as before keeps what is due of it; of one that is not
-        there any more nobody waits. Returns the requests that are answered by that.
+        A source that is the same object as before keeps its due work. Nobody waits any longer for
+        one that is gone: returns the requests that are answered by that.
         """
         before, self._times = self._due, times
         self._due = {}
@@ -188,11 +192,11 @@ class SourceScheduler:
         if paths is None or len(due.parts) > _MAX_PARTS or self._path.is_behind(due.source):
             due.asked = True
 
-    def overtake(self, name: str, newest: Sequence[str]) -> Sequence[str]:
-        """Sync these parts, the newest first, before all else, if they are little.
+    def preempt(self, name: str, newest: Sequence[str]) -> Sequence[str]:
+        """Sync these parts, the newest first, inside whatever runs now, if they are little.
 
-        If not, the newest edits among them; everything when it is its turn. Returns the edits to
-        overtake with next.
+        If not, only the newest edits among them; the rest has its turn. Returns the edits that are
+        left to preempt with next.
         """
         due = self._due.get(name)
         left: Sequence[str] = ()
@@ -205,8 +209,8 @@ class SourceScheduler:
         return left
 
     def _edits(self, due: _Due, newest: Sequence[str]) -> Sequence[str]:
-        """Sync the newest edits, fewer where they are too much; returns the others."""
-        seen = seen_items(self._path.connection, due.source.id)
+        """Sync the newest edits, as many as prove small; returns the others."""
+        seen = seen_items(self._path.connection, due.source.id, newest)
         known = tuple(islice((path for path in newest if path in seen), _SMALL_PARTS))
         edits = _EDITS if known else 0
         while edits:
@@ -240,7 +244,7 @@ class SourceScheduler:
         return []
 
     def abandon(self) -> list[Request]:
-        """End what is under way, to begin again; returns the requests that were not answered."""
+        """End what is under way, to begin again; returns the requests left unanswered."""
         waiting: dict[Request, None] = {}
         for due in self._ring:
             waiting |= dict.fromkeys(due.end())

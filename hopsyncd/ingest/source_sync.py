@@ -1,7 +1,13 @@
-"""One sync of one source: scan, plan, read, commit, in batches that are a version each."""
+"""One sync of one source: list, plan, read, prepare, commit; batch by batch, a version each.
+
+Read `SourceSync._sync` and `_execute` from top to bottom. At every slow step a small sync may run
+inside a long one (`yield_to_edits`); after each batch the other sources have a turn (`Turn`).
+"""
 
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -9,25 +15,25 @@ import structlog
 from connectors.protocol import SourceUnavailable
 from hopsyncd.formats.readers import Extract, extract
 from hopsyncd.ingest.commit import Batch, Writer
-from hopsyncd.ingest.pending_batch import PendingBatch
+from hopsyncd.ingest.pending_batch import PendingBatch, Progress, SyncRun
 from hopsyncd.ingest.plan import (
     AGAIN,
     CHANGED,
+    REMOVALS,
+    RETRY,
     Action,
-    Decision,
+    Plan,
     Scope,
     Source,
     Step,
     held,
-    planned,
-    read_step,
+    make_plan,
     since_of,
 )
 from hopsyncd.ingest.prepare import Cost
-from hopsyncd.ingest.read import RETRY
-from hopsyncd.ingest.restore import restoration
-from hopsyncd.ingest.scan import Listing, TooMuch, finished
-from hopsyncd.ingest.source_thread import GiveWay, WriterThread
+from hopsyncd.ingest.read import read_step
+from hopsyncd.ingest.scan import TooMuch
+from hopsyncd.ingest.source_thread import Turn, YieldToEdits, finished
 from hopsyncd.ingest.upgrades import Upgrades
 from hopsyncd.models.llm.budget import Usage
 from store.records import Version
@@ -43,45 +49,21 @@ from store.sqlite.sources import (
     put_source_state,
 )
 
-
-@dataclass(slots=True)
-class Progress:
-    """How far the sync of a source is, for other threads to read.
-
-    `documents_done` are in a version; of the batch at hand, so many documents and passages.
-    """
-
-    source: str = ""
-    documents_done: int = 0
-    documents_total: int = 0
-    batch_documents: int = 0
-    passages_done: int = 0
-    passages_total: int = 0
-
-    @property
-    def share(self) -> float:
-        """The part that is done, from 0 to 1: a batch counts by its passages with questions."""
-        batch = self.batch_documents * self.passages_done / max(self.passages_total, 1)
-        return min((self.documents_done + batch) / max(self.documents_total, 1), 1.0)
-
-
 log = structlog.get_logger(__name__)
 
-_REMOVALS = (Action.REMOVE, Action.FORGET)
 _BATCH_PASSAGES = 1000  # a batch also ends when its documents hold this many passages, or fewer
 _FEWEST_PASSAGES = 32
+_SMALL_PASSAGES = 32  # that a small sync makes questions of
 _LONGEST_READING_S = 10.0  # of a batch from a slow source: others have their turns then
-_LONGEST_COMMIT_S = 0.5  # beyond it batches get smaller: nobody else gets a turn meanwhile
-_SMALL_STEPS, _SMALL_PASSAGES = 100, 32  # of a small sync
-_SMALL_BYTES = 1 << 20  # of a document of one: nobody has a turn while it is read and cut
+_LONGEST_COMMIT_S = 0.5  # beyond it batches get smaller: nothing else runs meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
     """What a sync of one source did; `problem` says why it is paused, None when it is not.
 
-    `too_large` says that it was to be small and proved not to be: it is still to be done. `left`
-    are edited documents that a sync of a few edits has left.
+    `too_large`: it was to be small and proved not to be, so it is still to be done. `left` are
+    edited documents that a sync of a few edits has left.
     """
 
     source: str
@@ -94,9 +76,12 @@ class SyncOutcome:
 
 @dataclass(slots=True)
 class SourceSync:
-    """The write path over the store; `on_version` is told of each commit. `give_way` is called at
-    every slow step, and may run a small sync of the hinted parts of a source, or raise to abandon
-    the work. `new_usage` limits what an LLM may cost one sync. `paused` says why a source is."""
+    """The write path over the store.
+
+    `on_version` is told of each commit. `yield_to_edits` is called at every slow step: it may run a
+    small sync, or raise to abandon the work. `new_usage` limits what an LLM may cost one sync.
+    `paused` says why a source is.
+    """
 
     connection: Connection
     writer: Writer
@@ -104,7 +89,7 @@ class SourceSync:
     batch_documents: int
     now_ms: Callable[[], int]
     on_version: Callable[[Version], None]
-    give_way: GiveWay = lambda: None
+    yield_to_edits: YieldToEdits = lambda: None
     new_usage: Callable[[], Usage] = Usage
     extract: Extract = extract
     paused: dict[str, str] = field(default_factory=dict)
@@ -119,131 +104,221 @@ class SourceSync:
         self.upgrades = Upgrades(self.writer, self.new_usage, self.on_version)
 
     def is_behind(self, source: Source) -> bool:
-        """Whether a scan of all of the source is to read every document by the present rules."""
+        """Whether the next scan of all of the source has to read every document afresh."""
         return not is_read_by(self.connection, source.id, self.writer.rules)
 
-    def sync(self, source: Source, scope: Scope) -> SyncOutcome:
-        """Bring the graph to what the source has now; a source in doubt is paused, data kept."""
-        return finished(self.turns(source, scope))
-
-    def turns(self, source: Source, scope: Scope) -> Generator[None, None, SyncOutcome]:
-        """The same in turns, a batch or a short wait each; between them the store is anybody's."""
-        outer = self.progress
-        usage = None if scope.small else self.new_usage()
-        try:
-            self._require_unheld(source)
-            if scope.under is None and self.is_behind(source):
-                scope = replace(scope, afresh=True)
-            began_ms = self.now_ms()
-            before = listing_state(self.connection, source.id)
-            since = since_of(before, scope, began_ms)
-            self.progress = progress = Progress(source.name)
-            decision = yield from planned(self.connection, source, scope, since, self.give_way)
-            self.progress = progress
-            self._require_unheld(source)
-            intake = PendingBatch(source.id, source.name)
-            outcome = yield from self._execute(source, scope, decision, intake, usage)
-            if scope.under is None and not intake.unsettled:
-                self._note_listing(source, decision.listing, began_ms, before)
-            return outcome
-        except TooMuch:
-            return SyncOutcome(source.name, too_large=True)
-        except SourceUnavailable as problem:
-            if source.name in self.removed:
-                return SyncOutcome(source.name)
-            if self.paused.get(source.name) != problem.why:
-                log.warning("source paused", source=source.name, why=problem.why, hint=problem.hint)
-            self.paused[source.name] = problem.why
-            put_source_state(self.connection, source.id, None, problem.why, problem.hint)
-            return SyncOutcome(source.name, problem=problem.why)
-        finally:
-            self.progress = outer
-            self.upgrades.after_sync(usage)
-
-    def restore(self, number: int, sources: dict[int, str]) -> Version | None:
-        """Commit a version whose documents of the sources (id to name) are those of `number`.
-
-        None when they are that already.
-        """
-        return self.commit(restoration(self.connection, number, sources))
-
     def commit(self, batch: Batch) -> Version | None:
-        """Commit a batch that needs no questions, and tell of it; None when it changes nothing."""
+        """Commit a batch from elsewhere, and tell of it; None when it changes nothing."""
         version = self.writer.apply(batch)
         if version:
             self.on_version(version)
         return version
 
-    def _execute(
-        self,
-        source: Source,
-        scope: Scope,
-        decision: Decision,
-        intake: PendingBatch,
-        usage: Usage | None,
-    ) -> Generator[None, None, SyncOutcome]:
-        changed = removed = 0
-        looked_at: set[str] = set()
-        progress = self.progress
-        is_looked_at: Callable[[str], bool] = decision.listing.names
-        left: tuple[str, ...] = ()
-        if scope.edits:
-            edited = _edited(decision.steps, scope)
-            decision = replace(decision, steps=edited[: scope.edits], gone={})
-            is_looked_at = {step.path for step in decision.steps}.__contains__
-            left = tuple(step.path for step in edited[scope.edits :])
-        if scope.small and not _is_small(decision.steps):
-            return SyncOutcome(source.name, too_large=True)
-        self._underway.append(intake)
+    def sync(self, source: Source, scope: Scope) -> SyncOutcome:
+        """Bring the graph to what the source has now; a source in doubt is paused, data kept."""
+        return finished(self.turns(source, scope))
+
+    def turns(self, source: Source, scope: Scope) -> Generator[Turn, None, SyncOutcome]:
+        """The same in turns; between them anybody may write to the store."""
+        outer = self.progress
+        usage = None if scope.small else self.new_usage()
+        batch = PendingBatch(source.id, source.name)
+        run = SyncRun(source, scope, usage, Progress(source.name), batch)
         try:
-            for is_batch in self._filled(source, scope, decision, intake):
-                if scope.small and self.writer.missing(intake.documents) > _SMALL_PASSAGES:
-                    return SyncOutcome(source.name, changed, removed, too_large=True)
-                if is_batch:
-                    taken = self._commit(intake, scope, usage)
-                    changed += len(taken.read)
-                    removed += len(taken.gone)
-                    looked_at.update(one.path for one in taken.seen if one.revision != RETRY)
-                yield
-                self.progress = progress
-                self._require_unheld(source)
+            self._begin_turn(run)
+            with closing(self._sync(run)) as turns:
+                for turn in turns:
+                    yield turn
+                    self._begin_turn(run)
+            return SyncOutcome(source.name, run.changed, run.removed, left=run.left)
+        except TooMuch:
+            return SyncOutcome(source.name, run.changed, run.removed, too_large=True)
+        except SourceUnavailable as problem:
+            if source.name in self.removed:
+                return SyncOutcome(source.name)
+            self._pause(source, problem)
+            return SyncOutcome(source.name, problem=problem.why)
         finally:
-            self._underway.remove(intake)
-        if not (whole := scope.under is None):
-            self._overtake(source.id, is_looked_at)
-        if scope.afresh:
-            unread = live_documents(self.connection, source.id).keys() - looked_at
-            put_rules(self.connection, source.id, self.writer.rules, unread)
-            intake.unsettled |= unread
+            self.progress = outer
+            self.upgrades.after_sync(run.usage)
+
+    def _begin_turn(self, run: SyncRun) -> None:
+        """Since the last turn somebody may have paused or removed the source."""
+        self.progress = run.progress
+        if run.source.name in self.removed or is_held(self.connection, run.source.id):
+            raise held(run.source.name)
+
+    def _pause(self, source: Source, problem: SourceUnavailable) -> None:
+        if self.paused.get(source.name) != problem.why:
+            log.warning("source paused", source=source.name, why=problem.why, hint=problem.hint)
+        self.paused[source.name] = problem.why
+        put_source_state(self.connection, source.id, None, problem.why, problem.hint)
+
+    def _sync(self, run: SyncRun) -> Generator[Turn, None, None]:
+        """List and plan, do it, and note how far the graph has come."""
+        source, is_whole = run.source, run.scope.under is None
+        if is_whole and self.is_behind(source):
+            run.scope = replace(run.scope, afresh=True)
+        began_ms, before = self.now_ms(), listing_state(self.connection, source.id)
+        since = since_of(before, run.scope, began_ms)
+        plan = yield from make_plan(self.connection, source, run.scope, since, self.yield_to_edits)
+        run.left = plan.left
+        self._underway.append(run.batch)
+        try:
+            yield from self._execute(run, plan)
+        finally:
+            self._underway.remove(run.batch)
+        if not is_whole:
+            self._drop_preempted(source.id, plan.looks_at)
+        if run.scope.afresh:
+            self._note_rules(run)
         self.paused.pop(source.name, None)
-        put_source_state(self.connection, source.id, self.now_ms() if whole else None, None, None)
-        return SyncOutcome(source.name, changed, removed, left=left)
+        scanned_ms = self.now_ms() if is_whole else None
+        put_source_state(self.connection, source.id, scanned_ms, None, None)
+        if is_whole and not run.batch.unsettled:
+            self._note_listing(run, plan, began_ms, before)
 
-    def _require_unheld(self, source: Source) -> None:
-        if source.name in self.removed or is_held(self.connection, source.id):
-            raise held(source.name)
+    def _execute(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
+        """Read and commit what the plan fetches, in batches; removals last, after a second look.
 
-    def _commit(self, intake: PendingBatch, scope: Scope, usage: Usage | None) -> Batch:
-        """Make the questions and commit what is not overtaken meanwhile."""
-        progress, cost = self.progress, Cost(usage)
-        progress.batch_documents = len(intake.documents)
-        self.writer.prepare(intake.documents, cost, self._count_passages, self.give_way)
-        batch = intake.take()
+        A removal whose content comes back at another path goes with the batch that has it there.
+        """
+        batch = run.batch
+        fetches = [*plan.of(Action.FETCH).values()]
+        run.progress.documents_total = len(fetches)
+        run.removals = plan.of(*REMOVALS)
+        run.moved = {} if run.is_slow else _by_content(plan.gone)
+        yield from self._read_and_commit(run, plan, fetches)
+        if run.removals and batch.readings and run.is_slow and not run.scope.afresh:
+            # Nothing may be in hand while others have their turns.
+            self._commit(run)
+            yield Turn.COMMITTED
+        batch.reports = plan.of(Action.REPORT)
+        batch.removals, run.removals, run.moved = run.removals, {}, {}
+        yield from self._look_again(run, plan)
+        yield from self._read_and_commit(run, plan, run.back)
+        if batch.readings or batch.reports or batch.removals:
+            self._commit(run)
+            yield Turn.COMMITTED
+
+    def _read_and_commit(
+        self, run: SyncRun, plan: Plan, steps: Collection[Step]
+    ) -> Generator[Turn, None, None]:
+        """Read the items of these steps, and commit each full batch; the last one stays in hand."""
+        waiting = deque(steps)
+        are_many = len(steps) > self.batch_documents
+        while waiting:
+            problem = self._fill(run, waiting, are_many)
+            # What a source gave before it stopped answering is not asked for twice.
+            if (problem or waiting) and run.batch.readings and not run.scope.afresh:
+                yield from self._add_moved(run, plan)
+                self._commit(run)
+                yield Turn.COMMITTED
+            if problem:
+                raise problem
+
+    def _fill(self, run: SyncRun, waiting: deque[Step], are_many: bool) -> SourceUnavailable | None:
+        """Read what waits until the batch is full, or the source stops answering: then why."""
+        began_s, reason = self.monotonic_s(), None
+        while waiting:
+            # Edits are answered before many new documents are read.
+            is_last_edit = are_many and reason == CHANGED != waiting[0].reason
+            may_end = run.batch.readings and not run.scope.afresh
+            if may_end and (is_last_edit or self._is_full(run, began_s)):
+                break
+            reason = waiting[0].reason
+            try:
+                self._read(run, waiting.popleft())
+            except SourceUnavailable as problem:
+                return problem
+        return None
+
+    def _is_full(self, run: SyncRun, began_s: float) -> bool:
+        took_s = self.monotonic_s() - began_s if run.is_slow else 0.0
+        return (
+            len(run.batch.readings) >= self.batch_documents
+            or run.batch.passages >= self._batch_passages
+            or took_s > _LONGEST_READING_S
+        )
+
+    def _read(self, run: SyncRun, step: Step) -> None:
+        """Read the item of a step into the batch; it is unsettled if it is worth a second try."""
+        run.batch.begin(step.path)
+        reading = read_step(
+            self.connection,
+            run.source,
+            run.scope,
+            step,
+            self.passage_tokens,
+            self.extract,
+            self.yield_to_edits,
+        )
+        if (
+            reading is None
+            or reading.waits
+            or (reading.seen.revision == RETRY and step.reason != AGAIN)
+        ):
+            run.batch.unsettled.add(step.path)
+        if reading:
+            run.batch.end(reading)
+
+    def _add_moved(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
+        """Have the batch remove the old paths of what it has at new ones."""
+        for one in run.batch.documents:
+            if paths := run.moved.get(one.document.content):
+                path = paths.pop()
+                run.batch.removals[path] = run.removals.pop(path)
+        if run.moved:
+            yield from self._look_again(run, plan)
+
+    def _look_again(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
+        """Look again at what the batch removes, and keep what is there after all.
+
+        Some listings do not name all that is there, and much may have happened since the scan. That
+        has judged already whether the source may be left empty; this look sees only what is
+        missing, so it must not ask again. What a source said is gone since a cursor needs no second
+        look: if it is back, the next listing names it.
+        """
+        batch = run.batch
+        if not batch.removals or plan.listing.since is not None:
+            return
+        wanted = dict.fromkeys(batch.removals)
+        scope = replace(run.scope, under=tuple(wanted), accept_empty=True)
+        looking = make_plan(self.connection, run.source, scope, None, self.yield_to_edits)
+        look = finished(looking) if batch.readings else (yield from looking)
+        gone, there = look.of(*REMOVALS), look.of(Action.FETCH)
+        batch.removals = {path: step for path, step in batch.removals.items() if path in gone}
+        run.back += [step for path, step in there.items() if path in wanted]
+
+    def _commit(self, run: SyncRun) -> None:
+        """Make the questions, and commit what nobody looked at later meanwhile."""
+        batch, cost = run.batch, Cost(run.usage)
+        run.progress.batch_documents = len(batch.documents)
+        prepared = self.writer.prepare(
+            batch.documents,
+            cost,
+            run.progress.count_passages,
+            self.yield_to_edits,
+            _SMALL_PASSAGES if run.scope.small else None,
+        )
+        taken = batch.take()
         began_s = time.thread_time()
-        version = self.writer.apply(batch, cost)
-        progress.documents_done += len(batch.seen)
-        progress.batch_documents = progress.passages_done = progress.passages_total = 0
-        self._overtake(intake.source, batch.paths.__contains__)
+        version = self.writer.commit(taken, cost, prepared)
+        run.progress.end_batch(len(taken.seen))
+        run.changed += len(taken.read)
+        run.removed += len(taken.gone)
+        run.looked_at.update(one.path for one in taken.seen if one.revision != RETRY)
+        self._drop_preempted(run.source.id, taken.paths.__contains__)
         if version:
             self.on_version(version)
-        if not scope.small:
+        if not run.scope.small:
             self._pace(time.thread_time() - began_s)
-        return batch
 
-    def _overtake(self, source: int, is_later: Callable[[str], bool]) -> None:
-        """Whoever gave way to a sync has older readings of the paths that it looked at."""
-        for intake in self._underway:
-            intake.overtake(source, is_later)
+    def _drop_preempted(self, source: int, is_later: Callable[[str], bool]) -> None:
+        """Syncs that this one preempted have older readings of the paths that it looked at."""
+        for batch in self._underway:
+            if batch.source == source:
+                batch.drop(is_later)
 
     def _pace(self, commit_s: float) -> None:
         """In a large graph batches are smaller, so that none keeps others waiting for long."""
@@ -252,134 +327,20 @@ class SourceSync:
         elif commit_s < _LONGEST_COMMIT_S / 4:
             self._batch_passages = min(self._batch_passages * 2, _BATCH_PASSAGES)
 
-    def _note_listing(
-        self, source: Source, listing: Listing, began_ms: int, before: ListingState
-    ) -> None:
-        """All that the listing named is indexed: the next one may begin where it ended, if nothing
-        was asked for meanwhile that needs a listing of its own."""
+    def _note_rules(self, run: SyncRun) -> None:
+        """The source is read by the present rules, but for what could not be read."""
+        unread = live_documents(self.connection, run.source.id).keys() - run.looked_at
+        put_rules(self.connection, run.source.id, self.writer.rules, unread)
+        run.batch.unsettled |= unread
+
+    def _note_listing(self, run: SyncRun, plan: Plan, began_ms: int, before: ListingState) -> None:
+        """All that the listing named is indexed: the next one may begin where it ended, unless
+        something that needs a listing of its own was asked for meanwhile."""
+        listing, source = plan.listing, run.source.id
         listed_ms = began_ms if listing.since is None else before.listed_ms
-        if listing_state(self.connection, source.id) == before:
+        if listing_state(self.connection, source) == before:
             state = ListingState(listing.cursor or listing.since, listed_ms)
-            put_listing_state(self.connection, source.id, state)
-
-    def _count_passages(self, done: int, total: int) -> None:
-        self.progress.passages_done, self.progress.passages_total = done, total
-
-    def _filled(
-        self, source: Source, scope: Scope, decision: Decision, intake: PendingBatch
-    ) -> Iterator[bool | None]:
-        """Fill the intake for one batch after the other. A removal goes with the batch that has
-        its content at another path, else with the last; each after a second look. None is no batch
-        but a short wait.
-
-        Items that are worth a second try, soon, are `unsettled`.
-        """
-        fetches = [step for step in decision.steps if step.action is Action.FETCH]
-        self.progress.documents_total = len(fetches)
-        removals = {step.path: step for step in decision.steps if step.action in _REMOVALS}
-        moved = _by_content(decision.gone)
-        back: list[Step] = []  # what was to be removed, and is there again
-        for _ in self._fetched(source, scope, fetches, intake):
-            paths = _moved(intake, moved) if isinstance(source.caller, WriterThread) else []
-            intake.removals = {path: removals.pop(path) for path in paths}
-            back += yield from self._confirm_removals(source, scope, decision, intake)
-            yield True
-        if (
-            removals
-            and intake.readings
-            and not (scope.afresh or isinstance(source.caller, WriterThread))
-        ):
-            yield True  # nothing may be in hand while others have their turns
-        intake.reports = {s.path: s for s in decision.steps if s.action is Action.REPORT}
-        intake.removals = dict(removals)
-        back += yield from self._confirm_removals(source, scope, decision, intake)
-        yield from self._fetched(source, scope, back, intake)
-        if intake.readings or intake.reports or intake.removals:
-            yield True
-
-    def _fetched(
-        self, source: Source, scope: Scope, steps: Sequence[Step], intake: PendingBatch
-    ) -> Iterator[bool]:
-        """Read the items of these steps into the intake, which may be full in between."""
-        began_s = self.monotonic_s()
-        are_many, reason = len(steps) > self.batch_documents, None
-        for step in steps:
-            # Edits are answered before many new documents are read.
-            is_edited = are_many and reason == CHANGED != step.reason and bool(intake.readings)
-            reason = step.reason
-            if not scope.afresh and (is_edited or self._is_full(intake, source, began_s)):
-                yield True
-                began_s = self.monotonic_s()
-            try:
-                self._read(source, scope, step, intake)
-            except SourceUnavailable:
-                # Of a source that stops answering now and then, what it gave is not asked twice.
-                if intake.readings and not scope.afresh:
-                    yield True
-                raise
-
-    def _is_full(self, intake: PendingBatch, source: Source, began_s: float) -> bool:
-        if not intake.readings:
-            return False
-        took_s = 0.0 if isinstance(source.caller, WriterThread) else self.monotonic_s() - began_s
-        return (
-            len(intake.readings) >= self.batch_documents
-            or intake.passages >= self._batch_passages
-            or took_s > _LONGEST_READING_S
-        )
-
-    def _read(self, source: Source, scope: Scope, step: Step, intake: PendingBatch) -> None:
-        intake.begin(step.path)
-        reading = read_step(
-            self.connection, source, scope, step, self.passage_tokens, self.extract, self.give_way
-        )
-        if (
-            reading is None
-            or reading.waits
-            or (reading.seen.revision == RETRY and step.reason != AGAIN)
-        ):
-            intake.unsettled.add(step.path)
-        if reading:
-            intake.end(reading)
-
-    def _confirm_removals(
-        self, source: Source, scope: Scope, decision: Decision, intake: PendingBatch
-    ) -> Generator[None, None, list[Step]]:
-        """Look again at what the intake removes, and leave out what is not gone; returns the
-        fetches of what is there again."""
-        wanted = set(intake.removals)
-        look = yield from self._second_look(source, scope, decision, intake)
-        for path in wanted - {step.path for step in look if step.action in _REMOVALS}:
-            intake.removals.pop(path, None)
-        return [step for step in look if step.action is Action.FETCH and step.path in wanted]
-
-    def _second_look(
-        self, source: Source, scope: Scope, decision: Decision, intake: PendingBatch
-    ) -> Generator[None, None, Collection[Step]]:
-        """What is to be done about the removals: some listings do not name all that is there, and
-        much may have happened since the scan.
-
-        The scan has judged already whether they may leave the source empty; this look sees only
-        what is missing, so it must not ask again. What a source said is gone since a cursor needs
-        no second look: if it is back, the next listing since then names it.
-        """
-        if not intake.removals or decision.listing.since is not None:
-            return [*intake.removals.values()]
-        again = replace(scope, under=tuple(intake.removals), accept_empty=True)
-        turns = planned(self.connection, source, again, give_way=self.give_way)
-        decided = finished(turns) if intake.readings else (yield from turns)
-        return decided.steps
-
-
-def _is_small(steps: Sequence[Step]) -> bool:
-    sizes = [step.item.size_bytes for step in steps if step.item]
-    return len(steps) <= _SMALL_STEPS and max(sizes, default=0) <= _SMALL_BYTES
-
-
-def _edited(steps: Sequence[Step], scope: Scope) -> tuple[Step, ...]:
-    """The fetches of edited documents, in the order of the scope."""
-    edits = {step.path: step for step in steps if step.reason == CHANGED and _is_small([step])}
-    return tuple(edits[path] for path in scope.under or () if path in edits)
+            put_listing_state(self.connection, source, state)
 
 
 def _by_content(gone: Mapping[str, bytes]) -> dict[bytes, list[str]]:
@@ -388,9 +349,3 @@ def _by_content(gone: Mapping[str, bytes]) -> dict[bytes, list[str]]:
     for path in sorted(gone, reverse=True):
         paths.setdefault(gone[path], []).append(path)
     return paths
-
-
-def _moved(intake: PendingBatch, paths: dict[bytes, list[str]]) -> list[str]:
-    """Take out a path for each document of the intake that has the content of one."""
-    contents = [one.document.content for one in intake.documents]
-    return [paths[content].pop() for content in contents if paths.get(content)]

@@ -1,43 +1,66 @@
-"""Where the calls to a source are made: on the writer's thread, or on one beside it.
+"""How syncs share the one thread that writes, and where the calls to a source are made.
 
-A source over a network may take seconds to answer. Its calls are made on a thread of its own, and
-the writer gives way while it waits. All calls of one source come from one thread, in order.
+Two kinds of work interrupt a sync, each at a point of its own:
+
+- Small edits preempt it. `yield_to_edits` is called at every slow step, and may sync them there.
+- Other sources have their turns. A sync is a generator; it yields a `Turn` between two batches and
+  while a slow source keeps it waiting.
+
+A source over a network may take seconds to answer. Its calls are made on a thread of its own, all
+of them and in order, so the writer's thread can do other work while it waits.
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, wait
-from itertools import islice
+from enum import Enum
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
-GiveWay = Callable[[], None]
-"""Called at every slow step: others may commit meanwhile, or it raises to abandon the work."""
+YieldToEdits = Callable[[], None]
+"""Called at every slow step: small edits may be committed meanwhile, or it raises to abandon the
+work."""
 
 Result = TypeVar("Result")
 
 _WAIT_S = 0.05
-_CHUNK = 256  # items of a listing that are asked for together
+
+
+class Turn(Enum):
+    """What a sync did with its turn, which ends here."""
+
+    COMMITTED = "a batch"
+    WAITED = "for its source"
+
+
+def finished(turns: Generator[Turn, None, Result]) -> Result:
+    """Run to the end without a turn for anyone else."""
+    while True:
+        try:
+            next(turns)
+        except StopIteration as ended:
+            result: Result = ended.value
+            return result
 
 
 class CallRunner(Protocol):
     """Makes the calls to one source."""
 
     def begin(self, work: Callable[[], Result]) -> "Future[Result]":
-        """Make the call; who does not wait for its end abandons it."""
+        """Start the call. Not to wait for its result is to abandon it."""
         ...
 
     def end(self) -> None:
-        """Take no more calls; the one under way is not waited for."""
+        """Take no more calls, without waiting for the one under way."""
         ...
 
     def has_ended(self, timeout_s: float) -> bool:
-        """After end(): whether no call is under way any more."""
+        """After end(): whether the last call is over."""
         ...
 
 
 class WriterThread:
-    """Calls that are quick: they are made by the thread that wants them."""
+    """Makes quick calls, at once, on the thread that asks for them."""
 
     def begin(self, work: Callable[[], Result]) -> "Future[Result]":
         done: Future[Result] = Future()
@@ -45,16 +68,16 @@ class WriterThread:
         return done
 
     def end(self) -> None:
-        """There is nothing to end."""
+        """Nothing is under way between two calls."""
 
     def has_ended(self, timeout_s: float) -> bool:
         return True
 
 
 class SourceThread:
-    """Calls that may be slow: they are made by a thread beside, which starts with the first.
+    """Makes slow calls, on a thread that starts with the first of them.
 
-    A call that was abandoned goes on until its own time limits end it.
+    An abandoned call goes on until its own time limits end it.
     """
 
     def __init__(self, name: str) -> None:
@@ -79,40 +102,23 @@ class SourceThread:
     def _run(self) -> None:
         while next_ := self._calls.get():
             _work(*next_)
-            del next_  # what it holds is let go of here, not at the next call
+            del next_  # or it would be held until the next call
 
 
-def call(caller: CallRunner, work: Callable[[], Result], give_way: GiveWay) -> Result:
-    """The result of a call, or its exception; what `give_way` raises abandons it."""
-    give_way()
+def in_turns(
+    work: Callable[[], Result], caller: CallRunner, yield_to_edits: YieldToEdits
+) -> Generator[Turn, None, Result]:
+    """The result of a call, or its exception; each short wait for it ends a turn."""
+    yield_to_edits()
     done = caller.begin(work)
-    while not _is_done(done):
-        give_way()
+    while not wait([done], _WAIT_S).done:
+        yield_to_edits()
+        yield Turn.WAITED
     return done.result()
-
-
-def each(items: Iterator[Result], caller: CallRunner, give_way: GiveWay) -> Iterator[Result | None]:
-    """The items, asked for by the caller, and None for each short wait; gives way before each."""
-    while True:
-        give_way()
-        done = caller.begin(lambda: [*islice(items, _CHUNK)])
-        while not _is_done(done):
-            give_way()
-            yield None
-        if not done.result():
-            return
-        for item in done.result():
-            give_way()
-            yield item
-
-
-def _is_done(done: "Future[Any]") -> bool:
-    """Whether a call has ended, or does so shortly."""
-    return bool(wait([done], _WAIT_S).done)
 
 
 def _work(work: Callable[[], Result], done: "Future[Result]") -> None:
     try:
         done.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - handed on to who waits for it
+    except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
         done.set_exception(error)

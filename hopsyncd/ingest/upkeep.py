@@ -23,17 +23,29 @@ from hopsyncd.index.matching import MergeIndex
 from hopsyncd.index.similarity import similarity
 from hopsyncd.ingest.commit import Batch
 from hopsyncd.ingest.plan import held
+from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.source_sync import SourceSync
 from store.exceptions import PurgeRefused
-from store.records import ALIVE, REBUILD, RESTORE, Finding, Match, Question, QuestionSet, SetId
+from store.records import (
+    ALIVE,
+    REBUILD,
+    RESTORE,
+    Finding,
+    Match,
+    Pin,
+    Question,
+    QuestionSet,
+    SetId,
+    Version,
+)
 from store.sqlite.backup import backup
 from store.sqlite.check import OnCheck, check, count_checks, run_checks
-from store.sqlite.content import recipe_dimensions, sets_at, sets_by_id
+from store.sqlite.content import known_passages, recipe_dimensions, sets_at, sets_by_id
 from store.sqlite.database import Connection
 from store.sqlite.gc import GcPlan, GcResult, Retention, collect, plan_gc
 from store.sqlite.history import delete_tag, resolve, set_tag
 from store.sqlite.purge import include_again, purge
-from store.sqlite.reads import live_content, matches_at
+from store.sqlite.reads import documents_at, live_content, live_documents, matches_at
 from store.sqlite.sources import (
     all_sources,
     hold_source,
@@ -42,8 +54,10 @@ from store.sqlite.sources import (
     pins_of,
     put_source_state,
     release_pins,
+    seen_items,
 )
 from store.sqlite.versions import head
+from store.sqlite.versions import version as require_version
 
 MATCH_CHECKS = 2
 _GROUP = 2000  # matches whose question sets are held at once
@@ -159,7 +173,7 @@ def restored(path: SourceSync, at: str, names: Sequence[str]) -> RestoreAnswer:
     """Commit a version whose documents of the named sources are those of `at`."""
     number = resolve(path.connection, at).id
     sources = _rows(path.connection, names)
-    made = path.restore(number, sources)
+    made = restore(path, number, sources)
     newest = head(path.connection)
     return {
         "version": newest.id if newest else 0,
@@ -198,6 +212,45 @@ def released(path: SourceSync, names: Sequence[str]) -> None:
         release_pins(path.connection, row)
 
 
+def restore(path: SourceSync, number: int, sources: dict[int, str]) -> Version | None:
+    """Commit a version whose documents of the sources (id to name) are those of version `number`.
+
+    None when they are that already. Nothing on disk is touched. The restored documents are pinned:
+    as long as a document's file stays as it was at the restore (or stays missing), scans leave the
+    restored state. An edit made later, a file that appears or a deletion is taken in as always, and
+    ends that document's pin. Releasing the pins brings every document back to its file at the next
+    scan.
+
+    Worked example. Version 4 has a.md ("one"), version 7 has a.md ("two") and b.md. Restoring 4
+    makes version 8 with a.md ("one") and no b.md, though the files still say otherwise. Touching
+    a.md changes nothing; writing "three" into it makes version 9 with a.md ("three") and, still, no
+    b.md.
+
+    Raises NoSuchVersion.
+    """
+    connection = path.connection
+    require_version(connection, number)
+    read: list[ReadDocument] = []
+    gone: list[tuple[int, str]] = []
+    pins: list[Pin] = []
+    for source in sources:
+        then = {document.path: document for document in documents_at(connection, number, source)}
+        now, seen = live_documents(connection, source), seen_items(connection, source)
+        for item in sorted(then.keys() | now.keys()):
+            document = then.get(item)
+            if document is None:
+                gone.append((source, item))
+            elif document.content != now.get(item):
+                passages = known_passages(connection, (p.passage for p in document.placements))
+                parts = tuple(passages[place.passage] for place in document.placements)
+                read.append(ReadDocument(document, parts))
+            else:
+                continue
+            pins.append(Pin(source, item, seen[item].content if item in seen else None))
+    reason = f"restored {', '.join(sources.values())} to version {number}"
+    return path.commit(Batch(reason, tuple(read), tuple(gone), pins=tuple(pins)))
+
+
 def _rows(connection: Connection, names: Sequence[str]) -> dict[int, str]:
     return {row.id: row.name for row in all_sources(connection) if row.name in names}
 
@@ -228,7 +281,7 @@ def collected(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool
     if dry_run:
         planned = plan_gc(path.connection, retention, now_ms)
         return {**_collected(planned, dry_run=True), "bytes": planned.bytes}
-    done = collect(path.connection, retention, now_ms, path.give_way)
+    done = collect(path.connection, retention, now_ms, path.yield_to_edits)
     return {**_collected(done, dry_run=False), "freed_bytes": done.freed_bytes}
 
 

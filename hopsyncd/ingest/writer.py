@@ -1,4 +1,4 @@
-"""The one thread that writes: it turns hints, requests and the clock into syncs."""
+"""The one thread that writes: it turns hints, requests and the clock into syncs and jobs."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from hopsyncd.ingest.source_scheduler import (
     scan_job,
 )
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
-from hopsyncd.ingest.source_thread import GiveWay
+from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.ingest.timetable import Clocks, Planned, Timetable
 from store.exceptions import DatabaseGone, DiskFailure
 from store.sqlite.check import refuse_overwritten
@@ -50,7 +50,7 @@ class _Job:
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Something else to do at its times, when nobody waits for the writer's thread."""
+    """Something else to do at its times, while nobody waits for the writer's thread."""
 
     name: str
     when: When
@@ -60,13 +60,13 @@ class Chore:
 class SyncWorker:
     """Runs syncs on its own thread, a batch of each source in turn.
 
-    `open_path` is called on that thread. It is given what is to be called at every slow step, and
-    says which tasks there are.
+    `open_path` is called on that thread, with the function to call at every slow step; it returns
+    the write path and the tasks.
     """
 
     def __init__(
         self,
-        open_path: Callable[[GiveWay], tuple[SourceSync, Sequence[Task]]],
+        open_path: Callable[[YieldToEdits], tuple[SourceSync, Sequence[Task]]],
         chores: Sequence[Chore] = (),
         clocks: Clocks = Clocks(),  # noqa: B008 - it is frozen
     ) -> None:
@@ -92,11 +92,11 @@ class SyncWorker:
         self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
 
     def start(self) -> None:
-        """Begin: first open the store, then scan every source."""
+        """Open the store, then scan every source."""
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Abandon the work in hand and end; False when the thread did not end in time."""
+        """Abandon the work in hand and end; False if the thread did not end in time."""
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
@@ -104,8 +104,8 @@ class SyncWorker:
         return not self._thread.is_alive()
 
     def hint(self, source: str, paths: Sequence[str] | None) -> None:
-        """Something under these paths, the newest last, may have changed; None: anything may have,
-        beside what is named before and after."""
+        """Something under these paths, the newest last, may have changed. None: anything may have,
+        besides the paths of other hints."""
         with self._wake:
             if paths is None:
                 self._unsure.add(source)
@@ -131,9 +131,9 @@ class SyncWorker:
     def submit(
         self, job: Callable[[SourceSync], Result], counts_as: str | None = None
     ) -> "Future[Result]":
-        """Have a job done on the writer's thread, between two batches.
+        """Do a job on the writer's thread, between two batches.
 
-        Done, it `counts_as` a run of that job of the schedule.
+        Once done it `counts_as` a run of that job of the schedule.
         """
         done: Future[Result] = promise()
 
@@ -193,7 +193,7 @@ class SyncWorker:
         self._tell_all(Stopping(), ended=True)
 
     def _tell_all(self, error: BaseException, *, ended: bool = False) -> None:
-        """Answer whoever waits with the error."""
+        """Give the error to everyone who waits."""
         with self._wake:
             self._ended = ended
             waiting: list[Future[Any]] = [request.done for request in self._requests]
@@ -208,7 +208,7 @@ class SyncWorker:
         if self._path is not None:
             return
         try:
-            path, tasks = self._open_path(self._give_way)
+            path, tasks = self._open_path(self._yield_to_edits)
             self._path = path
             self._rota = SourceScheduler(path, self._clocks.steady_s, self.on_synced)
             self.plan(tasks, self._chores)
@@ -257,7 +257,7 @@ class SyncWorker:
         return self._is_asked() or self._is_hinted
 
     def _answer(self, requests: Sequence[Request]) -> None:
-        """Say that the sources are in step, if what was stored of them is still there."""
+        """Say that the sources are in sync, if what was stored of them is still there."""
         if not requests:
             return
         try:
@@ -289,7 +289,7 @@ class SyncWorker:
         return self._syncs.turn()
 
     def _take_hints(self) -> None:
-        """Give the hints their turn; paths wait for a sync under way to give way."""
+        """Give the hints their turn; while a sync is under way, paths preempt it instead."""
         with self._wake:
             unsure, self._unsure = self._unsure, set()
             hints: dict[str, dict[str, None]] = {}
@@ -340,10 +340,10 @@ class SyncWorker:
         assert self._timetable is not None, "_open() comes first"
         return self._timetable
 
-    def _give_way(self) -> None:
-        """Runs at every slow step of a sync: stop if asked to, let small edits in.
+    def _yield_to_edits(self) -> None:
+        """At every slow step of a sync: stop if asked to, else let small edits preempt it.
 
-        They get half of the time at most: a file that never rests must not hold up the rest.
+        Edits get at most half of the time: a file that never rests must not hold up the others.
         """
         self._check_stop()
         began_s = self._clocks.steady_s()
@@ -361,7 +361,7 @@ class SyncWorker:
         for name in [*self._hints]:
             with self._wake:
                 paths = self._hints.pop(name)
-            left = self._syncs.overtake(name, [*reversed(paths)])
+            left = self._syncs.preempt(name, [*reversed(paths)])
             if left:
                 with self._wake:
                     newer = self._hints.get(name, ())
@@ -374,7 +374,7 @@ class SyncWorker:
     def _fail(self, error: Exception) -> None:
         self.error = str(error) or type(error).__name__
         if not isinstance(error, DiskFailure):
-            # The store and the head that is served may differ now: begin as after a start.
+            # The store and the served head may differ now: begin as after a start.
             self._path = None
         log.error("sync failed", why=self.error, exc_info=not isinstance(error, REPORTABLE))
         for request in self._rota.abandon() if self._rota else ():

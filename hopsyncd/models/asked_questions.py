@@ -62,10 +62,10 @@ class AskedMaker:
         self._language = language
         self._encoder = encoder
         self._mode = mode
-        self.stand_in_recipe = builtin_recipe(language, encoder)
+        self.provisional_recipe = builtin_recipe(language, encoder)
         self._recipe = replace(
-            self.stand_in_recipe,
-            name=f"{_VERSION}:{mode}+{asker.name}+{self.stand_in_recipe.name}",
+            self.provisional_recipe,
+            name=f"{_VERSION}:{mode}+{asker.name}+{self.provisional_recipe.name}",
         )
 
     @property
@@ -84,7 +84,7 @@ class AskedMaker:
                 for passage, got in results
             ]
 
-    def stand_in(self, passage: Passage) -> QuestionSet:
+    def make_provisional(self, passage: Passage) -> QuestionSet:
         drafts = draft(passage, self._language.mentions)
         return embedded(passage, drafts, self._recipe, self._encoder, provisional=True)
 

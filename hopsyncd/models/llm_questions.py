@@ -270,7 +270,9 @@ class LlmAsker:
             shape = reply_about(max(map(len, groups)))
             errors: list[LlmError] = []
             idle_rounds += 1
-            for index, reply in self._llm.ask_each(calls, shape, context.usage, context.give_way):
+            for index, reply in self._llm.ask_each(
+                calls, shape, context.usage, context.yield_to_edits
+            ):
                 results = _results(reply, groups[index])
                 if isinstance(reply, LlmError):
                     errors.append(reply)

@@ -63,12 +63,12 @@ class QuestionMaker(Protocol):
         """
         ...
 
-    def stand_in(self, passage: Passage) -> QuestionSet:
+    def make_provisional(self, passage: Passage) -> QuestionSet:
         """A provisional set, for a passage that has an error in place of its set."""
         ...
 
     @property
-    def stand_in_recipe(self) -> Recipe:
+    def provisional_recipe(self) -> Recipe:
         """Whose sets the provisional ones equal, but for their ids."""
         ...
 
@@ -206,10 +206,10 @@ class BuiltinMaker:
             yield [(passage, self.make(passage))]
 
     @property
-    def stand_in_recipe(self) -> Recipe:
+    def provisional_recipe(self) -> Recipe:
         return self._recipe
 
-    def stand_in(self, passage: Passage) -> QuestionSet:
+    def make_provisional(self, passage: Passage) -> QuestionSet:
         return self.make(passage)
 
     def make(self, passage: Passage) -> QuestionSet:

@@ -12,7 +12,7 @@ the two, run the purge again to finish it.
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from store.exceptions import PurgeRefused
@@ -20,7 +20,7 @@ from store.records import ALIVE, Cut, PassageId, QuestionId
 from store.sqlite.database import Connection, transaction
 from store.sqlite.gc import drop_sets, sweep, unchecked, unheld_sets
 from store.sqlite.search import put_vector, recipes
-from store.sqlite.sources import forget_cursor
+from store.sqlite.sources import forget_cursor, rows_under
 from store.sqlite.space import erase
 from store.sqlite.versions import kept_versions, version
 
@@ -112,10 +112,12 @@ def _purge(
     )
 
 
-def excluded_paths(connection: Connection, source: int) -> set[str]:
-    """The source's items that scans skip because they were purged."""
-    rows = connection.execute("SELECT path FROM excluded WHERE source = ?", [source])
-    return {row[0] for row in rows}
+def excluded_paths(
+    connection: Connection, source: int, under: Collection[str] | None = None
+) -> set[str]:
+    """The items that scans pass over because they were purged."""
+    select = "SELECT t.path FROM excluded"
+    return {row[0] for row in rows_under(connection, select, source, under)}
 
 
 def include_again(connection: Connection, source: int, path: str) -> bool:

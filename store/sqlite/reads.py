@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from store.records import ALIVE, Direction, Document, Match, PassageId, Placement, QuestionId
 from store.sqlite.database import Connection
 from store.sqlite.references import read_links, read_names
+from store.sqlite.sources import rows_under
 from store.sqlite.visible import VISIBLE_DOCUMENTS, names_json
 
 
@@ -167,12 +168,18 @@ def living(connection: Connection, passages: Iterable[PassageId]) -> set[Passage
     return {PassageId(row[0]) for row in rows}
 
 
-def live_documents(connection: Connection, source: int) -> dict[str, bytes]:
-    """Path to content hash of every document that the source has at the head."""
-    rows = connection.execute(
-        f"SELECT path, content FROM document WHERE source = ? AND died = {ALIVE}", [source]
-    )
-    return {row[0]: row[1] for row in rows}
+def live_documents(
+    connection: Connection, source: int, under: Collection[str] | None = None
+) -> dict[str, bytes]:
+    """The documents that the source has at the head, or those `under`: path to content hash."""
+    select, alive = "SELECT t.path, t.content FROM document", f" AND t.died = {ALIVE}"
+    return dict(rows_under(connection, select, source, under, alive))
+
+
+def count_live_documents(connection: Connection, source: int) -> int:
+    """How many documents the source has at the head."""
+    counted = f"SELECT count(*) FROM document WHERE source = ? AND died = {ALIVE}"
+    return int(connection.execute(counted, [source]).fetchone()[0])
 
 
 def live_content(connection: Connection, source: int, path: str) -> bytes | None:

@@ -1,7 +1,9 @@
 """Sources and what their last scans saw. None of it is versioned."""
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from store.records import ALIVE, Seen
 from store.sqlite.database import Connection, transaction
@@ -190,12 +192,36 @@ def all_sources(connection: Connection) -> list[SourceRow]:
     return [SourceRow(*row) for row in rows]
 
 
-def seen_items(connection: Connection, source: int) -> dict[str, Seen]:
-    """What the last scan saw of each item of the source, by path."""
-    rows = connection.execute(
-        "SELECT source, path, revision, content, why, hint FROM seen WHERE source = ?", [source]
+def rows_under(
+    connection: Connection,
+    select: str,
+    source: int,
+    under: Collection[str] | None,
+    where: str = "",
+) -> Iterator[Any]:
+    """The rows of a source that have a `path`: all of them, or those at or below the paths `under`.
+
+    `select` begins the statement, up to its FROM and one table. It costs what it finds.
+    """
+    if under is None or "" in under:
+        yield from connection.execute(f"{select} AS t WHERE t.source = ?1{where}", [source])
+        return
+    begin, _, table = select.rpartition(" FROM ")
+    joined = (
+        f"{begin} FROM json_each(?2) AS part CROSS JOIN {table} AS t WHERE t.source = ?1{where}"
     )
-    return {row[1]: Seen(*row) for row in rows}
+    parts = [source, json.dumps(sorted(under))]
+    yield from connection.execute(f"{joined} AND t.path = part.value", parts)
+    below = "t.path > part.value || '/' AND t.path < part.value || '0'"  # 0 comes after /
+    yield from connection.execute(f"{joined} AND {below}", parts)
+
+
+def seen_items(
+    connection: Connection, source: int, under: Collection[str] | None = None
+) -> dict[str, Seen]:
+    """What the last scan saw of each item of the source, or of those `under`, by path."""
+    select = "SELECT t.source, t.path, t.revision, t.content, t.why, t.hint FROM seen"
+    return {row[1]: Seen(*row) for row in rows_under(connection, select, source, under)}
 
 
 def knows_item(connection: Connection, source: int, path: str) -> bool:
@@ -208,9 +234,11 @@ def knows_item(connection: Connection, source: int, path: str) -> bool:
     )
 
 
-def pins_of(connection: Connection, source: int) -> dict[str, bytes | None]:
-    """The source's pinned documents, with the content hash of each one's file."""
-    return dict(connection.execute("SELECT path, disk FROM pin WHERE source = ?", [source]))
+def pins_of(
+    connection: Connection, source: int, under: Collection[str] | None = None
+) -> dict[str, bytes | None]:
+    """The documents that are held at a restored state, by path, with what their files hold."""
+    return dict(rows_under(connection, "SELECT t.path, t.disk FROM pin", source, under))
 
 
 def release_pins(connection: Connection, source: int) -> int:

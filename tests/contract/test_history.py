@@ -36,7 +36,7 @@ def files_of(stack: Stack) -> MemoryConnector:
 
 
 def restored(stack: Stack, number: int = 1) -> Version | None:
-    return stack.path.restore(number, {stack.source.id: "notes"})
+    return stack.restore(number)
 
 
 def graph_of(stack: Stack, number: int) -> Rows:

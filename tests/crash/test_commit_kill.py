@@ -92,7 +92,7 @@ def sync_in_batches(path: Path, step: Step) -> None:
     synced(path, step, after(), batch_documents=1)
 
 
-def sync_overtaken(path: Path, step: Step) -> None:
+def sync_preempted(path: Path, step: Step) -> None:
     """A file is edited again, and its hint served, when the long sync has read it."""
     files = after()
     stack = Stack(path, SteppingConnector(files, step), maker_of(step))
@@ -100,15 +100,15 @@ def sync_overtaken(path: Path, step: Step) -> None:
     stack.path = replace(stack.path, on_version=lambda _: step("published"))
 
     def edit() -> None:
-        stack.path.give_way = lambda: None
+        stack.path.yield_to_edits = lambda: None
         files.put("edited.md", b"# Rome\n\nNero burnt Rome.\n\nTrajan rebuilt Rome.\n")
 
-    def give_way() -> None:
-        if files.fetched == ["created.md", "edited.md"]:
+    def yield_to_edits() -> None:
+        if sorted(files.fetched) == ["created.md", "edited.md"]:
             edit()
-            stack.overtake("edited.md")
+            stack.preempt("edited.md")
 
-    stack.path.give_way = give_way
+    stack.path.yield_to_edits = yield_to_edits
     if stack.head.id > 1:
         edit()  # the life before came that far
     stack.sync()
@@ -122,7 +122,7 @@ def sync_grown(path: Path, step: Step) -> None:
 def restore(path: Path, step: Step) -> None:
     stack = Stack(path, MemoryConnector())
     stack.connection.set_trace_callback(step)
-    stack.path.restore(1, {stack.source.id: "notes"})
+    stack.restore(1)
     step("done")
     stack.close()
 
@@ -255,10 +255,10 @@ def test_a_kill_between_two_batches_leaves_those_committed(base: Path, folder: P
     assert [left.next_steps.count("published") for left in lefts] == [2, 1, 0]
 
 
-def test_a_kill_while_an_edit_overtakes_a_batch_leaves_it_whole_or_not_at_all(
+def test_a_kill_while_an_edit_preempts_a_batch_leaves_it_whole_or_not_at_all(
     base: Path, folder: Path
 ) -> None:
-    swept = sweep(base, sync_overtaken, folder)
+    swept = sweep(base, sync_preempted, folder)
     assert swept.steps.count("published") == 2
     lefts = swept.kills(folder, range(0, len(swept.steps), 3))
     assert all(left.graphs.items() <= swept.after.items() for left in lefts)

@@ -213,7 +213,7 @@ class Opening:
         self.errors = list(errors)
         self.times = 0
 
-    def __call__(self, give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+    def __call__(self, yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
         self.times += 1
         if self.errors:
             raise self.errors.pop(0)
@@ -260,7 +260,7 @@ def test_a_full_disk_leaves_the_write_path_open_and_the_next_request_is_tried(
         if refusals:
             raise refusals.pop()
 
-    stack.path.give_way = refuse
+    stack.path.yield_to_edits = refuse
     opening = Opening(stack)
     with working(opening) as (worker, first):
         with pytest.raises(DiskFailure, match="full"):

@@ -48,7 +48,7 @@ def sources_of(place: Place) -> list[str]:
     return [one["reason"].partition(":")[0] for one in reversed(versions)]
 
 
-def test_twenty_sources_take_turns_and_an_edit_overtakes_them(place: Place) -> None:
+def test_twenty_sources_take_turns_and_an_edit_preempts_them(place: Place) -> None:
     place.until(lambda: place.status()["version"] >= 1)
     note = place.base / "s0/last.md"
     note.write_text("The custodian is Ximena Quolbridge.\n")

@@ -30,7 +30,7 @@ def lived(path: Path) -> Stack:
     files.put("copy.md", files.files["rome.md"])
     files.remove("lima.md")
     stack.sync()
-    stack.path.restore(1, {stack.source.id: "notes"})
+    stack.restore(1)
     files.put("oslo.md", page("Oslo", "Delhi", "Rome") + b"Oslo was Kristiania.\n")
     stack.sync()
     files.put("sofia.md", page("Sofia", "Cairo", "Quito"))

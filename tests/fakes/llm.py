@@ -78,10 +78,10 @@ class FakeLlm:
         calls: Sequence[LlmCall],
         shape: type[Reply],
         usage: Usage,
-        give_way: Callable[[], None] = lambda: None,
+        yield_to_edits: Callable[[], None] = lambda: None,
         sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
-        give_way()
+        yield_to_edits()
         for index, call in reversed(list(enumerate(calls))):
             yield index, self._result(call, shape, usage)
 

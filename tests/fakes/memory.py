@@ -98,7 +98,7 @@ class MemoryConnector:
         size_bytes = len(self.files[path])
         if size_bytes > self._max_bytes:
             return Problem(path, *too_large(size_bytes, self._max_bytes))
-        return Item(path, self.revisions[path])
+        return Item(path, self.revisions[path], size_bytes)
 
     def _changed_since(self, cursor: str) -> set[str]:
         if not cursor.isdecimal() or int(cursor) > len(self._changes):

@@ -107,8 +107,8 @@ class CountingMaker:
             yield made
 
     @property
-    def stand_in_recipe(self) -> Recipe:
-        return self._maker.stand_in_recipe
+    def provisional_recipe(self) -> Recipe:
+        return self._maker.provisional_recipe
 
-    def stand_in(self, passage: Passage) -> QuestionSet:
-        return self._maker.stand_in(passage)
+    def make_provisional(self, passage: Passage) -> QuestionSet:
+        return self._maker.make_provisional(passage)

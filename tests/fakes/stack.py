@@ -11,6 +11,7 @@ from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.prepare import Cost, Preparer, QuestionMaker
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
+from hopsyncd.ingest.upkeep import restore
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import BuiltinMaker
 from store.records import Passage, Version
@@ -78,9 +79,13 @@ class Stack:
                 return outcome
             self.between()
 
-    def overtake(self, *under: str) -> SyncOutcome:
+    def preempt(self, *under: str) -> SyncOutcome:
         """A small sync, as a hint leads to while another is under way."""
         return self.path.sync(self.source, Scope(under, small=True))
+
+    def restore(self, number: int) -> Version | None:
+        """Bring the source back to a version."""
+        return restore(self.path, number, {self.source.id: self.source.name})
 
     def prepare(self, *passages: Passage) -> None:
         """Make and store questions that no version holds."""

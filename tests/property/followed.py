@@ -60,19 +60,19 @@ class Followed(RuleBasedStateMachine):
         self.dropped: Counter[tuple[int, int]] = Counter()
         self.deleted: dict[str, bytes] = {}
         self.meanwhile: tuple[str, bytes] | None = None
-        self.overtaking: tuple[int, str, bytes | None] | None = None
+        self.preempting: tuple[int, str, bytes | None] | None = None
 
-    def _give_way(self) -> None:
-        if self.overtaking is None:
+    def _yield_to_edits(self) -> None:
+        if self.preempting is None:
             return
-        steps, path, text = self.overtaking
-        self.overtaking = None if steps == 0 else (steps - 1, path, text)
+        steps, path, text = self.preempting
+        self.preempting = None if steps == 0 else (steps - 1, path, text)
         if steps == 0:
             if text is None:
                 self.connector.remove(path)
             else:
                 self._put(path, text)
-            assert self.stack.overtake(path).problem is None
+            assert self.stack.preempt(path).problem is None
 
     def _put(self, path: str, data: bytes) -> None:
         self.texts[content_hash(data).hex().upper()] = data
@@ -89,7 +89,7 @@ class Followed(RuleBasedStateMachine):
             batch_documents=self.batch_documents,
             between=self._between_batches,
         )
-        stack.path.give_way = self._give_way
+        stack.path.yield_to_edits = self._yield_to_edits
         return stack
 
     def _between_batches(self) -> None:

@@ -164,7 +164,7 @@ class Incremental(Followed):
         text=st.none() | documents,
         steps=st.integers(0, 30),
     )
-    def overtake(
+    def preempt(
         self, data: st.DataObject, files: dict[str, bytes], text: bytes | None, steps: int
     ) -> None:
         """A hint is served at some slow step of a sync: after a listed item, a fetch, a question
@@ -176,9 +176,9 @@ class Incremental(Followed):
         some = there if text is None else there | new_paths
         some = {path for path in some if self.indexed.keys() - {path}}
         if some:
-            self.overtaking = steps, data.draw(st.sampled_from(sorted(some))), text
+            self.preempting = steps, data.draw(st.sampled_from(sorted(some))), text
         assert self.stack.sync().problem is None
-        self.overtaking = self.meanwhile = None
+        self.preempting = self.meanwhile = None
         known = self.indexed.keys() | self.seen.keys()
         held = {path for path, disk in self.pins.items() if disk is None and path not in self.seen}
         self._settle([*self.connector.files], [*(known - self.connector.files.keys() - held)])
@@ -217,7 +217,7 @@ class Incremental(Followed):
         others = [n for n in self.past if self._files_of(self.past[n]) != self.indexed]
         number = data.draw(st.sampled_from(sorted(others or self.past)))
         wanted = self._files_of(self.past[number])
-        made = self.stack.path.restore(number, {self.stack.source.id: NOTES})
+        made = self.stack.restore(number)
         changed = {path for path, _ in wanted.items() ^ self.indexed.items()}
         assert (made is not None) == bool(changed)
         for path in changed:

@@ -91,9 +91,9 @@ def test_what_is_recorded_and_how_it_is_used_names_the_recipe(tmp_path: Path) ->
     assert "questions/1+fake temperature=0" in asked_maker(FakeLlm()).recipe.name
 
 
-def test_a_stand_in_is_the_built_in_set_under_an_id_of_its_own() -> None:
+def test_a_provisional_set_is_the_built_in_set_under_an_id_of_its_own() -> None:
     maker, plain = asked_maker(FakeLlm(), "llm"), BuiltinMaker(FakeLanguage(), FakeEncoder())
-    got, wanted = maker.stand_in(ROME), plain.make(ROME)
+    got, wanted = maker.make_provisional(ROME), plain.make(ROME)
     assert got.provisional
     assert got.id == set_id(ROME.id, maker.recipe.name, provisional=True)
     assert got.id != made(maker, ROME).id

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from connectors.protocol import Cursor, Fetched, Gone, Item, Problem
-from hopsyncd.ingest.plan import Action, Scope, Source, plan
-from hopsyncd.ingest.scan import Listing, finished, scan
+from hopsyncd.ingest.plan import Action, Scope, Source, decide
+from hopsyncd.ingest.scan import Listing, scan
 from hopsyncd.ingest.source_sync import SyncOutcome
+from hopsyncd.ingest.source_thread import finished
 from hopsyncd.ingest.upkeep import paused, resumed
 from store.records import Seen
 from store.sqlite.purge import include_again
@@ -49,7 +50,7 @@ def test_only_what_is_gone_is_removed() -> None:
     seen = {path: Seen(1, path, "r1", b"") for path in ("a", "b", "c")}
     live = dict.fromkeys(seen, b"")
     since = Listing({"a": Item("a", "r2")}, (), None, frozenset({"b", "never"}), since="7")
-    steps = plan(since, seen, live)
+    steps = decide(since, seen, live)
     assert [(step.action, step.path) for step in steps] == [
         (Action.FETCH, "a"),
         (Action.REMOVE, "b"),

@@ -80,7 +80,7 @@ class TestWhatIsKept:
 
     def test_a_restored_version_outlives_the_one_it_equals(self, stack: Stack) -> None:
         before = graph_at(stack.connection, 2)
-        stack.path.restore(2, {stack.source.id: "notes"})
+        stack.restore(2)
         collect(stack.connection, NOTHING, LATER_MS)
         assert graph_at(stack.connection, 7) == before
         assert_whole(stack.connection)
@@ -89,7 +89,7 @@ class TestWhatIsKept:
         set_tag(stack.connection, "mine", 2, 0)
         before = graph_at(stack.connection, 2)
         collect(stack.connection, NOTHING, LATER_MS)
-        made = stack.path.restore(2, {stack.source.id: "notes"})
+        made = stack.restore(2)
         assert made is not None and made.counters["passages_generated"] == 0
         assert graph_at(stack.connection, made.id) == before
 
@@ -185,7 +185,7 @@ class TestExpired:
         with pytest.raises(NoSuchVersion, match="expired"):
             set_tag(stack.connection, "late", 2, 0)
         with pytest.raises(NoSuchVersion, match="expired"):
-            stack.path.restore(2, {stack.source.id: "notes"})
+            stack.restore(2)
         assert stack.head.id == 6
 
 

@@ -140,7 +140,7 @@ def test_links_are_restored_with_their_documents(tmp_path: Path) -> None:
     (tmp_path / "notes/maths.md").unlink()
     stack.sync()
     assert links_of(stack) < was
-    stack.path.restore(1, {stack.source.id: "notes"})
+    stack.restore(1)
     assert links_of(stack) == was
     assert documents_at(stack.connection, stack.head.id, stack.source.id) == documents
 

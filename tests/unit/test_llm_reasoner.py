@@ -43,7 +43,7 @@ class Replying(FakeLlm):
         return json.dumps(reply) if isinstance(reply, dict) else reply
 
     def ask_each(
-        self, calls: Sequence[LlmCall], shape: Any, usage: Usage, give_way: Any = None
+        self, calls: Sequence[LlmCall], shape: Any, usage: Usage, yield_to_edits: Any = None
     ) -> Iterator[Any]:
         self.rounds.append(len(calls))
         return super().ask_each(calls, shape, usage)
@@ -149,7 +149,7 @@ def test_replies_that_come_after_the_cap_was_met_still_count() -> None:
 
     class SpentFirst(FakeLlm):
         def ask_each(
-            self, calls: Sequence[LlmCall], shape: Any, usage: Usage, give_way: Any = None
+            self, calls: Sequence[LlmCall], shape: Any, usage: Usage, yield_to_edits: Any = None
         ) -> Iterator[Any]:
             return iter(sorted(super().ask_each(calls, shape, usage), key=lambda one: one[0]))
 

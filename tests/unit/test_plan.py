@@ -5,8 +5,9 @@ import time
 import pytest
 
 from connectors.protocol import Item, Problem, SourceUnavailable
-from hopsyncd.ingest.plan import Action, Step, plan
-from hopsyncd.ingest.scan import Listing, finished, scan
+from hopsyncd.ingest.plan import Action, Step, decide
+from hopsyncd.ingest.scan import Listing, scan
+from hopsyncd.ingest.source_thread import finished
 from store.records import Seen
 from tests.fakes.memory import MemoryConnector
 
@@ -26,30 +27,30 @@ def done(steps: tuple[Step, ...]) -> list[tuple[str, str, str]]:
 
 
 def test_what_is_as_it_was_needs_nothing() -> None:
-    assert plan(listing("a.md", "b.md"), SEEN, LIVE) == ()
+    assert decide(listing("a.md", "b.md"), SEEN, LIVE) == ()
 
 
 def test_a_new_item_is_fetched() -> None:
-    assert done(plan(listing("a.md", "b.md", "c.md"), SEEN, LIVE)) == [("fetch", "c.md", "new")]
+    assert done(decide(listing("a.md", "b.md", "c.md"), SEEN, LIVE)) == [("fetch", "c.md", "new")]
 
 
 def test_an_item_of_another_revision_is_fetched() -> None:
-    steps = plan(listing("a.md", "b.md", revision="r0"), SEEN, LIVE)
+    steps = decide(listing("a.md", "b.md", revision="r0"), SEEN, LIVE)
     assert done(steps) == [("fetch", "a.md", "changed"), ("fetch", "b.md", "changed")]
 
 
 def test_a_missing_document_is_removed() -> None:
-    assert done(plan(listing("a.md"), SEEN, LIVE)) == [("remove", "b.md", "no longer there")]
+    assert done(decide(listing("a.md"), SEEN, LIVE)) == [("remove", "b.md", "no longer there")]
 
 
 def test_a_missing_item_that_never_was_a_document_is_forgotten() -> None:
     seen = SEEN | {"c.bin": Seen(1, "c.bin", "r1", b"3", why="it is binary")}
-    steps = plan(listing("a.md", "b.md"), seen, LIVE)
+    steps = decide(listing("a.md", "b.md"), seen, LIVE)
     assert done(steps) == [("forget", "c.bin", "no longer there")]
 
 
 def test_a_renamed_document_is_fetched_before_it_is_removed() -> None:
-    assert [step.action for step in plan(listing("a.md", "c.md"), SEEN, LIVE)] == [
+    assert [step.action for step in decide(listing("a.md", "c.md"), SEEN, LIVE)] == [
         Action.FETCH,
         Action.REMOVE,
     ]
@@ -57,7 +58,7 @@ def test_a_renamed_document_is_fetched_before_it_is_removed() -> None:
 
 def test_a_problem_is_reported_and_its_document_kept() -> None:
     locked = Problem("b.md", "permission denied", "Allow it")
-    steps = plan(listing("a.md", problems=(locked,)), SEEN, LIVE)
+    steps = decide(listing("a.md", problems=(locked,)), SEEN, LIVE)
     assert done(steps) == [("report", "b.md", "permission denied")]
     assert steps[0].problem == locked
 
@@ -66,45 +67,45 @@ def test_a_problem_is_reported_and_its_document_kept() -> None:
 def test_what_is_below_an_unlisted_folder_is_kept(folder: str) -> None:
     live = {"x/a.md": b"1", "x/y/b.md": b"2"}
     locked = Problem(folder, "permission denied", "Allow it", subtree=True)
-    steps = plan(listing(problems=(locked,)), {}, live)
+    steps = decide(listing(problems=(locked,)), {}, live)
     assert [step.action for step in steps] == [Action.REPORT]
 
 
 def test_a_folder_s_problem_says_nothing_of_a_like_named_one() -> None:
     locked = Problem("x", "permission denied", "Allow it", subtree=True)
-    steps = plan(listing("z.md", problems=(locked,)), {}, {"xy/a.md": b"1", "z.md": b"2"})
+    steps = decide(listing("z.md", problems=(locked,)), {}, {"xy/a.md": b"1", "z.md": b"2"})
     assert ("remove", "xy/a.md", "no longer there") in done(steps)
 
 
 def test_a_problem_of_one_item_says_nothing_of_those_below() -> None:
     pipe = Problem("x", "it is a pipe", "Move it")
-    steps = plan(listing("z.md", problems=(pipe,)), {}, {"x/a.md": b"1", "z.md": b"2"})
+    steps = decide(listing("z.md", problems=(pipe,)), {}, {"x/a.md": b"1", "z.md": b"2"})
     assert ("remove", "x/a.md", "no longer there") in done(steps)
 
 
 def test_a_partial_listing_says_nothing_of_the_rest() -> None:
     live = {"x/a.md": b"1", "x/b.md": b"2", "y.md": b"3"}
-    steps = plan(listing("x/a.md", under="x"), {}, live)
+    steps = decide(listing("x/a.md", under="x"), {}, live)
     assert done(steps) == [("fetch", "x/a.md", "new"), ("remove", "x/b.md", "no longer there")]
 
 
 @pytest.mark.parametrize("under", [None, ""])
 def test_a_source_that_lost_everything_is_paused(under: str | None) -> None:
     with pytest.raises(SourceUnavailable, match="accept-empty"):
-        plan(listing(under=under), SEEN, LIVE)
+        decide(listing(under=under), SEEN, LIVE)
 
 
 def test_the_user_may_say_that_an_empty_source_is_meant() -> None:
-    steps = plan(listing(), SEEN, LIVE, accept_empty=True)
+    steps = decide(listing(), SEEN, LIVE, accept_empty=True)
     assert [step.action for step in steps] == [Action.REMOVE, Action.REMOVE]
 
 
 def test_an_empty_source_that_never_had_a_document_is_healthy() -> None:
-    assert plan(listing(), {}, {}) == ()
+    assert decide(listing(), {}, {}) == ()
 
 
 def test_all_documents_may_be_renamed_at_once() -> None:
-    assert len(plan(listing("x/a.md", "x/b.md"), SEEN, LIVE)) == 4
+    assert len(decide(listing("x/a.md", "x/b.md"), SEEN, LIVE)) == 4
 
 
 def test_a_scan_tells_items_from_problems() -> None:
@@ -120,12 +121,12 @@ def test_a_scan_tells_items_from_problems() -> None:
 def test_a_purged_item_is_passed_over() -> None:
     problem = Problem("d.md", "permission denied", "Allow it")
     found = listing("a.md", "b.md", "c.md", problems=(problem,))
-    assert plan(found, SEEN, LIVE, excluded={"c.md", "d.md"}) == ()
+    assert decide(found, SEEN, LIVE, excluded={"c.md", "d.md"}) == ()
 
 
 def test_a_purged_name_says_nothing_of_the_folder_of_that_name() -> None:
     problem = Problem("x", "permission denied", "Allow it", subtree=True)
-    steps = plan(listing("a.md", "b.md", problems=(problem,)), SEEN, LIVE, excluded={"x"})
+    steps = decide(listing("a.md", "b.md", problems=(problem,)), SEEN, LIVE, excluded={"x"})
     assert [step.action for step in steps] == [Action.REPORT]
 
 
@@ -133,6 +134,6 @@ def test_many_removals_beside_many_problems_are_decided_at_once() -> None:
     seen = {f"old/{n}.md": Seen(1, f"old/{n}.md", "r1", b"") for n in range(20_000)}
     problems = tuple(Problem(f"new/{n}.md", "it is too large", "Split it") for n in range(5_000))
     began_s = time.process_time()
-    steps = plan(listing("a.md", problems=problems), seen, {**LIVE, **dict.fromkeys(seen, b"")})
+    steps = decide(listing("a.md", problems=problems), seen, {**LIVE, **dict.fromkeys(seen, b"")})
     assert len(steps) == 1 + 5_000 + 20_000 + 1
     assert time.process_time() - began_s < 3

@@ -196,7 +196,7 @@ def test_a_restore_takes_the_better_questions_where_they_are(
     stack.connector.remove("rome.md")
     stack.sync()
     before = len(llm.calls)
-    stack.path.restore(1, {stack.source.id: "notes"})
+    stack.restore(1)
     assert len(llm.calls) == before
     assert graph_at(stack.connection, stack.head.id) == from_scratch(
         tmp_path / "fresh.db", library()

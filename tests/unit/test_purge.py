@@ -220,7 +220,7 @@ class TestTheVersions:
 
     def test_a_purged_version_can_be_restored(self, stack: Stack) -> None:
         purged(stack)
-        made = stack.path.restore(1, {stack.source.id: "notes"})
+        made = stack.restore(1)
         assert made is not None and made.documents == 1
         assert check(stack.connection, deep=True) == []
 

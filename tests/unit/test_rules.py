@@ -145,7 +145,7 @@ def test_a_restored_document_stays_as_it_was_cut_until_its_pin_ends(
     then = graph_of(stack)
     files.put("a.md", b"Nero is gone.\n")
     stack.sync()
-    stack.path.restore(1, {stack.source.id: "notes"})
+    stack.restore(1)
     stack = start(COARSE)
     stack.sync()
     of_a = [row for row in graph_of(stack)["placements"] if row[0] == "a.md"]

@@ -123,11 +123,11 @@ def test_a_source_that_other_rules_read_is_scanned_whole_whatever_is_hinted_at(
     two.rota = SourceScheduler(two.stack.path, lambda: 0.0, lambda _: None)
     two.files.fetched.clear()
     assert two.plan(two.notes, at_start=False) == []
-    two.rota.overtake("notes", ["Ada.md"])
+    two.rota.preempt("notes", ["Ada.md"])
     assert two.files.fetched == [], "an edit waits for the scan"
     two.work()
     assert two.files.fetched == sorted(FILES)
-    two.rota.overtake("notes", ["Ada.md"])
+    two.rota.preempt("notes", ["Ada.md"])
     two.work()
     assert two.files.fetched == sorted(FILES)
     assert not two.stack.path.is_behind(two.notes)
@@ -211,7 +211,7 @@ def test_an_edit_among_a_storm_is_synced_first_and_the_rest_in_its_turn(two: Sou
     before = two.stack.head.id
     for hinted in (storm(two), storm(two)[:150]):
         two.files.put("Ada.md", b"Ada met Sappho in Oslo %d." % len(hinted))
-        assert two.rota.overtake("notes", [*hinted, "Ada.md"]) == ()
+        assert two.rota.preempt("notes", [*hinted, "Ada.md"]) == ()
         live = live_documents(two.stack.connection, two.notes.id)
         assert live["Ada.md"] == content_hash(two.files.files["Ada.md"])
         assert live.keys() == FILES.keys()
@@ -229,7 +229,7 @@ def test_many_edits_among_a_storm_are_synced_a_few_at_a_time_the_newest_first(
     new = storm(two)
     for path in paths:
         two.files.put(path, f"{path} met Oslo.".encode())
-    left = two.rota.overtake("notes", [*paths, *new])
+    left = two.rota.preempt("notes", [*paths, *new])
     assert left == tuple(paths[8:])
     live = live_documents(two.stack.connection, two.notes.id)
     done = {path for path in paths if live[path] == content_hash(two.files.files[path])}

@@ -32,8 +32,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def worker(stack: Stack) -> Iterator[SyncWorker]:
-    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
-        stack.path.give_way = give_way
+    def open_path(yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+        stack.path.yield_to_edits = yield_to_edits
         return stack.path, [Task(stack.source, every(3600))]
 
     made = SyncWorker(open_path)
@@ -81,7 +81,7 @@ def test_who_waits_at_the_stop_is_told(worker: SyncWorker) -> None:
         stopper = Thread(target=worker.stop, args=(0,))
         stopper.start()
         stopper.join(WAIT_S)
-        path.give_way()
+        path.yield_to_edits()
 
     first = worker.submit(stop)
     second = worker.submit(lambda _: None)
@@ -148,8 +148,8 @@ def scheduled(stack: Stack, hand: HandClocks) -> Iterator[Scheduled]:
         while made:
             made.pop().stop(WAIT_S)
 
-        def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
-            stack.path.give_way = give_way
+        def open_path(yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+            stack.path.yield_to_edits = yield_to_edits
             stack.path.upgrades.due_s = 1e9  # by the real clock
             task = Task(stack.source, every(300), every(86400), at_start)
             return stack.path, [task]
@@ -282,8 +282,8 @@ def test_what_is_told_during_a_scan_leads_to_another(tmp_path: Path) -> None:
     connector = LateNews()
     stack = Stack(tmp_path / "a.db", connector)
 
-    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
-        stack.path.give_way = give_way
+    def open_path(yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+        stack.path.yield_to_edits = yield_to_edits
         return stack.path, [Task(stack.source, every(3600))]
 
     worker = SyncWorker(open_path)
@@ -301,8 +301,8 @@ def test_a_hint_of_everything_swallows_no_path(tmp_path: Path) -> None:
     worker_of: list[SyncWorker] = []
     seen: list[bytes] = []
 
-    def open_path(give_way: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
-        stack.path.give_way = give_way
+    def open_path(yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+        stack.path.yield_to_edits = yield_to_edits
         return stack.path, [Task(stack.source, every(3600))]
 
     def told(version: Version) -> None:

@@ -110,10 +110,10 @@ class LlmContext:
     """The piece of work that LLM calls belong to.
 
     `source` is the source of its passages, for the ledger. Once `go_on` returns False, nothing more
-    is asked. `give_way` is called while waiting for replies.
+    is asked. `yield_to_edits` is called while waiting for replies.
     """
 
     source: str
     usage: Usage
     go_on: Callable[[], bool] = lambda: True
-    give_way: Callable[[], None] = lambda: None
+    yield_to_edits: Callable[[], None] = lambda: None

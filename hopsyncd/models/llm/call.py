@@ -61,14 +61,14 @@ class Llm(Protocol):
         calls: Sequence[LlmCall],
         shape: type[Reply],
         usage: Usage,
-        give_way: Callable[[], None] = lambda: None,
+        yield_to_edits: Callable[[], None] = lambda: None,
         sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         """Send the calls, several at a time; yield each result as it comes, with its call's index.
 
         A result is a reply of that shape, or the error that remains after the retries; errors of
         calls are never raised. Stopping the iteration abandons the calls that are not sent yet.
-        `give_way` is called again and again while waiting, and may raise. Use a `sink` with a
+        `yield_to_edits` is called again and again while waiting, and may raise. Use a `sink` with a
         single call only.
         """
         ...

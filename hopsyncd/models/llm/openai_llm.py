@@ -34,7 +34,7 @@ from store.sqlite.ledger import Ledger, Spent
 
 log = structlog.get_logger(__name__)
 
-_YIELD_EVERY_S = 0.1  # how often `give_way` is called while waiting for replies
+_YIELD_EVERY_S = 0.1  # how often `yield_to_edits` is called while waiting for replies
 _CACHE_BYTES = 16 << 20
 _ENTRY_BYTES = 200  # of an entry's key and bookkeeping, roughly
 _REAL_TIME = Timing()
@@ -134,7 +134,7 @@ class OpenAiLlm:
         calls: Sequence[LlmCall],
         shape: type[Reply],
         usage: Usage,
-        give_way: Callable[[], None] = lambda: None,
+        yield_to_edits: Callable[[], None] = lambda: None,
         sink: TokenSink | None = None,
     ) -> Iterator[tuple[int, Reply | LlmError]]:
         """As in call.Llm. Abandoned calls that were sent end within a quarter of a second."""
@@ -152,7 +152,7 @@ class OpenAiLlm:
                     done, waiting = wait(waiting, _YIELD_EVERY_S, FIRST_COMPLETED)
                     for future in done:
                         yield futures[future], future.result()
-                    give_way()
+                    yield_to_edits()
         finally:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)

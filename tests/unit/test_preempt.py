@@ -1,4 +1,4 @@
-"""A small edit overtakes a long sync: what that has read before is not believed, and nothing is
+"""A small edit preempts a long sync: what that has read before is not believed, and nothing is
 lost, counted twice or made twice."""
 
 import threading
@@ -12,7 +12,7 @@ import pytest
 from connectors.protocol import Fetched, Item, SourceUnavailable
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.prepare import QuestionMaker
-from hopsyncd.ingest.source_thread import SourceThread
+from hopsyncd.ingest.source_thread import SourceThread, Turn
 from hopsyncd.ingest.upkeep import purged
 from hopsyncd.ingest.writer import Stopping
 from hopsyncd.models.llm.budget import Usage
@@ -52,7 +52,7 @@ def at_step(stack: Stack, number: int, act: Callable[[], object]) -> list[int]:
     steps: list[int] = []
     inside: list[bool] = []
 
-    def give_way() -> None:
+    def yield_to_edits() -> None:
         if inside:
             return
         steps.append(len(steps))
@@ -61,7 +61,7 @@ def at_step(stack: Stack, number: int, act: Callable[[], object]) -> list[int]:
             act()
             inside.clear()
 
-    stack.path.give_way = give_way
+    stack.path.yield_to_edits = yield_to_edits
     return steps
 
 
@@ -99,13 +99,14 @@ def test_a_hint_at_any_step_of_a_sync_is_served_and_the_end_is_the_same(
                 files.remove(path)
             else:
                 files.put(path, EDITED)
-            stack.overtake(path)
+            stack.preempt(path)
             live = live_documents(stack.connection, stack.source.id)
             assert live.get(path) == (None if what == "delete" else content_hash(EDITED))
 
         at_step(stack, number, act)
         stack.sync()
-        (tmp_path / "fresh.db").unlink(missing_ok=True)
+        for file in tmp_path.glob("fresh.*"):
+            file.unlink()
         assert_as_built_afresh(stack, tmp_path)
         spent = [version.counters["passages_generated"] for version in stack.versions]
         assert sum(spent) == counters(stack.connection)["passages_generated"]
@@ -123,7 +124,7 @@ def test_a_file_that_comes_back_while_its_removal_is_decided_is_kept(tmp_path: P
 
         def act(stack: Stack = stack, files: MemoryConnector = files) -> None:
             files.put("b.md", EDITED)
-            stack.overtake("b.md")
+            stack.preempt("b.md")
 
         steps = at_step(stack, number, act)
         stack.sync()
@@ -133,12 +134,12 @@ def test_a_file_that_comes_back_while_its_removal_is_decided_is_kept(tmp_path: P
         stack.close()
 
 
-def test_an_overtaking_sync_that_fails_takes_nothing_out_of_the_long_one(stack: Stack) -> None:
+def test_a_preempting_sync_that_fails_takes_nothing_out_of_the_long_one(stack: Stack) -> None:
     files = memory(stack)
 
     def act() -> None:
         files.available = False
-        assert stack.overtake("b.md").problem
+        assert stack.preempt("b.md").problem
         files.available = True
 
     at_step(stack, 8, act)
@@ -152,9 +153,9 @@ def test_what_proves_large_is_left_to_its_turn(stack: Stack) -> None:
     lines = (b"Name%d saw Rome." % number for number in range(200))
     memory(stack).put("large.md", b"\n\n".join(lines))
     memory(stack).put("a.md", EDITED)
-    assert stack.overtake("large.md", "a.md").too_large
+    assert stack.preempt("large.md", "a.md").too_large
     assert stack.head.id == before
-    assert not stack.overtake("a.md").too_large
+    assert not stack.preempt("a.md").too_large
     assert "large.md" not in seen_items(stack.connection, stack.source.id)
 
 
@@ -162,11 +163,11 @@ def test_a_document_that_takes_long_to_read_is_left_to_its_turn(stack: Stack) ->
     stack.sync()
     memory(stack).put("a.md", b". " * (1 << 20))
     fetched = len(memory(stack).fetched)
-    assert stack.overtake("a.md").too_large
+    assert stack.preempt("a.md").too_large
     assert len(memory(stack).fetched) == fetched
 
 
-def test_an_overtaking_edit_does_not_wait_for_an_llm_and_gets_its_questions_later(
+def test_a_preempting_edit_does_not_wait_for_an_llm_and_gets_its_questions_later(
     tmp_path: Path,
 ) -> None:
     llm = FakeLlm()
@@ -174,7 +175,7 @@ def test_an_overtaking_edit_does_not_wait_for_an_llm_and_gets_its_questions_late
     stack.sync()
     asked = len(llm.calls)
     memory(stack).put("a.md", EDITED)
-    stack.overtake("a.md")
+    stack.preempt("a.md")
     assert len(llm.calls) == asked
     assert set(waiting_by_reason(stack.connection, stack.head.id)) == {"queued"}
     assert stack.path.upgrades.run(lambda: True)
@@ -182,7 +183,7 @@ def test_an_overtaking_edit_does_not_wait_for_an_llm_and_gets_its_questions_late
     stack.close()
 
 
-def test_an_edit_overtakes_a_sync_that_waits_for_an_llm_at_any_step(tmp_path: Path) -> None:
+def test_an_edit_preempts_a_sync_that_waits_for_an_llm_at_any_step(tmp_path: Path) -> None:
     number, steps = 0, [0]
     while number < len(steps):
         llm = FakeLlm()
@@ -190,7 +191,7 @@ def test_an_edit_overtakes_a_sync_that_waits_for_an_llm_at_any_step(tmp_path: Pa
 
         def act(stack: Stack = stack) -> None:
             memory(stack).put("b.md", EDITED)
-            stack.overtake("b.md")
+            stack.preempt("b.md")
 
         steps = at_step(stack, number, act)
         stack.sync()
@@ -198,7 +199,8 @@ def test_an_edit_overtakes_a_sync_that_waits_for_an_llm_at_any_step(tmp_path: Pa
             pass
         assert waiting_by_reason(stack.connection, stack.head.id) == {}
         assert llm.times[EDITED.decode()] == 1
-        (tmp_path / "fresh.db").unlink(missing_ok=True)
+        for file in tmp_path.glob("fresh.*"):
+            file.unlink()
         assert_as_built_afresh(stack, tmp_path, asked_maker(FakeLlm()))
         stack.close()
         number += 1
@@ -213,7 +215,7 @@ def test_what_is_purged_between_two_batches_is_not_taken_in_again(tmp_path: Path
     turns = stack.path.turns(stack.source, Scope())
     next(turns)
     purged(stack.path, "c.md", "notes", 1)
-    assert [*turns] == [None] * 1
+    assert [*turns] == [Turn.COMMITTED]
     assert "c.md" not in live_documents(stack.connection, stack.source.id)
     stack.close()
 
@@ -271,15 +273,15 @@ def test_small_edits_are_served_while_a_slow_source_is_asked(
     connector, stack, source, _ = slow
     memory(stack).put("a.md", EDITED)
 
-    def give_way() -> None:
-        stack.path.give_way = lambda: None
+    def yield_to_edits() -> None:
+        stack.path.yield_to_edits = lambda: None
         if connector.threads:
-            stack.overtake("a.md")
+            stack.preempt("a.md")
             connector.let.set()
         else:
-            stack.path.give_way = give_way
+            stack.path.yield_to_edits = yield_to_edits
 
-    stack.path.give_way = give_way
+    stack.path.yield_to_edits = yield_to_edits
     outcome = stack.path.sync(source, Scope())
     assert outcome.problem == "it is away"
     assert connector.threads and threading.get_ident() not in connector.threads
@@ -305,11 +307,11 @@ def test_a_stop_does_not_wait_for_a_slow_source(
 ) -> None:
     connector, stack, source, aside = slow
 
-    def give_way() -> None:
+    def yield_to_edits() -> None:
         if connector.threads:
             raise Stopping
 
-    stack.path.give_way = give_way
+    stack.path.yield_to_edits = yield_to_edits
     began_s = time.monotonic()
     with pytest.raises(Stopping):
         stack.path.sync(source, Scope())

@@ -4,12 +4,12 @@ A folder of invented files is imported. Every few seconds one more fact is writt
 that folder; the clock runs from before the write until a query over the socket returns the passage
 with the fact. Nobody asks for a sync.
 
-python benchmarks/overtake.py --files 20000 --minutes 10
+python benchmarks/preempt.py --files 20000 --minutes 10
 
 With --storm the folder is imported before; then as many files again are moved in at once, and the
 tree is renamed with all of them while they are read: the worst that a user does to a folder.
 
-python benchmarks/overtake.py --storm --small --files 12000
+python benchmarks/preempt.py --storm --small --files 12000
 """
 
 import random
