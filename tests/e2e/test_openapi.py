@@ -57,7 +57,9 @@ def place() -> Iterator[Place]:
     with new_place(SMALL) as made:
         for path, text in FILMS.items():
             made.write(path, text)
-        made.configure(source("notes", made.notes))
+        (made.base / "spare").mkdir()
+        (made.base / "spare/kept.md").write_text("The lighthouse keeper is called Ansgar Nyborg.\n")
+        made.configure(source("notes", made.notes) + source("spare", made.base / "spare"))
         made.start()
         made.sync()
         yield made
@@ -133,7 +135,7 @@ def requests_of_all(place: Place) -> dict[str, list[tuple[str, str, Any]]]:
             ("POST", "/v1/purge", {"document": "films/vesper.md"}),
             ("POST", "/v1/purge", {"document": "films/vesper.md", "again": True}),
         ],
-        "remove": [("POST", "/v1/remove", {"name": "nothing"})],
+        "remove": [("POST", "/v1/remove", {"name": "spare"})],
         "gc": [("POST", "/v1/gc", {"dry_run": True}), ("POST", "/v1/gc", {})],
         "log": [("GET", "/v1/log", None)],
         "diff": [("GET", "/v1/diff?from=1", None)],

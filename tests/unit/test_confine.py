@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.unit.test_extraction import BAD
+from tests.unit.test_sandbox import BAD
 
 from hopsyncd.formats.sandbox import confine as kernel
 from hopsyncd.formats.sandbox.messages import Limits

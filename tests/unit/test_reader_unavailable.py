@@ -7,7 +7,7 @@ from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
-from tests.unit.test_extraction import BAD
+from tests.unit.test_sandbox import BAD
 
 from connectors.folder import FolderConnector
 from hopsyncd.doctor import machine
