@@ -7,7 +7,6 @@ from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
-from tests.unit.test_sandbox import BAD
 
 from connectors.folder import FolderConnector
 from hopsyncd.doctor import machine
@@ -23,6 +22,7 @@ from store.sqlite.operational import end_quarantine, put_quarantined, quarantine
 from store.sqlite.versions import put_seen
 from tests.fakes import documents
 from tests.fakes.stack import Stack
+from tests.unit.test_sandbox import BAD
 
 LIMITS = Limits(memory_bytes=1 << 29, light_bytes=0)
 
