@@ -59,8 +59,8 @@ def gone(database: Path, why: str) -> DatabaseGone:
     return DatabaseGone(
         f"Cannot use the database {database}",
         why,
-        "Nothing is kept from now on: stop the daemon, put the file back or restore a backup, and"
-        " start it again",
+        "Nothing is kept from now on: stop the daemon; put the file back, or a backup in its place,"
+        " which `hopsyncd recover` then accepts; and start it again",
     )
 
 
