@@ -1,4 +1,4 @@
-"""`hopsyncd recover`: a daemon whose log was lost does not start until a person accepts the loss."""
+"""`hopsyncd recover`: where a log was lost, no daemon starts until a person accepts the loss."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def test_a_loss_is_refused_at_the_start_and_accepted_by_hand(
 ) -> None:
     place.kill()
     lose(place)
-    with pytest.raises(AssertionError, match="the daemon ended: (?s:.)*`hopsyncd recover`"):
+    with pytest.raises(AssertionError, match=r"the daemon ended: (?s:.)*`hopsyncd recover`"):
         place.start()
     assert place.process and place.process.wait() != 0
     place.process = None
