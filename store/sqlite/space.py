@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from store.sqlite.database import Connection, disk_failures, transaction
+from store.sqlite.presence import note_size
 from store.sqlite.search import is_worn, recipes, renew_vectors
 
 _PAGES = 2000  # that one step gives back
@@ -57,8 +58,7 @@ def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
         between()
         return
     while free:
-        with disk_failures(connection):
-            connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+        _shrunk(connection, f"PRAGMA incremental_vacuum({_PAGES})")
         before, free = free, _free_pages(connection)
         between()
         if free >= before:
@@ -79,7 +79,17 @@ def vacuum(connection: Connection) -> None:
         renew_vectors(connection, recipe)
     with disk_failures(connection):
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("VACUUM")
+    _shrunk(connection, "VACUUM")
+
+
+def _shrunk(connection: Connection, statement: str) -> None:
+    """Run what takes pages away, which it may have done even where the disk makes it fail: the file
+    is then smaller after any checkpoint, and nobody has cut it short."""
+    with disk_failures(connection):
+        try:
+            connection.execute(statement).fetchall()
+        finally:
+            note_size(connection)
 
 
 def truncate_wal(connection: Connection, *, wait: bool) -> bool:
