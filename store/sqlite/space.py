@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from store.sqlite.database import Connection, disk_failures, transaction
-from store.sqlite.presence import note_size
+from store.sqlite.presence import expect_shrinking, note_size
 from store.sqlite.search import is_worn, recipes, renew_vectors
 
 _PAGES = 2000  # that one step gives back
@@ -83,9 +83,12 @@ def vacuum(connection: Connection) -> None:
 
 
 def _shrunk(connection: Connection, statement: str) -> None:
-    """Run what takes pages away, which it may have done even where the disk makes it fail: the file
-    is then smaller after any checkpoint, and nobody has cut it short."""
+    """Run what takes pages away: the next checkpoint, of whomever, may make the file smaller.
+
+    That holds too where the disk makes it fail, as it may be done all the same.
+    """
     with disk_failures(connection):
+        expect_shrinking(connection)
         try:
             connection.execute(statement).fetchall()
         finally:

@@ -104,7 +104,7 @@ def sync_overtaken(path: Path, step: Step) -> None:
         files.put("edited.md", b"# Rome\n\nNero burnt Rome.\n\nTrajan rebuilt Rome.\n")
 
     def give_way() -> None:
-        if files.fetched == ["created.md", "edited.md"]:
+        if {*files.fetched} == {"created.md", "edited.md"}:
             edit()
             stack.overtake("edited.md")
 
