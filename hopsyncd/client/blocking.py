@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import wraps
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
@@ -232,7 +232,9 @@ class Client:
             except (OSError, UnicodeError) as error:
                 raise unreachable(self._place, error, connecting=True) from error
             try:
-                connection.request(call.method, call.path, body, headers)
+                # Who refuses a request may answer before all of it is read.
+                with suppress(BrokenPipeError):
+                    connection.request(call.method, call.path, body, headers)
                 with connection.getresponse() as response:
                     yield response
             except (OSError, HTTPException) as error:
