@@ -12,11 +12,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
 
 import structlog
 
 from connectors.folder import widened
+from hopsyncd.answers.changed import ReloadAnswer
 from hopsyncd.api.access import Access
 from hopsyncd.api.app import make_app
 from hopsyncd.api.daemon_service import DaemonService, collect, now_ms
@@ -134,7 +134,7 @@ class Daemon:
         if self._extraction:
             self._extraction.close()
 
-    def reload(self) -> dict[str, Any]:
+    def reload(self) -> ReloadAnswer:
         """Take up what changed in the configuration, from any thread but the worker's.
 
         A batch in hand ends first: if that takes long, the answer says `pending`. Raises
@@ -143,10 +143,10 @@ class Daemon:
         try:
             wanted = self._read_config()
             taking = self._worker.submit(lambda _: self._take(wanted))
-            return {**taking.result(_RELOAD_PATIENCE_S).json(), "pending": False}
+            return taking.result(_RELOAD_PATIENCE_S).told(pending=False)
         except TimeoutError:
             taking.add_done_callback(self._note_late)
-            return {**change(self._config, wanted).json(), "pending": True}
+            return change(self._config, wanted).told(pending=True)
         except REPORTABLE as error:
             self._refuse(error)
             raise
@@ -185,7 +185,7 @@ class Daemon:
             if source.name in renewed | (rewatched & self._watchers.keys()):
                 self._worker.hint(source.name, None)
         self.service.reloaded = Reloaded(restart_needed=taken.waiting)
-        log.info("configuration taken up", **taken.json())
+        log.info("configuration taken up", **taken.told(pending=False))
         return taken
 
     def _note_late(self, taking: "Future[ConfigChange]") -> None:

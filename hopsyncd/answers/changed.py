@@ -1,4 +1,4 @@
-"""What requests answer that change the index, or tell of its versions; beside answers.py."""
+"""What requests answer that change the index, or tell of its versions."""
 
 from typing import Literal, NotRequired
 

@@ -1,4 +1,4 @@
-"""What requests answer that ask how the daemon and its sources are; beside answers.py."""
+"""What requests answer that ask how the daemon and its sources are."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""What reads of passages and of the graph answer. The OpenAPI document is made from these types."""
+"""What reads of passages and of the graph answer; events of a stream."""
 
 from typing import Any, Literal, NotRequired
 
@@ -48,8 +48,8 @@ class HopEnd(TypedDict):
     document: str | None
 
 
-Hop = TypedDict(
-    "Hop",
+WalkedHop = TypedDict(
+    "WalkedHop",
     {
         "from": HopEnd,
         "to": HopEnd,
@@ -64,7 +64,7 @@ class FoundPassage(PlacedPassage):
     """A passage that answers a query."""
 
     score: float
-    hops: list[Hop]
+    hops: list[WalkedHop]
 
 
 class QueryCost(TypedDict):
@@ -122,7 +122,7 @@ class AskAnswer(TypedDict):
     degraded: list[str]
     sentences: list[CitedSentence]
     citations: list[Citation]
-    chain: list[Hop]
+    chain: list[WalkedHop]
     llm: AskCost
 
 
@@ -188,7 +188,7 @@ NearEdge = TypedDict(
         "from": str,
         "to": str,
         "question": str,
-        "asked_by": Literal["from", "link", "both"],
+        "asked_by": Literal["from", "to", "both", "link", "backlink"],
         "similarity": float | None,
         "name": NotRequired[str],
     },
@@ -204,7 +204,7 @@ class NeighboursAnswer(TypedDict):
     edges: list[NearEdge]
 
 
-class PathHop(Hop):
+class PathHop(WalkedHop):
     """A hop of a path. No mass flowed along it: `share` is 0."""
 
     similarity: float | None

@@ -16,12 +16,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hopsyncd.api.access import Caller
-from hopsyncd.api.endpoints import ENDPOINTS, Endpoint
+from hopsyncd.api.endpoints import ENDPOINTS, Endpoint, Service
 from hopsyncd.api.failures import INTERNAL, bad_request, failed, failure_of
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.openapi import NDJSON
 from hopsyncd.api.requests import MAX_QUESTION_CHARACTERS, SyncRequest
-from hopsyncd.api.service import Service
 from hopsyncd.api.streaming import (
     CLIENT_GONE,
     ClientGone,

@@ -11,6 +11,30 @@ from typing import Any, TypeVar
 
 import structlog
 
+from hopsyncd.answers.changed import (
+    BackupAnswer,
+    CheckAnswer,
+    GcAnswer,
+    PauseAnswer,
+    PreviewAnswer,
+    PurgeAnswer,
+    RebuildAnswer,
+    ReloadAnswer,
+    RemoveAnswer,
+    RestoreAnswer,
+    SyncAnswer,
+    TagAnswer,
+    UntagAnswer,
+)
+from hopsyncd.answers.daemon_state import (
+    HealthAnswer,
+    JobsAnswer,
+    ScheduleAnswer,
+    SourcesAnswer,
+    StatsAnswer,
+    StatusAnswer,
+    SyncProgress,
+)
 from hopsyncd.api.access import Caller
 from hopsyncd.api.metrics import Load, Requests
 from hopsyncd.api.openapi import openapi_document
@@ -32,7 +56,6 @@ from hopsyncd.api.requests import (
     TagRequest,
     UntagRequest,
 )
-from hopsyncd.api.service import Json, Soon
 from hopsyncd.api.status import GC, Served, Told, progress_json, schedule_json, status_json, synced
 from hopsyncd.api.streaming import Listener
 from hopsyncd.config.configuration import Config
@@ -67,6 +90,7 @@ from store.sqlite.gc import Retention
 log = structlog.get_logger(__name__)
 
 First = TypeVar("First")
+Second = TypeVar("Second")
 
 
 def now_ms() -> int:
@@ -74,7 +98,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool = False) -> Json:
+def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool = False) -> GcAnswer:
     """Collect what the configured retention does not keep, on the writer's thread.
 
     Versions whose answers are being made are left for another time.
@@ -101,7 +125,7 @@ class DaemonService(GraphReads):
         engine: Engine,
         worker: SyncWorker,
         watchers: Mapping[str, FolderWatcher],
-        reload: Callable[[], Json],
+        reload: Callable[[], ReloadAnswer],
     ) -> None:
         super().__init__(config, models, engine, worker)
         self._reload = reload
@@ -116,22 +140,24 @@ class DaemonService(GraphReads):
         self.told = Told()
         self.removed: set[str] = set()  # sources left alone though the configuration has them
 
-    def sync(self, request: SyncRequest, caller: Caller) -> Soon:
+    def sync(self, request: SyncRequest, caller: Caller) -> Future[SyncAnswer]:
         since = self.told.before(caller.name, self._wanted(request.sources))
         self.refuse_gone()
 
-        def told(outcomes: Sequence[SyncOutcome]) -> Json:
+        def told(outcomes: Sequence[SyncOutcome]) -> SyncAnswer:
             found = synced(self._reader(), outcomes, since)
             self.told.note(caller.name, [one.source for one in outcomes], found["version"])
-            return {**found, "degraded": self._degraded()}
+            found["degraded"] = self._degraded()
+            return found
 
         return _then(self._worker.request(request.sources, request.accept_empty), told)
 
-    def preview(self, request: PreviewRequest, _: Caller) -> Json:
+    def preview(self, request: PreviewRequest, _: Caller) -> PreviewAnswer:
         self.refuse_gone()
         wanted = self._wanted(request.sources)
         found = preview_json(self._reader(), self.config, wanted, request.limit)
-        return {**found, "degraded": self._degraded()}
+        found["degraded"] = self._degraded()
+        return found
 
     def _wanted(self, named: Sequence[str]) -> Sequence[str]:
         """The named sources, or all if none is. Raises BadRequest for one that is not there."""
@@ -148,33 +174,33 @@ class DaemonService(GraphReads):
     def _names(self) -> list[str]:
         return [one.name for one in self.config.sources if one.name not in self.removed]
 
-    def restore(self, request: RestoreRequest, _: Caller) -> Soon:
+    def restore(self, request: RestoreRequest, _: Caller) -> Future[RestoreAnswer]:
         wanted = self._wanted(request.sources)
         return self._worker.submit(lambda path: restored(path, request.version, wanted))
 
-    def release(self, request: ReleaseRequest, caller: Caller) -> Soon:
+    def release(self, request: ReleaseRequest, caller: Caller) -> Future[SyncAnswer]:
         wanted = self._wanted(request.sources)
         freed = self._worker.submit(lambda path: released(path, wanted))
         scanned = self.sync(SyncRequest(sources=request.sources), caller)
 
-        def unless_failed(done: dict[str, Any]) -> Json:
+        def unless_failed(done: SyncAnswer) -> SyncAnswer:
             freed.result()  # done by now: jobs come before syncs
             return done
 
         return _then(scanned, unless_failed)
 
-    def pause(self, request: PauseRequest, _: Caller) -> Soon:
+    def pause(self, request: PauseRequest, _: Caller) -> Future[PauseAnswer]:
         (name,) = self._wanted([request.name])
         return self._worker.submit(lambda path: paused(path, name, now_ms()))
 
-    def resume(self, request: PauseRequest, _: Caller) -> Soon:
+    def resume(self, request: PauseRequest, _: Caller) -> Future[PauseAnswer]:
         (name,) = self._wanted([request.name])
         done = self._worker.submit(lambda path: resumed(path, name))
         self._worker.hint(name, None)
         return done
 
-    def remove(self, request: RemoveRequest, _: Caller) -> Soon:
-        def job(path: SourceSync) -> Json:
+    def remove(self, request: RemoveRequest, _: Caller) -> Future[RemoveAnswer]:
+        def job(path: SourceSync) -> RemoveAnswer:
             self.removed.add(request.name)
             path.paused.pop(request.name, None)
             try:
@@ -193,15 +219,15 @@ class DaemonService(GraphReads):
             )
         return self._worker.submit(job)
 
-    def tag(self, request: TagRequest, _: Caller) -> Soon:
+    def tag(self, request: TagRequest, _: Caller) -> Future[TagAnswer]:
         return self._worker.submit(
             lambda path: tagged(path, request.name, request.version, now_ms())
         )
 
-    def untag(self, request: UntagRequest, _: Caller) -> Soon:
+    def untag(self, request: UntagRequest, _: Caller) -> Future[UntagAnswer]:
         return self._worker.submit(lambda path: untagged(path, request.name))
 
-    def check(self, request: CheckRequest, _: Caller, listener: Listener) -> Json:
+    def check(self, request: CheckRequest, _: Caller, listener: Listener) -> CheckAnswer:
         self.refuse_gone()
 
         def tell(name: str, done: int, total: int) -> None:
@@ -209,19 +235,19 @@ class DaemonService(GraphReads):
 
         return checked(self._reader(), request.deep, tell)
 
-    def backup(self, request: BackupRequest, _: Caller) -> Json:
+    def backup(self, request: BackupRequest, _: Caller) -> BackupAnswer:
         self.refuse_gone()
         return backed_up(self._reader(), Path(request.file))
 
-    def rebuild(self, request: RebuildRequest, _: Caller) -> Soon:
+    def rebuild(self, request: RebuildRequest, _: Caller) -> Future[RebuildAnswer]:
         return self._worker.submit(rebuilt)
 
-    def gc(self, request: GcRequest, _: Caller) -> Soon:
+    def gc(self, request: GcRequest, _: Caller) -> Future[GcAnswer]:
         job = partial(collect, config=self.config, engine=self._engine, dry_run=request.dry_run)
         return self._worker.submit(job, None if request.dry_run else GC)
 
-    def purge(self, request: PurgeRequest, _: Caller) -> Soon:
-        def job(path: SourceSync) -> Json:
+    def purge(self, request: PurgeRequest, _: Caller) -> Future[PurgeAnswer]:
+        def job(path: SourceSync) -> PurgeAnswer:
             if request.again:
                 return included_again(path, request.document, request.source)
             try:
@@ -231,7 +257,7 @@ class DaemonService(GraphReads):
 
         return self._worker.submit(job)
 
-    def schedule(self, _: NoParameters, caller: Caller) -> Json:
+    def schedule(self, _: NoParameters, caller: Caller) -> ScheduleAnswer:
         asks = self._endpoint and self.config.llm.questions != "off"
         hidden = {
             job(name) for name in caller.hidden | self.removed for job in (scan_job, full_scan_job)
@@ -243,7 +269,7 @@ class DaemonService(GraphReads):
         ]
         return schedule_json(self._reader(), planned)
 
-    def status(self, _: NoParameters, caller: Caller) -> Json:
+    def status(self, _: NoParameters, caller: Caller) -> StatusAnswer:
         served = self._served(caller.hidden)
         try:
             return status_json(self._reader(), served)
@@ -252,22 +278,26 @@ class DaemonService(GraphReads):
             with closing(fresh_database()) as nothing:
                 return status_json(nothing, replace(served, error=served.error or str(error)))
 
-    def sources(self, request: NoParameters, caller: Caller) -> Json:
+    def sources(self, request: NoParameters, caller: Caller) -> SourcesAnswer:
         whole = self.status(request, caller)
-        return {key: whole[key] for key in ("version", "degraded", "sources")}
+        return {
+            "version": whole["version"],
+            "degraded": whole["degraded"],
+            "sources": whole["sources"],
+        }
 
-    def health(self, _: NoParameters, __: Caller) -> Json:
+    def health(self, _: NoParameters, __: Caller) -> HealthAnswer:
         self.refuse_gone()
         return {"status": "ok", "version": self._version}
 
-    def jobs(self, request: NoParameters, caller: Caller) -> Json:
+    def jobs(self, request: NoParameters, caller: Caller) -> JobsAnswer:
         return {
             "running": self._progress(caller.hidden),
             "pending": self._worker.pending,
-            **self.schedule(request, caller),
+            "jobs": self.schedule(request, caller)["jobs"],
         }
 
-    def stats(self, _: NoParameters, caller: Caller) -> Json:
+    def stats(self, _: NoParameters, caller: Caller) -> StatsAnswer:
         with self._engine.reading(hidden=caller.hidden) as (__, head):
             version = head.version if head else None
         return {
@@ -285,16 +315,16 @@ class DaemonService(GraphReads):
         spent = self._endpoint.ledger.spent(0) if self._endpoint else ()
         return self.measured.text(self.status(request, caller), self.load, spent)
 
-    def reload(self, _: ReloadRequest, __: Caller) -> Json:
+    def reload(self, _: ReloadRequest, __: Caller) -> ReloadAnswer:
         return self._reload()
 
-    def openapi(self, _: NoParameters, __: Caller) -> Json:
+    def openapi(self, _: NoParameters, __: Caller) -> dict[str, Any]:
         return openapi_document()
 
-    def progress(self) -> Json | None:
+    def progress(self) -> SyncProgress | None:
         return self._progress(frozenset())
 
-    def _progress(self, hidden: frozenset[str]) -> Json | None:
+    def _progress(self, hidden: frozenset[str]) -> SyncProgress | None:
         return (
             progress_json(self.path.progress, hidden) if self.path and self._worker.busy else None
         )
@@ -347,12 +377,12 @@ class DaemonService(GraphReads):
         )
 
 
-def _then(first: "Future[First]", convert: Callable[[First], Json]) -> Soon:
+def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Second]:
     """A future of the converted result, or of the error that either ends in."""
-    result: Soon = Future()
+    result: Future[Second] = Future()
     result.set_running_or_notify_cancel()
 
-    def pass_on(done: "Future[First]") -> None:
+    def pass_on(done: Future[First]) -> None:
         try:
             result.set_result(convert(done.result()))
         except Exception as error:  # noqa: BLE001 - handed on to who waits for it

@@ -1,8 +1,8 @@
 """Passages and documents of one version as JSON objects: documented in docs/api.md."""
 
 from collections.abc import Sequence
-from typing import Any
 
+from hopsyncd.answers.found import DocumentAnswer, DocumentsAnswer, PassageAnswer
 from hopsyncd.api.requests import DocumentRequest, DocumentsRequest
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.retrieve.results import placed_json
@@ -48,7 +48,7 @@ def _no_passage(hexadecimal: str, head: Snapshot | None) -> NotFound:
 
 def passage_answer(
     connection: Connection, head: Snapshot | None, hexadecimal: str, degraded: Sequence[str]
-) -> dict[str, Any]:
+) -> PassageAnswer:
     """A passage with its places and questions. Raises NotFound, BadRequest."""
     position = position_of(head, hexadecimal)
     assert head is not None
@@ -74,7 +74,7 @@ def documents_answer(
     head: Snapshot | None,
     request: DocumentsRequest,
     degraded: Sequence[str],
-) -> dict[str, Any]:
+) -> DocumentsAnswer:
     """A page of the documents; `next` begins the following one."""
     found = (
         documents_after(
@@ -116,7 +116,7 @@ def _key(after: str | None) -> tuple[str, str]:
 
 def document_answer(
     connection: Connection, head: Snapshot | None, request: DocumentRequest, degraded: Sequence[str]
-) -> dict[str, Any]:
+) -> DocumentAnswer:
     """The passages of a document, in reading order. Raises NotFound."""
     version = head.version.id if head else 0
     hidden = head is None or request.source in head.hidden

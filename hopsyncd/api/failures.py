@@ -3,12 +3,12 @@
 import difflib
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import structlog
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from hopsyncd.answers.found import Failed
 from hopsyncd.api.requests import ABSOLUTE, DOCUMENT_KEY, NOT_BLANK, PASSAGE_ID
 from hopsyncd.errors import BadRequest, Busy, ConfigError, Forbidden, NotFound, TimedOut
 from store.exceptions import BackupFailed, NoSuchVersion, PurgeRefused, TagRefused
@@ -33,7 +33,7 @@ _FORMS = {  # by the pattern that a text does not have
 }
 
 
-def failed(code: str, message: str, hint: str) -> dict[str, Any]:
+def failed(code: str, message: str, hint: str) -> Failed:
     """The body of an error."""
     return {"error": {"code": code, "message": message, "hint": hint}}
 
@@ -41,7 +41,7 @@ def failed(code: str, message: str, hint: str) -> dict[str, Any]:
 INTERNAL = failed("internal", "The daemon failed on this request", "Its log has the details")
 
 
-def failure_of(error: Exception) -> tuple[int, dict[str, Any]]:
+def failure_of(error: Exception) -> tuple[int, Failed]:
     """Status and body of one of our own errors: the caller's mistakes are 4xx, ours is a 503."""
     what, why, hint = error.what, error.why, error.hint  # type: ignore[attr-defined]
     for kinds, status, code in _REFUSALS:

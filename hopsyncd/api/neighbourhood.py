@@ -1,8 +1,8 @@
 """The graph around passages as JSON objects: documented in docs/api.md."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from hopsyncd.answers.found import NearEdge, NearPassage, NeighboursAnswer, PathHop, PathsAnswer
 from hopsyncd.api.documents import position_of
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.api.version_log import start_of
@@ -17,15 +17,13 @@ from store.sqlite.content import known_passages, question_texts
 from store.sqlite.database import Connection
 from store.sqlite.reads import places_at
 
-_BRIEF = ("id", "heading", "source", "document", "location")
-
 
 def neighbours_answer(
     connection: Connection,
     head: Snapshot | None,
     request: NeighboursRequest,
     degraded: Sequence[str],
-) -> dict[str, Any]:
+) -> NeighboursAnswer:
     """What lies around a passage, the nearest first. Raises NotFound."""
     start = position_of(head, request.id)
     assert head is not None
@@ -41,9 +39,9 @@ def neighbours_answer(
 
 def paths_answer(
     connection: Connection, head: Snapshot | None, request: PathsRequest, degraded: Sequence[str]
-) -> dict[str, Any]:
+) -> PathsAnswer:
     """The ways from one passage to another, the shortest first. Raises NotFound."""
-    ends = position_of(head, request.from_), position_of(head, request.to)
+    ends = position_of(head, request.start), position_of(head, request.end)
     assert head is not None
     found = paths(head.view, *ends, request.max_hops, request.limit)
     joints = [joint for path in found for joint in path]
@@ -60,14 +58,23 @@ def paths_answer(
     }
 
 
-def _passages(head: Snapshot, shown: Answer, found: Around) -> list[dict[str, Any]]:
+def _passages(head: Snapshot, shown: Answer, found: Around) -> list[NearPassage]:
     told = []
     for position, distance in found.distance.items():
         id_ = _id(head, position)
         if passage := shown.passages.get(id_):
             whole = placed_json(id_, passage, shown.places.get(id_, ()))
-            brief = {key: whole[key] for key in _BRIEF}
-            told.append({**brief, "start": start_of(passage.text), "distance": distance})
+            told.append(
+                NearPassage(
+                    id=whole["id"],
+                    heading=whole["heading"],
+                    source=whole["source"],
+                    document=whole["document"],
+                    location=whole["location"],
+                    start=start_of(passage.text),
+                    distance=distance,
+                )
+            )
     return told
 
 
@@ -76,14 +83,21 @@ def _is_there(head: Snapshot, shown: Answer, joint: Joint) -> bool:
     return {_id(head, joint.start), _id(head, joint.end)} <= shown.passages.keys()
 
 
-def _edge(head: Snapshot, shown: Answer, joint: Joint) -> dict[str, Any]:
+def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
     hop = _path_hop(head, shown, joint)
-    edge = {key: hop[key] for key in ("question", "asked_by", "similarity")}
-    named = {"name": joint.name} if joint.asked_by == "both" else {}
-    return {"from": hop["from"]["id"], "to": hop["to"]["id"], **edge, **named}
+    edge: NearEdge = {
+        "from": hop["from"]["id"],
+        "to": hop["to"]["id"],
+        "question": hop["question"],
+        "asked_by": joint.asked_by,
+        "similarity": hop["similarity"],
+    }
+    if joint.name is not None:
+        edge["name"] = joint.name
+    return edge
 
 
-def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> dict[str, Any]:
+def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
     """A hop as in a query's answer, along which no mass flowed."""
     ends = _id(head, joint.start), _id(head, joint.end)
     question, similarity = None, None
@@ -91,7 +105,15 @@ def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> dict[str, Any]:
         question = _question(head, joint.edge)
         similarity = round(float(head.view.similarity[joint.edge]), 4)
     hop = Hop(*ends, joint.asked_by, question, joint.name, 0.0)
-    return {**hop_json(shown, hop), "similarity": similarity}
+    told = hop_json(shown, hop)
+    return {
+        "from": told["from"],
+        "to": told["to"],
+        "question": told["question"],
+        "asked_by": told["asked_by"],
+        "share": told["share"],
+        "similarity": similarity,
+    }
 
 
 def _shown(

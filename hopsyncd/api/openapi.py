@@ -8,12 +8,14 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from hopsyncd import __version__
+from hopsyncd.answers.changed import Accepted
 from hopsyncd.answers.found import ErrorEvent, Event, Failed
 from hopsyncd.api.endpoints import ENDPOINTS, Endpoint
 
 NDJSON = "application/x-ndjson"
 _REF = "#/components/schemas/{model}"
 _EVENTS = "Event"
+_ACCEPTED = "Accepted"
 
 
 @cache
@@ -43,7 +45,7 @@ def _answer_schemas(
 ) -> tuple[Mapping[str, dict[str, Any]], dict[str, Any]]:
     """The schema of each operation's answer, and those that they refer to."""
     wanted = {one.operation: one.answer for one in endpoints}
-    wanted |= {"": Failed, _EVENTS: Event | ErrorEvent}
+    wanted |= {"": Failed, _EVENTS: Event | ErrorEvent, _ACCEPTED: Accepted}
     made, whole = TypeAdapter.json_schemas(
         [(name, "serialization", TypeAdapter(answer)) for name, answer in wanted.items()],
         ref_template=_REF,
@@ -61,8 +63,9 @@ def _operation(one: Endpoint, answers: Mapping[str, dict[str, Any]]) -> dict[str
         "4XX": {"description": "The request was refused", **failure},
         "5XX": {"description": "The daemon could not answer", **failure},
     }
-    if one.operation == "sync":
-        responses["202"] = responses["200"]
+    if one.may_accept:
+        accepted = {"application/json": {"schema": answers[_ACCEPTED]}}
+        responses["202"] = {"description": "It has begun", "content": accepted}
     made: dict[str, Any] = {
         "operationId": one.operation,
         "summary": one.summary,

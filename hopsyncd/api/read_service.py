@@ -5,9 +5,21 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from hopsyncd.answers.changed import DiffAnswer, LogAnswer
+from hopsyncd.answers.found import (
+    AskAnswer,
+    DocumentAnswer,
+    DocumentsAnswer,
+    Failed,
+    NeighboursAnswer,
+    PassageAnswer,
+    PathsAnswer,
+    QueriesAnswer,
+    QueryAnswer,
+)
 from hopsyncd.api.access import Caller
 from hopsyncd.api.documents import document_answer, documents_answer, passage_answer
-from hopsyncd.api.failures import failure_of
+from hopsyncd.api.failures import failed, failure_of
 from hopsyncd.api.metrics import Metrics
 from hopsyncd.api.neighbourhood import neighbours_answer, paths_answer
 from hopsyncd.api.requests import (
@@ -22,7 +34,6 @@ from hopsyncd.api.requests import (
     QueriesRequest,
     QueryRequest,
 )
-from hopsyncd.api.service import Json
 from hopsyncd.api.streaming import Listener
 from hopsyncd.api.version_log import diff_json, entry_json
 from hopsyncd.config.configuration import DATABASE_NAME, Config
@@ -65,7 +76,7 @@ class GraphReads:
         self._local = threading.local()
         self.refuse_gone: Callable[[], None] = lambda: None  # raises DatabaseGone
 
-    def query(self, request: QueryRequest, caller: Caller, listener: Listener) -> Json:
+    def query(self, request: QueryRequest, caller: Caller, listener: Listener) -> QueryAnswer:
         meter = Usage(self.config.llm.max_calls_per_query or None)
         listener.when_gone(meter.abandon)
         search = Search(
@@ -88,8 +99,8 @@ class GraphReads:
         self.measured.note_query(search.strategy, time.perf_counter() - began_s)
         return answer_json(answer, search, self._degraded(caller.hidden))
 
-    def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> Json:
-        answers: dict[int, Json] = {}
+    def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:
+        answers: dict[int, QueryAnswer | Failed] = {}
         for at in dict.fromkeys(one.at for one in request.queries):
             asked = {index: one for index, one in enumerate(request.queries) if one.at == at}
             try:
@@ -102,15 +113,15 @@ class GraphReads:
 
     def _one_of_many(
         self, request: QueryRequest, at: str, caller: Caller, listener: Listener
-    ) -> Json:
+    ) -> QueryAnswer | Failed:
         if listener.gone:
-            return {}  # nobody reads it
+            return failed("client_gone", "The client went away", "Nobody reads this")
         try:
             return self.query(request.model_copy(update={"at": at}), caller, listener)
         except REPORTABLE as error:
             return failure_of(error)[1]
 
-    def ask(self, request: AskRequest, caller: Caller, listener: Listener) -> Json:
+    def ask(self, request: AskRequest, caller: Caller, listener: Listener) -> AskAnswer:
         meter = Usage(MAX_LLM_CALLS)
         listener.when_gone(meter.abandon)
         listener.tell("progress", stage="search")
@@ -136,11 +147,11 @@ class GraphReads:
         draft.finish(reply)
         return reply_json(found, reply, self._degraded(caller.hidden))
 
-    def passage(self, request: PassageRequest, caller: Caller) -> Json:
+    def passage(self, request: PassageRequest, caller: Caller) -> PassageAnswer:
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return passage_answer(connection, head, request.id, self._degraded(caller.hidden))
 
-    def documents(self, request: DocumentsRequest, caller: Caller) -> Json:
+    def documents(self, request: DocumentsRequest, caller: Caller) -> DocumentsAnswer:
         if request.source is not None and request.source not in self._known(caller.hidden):
             raise NotFound(
                 f"There is no source {request.source!r}",
@@ -150,19 +161,19 @@ class GraphReads:
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return documents_answer(connection, head, request, self._degraded(caller.hidden))
 
-    def document(self, request: DocumentRequest, caller: Caller) -> Json:
+    def document(self, request: DocumentRequest, caller: Caller) -> DocumentAnswer:
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return document_answer(connection, head, request, self._degraded(caller.hidden))
 
-    def neighbours(self, request: NeighboursRequest, caller: Caller) -> Json:
+    def neighbours(self, request: NeighboursRequest, caller: Caller) -> NeighboursAnswer:
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return neighbours_answer(connection, head, request, self._degraded(caller.hidden))
 
-    def paths(self, request: PathsRequest, caller: Caller) -> Json:
+    def paths(self, request: PathsRequest, caller: Caller) -> PathsAnswer:
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return paths_answer(connection, head, request, self._degraded(caller.hidden))
 
-    def log(self, request: LogRequest, caller: Caller) -> Json:
+    def log(self, request: LogRequest, caller: Caller) -> LogAnswer:
         with snapshot(connection := self._reader()):
             entries = history_log(connection, request.limit, request.before)
             if caller.hidden:
@@ -174,9 +185,9 @@ class GraphReads:
                 "versions": [entry_json(one) for one in entries],
             }
 
-    def diff(self, request: DiffRequest, caller: Caller) -> Json:
+    def diff(self, request: DiffRequest, caller: Caller) -> DiffAnswer:
         with snapshot(connection := self._reader()):
-            ends = resolve(connection, request.from_), resolve(connection, request.to)
+            ends = resolve(connection, request.old), resolve(connection, request.new)
             found = history_diff(connection, *ends)
             if not caller.hidden:
                 return diff_json(connection, *ends, found, request.limit)

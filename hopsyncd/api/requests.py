@@ -215,8 +215,8 @@ class NeighboursRequest(_Parameters):
 class PathsRequest(_Parameters):
     """GET /v1/paths."""
 
-    from_: Annotated[PassageHex, Field(alias="from")]
-    to: PassageHex
+    start: Annotated[PassageHex, Field(alias="from")]
+    end: Annotated[PassageHex, Field(alias="to")]
     max_hops: Annotated[int, Field(ge=1, le=6), Digits] = 4
     limit: Annotated[int, Field(ge=1, le=50), Digits] = 5
     at: At = "head"
@@ -232,8 +232,8 @@ class LogRequest(_Parameters):
 class DiffRequest(_Parameters):
     """GET /v1/diff. Lists are cut to `limit` lines."""
 
-    from_: Annotated[At, Field(alias="from")] = "head"
-    to: At = "head"
+    old: Annotated[At, Field(alias="from")] = "head"
+    new: Annotated[At, Field(alias="to")] = "head"
     limit: Limit | None = None
 
 

@@ -2,11 +2,19 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Literal, Protocol
 
+from hopsyncd.answers.changed import SyncAnswer, SyncedSource
+from hopsyncd.answers.daemon_state import (
+    LlmStatus,
+    ScheduleAnswer,
+    SourceStatus,
+    StatusAnswer,
+    SyncProgress,
+)
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.schedule import When, at, every, zone_of
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
@@ -76,13 +84,13 @@ class Served:
     degraded: list[str]
     unavailable: Mapping[str, ReaderUnavailable]
     queries: int
-    llm: Mapping[str, Any] | None
+    llm: LlmStatus | None
     config_refused: str | None
     restart_needed: Sequence[str]
     hidden: frozenset[str] = frozenset()
 
 
-def status_json(connection: Connection, served: Served) -> dict[str, Any]:
+def status_json(connection: Connection, served: Served) -> StatusAnswer:
     """The whole status; counts are of the served version.
 
     For one who may not see all sources: that of the others, and no totals or errors of the whole.
@@ -131,13 +139,13 @@ def status_json(connection: Connection, served: Served) -> dict[str, Any]:
         "database_bytes": _bytes(served.database) if whole else None,
         "socket": str(served.socket),
         "pid": os.getpid(),
-        "started": time_text(served.started_ms),
+        "started": moment_text(served.started_ms),
     }
 
 
 def progress_json(
     progress: Progressing | None, hidden: frozenset[str] = frozenset()
-) -> dict[str, Any] | None:
+) -> SyncProgress | None:
     """How far a sync is; None where there is none, or none that the caller may see."""
     if progress is None or progress.source in hidden:
         return None
@@ -151,7 +159,7 @@ def progress_json(
     }
 
 
-def _source(row: SourceRow, served: Served) -> dict[str, Any]:
+def _source(row: SourceRow, served: Served) -> SourceStatus:
     watch = served.watching.get(row.name)
     return {
         "name": row.name,
@@ -170,7 +178,7 @@ def _source(row: SourceRow, served: Served) -> dict[str, Any]:
     }
 
 
-def _state(row: SourceRow, served: Served) -> str:
+def _state(row: SourceRow, served: Served) -> Literal["new", "ok", "paused", "unconfigured"]:
     if row.name not in served.configured:
         return "unconfigured"
     if row.problem:
@@ -180,8 +188,11 @@ def _state(row: SourceRow, served: Served) -> str:
 
 def time_text(unix_ms: int | None) -> str | None:
     """Unix milliseconds in ISO 8601, UTC."""
-    if unix_ms is None:
-        return None
+    return None if unix_ms is None else moment_text(unix_ms)
+
+
+def moment_text(unix_ms: int) -> str:
+    """As time_text, of what has certainly been."""
     return datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
@@ -228,7 +239,7 @@ def _at(expression: str, config: Config) -> When:
         ) from error
 
 
-def schedule_json(connection: Connection, planned: Sequence[Planned]) -> dict[str, Any]:
+def schedule_json(connection: Connection, planned: Sequence[Planned]) -> ScheduleAnswer:
     """Each job with its times and its last run, the next one first."""
     rows = all_jobs(connection)
     return {
@@ -236,7 +247,7 @@ def schedule_json(connection: Connection, planned: Sequence[Planned]) -> dict[st
             {
                 "job": one.job,
                 "times": one.times,
-                "next": time_text(one.next_ms),
+                "next": moment_text(one.next_ms),
                 "last_run": time_text(row.ran_ms) if row else None,
                 "last_success": time_text(row.succeeded_ms) if row else None,
                 "last_error": row.error if row else None,
@@ -271,17 +282,20 @@ class Told:
 
 def synced(
     connection: Connection, outcomes: Sequence[SyncOutcome], since: dict[str, int]
-) -> dict[str, Any]:
+) -> SyncAnswer:
     """The newest version, and by source what came to it since then and what cannot be read."""
     with snapshot(connection):
         newest = head(connection)
         now = newest.id if newest else 0
         problems = item_problems(connection, _MOST_UNREADABLE)
-        sources = [
+        sources: list[SyncedSource] = [
             {
                 "name": one.source,
                 "since": since.get(one.source, 0),
-                **asdict(source_changes(connection, one.source, since.get(one.source, 0), now)),
+                "added": changes.added,
+                "changed": changes.changed,
+                "moved": changes.moved,
+                "removed": changes.removed,
                 "unreadable": [
                     {"document": path, "why": why, "hint": hint}
                     for name, path, why, hint in problems
@@ -290,5 +304,6 @@ def synced(
                 "problem": one.problem,
             }
             for one in outcomes
+            for changes in [source_changes(connection, one.source, since.get(one.source, 0), now)]
         ]
-    return {"version": now, "sources": sources}
+    return {"version": now, "sources": sources, "degraded": []}

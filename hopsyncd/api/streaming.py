@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -14,13 +14,13 @@ from starlette.requests import Request
 from hopsyncd.api.failures import INTERNAL, failure_of
 from hopsyncd.errors import REPORTABLE
 
-Event = dict[str, Any]
+Json = Mapping[str, Any]  # an answer, or a line of a stream
 
 
 class Listener:
     """`hear` is called with what there is to tell, from a thread that does the work."""
 
-    def __init__(self, hear: Callable[[Event], None] | None = None) -> None:
+    def __init__(self, hear: Callable[[Json], None] | None = None) -> None:
         self._hear = hear
         self.hears = hear is not None
         self._lock = threading.Lock()
@@ -54,7 +54,6 @@ log = structlog.get_logger(__name__)
 CLIENT_GONE = 499  # as web servers log it; nobody receives it
 _TICK_S = 0.3
 
-Json = dict[str, Any]
 Work = Callable[[], Json | Future[Json]]
 Run = Callable[[Work], Awaitable[Json | Future[Json]]]
 
@@ -104,9 +103,9 @@ async def lines(
     in one piece would have had.
     """
     loop = asyncio.get_running_loop()
-    events: asyncio.Queue[Event | None] = asyncio.Queue()
+    events: asyncio.Queue[Json | None] = asyncio.Queue()
 
-    def hear(event: Event) -> None:
+    def hear(event: Json) -> None:
         loop.call_soon_threadsafe(events.put_nowait, event)
 
     listener = Listener(hear)
@@ -134,7 +133,7 @@ async def lines(
     yield _line(last)
 
 
-def _ended(task: "asyncio.Task[Json]") -> tuple[int, Event]:
+def _ended(task: "asyncio.Task[Json]") -> tuple[int, Json]:
     error = task.exception()
     if error is None:
         return 200, {"event": "answer", "answer": task.result()}
@@ -145,6 +144,6 @@ def _ended(task: "asyncio.Task[Json]") -> tuple[int, Event]:
     return 500, {"event": "error", "status": 500, **INTERNAL}
 
 
-def _line(event: Event) -> bytes:
+def _line(event: Json) -> bytes:
     """In ASCII: some clients take U+0085 and U+2028, which names may have, for ends of lines."""
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"

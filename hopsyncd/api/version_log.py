@@ -2,9 +2,16 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from hopsyncd.api.status import time_text
+from hopsyncd.answers.changed import (
+    DiffAnswer,
+    DiffDocument,
+    DiffEdge,
+    DiffFolder,
+    DiffPassage,
+    LoggedVersion,
+)
+from hopsyncd.api.status import moment_text, time_text
 from hopsyncd.retrieve.results import id_text
 from store.records import PassageId, Version
 from store.sqlite.content import known_passages
@@ -15,12 +22,12 @@ _FOLDERS = 12  # so many at most, unless there are more at the first level
 _START_CHARACTERS = 80
 
 
-def entry_json(entry: LogEntry) -> dict[str, Any]:
+def entry_json(entry: LogEntry) -> LoggedVersion:
     """One version of the log."""
     version = entry.version
     return {
         "version": version.id,
-        "created": time_text(version.created_ms),
+        "created": moment_text(version.created_ms),
         "collected": time_text(entry.collected_ms),
         "reason": version.reason,
         "tags": list(entry.tags),
@@ -39,7 +46,7 @@ def entry_json(entry: LogEntry) -> dict[str, Any]:
 
 def diff_json(
     connection: Connection, old: Version, new: Version, found: Diff, limit: int | None
-) -> dict[str, Any]:
+) -> DiffAnswer:
     """What differs: the counts, the folders, and lists, of which at most `limit` lines are told."""
     documents = {
         "added": found.documents_added,
@@ -47,10 +54,6 @@ def diff_json(
         "removed": found.documents_removed,
         "renamed": tuple((one.source, one.path) for one in found.documents_renamed),
     }
-    renamed = [
-        {"source": one.source, "document": one.path, "was": one.was}
-        for one in found.documents_renamed[:limit]
-    ]
     passages = {"added": found.passages_added, "removed": found.passages_removed}
     edges = {"added": found.edges_added, "removed": found.edges_removed}
     return {
@@ -63,21 +66,32 @@ def diff_json(
         },
         "folders": by_folder(documents),
         "documents": {
-            **{kind: _documents(some[:limit]) for kind, some in documents.items()},
-            "renamed": renamed,
+            "added": _documents(found.documents_added[:limit]),
+            "changed": _documents(found.documents_changed[:limit]),
+            "removed": _documents(found.documents_removed[:limit]),
+            "renamed": [
+                {"source": one.source, "document": one.path, "was": one.was}
+                for one in found.documents_renamed[:limit]
+            ],
         },
-        "passages": {kind: _passages(connection, some[:limit]) for kind, some in passages.items()},
-        "edges": {kind: _edges(connection, some[:limit]) for kind, some in edges.items()},
+        "passages": {
+            "added": _passages(connection, found.passages_added[:limit]),
+            "removed": _passages(connection, found.passages_removed[:limit]),
+        },
+        "edges": {
+            "added": _edges(connection, found.edges_added[:limit]),
+            "removed": _edges(connection, found.edges_removed[:limit]),
+        },
     }
 
 
-def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[dict[str, Any]]:
+def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[DiffFolder]:
     """How many documents of each kind are in each folder, the most touched folders first.
 
     Folders are taken as deep as there are few of them, and one level deep however many there are.
 
-    >>> by_folder({"added": [("notes", "a/1.md"), ("notes", "a/2.md")]})
-    [{'source': 'notes', 'folder': 'a', 'added': 2}]
+    >>> by_folder({"added": [("notes", "a/1.md"), ("notes", "a/2.md")]})[0]["added"]
+    2
     """
     places = {
         kind: Counter((source, path.rpartition("/")[0]) for source, path in some)
@@ -91,11 +105,18 @@ def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[dict[s
         depth += 1
     counts = _cut_at(depth, places)
     ordered = sorted(counts, key=lambda place: (-counts[place].total(), place))
-    return [
-        {"source": source, "folder": folder}
-        | {kind: counts[source, folder][kind] for kind in documents}
-        for source, folder in ordered
-    ]
+    return [_folder(source, folder, counts[source, folder]) for source, folder in ordered]
+
+
+def _folder(source: str, folder: str, counts: Mapping[str, int]) -> DiffFolder:
+    return {
+        "source": source,
+        "folder": folder,
+        "added": counts["added"],
+        "changed": counts["changed"],
+        "removed": counts["removed"],
+        "renamed": counts["renamed"],
+    }
 
 
 def _cut_at(
@@ -108,11 +129,11 @@ def _cut_at(
     return counts
 
 
-def _documents(found: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+def _documents(found: Sequence[tuple[str, str]]) -> list[DiffDocument]:
     return [{"source": source, "document": path} for source, path in found]
 
 
-def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[dict[str, Any]]:
+def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[DiffPassage]:
     known = known_passages(connection, ids)
     return [
         {
@@ -125,7 +146,7 @@ def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[dict[str
     ]
 
 
-def _edges(connection: Connection, edges: Sequence[Edge]) -> list[dict[str, Any]]:
+def _edges(connection: Connection, edges: Sequence[Edge]) -> list[DiffEdge]:
     found = edge_ends(connection, edges)
     ends = {id_ for one in found for id_ in (one.source, one.target)}
     shown = {one["id"]: one for one in _passages(connection, sorted(ends))}

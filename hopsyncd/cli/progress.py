@@ -17,8 +17,7 @@ from rich.progress import (
 from rich.text import Text
 
 from hopsyncd.client import Client
-from hopsyncd.client.blocking import Answer
-from hopsyncd.client.calls import Call
+from hopsyncd.client.daemon_call import Answer, Call
 from hopsyncd.client.response import counted, printable
 
 

@@ -81,7 +81,7 @@ def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> N
 
 def _preview_alone(
     context: click.Context, names: tuple[str, ...], limit: int | None
-) -> dict[str, Any]:
+) -> Mapping[str, Any]:
     from hopsyncd.ingest.preview import preview_file
 
     config = load_config(context.obj)

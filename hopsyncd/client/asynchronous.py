@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from hopsyncd.client import calls
-from hopsyncd.client.calls import Call
+from hopsyncd.client.calls import AsynchronousMethods
+from hopsyncd.client.daemon_call import Answer, Call
 from hopsyncd.client.response import (
     CONNECT_S,
     JSON,
@@ -35,33 +34,8 @@ if TYPE_CHECKING:
 
     from hopsyncd.answers.found import Event
 
-Asked = ParamSpec("Asked")
-Answer = TypeVar("Answer")
 
-
-def _sent(
-    make: Callable[Asked, Call[Answer]],
-) -> Callable[Concatenate[AsyncClient, Asked], Awaitable[Answer]]:
-    @wraps(make)
-    async def method(self: AsyncClient, /, *asked: Asked.args, **more: Asked.kwargs) -> Answer:
-        return await self.send(make(*asked, **more))
-
-    return method
-
-
-def _told(
-    make: Callable[Asked, Call[Any]],
-) -> Callable[Concatenate[AsyncClient, Asked], AsyncIterator[Event]]:
-    @wraps(make)
-    def method(
-        self: AsyncClient, /, *asked: Asked.args, **more: Asked.kwargs
-    ) -> AsyncIterator[Event]:
-        return self.events(make(*asked, **more))
-
-    return method
-
-
-class AsyncClient:
+class AsyncClient(AsynchronousMethods):
     """Speaks to the daemon at `place`, as Client does; use it with `async with`.
 
     Every method raises what those of Client raise.
@@ -94,45 +68,6 @@ class AsyncClient:
     async def aclose(self) -> None:
         """End what is under way."""
         await self._http.aclose()
-
-    query = _sent(calls.query)
-    queries = _sent(calls.queries)
-    ask = _sent(calls.ask)
-    passage = _sent(calls.passage)
-    documents = _sent(calls.documents)
-    document = _sent(calls.document)
-    neighbours = _sent(calls.neighbours)
-    paths = _sent(calls.paths)
-    log = _sent(calls.log)
-    diff = _sent(calls.diff)
-    status = _sent(calls.status)
-    sources = _sent(calls.sources)
-    health = _sent(calls.health)
-    schedule = _sent(calls.schedule)
-    jobs = _sent(calls.jobs)
-    stats = _sent(calls.stats)
-    metrics = _sent(calls.metrics)
-    openapi = _sent(calls.openapi)
-    sync = _sent(calls.sync)
-    start_sync = _sent(calls.start_sync)
-    preview = _sent(calls.preview)
-    restore = _sent(calls.restore)
-    release = _sent(calls.release)
-    pause = _sent(calls.pause)
-    resume = _sent(calls.resume)
-    remove = _sent(calls.remove)
-    tag = _sent(calls.tag)
-    untag = _sent(calls.untag)
-    reload = _sent(calls.reload)
-    check = _sent(calls.check)
-    backup = _sent(calls.backup)
-    rebuild = _sent(calls.rebuild)
-    gc = _sent(calls.gc)
-    purge = _sent(calls.purge)
-
-    ask_events = _told(calls.ask)
-    sync_events = _told(calls.sync)
-    release_events = _told(calls.release)
 
     async def send(self, call: Call[Answer]) -> Answer:
         """The answer to any call."""

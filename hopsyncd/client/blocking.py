@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from functools import wraps
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from hopsyncd.client import calls
-from hopsyncd.client.calls import Call
+from hopsyncd.client.calls import BlockingMethods
+from hopsyncd.client.daemon_call import Answer, Call
 from hopsyncd.client.response import (
     CONNECT_S,
     JSON,
@@ -33,9 +32,6 @@ from hopsyncd.client.trust import check_peer, trusted_users
 
 if TYPE_CHECKING:
     from hopsyncd.answers.found import Event
-
-Asked = ParamSpec("Asked")
-Answer = TypeVar("Answer")
 
 _PART_BYTES = 1 << 16
 
@@ -90,27 +86,7 @@ class _Connection(HTTPConnection):
             made.whole_s = WHOLE_S
 
 
-def _sent(
-    make: Callable[Asked, Call[Answer]],
-) -> Callable[Concatenate[Client, Asked], Answer]:
-    @wraps(make)
-    def method(self: Client, /, *asked: Asked.args, **more: Asked.kwargs) -> Answer:
-        return self.send(make(*asked, **more))
-
-    return method
-
-
-def _told(
-    make: Callable[Asked, Call[Any]],
-) -> Callable[Concatenate[Client, Asked], Iterator[Event]]:
-    @wraps(make)
-    def method(self: Client, /, *asked: Asked.args, **more: Asked.kwargs) -> Iterator[Event]:
-        return self.events(make(*asked, **more))
-
-    return method
-
-
-class Client:
+class Client(BlockingMethods):
     """Speaks to the daemon at `place`: the path of its socket, or "HOST:PORT" with the `token`.
 
     Every method raises DaemonUntrusted where another user could be answering, DaemonUnavailable
@@ -131,45 +107,6 @@ class Client:
 
     def close(self) -> None:
         """Nothing stays open between two requests: this is for symmetry with other clients."""
-
-    query = _sent(calls.query)
-    queries = _sent(calls.queries)
-    ask = _sent(calls.ask)
-    passage = _sent(calls.passage)
-    documents = _sent(calls.documents)
-    document = _sent(calls.document)
-    neighbours = _sent(calls.neighbours)
-    paths = _sent(calls.paths)
-    log = _sent(calls.log)
-    diff = _sent(calls.diff)
-    status = _sent(calls.status)
-    sources = _sent(calls.sources)
-    health = _sent(calls.health)
-    schedule = _sent(calls.schedule)
-    jobs = _sent(calls.jobs)
-    stats = _sent(calls.stats)
-    metrics = _sent(calls.metrics)
-    openapi = _sent(calls.openapi)
-    sync = _sent(calls.sync)
-    start_sync = _sent(calls.start_sync)
-    preview = _sent(calls.preview)
-    restore = _sent(calls.restore)
-    release = _sent(calls.release)
-    pause = _sent(calls.pause)
-    resume = _sent(calls.resume)
-    remove = _sent(calls.remove)
-    tag = _sent(calls.tag)
-    untag = _sent(calls.untag)
-    reload = _sent(calls.reload)
-    check = _sent(calls.check)
-    backup = _sent(calls.backup)
-    rebuild = _sent(calls.rebuild)
-    gc = _sent(calls.gc)
-    purge = _sent(calls.purge)
-
-    ask_events = _told(calls.ask)
-    sync_events = _told(calls.sync)
-    release_events = _told(calls.release)
 
     def get(self, path: str) -> dict[str, Any]:
         """GET a path such as /v1/status."""

@@ -1,82 +1,113 @@
 """What can be asked of the daemon: one function for each endpoint makes the request of it.
 
+Made by `python scripts/api_docs.py` from hopsyncd/api/endpoints.py: change that, not this file.
 Options that are left out take the daemon's defaults. docs/api.md says what each of them means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from urllib.parse import quote, urlencode
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hopsyncd.client.daemon_call import Call, awaited, awaited_stream, call, sent, streamed
 
 if TYPE_CHECKING:
-    from typing import TypedDict, Unpack
+    from typing import Required, TypedDict
 
-    from hopsyncd.answers import changed as answers_changes
-    from hopsyncd.answers import daemon_state as answers_status
-    from hopsyncd.answers import found as answers
+    from hopsyncd.answers.changed import (
+        Accepted,
+        BackupAnswer,
+        CheckAnswer,
+        DiffAnswer,
+        GcAnswer,
+        LogAnswer,
+        PauseAnswer,
+        PreviewAnswer,
+        PurgeAnswer,
+        RebuildAnswer,
+        ReloadAnswer,
+        RemoveAnswer,
+        RestoreAnswer,
+        SyncAnswer,
+        TagAnswer,
+        UntagAnswer,
+    )
+    from hopsyncd.answers.daemon_state import (
+        HealthAnswer,
+        JobsAnswer,
+        ScheduleAnswer,
+        SourcesAnswer,
+        StatsAnswer,
+        StatusAnswer,
+    )
+    from hopsyncd.answers.found import (
+        AskAnswer,
+        DocumentAnswer,
+        DocumentsAnswer,
+        NeighboursAnswer,
+        PassageAnswer,
+        PathsAnswer,
+        QueriesAnswer,
+        QueryAnswer,
+    )
     from hopsyncd.config.strategy import Profile, Reasoner, Strategy
 
-    class QueryOptions(TypedDict, total=False):
-        """How to search, and at which version."""
+    class Query(TypedDict, total=False):
+        """One of several."""
 
+        question: Required[str]
         k: int | None
         strategy: Strategy | None
+        at: str
         profile: Profile
         reasoner: Reasoner | None
         top_k: int
         n_hop: int | None
-        at: str
-
-    class Query(QueryOptions):
-        """One of several queries."""
-
-        question: str
-
-    class AskOptions(TypedDict, total=False):
-        """From how many passages, at which version, and whether the LLM puts it in words."""
-
-        k: int
-        at: str
-        llm: bool
 
 
-Answer_co = TypeVar("Answer_co", covariant=True)
+def query(
+    question: str,
+    k: int | None = None,
+    strategy: Strategy | None = None,
+    at: str = "head",
+    profile: Profile = "default",
+    reasoner: Reasoner | None = None,
+    top_k: int = 20,
+    n_hop: int | None = None,
+) -> Call[QueryAnswer]:
+    """Find the passages that answer a question, best first."""
+    return call(
+        "POST",
+        "/v1/query",
+        {
+            "question": question,
+            "k": k,
+            "strategy": strategy,
+            "at": at,
+            "profile": profile,
+            "reasoner": reasoner,
+            "top_k": top_k,
+            "n_hop": n_hop,
+        },
+        "QueryAnswer",
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[Answer_co]):
-    """A request whose answer is an `Answer_co`, checked to be one where `answer` names the type.
-
-    `is_text`: the answer is text as it is, else JSON.
-    """
-
-    method: str
-    path: str
-    body: Mapping[str, Any] | None = None
-    is_text: bool = False
-    answer: str = ""
+def queries(queries: Sequence[Query]) -> Call[QueriesAnswer]:
+    """Answer up to 100 queries, those with the same `at` at one version."""
+    return call("POST", "/v1/queries", {"queries": list(queries)}, "QueriesAnswer")
 
 
-def query(question: str, **options: Unpack[QueryOptions]) -> Call[answers.QueryAnswer]:
-    """The passages that answer a question, best first."""
-    return Call("POST", "/v1/query", {"question": question, **options}, answer="QueryAnswer")
+def ask(question: str, k: int = 8, at: str = "head", llm: bool = False) -> Call[AskAnswer]:
+    """Answer a question, with citations."""
+    return call(
+        "POST", "/v1/ask", {"question": question, "k": k, "at": at, "llm": llm}, "AskAnswer"
+    )
 
 
-def queries(asked: Sequence[Query]) -> Call[answers.QueriesAnswer]:
-    """Several queries, 100 at most; those with the same `at` are answered at one version."""
-    return Call("POST", "/v1/queries", {"queries": list(asked)}, answer="QueriesAnswer")
-
-
-def ask(question: str, **options: Unpack[AskOptions]) -> Call[answers.AskAnswer]:
-    """An answer with citations."""
-    return Call("POST", "/v1/ask", {"question": question, **options}, answer="AskAnswer")
-
-
-def passage(id: str, at: str = "head") -> Call[answers.PassageAnswer]:
+def passage(id: str, at: str = "head") -> Call[PassageAnswer]:
     """A passage, and the questions that it answers and raises."""
-    return _get("PassageAnswer", f"/v1/passages/{quote(id, safe='')}", at=at)
+    return call("GET", "/v1/passages/{id}", {"id": id, "at": at}, "PassageAnswer")
 
 
 def documents(
@@ -85,193 +116,267 @@ def documents(
     after: str | None = None,
     limit: int = 100,
     at: str = "head",
-) -> Call[answers.DocumentsAnswer]:
-    """A page of the documents; its `next`, given as `after`, begins the following one."""
-    return _get(
-        "DocumentsAnswer",
+) -> Call[DocumentsAnswer]:
+    """A page of the documents, by source and path; its `next`, as `after`, begins another."""
+    return call(
+        "GET",
         "/v1/documents",
-        source=source,
-        under=under,
-        after=after,
-        limit=limit,
-        at=at,
+        {"source": source, "under": under, "after": after, "limit": limit, "at": at},
+        "DocumentsAnswer",
     )
 
 
-def document(source: str, document: str, at: str = "head") -> Call[answers.DocumentAnswer]:
+def document(source: str, document: str, at: str = "head") -> Call[DocumentAnswer]:
     """The passages of a document, in reading order."""
-    return _get("DocumentAnswer", "/v1/document", source=source, document=document, at=at)
+    return call(
+        "GET", "/v1/document", {"source": source, "document": document, "at": at}, "DocumentAnswer"
+    )
 
 
-def neighbours(
-    id: str, hops: int = 1, limit: int = 50, at: str = "head"
-) -> Call[answers.NeighboursAnswer]:
-    """What lies around a passage in the graph."""
-    return _get(
-        "NeighboursAnswer", f"/v1/neighbours/{quote(id, safe='')}", hops=hops, limit=limit, at=at
+def neighbours(id: str, hops: int = 1, limit: int = 50, at: str = "head") -> Call[NeighboursAnswer]:
+    """The passages around one in the graph."""
+    return call(
+        "GET",
+        "/v1/neighbours/{id}",
+        {"id": id, "hops": hops, "limit": limit, "at": at},
+        "NeighboursAnswer",
     )
 
 
 def paths(
     start: str, end: str, max_hops: int = 4, limit: int = 5, at: str = "head"
-) -> Call[answers.PathsAnswer]:
+) -> Call[PathsAnswer]:
     """The ways from one passage to another, the shortest first."""
-    wanted = {"from": start, "to": end}
-    return _get("PathsAnswer", "/v1/paths", **wanted, max_hops=max_hops, limit=limit, at=at)
+    return call(
+        "GET",
+        "/v1/paths",
+        {"from": start, "to": end, "max_hops": max_hops, "limit": limit, "at": at},
+        "PathsAnswer",
+    )
 
 
-def log(limit: int = 20, before: int | None = None) -> Call[answers_changes.LogAnswer]:
-    """Versions, newest first; `before`: older than that one."""
-    return _get("LogAnswer", "/v1/log", limit=limit, before=before)
+def log(limit: int = 20, before: int | None = None) -> Call[LogAnswer]:
+    """Versions, newest first."""
+    return call("GET", "/v1/log", {"limit": limit, "before": before}, "LogAnswer")
 
 
-def diff(old: str, new: str = "head", limit: int | None = None) -> Call[answers_changes.DiffAnswer]:
-    """What differs between two versions; lists have at most `limit` lines."""
-    return _get("DiffAnswer", "/v1/diff", **{"from": old, "to": new}, limit=limit)
+def diff(old: str = "head", new: str = "head", limit: int | None = None) -> Call[DiffAnswer]:
+    """What differs between two versions."""
+    return call("GET", "/v1/diff", {"from": old, "to": new, "limit": limit}, "DiffAnswer")
 
 
-def status() -> Call[answers_status.StatusAnswer]:
+def status() -> Call[StatusAnswer]:
     """How the daemon and its sources are."""
-    return _get("StatusAnswer", "/v1/status")
+    return call("GET", "/v1/status", {}, "StatusAnswer")
 
 
-def sources() -> Call[answers_status.SourcesAnswer]:
+def sources() -> Call[SourcesAnswer]:
     """How the sources are."""
-    return _get("SourcesAnswer", "/v1/sources")
+    return call("GET", "/v1/sources", {}, "SourcesAnswer")
 
 
-def health() -> Call[answers_status.HealthAnswer]:
+def health() -> Call[HealthAnswer]:
     """Whether the daemon serves, cheaply."""
-    return _get("HealthAnswer", "/v1/health")
+    return call("GET", "/v1/health", {}, "HealthAnswer")
 
 
-def schedule() -> Call[answers_status.ScheduleAnswer]:
+def schedule() -> Call[ScheduleAnswer]:
     """What runs when, and how it last went."""
-    return _get("ScheduleAnswer", "/v1/schedule")
+    return call("GET", "/v1/schedule", {}, "ScheduleAnswer")
 
 
-def jobs() -> Call[answers_status.JobsAnswer]:
+def jobs() -> Call[JobsAnswer]:
     """What runs now, and what runs when."""
-    return _get("JobsAnswer", "/v1/jobs")
+    return call("GET", "/v1/jobs", {}, "JobsAnswer")
 
 
-def stats() -> Call[answers_status.StatsAnswer]:
+def stats() -> Call[StatsAnswer]:
     """Requests since the start, by endpoint."""
-    return _get("StatsAnswer", "/v1/stats")
+    return call("GET", "/v1/stats", {}, "StatsAnswer")
 
 
 def metrics() -> Call[str]:
     """How the daemon is, in Prometheus's text format."""
-    return Call("GET", "/v1/metrics", is_text=True)
+    return call("GET", "/v1/metrics", {}, is_text=True)
+
+
+def reload() -> Call[ReloadAnswer]:
+    """Take up what changed in the configuration."""
+    return call("POST", "/v1/reload", {}, "ReloadAnswer")
 
 
 def openapi() -> Call[dict[str, Any]]:
-    """The OpenAPI document."""
-    return Call("GET", "/v1/openapi.json")
+    """The OpenAPI 3.1 document."""
+    return call("GET", "/v1/openapi.json", {})
 
 
-def sync(
-    sources: Sequence[str] = (), accept_empty: bool = False
-) -> Call[answers_changes.SyncAnswer]:
-    """Scan sources (none named: all), and wait until the served version has all that is on disk."""
-    return Call(
+def sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[SyncAnswer]:
+    """Scan sources and bring the graph up to date with all that is on disk now."""
+    return call(
+        "POST", "/v1/sync", {"sources": list(sources), "accept_empty": accept_empty}, "SyncAnswer"
+    )
+
+
+def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[Accepted]:
+    """Scan sources and bring the graph up to date with all that is on disk now; without waiting."""
+    return call(
         "POST",
         "/v1/sync",
-        {"sources": list(sources), "accept_empty": accept_empty},
-        answer="SyncAnswer",
+        {"sources": list(sources), "accept_empty": accept_empty, "wait": False},
+        "Accepted",
     )
 
 
-def start_sync(
-    sources: Sequence[str] = (), accept_empty: bool = False
-) -> Call[answers_changes.Accepted]:
-    """Have sources scanned, without waiting."""
-    body = {"sources": list(sources), "accept_empty": accept_empty, "wait": False}
-    return Call("POST", "/v1/sync", body, answer="Accepted")
+def preview(sources: Sequence[str] = (), limit: int | None = None) -> Call[PreviewAnswer]:
+    """What a sync would do and cost now, by reading alone."""
+    return call("POST", "/v1/preview", {"sources": list(sources), "limit": limit}, "PreviewAnswer")
 
 
-def preview(
-    sources: Sequence[str] = (), limit: int | None = None
-) -> Call[answers_changes.PreviewAnswer]:
-    """What a sync would do and cost."""
-    return Call(
-        "POST", "/v1/preview", {"sources": list(sources), "limit": limit}, answer="PreviewAnswer"
-    )
-
-
-def restore(version: str, sources: Sequence[str] = ()) -> Call[answers_changes.RestoreAnswer]:
+def restore(version: str, sources: Sequence[str] = ()) -> Call[RestoreAnswer]:
     """Commit a version whose documents are those of an earlier one."""
-    return Call(
-        "POST",
-        "/v1/restore",
-        {"version": version, "sources": list(sources)},
-        answer="RestoreAnswer",
+    return call(
+        "POST", "/v1/restore", {"version": version, "sources": list(sources)}, "RestoreAnswer"
     )
 
 
-def release(sources: Sequence[str] = ()) -> Call[answers_changes.SyncAnswer]:
+def release(sources: Sequence[str] = ()) -> Call[SyncAnswer]:
     """End what restores hold, and sync."""
-    return Call("POST", "/v1/release", {"sources": list(sources)}, answer="SyncAnswer")
+    return call("POST", "/v1/release", {"sources": list(sources)}, "SyncAnswer")
 
 
-def pause(name: str) -> Call[answers_changes.PauseAnswer]:
+def pause(name: str) -> Call[PauseAnswer]:
     """Leave a source alone until it is resumed."""
-    return Call("POST", "/v1/pause", {"name": name}, answer="PauseAnswer")
+    return call("POST", "/v1/pause", {"name": name}, "PauseAnswer")
 
 
-def resume(name: str) -> Call[answers_changes.PauseAnswer]:
+def resume(name: str) -> Call[PauseAnswer]:
     """End a pause."""
-    return Call("POST", "/v1/resume", {"name": name}, answer="PauseAnswer")
+    return call("POST", "/v1/resume", {"name": name}, "PauseAnswer")
 
 
-def remove(name: str, *, purge: bool = False) -> Call[answers_changes.RemoveAnswer]:
+def remove(name: str, purge: bool = False) -> Call[RemoveAnswer]:
     """Take a source's documents out of the newest version, or out of all."""
-    return Call("POST", "/v1/remove", {"name": name, "purge": purge}, answer="RemoveAnswer")
+    return call("POST", "/v1/remove", {"name": name, "purge": purge}, "RemoveAnswer")
 
 
-def tag(name: str, version: str = "head") -> Call[answers_changes.TagAnswer]:
+def tag(name: str, version: str = "head") -> Call[TagAnswer]:
     """Name a version."""
-    return Call("POST", "/v1/tags", {"name": name, "version": version}, answer="TagAnswer")
+    return call("POST", "/v1/tags", {"name": name, "version": version}, "TagAnswer")
 
 
-def untag(name: str) -> Call[answers_changes.UntagAnswer]:
-    """Remove a name."""
-    return Call("DELETE", f"/v1/tags/{quote(name)}", answer="UntagAnswer")
+def untag(name: str) -> Call[UntagAnswer]:
+    """Remove the name of a version."""
+    return call("DELETE", "/v1/tags/{name}", {"name": name}, "UntagAnswer")
 
 
-def reload() -> Call[answers_changes.ReloadAnswer]:
-    """Take up what changed in the configuration."""
-    return Call("POST", "/v1/reload", {}, answer="ReloadAnswer")
-
-
-def check(deep: bool = False) -> Call[answers_changes.CheckAnswer]:
+def check(deep: bool = False) -> Call[CheckAnswer]:
     """Verify the database."""
-    return Call("POST", "/v1/check", {"deep": deep}, answer="CheckAnswer")
+    return call("POST", "/v1/check", {"deep": deep}, "CheckAnswer")
 
 
-def backup(file: str) -> Call[answers_changes.BackupAnswer]:
+def backup(file: str) -> Call[BackupAnswer]:
     """Copy the database to an absolute path that does not exist."""
-    return Call("POST", "/v1/backup", {"file": file}, answer="BackupAnswer")
+    return call("POST", "/v1/backup", {"file": file}, "BackupAnswer")
 
 
-def rebuild() -> Call[answers_changes.RebuildAnswer]:
+def rebuild() -> Call[RebuildAnswer]:
     """Make everything derived anew."""
-    return Call("POST", "/v1/rebuild", {}, answer="RebuildAnswer")
+    return call("POST", "/v1/rebuild", {}, "RebuildAnswer")
 
 
-def gc(dry_run: bool = False) -> Call[answers_changes.GcAnswer]:
+def gc(dry_run: bool = False) -> Call[GcAnswer]:
     """Collect the versions that the configuration does not keep."""
-    return Call("POST", "/v1/gc", {"dry_run": dry_run}, answer="GcAnswer")
+    return call("POST", "/v1/gc", {"dry_run": dry_run}, "GcAnswer")
 
 
-def purge(
-    document: str, source: str | None = None, again: bool = False
-) -> Call[answers_changes.PurgeAnswer]:
-    """Remove a document from every version; `again`: let scans index it again."""
-    body = {"document": document, "source": source, "again": again}
-    return Call("POST", "/v1/purge", body, answer="PurgeAnswer")
+def purge(document: str, source: str | None = None, again: bool = False) -> Call[PurgeAnswer]:
+    """Remove a document from every version, or with `again` let scans index it again."""
+    return call(
+        "POST", "/v1/purge", {"document": document, "source": source, "again": again}, "PurgeAnswer"
+    )
 
 
-def _get(answer: str, path: str, **parameters: str | int | None) -> Call[Any]:
-    given = {name: value for name, value in parameters.items() if value is not None}
-    return Call("GET", f"{path}?{urlencode(given)}" if given else path, answer=answer)
+class BlockingMethods:
+    """One method for each endpoint."""
+
+    ask_events = streamed(ask)
+    sync_events = streamed(sync)
+    release_events = streamed(release)
+    check_events = streamed(check)
+    query = sent(query)
+    queries = sent(queries)
+    ask = sent(ask)
+    passage = sent(passage)
+    documents = sent(documents)
+    document = sent(document)
+    neighbours = sent(neighbours)
+    paths = sent(paths)
+    log = sent(log)
+    diff = sent(diff)
+    status = sent(status)
+    sources = sent(sources)
+    health = sent(health)
+    schedule = sent(schedule)
+    jobs = sent(jobs)
+    stats = sent(stats)
+    metrics = sent(metrics)
+    reload = sent(reload)
+    openapi = sent(openapi)
+    sync = sent(sync)
+    start_sync = sent(start_sync)
+    preview = sent(preview)
+    restore = sent(restore)
+    release = sent(release)
+    pause = sent(pause)
+    resume = sent(resume)
+    remove = sent(remove)
+    tag = sent(tag)
+    untag = sent(untag)
+    check = sent(check)
+    backup = sent(backup)
+    rebuild = sent(rebuild)
+    gc = sent(gc)
+    purge = sent(purge)
+
+
+class AsynchronousMethods:
+    """One method for each endpoint."""
+
+    ask_events = awaited_stream(ask)
+    sync_events = awaited_stream(sync)
+    release_events = awaited_stream(release)
+    check_events = awaited_stream(check)
+    query = awaited(query)
+    queries = awaited(queries)
+    ask = awaited(ask)
+    passage = awaited(passage)
+    documents = awaited(documents)
+    document = awaited(document)
+    neighbours = awaited(neighbours)
+    paths = awaited(paths)
+    log = awaited(log)
+    diff = awaited(diff)
+    status = awaited(status)
+    sources = awaited(sources)
+    health = awaited(health)
+    schedule = awaited(schedule)
+    jobs = awaited(jobs)
+    stats = awaited(stats)
+    metrics = awaited(metrics)
+    reload = awaited(reload)
+    openapi = awaited(openapi)
+    sync = awaited(sync)
+    start_sync = awaited(start_sync)
+    preview = awaited(preview)
+    restore = awaited(restore)
+    release = awaited(release)
+    pause = awaited(pause)
+    resume = awaited(resume)
+    remove = awaited(remove)
+    tag = awaited(tag)
+    untag = awaited(untag)
+    check = awaited(check)
+    backup = awaited(backup)
+    rebuild = awaited(rebuild)
+    gc = awaited(gc)
+    purge = awaited(purge)

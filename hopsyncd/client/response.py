@@ -12,7 +12,7 @@ from hopsyncd.errors import DaemonUnavailable, HopsyncdError
 
 if TYPE_CHECKING:
     from hopsyncd.answers.found import Event
-    from hopsyncd.client.calls import Call
+    from hopsyncd.client.daemon_call import Call
 
 
 JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"

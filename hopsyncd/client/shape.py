@@ -1,4 +1,4 @@
-"""Whether an answer has the fields that its type in hopsyncd.answers.found* names."""
+"""Whether an answer has the fields that its type in hopsyncd.answers names."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from typing_extensions import is_typeddict
 
-from hopsyncd.answers import changed as answers_changes
-from hopsyncd.answers import daemon_state as answers_status
-from hopsyncd.answers import found as answers
+from hopsyncd.answers import changed, daemon_state, found
 
 
 def misfit(name: str, answer: object) -> str | None:
@@ -18,7 +16,7 @@ def misfit(name: str, answer: object) -> str | None:
 
     More than that is welcome: the daemon may be newer than the client.
     """
-    modules = (answers, answers_changes, answers_status)
+    modules = (found, changed, daemon_state)
     (wanted,) = {getattr(one, name) for one in modules if hasattr(one, name)}
     return _misfit(wanted, answer, "the answer")
 

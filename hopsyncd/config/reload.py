@@ -1,8 +1,8 @@
 """A changed configuration: what of it holds at once, and what waits for the next start."""
 
 from dataclasses import dataclass
-from typing import Any
 
+from hopsyncd.answers.changed import ReloadAnswer
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import SourceConfig
 
@@ -33,7 +33,8 @@ class ConfigChange:
     changed: tuple[str, ...]
     removed: tuple[str, ...]
 
-    def json(self) -> dict[str, Any]:
+    def told(self, *, pending: bool) -> ReloadAnswer:
+        """The answer to a reload."""
         return {
             "changed": list(self.taken),
             "restart_needed": list(self.waiting),
@@ -42,6 +43,7 @@ class ConfigChange:
                 "changed": list(self.changed),
                 "removed": list(self.removed),
             },
+            "pending": pending,
         }
 
 

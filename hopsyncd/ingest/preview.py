@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import Any
 
 from connectors.protocol import SourceUnavailable
+from hopsyncd.answers.changed import PreviewAnswer, PreviewedSource
 from hopsyncd.config.configuration import DATABASE_NAME, Config
 from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
@@ -114,7 +114,7 @@ _NO_SOURCE = 0  # no row has it: a source that was never synced
 DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
 
 
-def preview_file(config: Config, names: Sequence[str], limit: int | None) -> dict[str, Any]:
+def preview_file(config: Config, names: Sequence[str], limit: int | None) -> PreviewAnswer:
     """As preview_json, of a database that no daemon serves; it may not exist yet."""
     database = config.daemon.data_dir / DATABASE_NAME
     connection = open_reader(database) if database.exists() else fresh_database()
@@ -124,7 +124,7 @@ def preview_file(config: Config, names: Sequence[str], limit: int | None) -> dic
 
 def preview_json(
     connection: Connection, config: Config, names: Sequence[str], limit: int | None
-) -> dict[str, Any]:
+) -> PreviewAnswer:
     """What a sync of the named sources would do and cost; lists have at most `limit` lines."""
     newest = head(connection)
     rows = {name: row for row, name in source_names(connection).items()}
@@ -153,6 +153,7 @@ def preview_json(
         ]
     return {
         "version": newest.id if newest else 0,
+        "degraded": [],
         "sources": [_source(one, limit) for one in found],
         "llm_calls": sum(one.llm_calls for one in found),
         "llm_tokens": sum(one.llm_tokens for one in found),
@@ -160,14 +161,17 @@ def preview_json(
     }
 
 
-def _source(found: Preview, limit: int | None) -> dict[str, Any]:
+def _source(found: Preview, limit: int | None) -> PreviewedSource:
     lists = {kind: getattr(found, kind) for kind in DOCUMENT_LISTS}
     return {
         "name": found.source,
         "problem": found.problem,
         "hint": found.hint,
         "counts": {kind: len(paths) for kind, paths in lists.items()},
-        **{kind: paths[:limit] for kind, paths in lists.items()},
+        "new": found.new[:limit],
+        "changed": found.changed[:limit],
+        "gone": found.gone[:limit],
+        "unreadable": found.unreadable[:limit],
         "passages": found.passages,
         "llm_calls": found.llm_calls,
         "llm_tokens": found.llm_tokens,

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
+from hopsyncd.answers.changed import RemoveAnswer
 from hopsyncd.config.configuration import DATABASE_NAME, Config
 from hopsyncd.config.source_kinds import GitSource
 from hopsyncd.ingest.commit import Batch, Writer
@@ -27,7 +27,7 @@ _PASSES = 3  # a fetch under way may write between two of them
 
 def removed(
     connection: Connection, apply: Callable[[Batch], object], name: str, purge: bool
-) -> dict[str, Any]:
+) -> RemoveAnswer:
     """Take the documents of a source out of the head by a version, and all else known of it.
 
     `apply` commits the version. `purge` takes them out of the other versions too.
@@ -65,7 +65,7 @@ def drop_mirror(config: Config, name: str) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def removed_alone(config: Config, name: str, purge: bool) -> dict[str, Any]:
+def removed_alone(config: Config, name: str, purge: bool) -> RemoveAnswer:
     """As `removed`, where no daemon runs but a database is. `config` still has the source.
 
     Raises WriterBusy.

@@ -4,11 +4,21 @@ Functions that take a SourceSync run on the writer's thread; the others only rea
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from itertools import count
 from pathlib import Path
-from typing import Any
 
+from hopsyncd.answers.changed import (
+    BackupAnswer,
+    CheckAnswer,
+    CheckFinding,
+    GcAnswer,
+    PauseAnswer,
+    PurgeAnswer,
+    RebuildAnswer,
+    RestoreAnswer,
+    TagAnswer,
+    UntagAnswer,
+)
 from hopsyncd.index.matching import MergeIndex
 from hopsyncd.index.similarity import similarity
 from hopsyncd.ingest.commit import Batch
@@ -20,7 +30,7 @@ from store.sqlite.backup import backup
 from store.sqlite.check import OnCheck, check, count_checks, run_checks
 from store.sqlite.content import recipe_dimensions, sets_at, sets_by_id
 from store.sqlite.database import Connection
-from store.sqlite.gc import Retention, collect, plan_gc
+from store.sqlite.gc import GcPlan, GcResult, Retention, collect, plan_gc
 from store.sqlite.history import delete_tag, resolve, set_tag
 from store.sqlite.purge import include_again, purge
 from store.sqlite.reads import live_content, matches_at
@@ -103,7 +113,7 @@ def _shown(match: Match | None) -> str:
 
 def checked(
     connection: Connection, deep: bool, on_step: Callable[[str, int, int], None]
-) -> dict[str, Any]:
+) -> CheckAnswer:
     """What a check finds, with the version that it began at; reads only.
 
     `on_step` takes what is checked now, how many checks are done, and how many there are.
@@ -121,11 +131,20 @@ def checked(
     return {
         "version": newest.id if newest else 0,
         "deep": deep,
-        "findings": [asdict(finding) for finding in findings],
+        "findings": [_told(finding) for finding in findings],
     }
 
 
-def backed_up(connection: Connection, file: Path) -> dict[str, Any]:
+def _told(finding: Finding) -> CheckFinding:
+    return {
+        "invariant": finding.invariant,
+        "where": finding.where,
+        "detail": finding.detail,
+        "hint": finding.hint,
+    }
+
+
+def backed_up(connection: Connection, file: Path) -> BackupAnswer:
     """Write a backup. Raises BackupFailed."""
     backup(connection, file)
     newest = head(connection)
@@ -136,7 +155,7 @@ def backed_up(connection: Connection, file: Path) -> dict[str, Any]:
     }
 
 
-def restored(path: SourceSync, at: str, names: Sequence[str]) -> dict[str, Any]:
+def restored(path: SourceSync, at: str, names: Sequence[str]) -> RestoreAnswer:
     """Commit a version whose documents of the named sources are those of `at`."""
     number = resolve(path.connection, at).id
     sources = _rows(path.connection, names)
@@ -153,7 +172,7 @@ def restored(path: SourceSync, at: str, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def paused(path: SourceSync, name: str, now_ms: int) -> dict[str, Any]:
+def paused(path: SourceSync, name: str, now_ms: int) -> PauseAnswer:
     """Leave a source alone until it is resumed, also over restarts; what is indexed is kept."""
     (row,) = _rows(path.connection, [name])
     problem = held(name)
@@ -163,7 +182,7 @@ def paused(path: SourceSync, name: str, now_ms: int) -> dict[str, Any]:
     return {"name": name, "paused": True}
 
 
-def resumed(path: SourceSync, name: str) -> dict[str, Any]:
+def resumed(path: SourceSync, name: str) -> PauseAnswer:
     """End that; the next scan says how the source is."""
     (row,) = _rows(path.connection, [name])
     if is_held(path.connection, row):
@@ -183,20 +202,20 @@ def _rows(connection: Connection, names: Sequence[str]) -> dict[int, str]:
     return {row.id: row.name for row in all_sources(connection) if row.name in names}
 
 
-def tagged(path: SourceSync, name: str, at: str, now_ms: int) -> dict[str, Any]:
+def tagged(path: SourceSync, name: str, at: str, now_ms: int) -> TagAnswer:
     """Name a version. Raises TagRefused or NoSuchVersion."""
     number = resolve(path.connection, at).id
     set_tag(path.connection, name, number, now_ms)
     return {"name": name, "version": number}
 
 
-def untagged(path: SourceSync, name: str) -> dict[str, Any]:
+def untagged(path: SourceSync, name: str) -> UntagAnswer:
     """Remove a tag. Raises TagRefused."""
     delete_tag(path.connection, name)
     return {"name": name}
 
 
-def rebuilt(path: SourceSync) -> dict[str, Any]:
+def rebuilt(path: SourceSync) -> RebuildAnswer:
     """Make everything derived anew, on the writer's thread."""
     version = path.writer.rebuild()
     if version:
@@ -204,27 +223,48 @@ def rebuilt(path: SourceSync) -> dict[str, Any]:
     return {"version": version.id if version else 0}
 
 
-def collected(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool) -> dict[str, Any]:
+def collected(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool) -> GcAnswer:
     """Collect expired versions, or say what would go, on the writer's thread."""
     if dry_run:
-        planned = asdict(plan_gc(path.connection, retention, now_ms))
-        return {"dry_run": True, **planned, "versions": list(planned["versions"])}
-    done = asdict(collect(path.connection, retention, now_ms, path.give_way))
-    return {"dry_run": False, **done, "versions": list(done["versions"])}
+        planned = plan_gc(path.connection, retention, now_ms)
+        return {**_collected(planned, dry_run=True), "bytes": planned.bytes}
+    done = collect(path.connection, retention, now_ms, path.give_way)
+    return {**_collected(done, dry_run=False), "freed_bytes": done.freed_bytes}
 
 
-def purged(path: SourceSync, document: str, source: str | None, now_ms: int) -> dict[str, Any]:
+def _collected(counts: GcPlan | GcResult, *, dry_run: bool) -> GcAnswer:
+    return {
+        "dry_run": dry_run,
+        "versions": list(counts.versions),
+        "documents": counts.documents,
+        "lives": counts.lives,
+        "matches": counts.matches,
+        "passages": counts.passages,
+        "question_sets": counts.question_sets,
+    }
+
+
+def purged(path: SourceSync, document: str, source: str | None, now_ms: int) -> PurgeAnswer:
     """Remove a document from the head by a version, then from every other. Raises PurgeRefused."""
     row, name, item = _located(path.connection, document, source)
     if live_content(path.connection, row, item) is not None:
         gone = ((row, item),)
         # The reason names nothing: it stays in the log.
         path.commit(Batch("a document was purged", gone=gone, unseen=gone))
-    done = asdict(purge(path.connection, row, item, now_ms))
-    return {"source": name, "document": item, **done, "versions": list(done["versions"])}
+    done = purge(path.connection, row, item, now_ms)
+    return {
+        "source": name,
+        "document": item,
+        "revisions": done.revisions,
+        "passages": done.passages,
+        "matches": done.matches,
+        "versions": list(done.versions),
+        "held_by": [list(one) for one in done.held_by],
+        "erased": done.erased,
+    }
 
 
-def included_again(path: SourceSync, document: str, source: str | None) -> dict[str, Any]:
+def included_again(path: SourceSync, document: str, source: str | None) -> PurgeAnswer:
     """Let scans index a purged document again."""
     row, name, item = _located(path.connection, document, source)
     return {

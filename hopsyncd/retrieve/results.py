@@ -2,8 +2,15 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
+from hopsyncd.answers.found import (
+    FoundPassage,
+    HopEnd,
+    PassagePlace,
+    PlacedPassage,
+    QueryAnswer,
+    WalkedHop,
+)
 from hopsyncd.config.strategy import Search
 from hopsyncd.formats.location import cell_name, location_text, unit_of
 from hopsyncd.retrieve.engine import Answer
@@ -17,7 +24,7 @@ def id_text(passage: PassageId) -> str:
     return f"{passage:016x}"
 
 
-def answer_json(answer: Answer | None, search: Search, degraded: Sequence[str]) -> dict[str, Any]:
+def answer_json(answer: Answer | None, search: Search, degraded: Sequence[str]) -> QueryAnswer:
     """Version, how it was searched, reasons to doubt, and the passages, best first.
 
     Version 0 is the empty graph, before anything was indexed.
@@ -35,7 +42,7 @@ def answer_json(answer: Answer | None, search: Search, degraded: Sequence[str]) 
     }
 
 
-def passage_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
+def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
     """One passage, with its places and hops."""
     return {
         **placed_json(
@@ -48,7 +55,7 @@ def passage_json(answer: Answer, ranked: Ranked) -> dict[str, Any]:
     }
 
 
-def placed_json(id_: PassageId, passage: Passage, places: Sequence[Place]) -> dict[str, Any]:
+def placed_json(id_: PassageId, passage: Passage, places: Sequence[Place]) -> PlacedPassage:
     """A passage and where it stands, the first of its places foremost."""
     return {
         "id": id_text(id_),
@@ -59,10 +66,18 @@ def placed_json(id_: PassageId, passage: Passage, places: Sequence[Place]) -> di
     }
 
 
-def _place(place: Place | None, passage: Passage) -> dict[str, Any]:
+def _place(place: Place | None, passage: Passage) -> PassagePlace:
     """Where a passage stands; `lines` is of text alone, the rest of every kind of document."""
     if place is None:
-        return dict.fromkeys(("source", "document", "lines", "unit", "span", "location", "origin"))
+        return {
+            "source": None,
+            "document": None,
+            "lines": None,
+            "unit": None,
+            "span": None,
+            "location": None,
+            "origin": None,
+        }
     unit = unit_of(place.media_type)
     first, last = place.first_line, place.last_line
     return {
@@ -76,7 +91,7 @@ def _place(place: Place | None, passage: Passage) -> dict[str, Any]:
     }
 
 
-def hop_json(answer: Answer, step: Hop) -> dict[str, Any]:
+def hop_json(answer: Answer, step: Hop) -> WalkedHop:
     """One hop; both its ends are among the answer's passages."""
     return {
         "from": _end(answer, step.source),
@@ -108,7 +123,7 @@ def _as_written(answer: Answer, step: Hop) -> str | None:
     return step.name
 
 
-def _end(answer: Answer, passage: PassageId) -> dict[str, Any]:
+def _end(answer: Answer, passage: PassageId) -> HopEnd:
     places = answer.places.get(passage, [])
     return {
         "id": id_text(passage),

@@ -58,7 +58,6 @@ def place() -> Iterator[Place]:
         for path, text in FILMS.items():
             made.write(path, text)
         (made.base / "spare").mkdir()
-        (made.base / "spare/kept.md").write_text("The lighthouse keeper is called Ansgar Nyborg.\n")
         made.configure(source("notes", made.notes) + source("spare", made.base / "spare"))
         made.start()
         made.sync()

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from typing import Any, get_type_hints
+from typing import Any
 
 import httpx2
 import pytest
@@ -15,7 +15,6 @@ from hopsyncd.api.endpoints import ENDPOINTS
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.openapi import NDJSON
 from hopsyncd.api.requests import AskRequest, QueryRequest
-from hopsyncd.api.service import Service
 from hopsyncd.api.streaming import Listener
 from hopsyncd.api.worker_pools import FairQueue, WorkerPools, lanes_of
 from hopsyncd.config.values import LimitsConfig
@@ -99,13 +98,6 @@ def test_without_a_caller_nothing_is_answered(service: FakeService) -> None:
     client = TestClient(make_app(service), raise_server_exceptions=False)
     refused(client.post("/v1/query", json={"question": "who?"}), 500, "internal")
     assert service.queries == []
-
-
-def test_the_service_has_a_method_for_every_endpoint_that_takes_its_request() -> None:
-    for endpoint in ENDPOINTS:
-        hints = get_type_hints(getattr(Service, endpoint.operation))
-        assert hints["request"] is endpoint.request
-        assert ("listener" in hints) == endpoint.listens
 
 
 def test_what_waits_for_an_llm_holds_no_turn_of_the_others() -> None:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
 from pydantic import BaseModel
 
+from hopsyncd.answers.daemon_state import LlmFailure, LlmSpent, LlmStatus
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmUnavailable
 from hopsyncd.models.llm.budget import Usage
@@ -170,7 +170,7 @@ class OpenAiLlm:
                 stop.set()
         self.ledger.close()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> LlmStatus:
         """For /v1/status; docs/api.md documents it. Costs one read of the ledger."""
         config, problem = self._config, None
         spent: list[Spent] = []
@@ -191,7 +191,7 @@ class OpenAiLlm:
             "last_failure": self._last_failure(),
         }
 
-    def _last_failure(self) -> dict[str, Any] | None:
+    def _last_failure(self) -> LlmFailure | None:
         if self.last_failure is None:
             return None
         at_s, error = self.last_failure
@@ -299,7 +299,7 @@ def endpoint_host(base_url: str) -> str:
     return urlsplit(base_url).netloc.rpartition("@")[2]
 
 
-def _spent_json(row: Spent) -> dict[str, Any]:
+def _spent_json(row: Spent) -> LlmSpent:
     return {
         "purpose": row.purpose,
         "source": row.source,

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from hopsyncd.answers.found import AskAnswer, Citation
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.retrieve.engine import Answer
 from hopsyncd.retrieve.ranking import Hop
@@ -56,7 +57,7 @@ def parts_of(reply: AskReply) -> list[str]:
     return [first, *(f" {text}" for text in others)]
 
 
-def reply_json(found: Answer | None, reply: AskReply, degraded: Sequence[str]) -> dict[str, Any]:
+def reply_json(found: Answer | None, reply: AskReply, degraded: Sequence[str]) -> AskAnswer:
     """The answer with its citations, numbered from 1: documented in docs/api.md.
 
     Version 0 is the empty graph, before anything was indexed.
@@ -82,7 +83,7 @@ def reply_json(found: Answer | None, reply: AskReply, degraded: Sequence[str]) -
     }
 
 
-def _citations(found: Answer, numbers: dict[PassageId, int]) -> list[dict[str, Any]]:
+def _citations(found: Answer, numbers: dict[PassageId, int]) -> list[Citation]:
     ranked = {one.passage: one for one in found.ranked}
     return [
         {"number": number, **passage_json(found, ranked[passage])}
