@@ -210,6 +210,7 @@ class DaemonService(GraphReads):
             drop_mirror(self.config, request.name)
             return done
 
+        self.refuse_gone()
         if request.name not in self._known():
             raise NotFound(
                 f"Cannot remove {request.name!r}",

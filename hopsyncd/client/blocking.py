@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,7 +169,9 @@ class Client(BlockingMethods):
             except (OSError, UnicodeError) as error:
                 raise unreachable(self._place, error, connecting=True) from error
             try:
-                connection.request(call.method, call.path, body, headers)
+                # Who refuses a request may answer before all of it is read.
+                with suppress(BrokenPipeError):
+                    connection.request(call.method, call.path, body, headers)
                 with connection.getresponse() as response:
                     yield response
             except (OSError, HTTPException) as error:

@@ -21,7 +21,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from store.exceptions import NotAcknowledged, VersionsLost
+from store.exceptions import DiskFailure, NotAcknowledged, VersionsLost
 
 if TYPE_CHECKING:
     from store.sqlite.database import Connection
@@ -52,11 +52,18 @@ def note_path(database: Path) -> Path:
 
 
 def noted(database: Path) -> Acknowledged | None:
-    """What the note says; None if it is missing or unreadable."""
+    """What the note says; None if it is missing or damaged. Raises DiskFailure."""
+    note = note_path(database)
     try:
-        data = note_path(database).read_bytes()
+        data = note.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise DiskFailure(
+            f"Cannot read {note}",
+            (error.strerror or str(error)).lower(),
+            "See that you may read it, and look for a failing disk",
+        ) from error
     slots = [_decoded(data[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES)]
     return max((slot for slot in slots if slot), key=lambda slot: slot.writes, default=None)
 

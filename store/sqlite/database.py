@@ -321,7 +321,12 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> Connection:
         with disk_failures(connection):
             if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only while it is empty
-            connection.execute("PRAGMA journal_mode = WAL")
+            if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+                raise DiskFailure(
+                    f"Cannot open {path}",
+                    "its log (-wal) cannot be made",
+                    "Look for a full or failing disk, and keep the data folder on this machine",
+                )
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA foreign_keys = ON")

@@ -48,6 +48,12 @@ def note_size(connection: "Connection") -> None:
         connection.opened.least_bytes = min(stored_bytes, pages * page_bytes)
 
 
+def expect_shrinking(connection: "Connection") -> None:
+    """Until its size is noted again, the writer's database may become smaller by itself."""
+    if connection.opened:
+        connection.opened.least_bytes = 0
+
+
 def refuse_gone(connection: "Connection") -> None:
     """Raise DatabaseGone unless the writer's files are at their paths. Callable from any thread."""
     if connection.opened and (why := _what_is_wrong(connection.opened)):
@@ -59,8 +65,8 @@ def gone(database: Path, why: str) -> DatabaseGone:
     return DatabaseGone(
         f"Cannot use the database {database}",
         why,
-        "Nothing is stored from now on: stop the daemon, put the file back or restore a backup, and"
-        " start the daemon again",
+        "Nothing is stored from now on: stop the daemon, put the file back (or a backup, which"
+        " `hopsyncd recover` then accepts), and start the daemon again",
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from store.sqlite.database import Connection, disk_failures, transaction
+from store.sqlite.presence import expect_shrinking, note_size
 from store.sqlite.search import is_worn, recipes, renew_vectors
 
 _PAGES = 2000  # freed per step
@@ -56,8 +57,7 @@ def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
         between()
         return
     while free:
-        with disk_failures(connection):
-            connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+        _shrunk(connection, f"PRAGMA incremental_vacuum({_PAGES})")
         before, free = free, _free_pages(connection)
         between()
         if free >= before:
@@ -78,7 +78,20 @@ def vacuum(connection: Connection) -> None:
         renew_vectors(connection, recipe)
     with disk_failures(connection):
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("VACUUM")
+    _shrunk(connection, "VACUUM")
+
+
+def _shrunk(connection: Connection, statement: str) -> None:
+    """Run what takes pages away: the next checkpoint, of whomever, may make the file smaller.
+
+    That holds too where the disk makes it fail, as it may be done all the same.
+    """
+    with disk_failures(connection):
+        expect_shrinking(connection)
+        try:
+            connection.execute(statement).fetchall()
+        finally:
+            note_size(connection)
 
 
 def truncate_wal(connection: Connection, *, wait: bool) -> bool:

@@ -19,6 +19,7 @@ from typing import BinaryIO, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from store.exceptions import DiskFailure
 from store.sqlite.acknowledged import lost
 
 # SQLite's file format: https://sqlite.org/fileformat.html#walformat and walformat.html.
@@ -41,13 +42,24 @@ class _Index:
 
 
 def refuse_lost_wal(path: Path) -> None:
-    """Raise VersionsLost if the log of the database at `path` lacks committed frames."""
+    """Raise VersionsLost if the log of the database at `path` lacks committed frames.
+
+    Raises DiskFailure if the log cannot be read.
+    """
     log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     if not path.exists() or not index.exists():
         return
     if not log.exists():
         raise lost(path, f"{log.name} is missing although {index.name} exists")
-    if why := _what_is_wrong(log, index):
+    try:
+        why = _what_is_wrong(log, index)
+    except OSError as error:
+        raise DiskFailure(
+            f"Cannot read {log} and {index.name}",
+            (error.strerror or str(error)).lower(),
+            "Check that you may read them, and look for a failing disk",
+        ) from error
+    if why:
         raise lost(path, f"{log.name} {why}")
 
 

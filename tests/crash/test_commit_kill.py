@@ -104,7 +104,7 @@ def sync_preempted(path: Path, step: Step) -> None:
         files.put("edited.md", b"# Rome\n\nNero burnt Rome.\n\nTrajan rebuilt Rome.\n")
 
     def yield_to_edits() -> None:
-        if sorted(files.fetched) == ["created.md", "edited.md"]:
+        if {*files.fetched} == {"created.md", "edited.md"}:
             edit()
             stack.preempt("edited.md")
 

@@ -187,10 +187,11 @@ def test_what_is_hidden_is_not_there_for_who_asks_by_name(place: Place) -> None:
         ("GET", f"/v1/passages/{hidden}", None),
         ("GET", f"/v1/neighbours/{hidden}", None),
         ("GET", "/v1/documents?source=closed", None),
+        ("GET", "/v1/documents?source=absent", None),
     ]
-    *missing, listed = asked_by(place, [TEAM.gr_gid], asked)
-    assert [status for status, _ in missing] == [404, 404, 404]
-    assert json.loads(listed[1])["documents"] == []
+    answered = asked_by(place, [TEAM.gr_gid], asked)
+    assert [status for status, _ in answered] == [404] * 5
+    assert answered[3][1].replace("closed", "absent") == answered[4][1]
 
 
 @pytest.mark.parametrize("who", ["user:nobody", f"group:{TEAM.gr_name}"])

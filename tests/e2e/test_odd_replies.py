@@ -150,6 +150,11 @@ def test_what_a_reply_says_commands_no_terminal(place: Place) -> None:
     assert "Traceback" not in ran.stderr
 
 
+def test_an_answer_that_comes_before_all_was_asked_is_heard(place: Place) -> None:
+    with odd_server(place.socket, http(json.dumps(QUERY).encode())):
+        assert Client(place.socket).query("x" * (4 << 20)) == QUERY
+
+
 def test_a_drip_ends_in_time(place: Place) -> None:
     with odd_server(place.socket, HEAD + b"X-A: b\r\n" * 90, pause_s=0.05):
         began_s = time.monotonic()

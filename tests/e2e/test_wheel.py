@@ -37,9 +37,9 @@ def test_the_wheel_holds_three_packages_with_their_data(wheel: Path) -> None:
     tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"hopsyncd", "store", "connectors"}
     assert "hopsyncd/config.toml" in names
-    shipped = {path.name for path in (ROOT / "store/schema").glob("*.sql")}
+    shipped = {path.name for path in (ROOT / "store/sqlite/schema").glob("*.sql")}
     assert shipped
-    assert {Path(name).name for name in names if name.startswith("store/schema/")} >= shipped
+    assert {Path(name).name for name in names if name.startswith("store/sqlite/schema/")} >= shipped
 
 
 def test_commands_work_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,12 +148,12 @@ def run_opening(
         live.mkdir(parents=True)
     else:
         shutil.copytree(before.folder, live)
-    failed = False
-    with fault:
-        try:
-            open_stack(live, files_before()).close()
-        except (SqliteError, StoreError):
-            failed = True
+    stack = None
+    with fault, suppress(SqliteError, StoreError):
+        stack = open_stack(live, files_before())
+    failed = stack is None
+    if stack:
+        stack.close()
     files = files_before()
     with closing(open_stack(live, files)) as stack:
         stack.sync()

@@ -26,10 +26,10 @@ _NAMES = (
 _KREUZBERG_BYTES = 7_827_872  # of the library that kreuzberg 4.10 unpacks: another is not loaded
 
 
-def plant() -> None:
-    """Put libraries that load, of the size that one reader asks for, into the temporary folder."""
+def plant(folder: Path) -> None:
+    """Put libraries that load, of the size that one reader asks for, into a temporary folder."""
     for name in _NAMES:
-        file = Path(tempfile.gettempdir(), name)
+        file = folder / name
         file.parent.mkdir(exist_ok=True)
         shutil.copy(_ctypes.__file__, file)
         with file.open("ab") as opened:
@@ -62,5 +62,5 @@ def _mapped(pid: int) -> set[str]:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["plant"]:
-        plant()
+        plant(Path(tempfile.gettempdir()))
     print(json.dumps(read_all()))

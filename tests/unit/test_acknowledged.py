@@ -9,8 +9,9 @@ import pytest
 from store.exceptions import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
 from store.sqlite.acknowledged import note_path, noted, state_of
 from store.sqlite.backup import backup
-from store.sqlite.database import open_reader, open_writer, writer_place
+from store.sqlite.database import open_reader, open_writer, transaction, writer_place
 from store.sqlite.history import delete_tag, set_tag
+from store.sqlite.space import truncate_wal, vacuum
 from tests.fakes.lived import lived
 
 
@@ -100,6 +101,33 @@ def test_a_database_that_goes_away_takes_no_write(path: Path, act: str) -> None:
             path.with_name("s.db-wal").unlink()
         with pytest.raises(DatabaseGone, match="Nothing is stored from now on"):
             delete_tag(connection, "release")
+
+
+def test_a_database_that_a_vacuum_made_smaller_was_not_cut_short(path: Path) -> None:
+    with closing(open_writer(path)) as connection:
+        with transaction(connection):
+            connection.execute("CREATE TABLE filler AS SELECT zeroblob(1 << 20)")
+        truncate_wal(connection, wait=True)
+        with transaction(connection):
+            connection.execute("DROP TABLE filler")
+        large = path.stat().st_size
+        vacuum(connection)
+        truncate_wal(connection, wait=True)
+        assert path.stat().st_size < large - (1 << 20)
+        set_tag(connection, "release", 6, 0)
+
+
+@pytest.mark.parametrize("name", ["s.head", "s.db-wal", "s.db-shm"])
+def test_what_cannot_be_read_at_the_start_is_named(path: Path, name: str) -> None:
+    shutil.copytree(path.parent, kept := path.parent / "killed", ignore=lambda *_: ["killed"])
+    with closing(open_writer(path)) as connection:
+        set_tag(connection, "release", 6, 0)
+        for file in path.parent.glob("s.*"):
+            shutil.copy(file, kept)
+    (kept / name).unlink()
+    (kept / name).mkdir()
+    with pytest.raises(DiskFailure, match=rf"Cannot read .*{name}.*: is a directory"):
+        open_writer(kept / path.name)
 
 
 def test_a_folder_that_takes_no_file_is_named(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.unit.test_extraction import BAD
 
 from hopsyncd.formats.sandbox import confine as kernel
 from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+from tests.unit.test_sandbox import BAD
 
 has_landlock = pytest.mark.skipif(kernel.landlock_version() < 1, reason="no Landlock here")
 O_RDONLY, O_CREAT_WRONLY = "0", str(os.O_CREAT | os.O_WRONLY)

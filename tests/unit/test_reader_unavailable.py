@@ -2,12 +2,12 @@
 
 import re
 import sys
+import time
 from contextlib import closing
 from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
-from tests.unit.test_extraction import BAD
 
 from connectors.folder import FolderConnector
 from hopsyncd.doctor import machine
@@ -23,6 +23,7 @@ from store.sqlite.operational import end_quarantine, put_quarantined, quarantine
 from store.sqlite.versions import put_seen
 from tests.fakes import documents
 from tests.fakes.stack import Stack
+from tests.unit.test_sandbox import BAD
 
 LIMITS = Limits(memory_bytes=1 << 29, light_bytes=0)
 
@@ -82,6 +83,24 @@ def test_too_little_memory_for_the_worker_is_not_too_large_a_document(mended: Pa
         mended.touch()
         with pytest.raises(DocumentUnreadable, match="more than 512 MiB"):
             process.extract(b"memory", "text/plain")
+
+
+def test_where_no_worker_starts_not_every_document_waits_for_one(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    starts.touch()
+    command = ("sh", "-c", f'echo >> "{starts}"; sleep 0.1; exit 1')
+    with closing(ExtractionProcess(command=command, on_quarantine=dead)) as process:
+
+        def starts_after_reading() -> int:
+            with pytest.raises(ReaderUnavailable, match="a worker that began"):
+                process.extract(documents.pdf(), PDF)
+            return len(starts.read_text())
+
+        assert [starts_after_reading() for _ in range(6)] == [1, 2, 3, 3, 3, 3]
+        deadline_s = time.monotonic() + 60
+        while starts_after_reading() == 3:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
 
 
 def test_who_is_killed_from_outside_was_not_killed_by_the_document() -> None:

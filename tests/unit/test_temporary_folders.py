@@ -12,7 +12,7 @@ import pytest
 
 from hopsyncd.config.privacy import use_own_temporary
 from tests.e2e.daemon import ROOT
-from tests.fakes.read_all import read_all
+from tests.fakes.read_all import plant, read_all
 
 _AS_ROOT = ("unshare", "--mount")
 _AS_USER = ("unshare", "--user", "--map-root-user", "--mount")
@@ -59,6 +59,32 @@ def test_every_document_is_read_whatever_the_temporary_folder_is(mounted: str, u
 
 def test_a_library_that_somebody_left_in_the_temporary_folder_is_never_loaded() -> None:
     assert not any(on_a_machine("mode=1777", user=False, planted=True).values())
+
+
+@pytest.mark.parametrize("planted", [False, True], ids=["empty", "planted"])
+@pytest.mark.parametrize("mode", [0o700, 0o500])
+def test_every_document_is_read_whatever_the_folder_of_ones_own_is(
+    mode: int, planted: bool, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    if planted:
+        plant(own)
+    before = sorted(own.rglob("*"))
+    own.chmod(mode)
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.fakes.read_all"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(own)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    own.chmod(0o700)
+    assert ran.returncode == 0, ran.stderr
+    assert not any(json.loads(ran.stdout).values())
+    assert sorted(own.rglob("*")) == before
 
 
 def test_a_worker_maps_nothing_but_what_lies_with_python_or_the_system() -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -22,6 +23,9 @@ log = structlog.get_logger(__name__)
 
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 WORKER = (sys.executable, "-P", "-m", "hopsyncd.formats.sandbox.reader_worker")
+# After so many failed starts in a row, none is tried for so many times what the last one took:
+# else each of thousands of documents waits for a start of its own.
+_FAILED_STARTS, _REST, _LONGEST_REST_S = 3, 20, 60.0
 
 
 class ExtractionProcess:
@@ -54,6 +58,9 @@ class ExtractionProcess:
         self._on_quarantine = on_quarantine
         self._unavailable = {} if unavailable is None else unavailable
         self._proven: set[str] = set()  # types that the present worker has read
+        self._failed_starts = 0
+        self._why_no_worker = ""
+        self._rests_until_s = 0.0
 
     def extract(self, data: bytes, media_type: str) -> tuple[Block, ...]:
         """As hopsyncd.formats.readers.extract, within the limits.
@@ -181,7 +188,24 @@ class ExtractionProcess:
             raise
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Start a worker, and wait until it is there: before that, no document is to blame."""
+        """Start a worker, unless the last ones could not be started, just now."""
+        began_s = time.monotonic()
+        if began_s < self._rests_until_s:
+            raise _no_worker(self._why_no_worker)
+        try:
+            process = self._started()
+        except ReaderUnavailable as error:
+            self._failed_starts += 1
+            if self._failed_starts >= _FAILED_STARTS:
+                now_s = time.monotonic()
+                rest_s = min(_REST * (now_s - began_s), _LONGEST_REST_S)
+                self._why_no_worker, self._rests_until_s = error.why, now_s + rest_s
+            raise
+        self._failed_starts = 0
+        return process
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        """A worker that is there and ready: before that, no document is to blame."""
         environment = {
             "PATH": os.environ.get("PATH", ""),
             "PYTHONPATH": str(_ROOT),
