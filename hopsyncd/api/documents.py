@@ -1,4 +1,4 @@
-"""Passages and documents of one version as JSON objects: documented in docs/api.md."""
+"""Answers about the passages and documents of one version."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _FIRST = ("", "")  # before every key
 
 
 def position_of(head: Snapshot | None, hexadecimal: str) -> int:
-    """Where a passage is in the view of a version, by its id or the beginning of that.
+    """The position of a passage in a version's view, by its id or a unique beginning of it.
 
     Raises NotFound, BadRequest.
     """
@@ -33,7 +33,7 @@ def position_of(head: Snapshot | None, hexadecimal: str) -> int:
         raise BadRequest(
             "The request was refused",
             f"the ids of {len(found)} passages begin with {hexadecimal}",
-            "Give more of it",
+            "Give more of the id",
         )
     raise _no_passage(hexadecimal, head)
 
@@ -41,8 +41,8 @@ def position_of(head: Snapshot | None, hexadecimal: str) -> int:
 def _no_passage(hexadecimal: str, head: Snapshot | None) -> NotFound:
     return NotFound(
         f"There is no passage {hexadecimal}",
-        f"version {head.version.id if head else 0} has none of that id",
-        "Take an id from an answer, or name the version it had with `at`",
+        f"version {head.version.id if head else 0} has no such id",
+        "Take an id from an answer, and give that answer's version as `at`",
     )
 
 
@@ -54,7 +54,7 @@ def passage_answer(
     assert head is not None
     id_, version = PassageId(int(head.view.passage[position])), head.version.id
     passage = known_passages(connection, [id_]).get(id_)
-    if passage is None:  # a purge has taken it, and the served graph still has it
+    if passage is None:  # a purge has removed it; the graph in memory still has it
         raise _no_passage(hexadecimal, head)
     places = places_at(connection, version, [id_], head.hidden).get(id_, [])
     questions = questions_at(connection, version, id_)
@@ -75,7 +75,7 @@ def documents_answer(
     request: DocumentsRequest,
     degraded: Sequence[str],
 ) -> DocumentsAnswer:
-    """A page of the documents; `next` begins the following one."""
+    """A page of the documents; `next` is where the following page begins."""
     found = (
         documents_after(
             connection,
@@ -107,7 +107,7 @@ def documents_answer(
 
 
 def _key(after: str | None) -> tuple[str, str]:
-    """Source and path; the name of a source has no slash in it."""
+    """Source and path. The name of a source contains no slash."""
     if after is None:
         return _FIRST
     source, _, path = after.partition("/")
@@ -124,8 +124,8 @@ def document_answer(
     if found is None:
         raise NotFound(
             f"There is no document {request.document}",
-            f"version {version} has none of that path in a source named {request.source!r}",
-            "Give source and path exactly as an answer names them",
+            f"version {version} has no document of that path in a source named {request.source!r}",
+            "Give source and path exactly as an answer has them",
         )
     media_type, placements = found
     ids = {one.passage for one in placements}
@@ -140,7 +140,7 @@ def document_answer(
             placed_json(
                 one.passage,
                 passages[one.passage],
-                _foremost(
+                _with_first(
                     Place(
                         request.source,
                         request.document,
@@ -156,5 +156,5 @@ def document_answer(
     }
 
 
-def _foremost(here: Place, places: Sequence[Place]) -> list[Place]:
+def _with_first(here: Place, places: Sequence[Place]) -> list[Place]:
     return [here, *(place for place in places if place != here)]

@@ -1,4 +1,4 @@
-"""The graph around passages as JSON objects: documented in docs/api.md."""
+"""Answers about the graph around passages: neighbours, and paths between two."""
 
 from collections.abc import Iterable, Sequence
 
@@ -24,7 +24,7 @@ def neighbours_answer(
     request: NeighboursRequest,
     degraded: Sequence[str],
 ) -> NeighboursAnswer:
-    """What lies around a passage, the nearest first. Raises NotFound."""
+    """The passages around one, the nearest first. Raises NotFound."""
     start = position_of(head, request.id)
     assert head is not None
     found = around(head.view, start, request.hops, request.limit)
@@ -40,7 +40,7 @@ def neighbours_answer(
 def paths_answer(
     connection: Connection, head: Snapshot | None, request: PathsRequest, degraded: Sequence[str]
 ) -> PathsAnswer:
-    """The ways from one passage to another, the shortest first. Raises NotFound."""
+    """The paths from one passage to another, the shortest first. Raises NotFound."""
     ends = position_of(head, request.start), position_of(head, request.end)
     assert head is not None
     found = paths(head.view, *ends, request.max_hops, request.limit)
@@ -79,7 +79,7 @@ def _passages(head: Snapshot, shown: Answer, found: Around) -> list[NearPassage]
 
 
 def _is_there(head: Snapshot, shown: Answer, joint: Joint) -> bool:
-    """False while a purge has taken a passage that the served graph still has."""
+    """False if a purge has removed a passage that the graph in memory still has."""
     return {_id(head, joint.start), _id(head, joint.end)} <= shown.passages.keys()
 
 
@@ -98,7 +98,7 @@ def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
 
 
 def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
-    """A hop as in a query's answer, along which no mass flowed."""
+    """A hop as in the answer to a query, with a share of 0: no mass flowed along it."""
     ends = _id(head, joint.start), _id(head, joint.end)
     question, similarity = None, None
     if joint.edge is not None:
@@ -119,7 +119,7 @@ def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
 def _shown(
     connection: Connection, head: Snapshot, positions: Iterable[int], joints: Iterable[Joint]
 ) -> Answer:
-    """What is needed to show them, as an answer that ranks nothing."""
+    """The texts and places to show, in the form of an answer that ranks nothing."""
     ids = {_id(head, position) for position in positions}
     questions = [_question(head, joint.edge) for joint in joints if joint.edge is not None]
     return Answer(

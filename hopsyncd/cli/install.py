@@ -14,7 +14,7 @@ import click
 from hopsyncd.config.configuration import Config, config_path, home, load_config
 from hopsyncd.errors import HopsyncdError
 
-SERVICE, SOCKET, LAUNCHD = "hopsyncd.api.daemon_service", "hopsyncd.socket", "hopsyncd.plist"
+SERVICE, SOCKET, LAUNCHD = "hopsyncd.service", "hopsyncd.socket", "hopsyncd.plist"
 LAUNCHD_LABEL = "hopsyncd"
 
 _STOP_S = 30  # a sync in hand has 6 s, requests 3 s; a checkpoint of the log comes after
@@ -68,7 +68,7 @@ class Installation:
 
 
 def service_unit(installed: Installation, *, socket_activated: bool) -> str:
-    """hopsyncd.api.daemon_service."""
+    """The text of hopsyncd.service."""
     lines = [
         "[Unit]",
         "Description=hopsyncd, a knowledge graph of documents that keeps itself true",

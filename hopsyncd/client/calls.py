@@ -117,7 +117,7 @@ def documents(
     limit: int = 100,
     at: str = "head",
 ) -> Call[DocumentsAnswer]:
-    """A page of the documents, by source and path; its `next`, as `after`, begins another."""
+    """A page of the documents, by source and path; pass its `next` as `after` for more."""
     return call(
         "GET",
         "/v1/documents",
@@ -146,7 +146,7 @@ def neighbours(id: str, hops: int = 1, limit: int = 50, at: str = "head") -> Cal
 def paths(
     start: str, end: str, max_hops: int = 4, limit: int = 5, at: str = "head"
 ) -> Call[PathsAnswer]:
-    """The ways from one passage to another, the shortest first."""
+    """The paths from one passage to another, the shortest first."""
     return call(
         "GET",
         "/v1/paths",
@@ -166,27 +166,27 @@ def diff(old: str = "head", new: str = "head", limit: int | None = None) -> Call
 
 
 def status() -> Call[StatusAnswer]:
-    """How the daemon and its sources are."""
+    """The state of the daemon and its sources."""
     return call("GET", "/v1/status", {}, "StatusAnswer")
 
 
 def sources() -> Call[SourcesAnswer]:
-    """How the sources are."""
+    """The state of the sources."""
     return call("GET", "/v1/sources", {}, "SourcesAnswer")
 
 
 def health() -> Call[HealthAnswer]:
-    """Whether the daemon serves, cheaply."""
+    """Whether the daemon serves; cheap to ask."""
     return call("GET", "/v1/health", {}, "HealthAnswer")
 
 
 def schedule() -> Call[ScheduleAnswer]:
-    """What runs when, and how it last went."""
+    """The scheduled jobs, with their last runs."""
     return call("GET", "/v1/schedule", {}, "ScheduleAnswer")
 
 
 def jobs() -> Call[JobsAnswer]:
-    """What runs now, and what runs when."""
+    """The sync that runs now, and the scheduled jobs."""
     return call("GET", "/v1/jobs", {}, "JobsAnswer")
 
 
@@ -196,12 +196,12 @@ def stats() -> Call[StatsAnswer]:
 
 
 def metrics() -> Call[str]:
-    """How the daemon is, in Prometheus's text format."""
+    """Metrics in Prometheus's text format."""
     return call("GET", "/v1/metrics", {}, is_text=True)
 
 
 def reload() -> Call[ReloadAnswer]:
-    """Take up what changed in the configuration."""
+    """Apply the changed configuration."""
     return call("POST", "/v1/reload", {}, "ReloadAnswer")
 
 
@@ -211,14 +211,14 @@ def openapi() -> Call[dict[str, Any]]:
 
 
 def sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[SyncAnswer]:
-    """Scan sources and bring the graph up to date with all that is on disk now."""
+    """Scan sources, and bring the graph up to date with what is on disk now."""
     return call(
         "POST", "/v1/sync", {"sources": list(sources), "accept_empty": accept_empty}, "SyncAnswer"
     )
 
 
 def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[Accepted]:
-    """Scan sources and bring the graph up to date with all that is on disk now; without waiting."""
+    """Scan sources, and bring the graph up to date with what is on disk now; without waiting."""
     return call(
         "POST",
         "/v1/sync",
@@ -228,7 +228,7 @@ def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[
 
 
 def preview(sources: Sequence[str] = (), limit: int | None = None) -> Call[PreviewAnswer]:
-    """What a sync would do and cost now, by reading alone."""
+    """What a sync would do and cost; only reads."""
     return call("POST", "/v1/preview", {"sources": list(sources), "limit": limit}, "PreviewAnswer")
 
 
@@ -240,7 +240,7 @@ def restore(version: str, sources: Sequence[str] = ()) -> Call[RestoreAnswer]:
 
 
 def release(sources: Sequence[str] = ()) -> Call[SyncAnswer]:
-    """End what restores hold, and sync."""
+    """End the pins of restores, and sync."""
     return call("POST", "/v1/release", {"sources": list(sources)}, "SyncAnswer")
 
 
@@ -255,7 +255,7 @@ def resume(name: str) -> Call[PauseAnswer]:
 
 
 def remove(name: str, purge: bool = False) -> Call[RemoveAnswer]:
-    """Take a source's documents out of the newest version, or out of all."""
+    """Remove a source's documents from the newest version, or from all."""
     return call("POST", "/v1/remove", {"name": name, "purge": purge}, "RemoveAnswer")
 
 
@@ -280,7 +280,7 @@ def backup(file: str) -> Call[BackupAnswer]:
 
 
 def rebuild() -> Call[RebuildAnswer]:
-    """Make everything derived anew."""
+    """Compute again all that is derived from passages and questions."""
     return call("POST", "/v1/rebuild", {}, "RebuildAnswer")
 
 
@@ -290,7 +290,7 @@ def gc(dry_run: bool = False) -> Call[GcAnswer]:
 
 
 def purge(document: str, source: str | None = None, again: bool = False) -> Call[PurgeAnswer]:
-    """Remove a document from every version, or with `again` let scans index it again."""
+    """Remove a document from every version; with `again`, let scans index it once more."""
     return call(
         "POST", "/v1/purge", {"document": document, "source": source, "again": again}, "PurgeAnswer"
     )

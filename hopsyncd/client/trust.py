@@ -54,7 +54,7 @@ def _name(uid: int) -> str:
         return str(uid)
 
 
-def peer_of(connection: TransportSocket | socket.socket) -> Credentials:
+def peer_credentials(connection: TransportSocket | socket.socket) -> Credentials:
     """The process that opened a connection, with the rights that it had then."""
     if connection.family != socket.AF_UNIX:
         return UNKNOWN
@@ -139,7 +139,7 @@ def check_peer(
     path: Path, connection: TransportSocket | socket.socket, trusted: frozenset[int]
 ) -> None:
     """Raise DaemonUntrusted unless the process that listens is of a trusted user."""
-    uid = peer_of(connection).uid
+    uid = peer_credentials(connection).uid
     if uid not in trusted:
         raise _untrusted(path, f"the process that listens there is of {user_name(uid)}")
 

@@ -73,14 +73,14 @@ class Service:
         own = [] if self.system else ["--user"]
         return self._run("systemctl", *own, *arguments, user=self._manager_of).strip()
 
-    def show(self, name: str, unit: str = "hopsyncd.api.daemon_service") -> str:
+    def show(self, name: str, unit: str = "hopsyncd.service") -> str:
         return self.systemctl("show", "--value", "--property", name, unit)
 
     def override(self, *settings: str) -> None:
         """As `systemctl edit` writes it."""
         text = "\n".join(["[Service]", *settings, ""])
         write = 'mkdir -p "$0" && echo "$1" > "$0/override.conf"'
-        folder = str(self.units / "hopsyncd.api.daemon_service.d")
+        folder = str(self.units / "hopsyncd.service.d")
         self._run("sh", "-c", write, folder, text, user=self._manager_of)
 
     def until(self, wanted: Callable[[], T]) -> T:
@@ -105,7 +105,7 @@ class Service:
 
     def clean(self) -> None:
         self.service("uninstall")
-        self._run("rm", "-rf", str(self.units / "hopsyncd.api.daemon_service.d"), user="root")
+        self._run("rm", "-rf", str(self.units / "hopsyncd.service.d"), user="root")
 
     @property
     def _manager_of(self) -> str:
@@ -152,13 +152,13 @@ def test_an_installed_service_comes_back_when_it_is_killed_and_ends_in_peace(
     service.hopsyncd("sync", "--wait")
     assert service.finds_the_note()
 
-    service.systemctl("kill", "--kill-who=main", "--signal=KILL", "hopsyncd.api.daemon_service")
+    service.systemctl("kill", "--kill-who=main", "--signal=KILL", "hopsyncd.service")
     service.until(lambda: service.show("NRestarts") == "1")
     service.until(lambda: service.show("ActiveState") == "active")
     service.until(lambda: "1 passages, up to date" in service.show("StatusText"))
     assert service.finds_the_note()
 
-    service.systemctl("stop", "hopsyncd.api.daemon_service")
+    service.systemctl("stop", "hopsyncd.service")
     ended = [service.show(name) for name in ("Result", "ExecMainCode", "ExecMainStatus")]
     assert ended == ["success", "1", "0"], "it exited, with status 0"
     service.service("uninstall")
@@ -172,13 +172,13 @@ def test_a_reload_takes_a_good_configuration_and_keeps_it_when_the_next_is_bad(
     service.install()
     pid = service.show("MainPID")
     service.configure("[query]\nk = 0\n")
-    service.systemctl("reload", "hopsyncd.api.daemon_service")
+    service.systemctl("reload", "hopsyncd.service")
     service.until(lambda: "configuration is refused" in service.show("StatusText"))
     assert "configuration refused" in service.journal("--priority=err")
 
     service.configure("[query]\nk = 1\n")
     service.write("b.md", "Ansgar Nyborg is the keeper.\n")
-    service.systemctl("reload", "hopsyncd.api.daemon_service")
+    service.systemctl("reload", "hopsyncd.service")
     service.until(lambda: "refused" not in service.show("StatusText"))
     service.hopsyncd("sync", "--wait")
     found = json.loads(service.hopsyncd("query", "Nyborg", "--json"))
@@ -192,7 +192,7 @@ def test_a_daemon_that_hangs_is_replaced(service: Service) -> None:
     service.override("WatchdogSec=10", "RestartSec=100ms")
     service.install()
     service.hopsyncd("sync", "--wait")
-    service.systemctl("kill", "--kill-who=main", "--signal=STOP", "hopsyncd.api.daemon_service")
+    service.systemctl("kill", "--kill-who=main", "--signal=STOP", "hopsyncd.service")
     service.until(lambda: service.show("NRestarts") != "0")
     service.until(lambda: service.show("ActiveState") == "active")
     assert "Watchdog timeout (limit 10s)" in service.journal()
@@ -208,13 +208,13 @@ def test_a_request_starts_the_daemon_and_none_is_refused_while_it_restarts(
     assert service.finds_the_note()
 
     pid = service.show("MainPID")
-    service.systemctl("kill", "--kill-who=main", "--signal=KILL", "hopsyncd.api.daemon_service")
+    service.systemctl("kill", "--kill-who=main", "--signal=KILL", "hopsyncd.service")
     assert service.finds_the_note()
     assert service.show("MainPID") not in ("0", pid)
-    service.systemctl("stop", "hopsyncd.api.daemon_service")
-    service.systemctl("start", "--no-block", "hopsyncd.api.daemon_service")
+    service.systemctl("stop", "hopsyncd.service")
+    service.systemctl("start", "--no-block", "hopsyncd.service")
     assert service.finds_the_note()
-    service.systemctl("stop", "hopsyncd.api.daemon_service")
+    service.systemctl("stop", "hopsyncd.service")
     assert service.finds_the_note()
 
 
@@ -251,8 +251,8 @@ def test_a_stop_amid_a_document_is_not_held_against_the_document(service: Servic
     pid = service.until(service.worker)
     service.machine.run("kill", "-STOP", pid)
     assert service.worker() == pid, "it has not read all"
-    service.systemctl("stop", "hopsyncd.api.daemon_service")
-    service.systemctl("start", "hopsyncd.api.daemon_service")
+    service.systemctl("stop", "hopsyncd.service")
+    service.systemctl("start", "hopsyncd.service")
     told = json.loads(service.hopsyncd("sync", "--wait", "--json"))
     assert [one["problem"] for one in told["sources"]] == [None], told
     assert json.loads(service.hopsyncd("status", "--json"))["quarantined"] == 0
