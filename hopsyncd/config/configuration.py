@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationError, ValidationInfo
 
+import hopsyncd
 from hopsyncd.config.mistakes import (
     SOURCE_SECTION,
     KeyPath,
@@ -304,7 +305,7 @@ def write_config(path: Path, folders: Sequence[Path]) -> None:
 
 def shipped_text() -> str:
     """The default config.toml: inside the installed package, or at the top of a checkout."""
-    here = Path(__file__).parent
+    here = Path(hopsyncd.__file__).parent
     inside = here / FILE_NAME
     return (inside if inside.exists() else here.parent / FILE_NAME).read_text(encoding="utf-8")
 
