@@ -18,10 +18,15 @@ from hopsyncd.answers.found import (
     QueryAnswer,
 )
 from hopsyncd.api.access import Caller
-from hopsyncd.api.documents import document_answer, documents_answer, passage_answer
 from hopsyncd.api.failures import failed, failure_of
 from hopsyncd.api.metrics import Metrics
-from hopsyncd.api.neighbourhood import neighbours_answer, paths_answer
+from hopsyncd.api.passages import (
+    document_answer,
+    documents_answer,
+    neighbours_answer,
+    passage_answer,
+    paths_answer,
+)
 from hopsyncd.api.requests import (
     AskRequest,
     DiffRequest,

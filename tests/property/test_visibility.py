@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.api.neighbourhood import neighbours_answer, paths_answer
+from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.api.version_log import diff_json, entry_json
 from hopsyncd.config.strategy import Search
