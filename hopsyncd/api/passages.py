@@ -253,7 +253,7 @@ def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
         "asked_by": joint.asked_by,
         "similarity": hop["similarity"],
     }
-    if joint.name is not None:
+    if joint.asked_by == "both" and joint.name is not None:
         edge["name"] = joint.name
     return edge
 
