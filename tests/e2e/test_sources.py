@@ -207,7 +207,7 @@ def test_what_stopped_a_reader_is_in_quarantine_until_hopsyncd_changes(small: Pl
 
     assert restarted_with(READER) == "reading it takes too long"
     assert small.status()["quarantined"] == 1
-    assert "reading them was given up: 1 content" in small.run("status").stdout
+    assert "reading took too long or crashed: 1 content" in small.run("status").stdout
     small.stop()
     assert "takes too long" not in restarted_with("hopsyncd 0.0, chunk/0")
     assert small.status()["quarantined"] == 0
