@@ -75,7 +75,8 @@ def status(context: click.Context, as_json: bool) -> None:
         click.secho(f"{reader['media_type']} cannot be read here: {reason}", fg="yellow")
     if now["quarantined"]:
         click.echo(
-            f"in quarantine, as reading took too long or crashed: {counted(now['quarantined'], 'content')}"
+            "in quarantine, as reading took too long or crashed:"
+            f" {counted(now['quarantined'], 'content')}"
         )
     shown = now["problems"][:_SHOWN]
     for problem in shown:
