@@ -40,7 +40,8 @@ from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.extractive import asked_of
 from hopsyncd.retrieve.answering.short_answer import Candidate, candidates, likeliest
-from hopsyncd.retrieve.answering.support import needs, probability
+from hopsyncd.retrieve.answering.support import needs
+from hopsyncd.retrieve.answering.weights import probability
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.snapshot import Snapshot
 from hopsyncd.retrieve.walk import WalkSettings

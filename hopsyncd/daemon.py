@@ -17,14 +17,12 @@ import structlog
 
 from connectors.folder import widened
 from hopsyncd.answers.changed import ReloadAnswer
-from hopsyncd.api.access import Access
+from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
 from hopsyncd.api.app import make_app
 from hopsyncd.api.daemon_service import DaemonService, collect, now_ms
-from hopsyncd.api.guard import AUDIT_NAME, Audit, Guard
 from hopsyncd.api.server import TOKEN_NAME, bound_address, bound_socket, serve, token_in
-from hopsyncd.api.status import GC, full_scan_times, gc_times, scan_times
-from hopsyncd.api.supervision import Supervisor, answer_hang_ups, inherited_socket, is_terminal
-from hopsyncd.api.worker_pools import lanes_of
+from hopsyncd.api.supervision import Supervisor, inherited_socket, is_terminal, reload_at_hang_ups
+from hopsyncd.api.worker_pools import worker_pools
 from hopsyncd.config.configuration import (
     DATABASE_NAME,
     TEMPORARY_NAME,
@@ -45,6 +43,7 @@ from hopsyncd.ingest.read import READER, rules_of
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.source_thread import SourceThread, WriterThread
+from hopsyncd.ingest.timetable import GC, full_scan_times, gc_times, scan_times
 from hopsyncd.ingest.watch import FolderWatcher
 from hopsyncd.ingest.writer import Chore, SyncWorker
 from hopsyncd.logs import configure_logs
@@ -102,10 +101,10 @@ class Daemon:
             config, models, self._engine, self._worker, self._watchers, self.reload
         )
         self._published = threading.Event()
-        self._worker.on_synced = self.service.measured.note_sync
+        self._worker.on_synced = self.service.measurements.note_sync
         self._extraction: ExtractionProcess | None = None
         self._tasks: dict[str, Task] = {}
-        self.service.refuse_gone = partial(refuse_gone, connection)
+        self.service.require_database = partial(refuse_gone, connection)
         self.known_sources = set(source_names(connection).values())
 
     def start(self) -> None:
@@ -259,7 +258,7 @@ class Daemon:
         )
         if self.service.path is None:
             newest = head(self._connection)
-            self.service.told.at_start = newest.id if newest else 0
+            self.service.reported.at_start = newest.id if newest else 0
         self.service.path = path
         renewed = writer.renew()
         if renewed:
@@ -370,7 +369,7 @@ def run(
         stack.callback(daemon.stop)
         daemon.wait_for_stored()
         answer = partial(
-            answer_hang_ups, hang_ups, daemon.reload, supervisor, at_terminal=at_terminal
+            reload_at_hang_ups, hang_ups, daemon.reload, supervisor, at_terminal=at_terminal
         )
         threading.Thread(target=answer, name="reload", daemon=True).start()
         log.info("serving", socket=str(config.daemon.socket), pid=os.getpid())
@@ -380,9 +379,9 @@ def run(
                 " `hopsyncd add PATH` adds to one"
             )
         service = daemon.service
-        app = make_app(service, lanes_of(config.limits, service.load))
+        app = make_app(service, worker_pools(config.limits, service.load))
         access = Access(lambda: service.config, daemon.known_sources)
-        audit = Audit(config.daemon.data_dir / AUDIT_NAME)
+        audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
         guard = Guard(app, access, audit, token)
         serve(guard, listeners, config.limits, service.load, daemon.stop, supervisor)
     log.info("stopped")

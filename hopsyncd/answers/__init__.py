@@ -1,1 +1,1 @@
-"""The types of all answers of the API: what the daemon's code returns and clients check."""
+"""The types of all answers of the API: the daemon returns them, and clients check them."""

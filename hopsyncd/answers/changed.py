@@ -1,4 +1,4 @@
-"""What requests answer that change the index, or tell of its versions."""
+"""Answers to requests that change the index, or that ask about its versions."""
 
 from typing import Literal, NotRequired
 
@@ -14,7 +14,7 @@ class UnreadableDocument(TypedDict):
 
 
 class SyncedSource(TypedDict):
-    """What came to a source after the version `since`; `problem` says why it is paused."""
+    """What changed in a source after the version `since`; `problem` says why it is paused."""
 
     name: str
     since: int
@@ -35,7 +35,7 @@ class SyncAnswer(TypedDict):
 
 
 class Accepted(TypedDict):
-    """POST /v1/sync that does not wait: 202."""
+    """POST /v1/sync without `wait`: 202."""
 
     accepted: Literal[True]
 
@@ -204,7 +204,7 @@ class PauseAnswer(TypedDict):
 
 
 class RemoveAnswer(TypedDict):
-    """POST /v1/remove; `held_by` are [source, document] pairs that have some of its text too."""
+    """POST /v1/remove; `held_by` has [source, document] pairs with some of the same text."""
 
     name: str
     version: int
@@ -246,7 +246,7 @@ class RebuildAnswer(TypedDict):
 
 
 class GcAnswer(TypedDict):
-    """POST /v1/gc. A dry run estimates `bytes`; a real one tells `freed_bytes`."""
+    """POST /v1/gc. A dry run has `bytes`, an estimate; a real one has `freed_bytes`."""
 
     dry_run: bool
     versions: list[int]
@@ -260,7 +260,7 @@ class GcAnswer(TypedDict):
 
 
 class PurgeAnswer(TypedDict):
-    """POST /v1/purge; with `again` only `included` is told of what was done."""
+    """POST /v1/purge; with `again`, only `included` says what was done."""
 
     source: str
     document: str
@@ -282,7 +282,7 @@ class ReloadedSources(TypedDict):
 
 
 class ReloadAnswer(TypedDict):
-    """POST /v1/reload. pending: a batch in hand ends before it takes effect."""
+    """POST /v1/reload. pending: it takes effect after the current batch."""
 
     changed: list[str]
     restart_needed: list[str]

@@ -1,4 +1,4 @@
-"""What requests answer that ask how the daemon and its sources are."""
+"""Answers about the state of the daemon and its sources."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 
 class Job(TypedDict):
-    """When something is done by itself, and how it last went."""
+    """A scheduled job: its times, its next run and its last."""
 
     job: str
     times: str
@@ -17,7 +17,7 @@ class Job(TypedDict):
 
 
 class ScheduleAnswer(TypedDict):
-    """GET /v1/schedule: the next one first."""
+    """GET /v1/schedule: the next job first."""
 
     jobs: list[Job]
 
@@ -42,7 +42,7 @@ class JobsAnswer(TypedDict):
 
 
 class SourceStatus(TypedDict):
-    """How a source is."""
+    """The state of a source."""
 
     name: str
     kind: str
@@ -69,7 +69,7 @@ class ItemProblem(TypedDict):
 
 
 class UnavailableReader(TypedDict):
-    """A type of documents that cannot be read on this machine, by no fault of theirs."""
+    """A type of documents that cannot be read on this machine, through no fault of theirs."""
 
     media_type: str
     why: str
@@ -77,7 +77,7 @@ class UnavailableReader(TypedDict):
 
 
 class LlmSpent(TypedDict):
-    """What was asked of the LLM today, for one purpose, source and version."""
+    """The LLM's usage today for one purpose, source and version."""
 
     purpose: str
     source: str
@@ -89,7 +89,7 @@ class LlmSpent(TypedDict):
 
 
 class LlmFailure(TypedDict):
-    """How the LLM failed last."""
+    """The last failure of the LLM."""
 
     kind: str
     message: str
@@ -97,7 +97,7 @@ class LlmFailure(TypedDict):
 
 
 class LlmStatus(TypedDict):
-    """The configured LLM and what it was asked."""
+    """The configured LLM and its usage."""
 
     endpoint: str
     model: str
@@ -112,7 +112,7 @@ class LlmStatus(TypedDict):
 
 
 class StatusModels(TypedDict):
-    """Which models are at work."""
+    """The models in use."""
 
     recipe: str
     llm_endpoint: str | None

@@ -1,4 +1,4 @@
-"""What reads of passages and of the graph answer; events of a stream."""
+"""Answers from the graph: passages, documents, paths and answers; and the events of a stream."""
 
 from typing import Any, Literal, NotRequired
 
@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 
 class Failure(TypedDict):
-    """Why a request was not answered, and what to do."""
+    """Why a request failed, and what to do."""
 
     code: str
     message: str
@@ -14,13 +14,13 @@ class Failure(TypedDict):
 
 
 class Failed(TypedDict):
-    """Every answer that is not 2xx."""
+    """The body of every answer that is not 2xx."""
 
     error: Failure
 
 
 class PassagePlace(TypedDict):
-    """Where a passage stands; all null when it stands nowhere at this version."""
+    """Where a passage stands; all null if it stands nowhere at this version."""
 
     source: str | None
     document: str | None
@@ -106,7 +106,7 @@ class CitedSentence(TypedDict):
 
 
 class AskCost(QueryCost):
-    """What an answer took of the LLM."""
+    """The LLM's usage for an answer."""
 
     cached: int
 
@@ -152,7 +152,7 @@ class ListedDocument(TypedDict):
 
 
 class DocumentsAnswer(TypedDict):
-    """GET /v1/documents; `next` is null at the end."""
+    """GET /v1/documents; `next` is null on the last page."""
 
     version: int
     degraded: list[str]
@@ -211,7 +211,7 @@ class PathHop(WalkedHop):
 
 
 class PathsAnswer(TypedDict):
-    """GET /v1/paths: the shortest first; none where no way is short enough."""
+    """GET /v1/paths: the shortest first; none if no path is short enough."""
 
     version: int
     degraded: list[str]
@@ -219,8 +219,8 @@ class PathsAnswer(TypedDict):
 
 
 class ProgressEvent(TypedDict):
-    """A line of a stream. A sync tells how far it is, an ask what it begins: `search`, then
-    `answer`, from so many `passages`; a check what it is `checking`."""
+    """How far the work is: of a sync, of a check with what it is `checking`, or the `stage` of an
+    ask, which is `search` and then `answer`, from so many `passages`."""
 
     event: Literal["progress"]
     stage: NotRequired[Literal["search", "answer"]]
@@ -237,32 +237,32 @@ class ProgressEvent(TypedDict):
 
 
 class TextEvent(TypedDict):
-    """A line of a stream: the text of the answer goes on with this."""
+    """The next part of the answer's text."""
 
     event: Literal["text"]
     text: str
 
 
 class WithdrawnEvent(TypedDict):
-    """A line of a stream: the `text` so far is not the answer, and why; another text begins."""
+    """The text so far is not the answer, and why; another text begins."""
 
     event: Literal["withdrawn"]
     why: str
 
 
 class AnswerEvent(TypedDict):
-    """The last line of a stream: the answer, as without streaming."""
+    """The last event: the answer, as without streaming."""
 
     event: Literal["answer"]
     answer: dict[str, Any]
 
 
 class ErrorEvent(Failed):
-    """The last line of a stream that failed; `status` is what an answer in one piece has then."""
+    """The last event of a failure; `status` is the HTTP status it has without streaming."""
 
     event: Literal["error"]
     status: int
 
 
 Event = ProgressEvent | TextEvent | WithdrawnEvent | AnswerEvent
-"""A line of a stream that does not fail."""
+"""An event of a stream, except that of a failure."""

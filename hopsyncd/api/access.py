@@ -1,80 +1,257 @@
-"""Who asks, as the kernel says, and what the configuration lets them see and do."""
+"""Who may ask, and for what: the guard that every request passes, and the audit log.
+
+The kernel says which process is at the other end of the socket, the configuration says what its
+user may see and do, and the audit log records what admins do. docs/access.md has the rules.
+"""
 
 from __future__ import annotations
 
+import hmac
+import json
 import os
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
+import structlog
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hopsyncd.api.failures import failed
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.config.values import group_id, user_id
 
-if TYPE_CHECKING:
-    pass
+log = structlog.get_logger(__name__)
+
+AUDIT_NAME = "audit.log"  # in the data_dir
+_MAX_BYTES = 4 << 20  # a larger audit.log becomes audit.log.1 and replaces the last one
+_HOSTS = frozenset({"hopsyncd", "localhost", "127.0.0.1", "[::1]"})
+_BROWSER_HEADERS = frozenset(
+    {b"origin", b"referer", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """One who sends requests. hidden: the names of the sources that they may not see."""
+    """The user behind a request. `hidden` names the sources that this user may not see."""
 
     name: str
     admin: bool
     hidden: frozenset[str]
-    peer: Credentials = UNKNOWN
+    credentials: Credentials = UNKNOWN
 
 
 class Access:
-    """Judges who asks by the configuration in force.
+    """Applies the [access] section of the configuration in force.
 
-    `stored` are the names of the sources that the index knows, and may grow: what is configured no
-    longer cannot say who may see it, so readers do not.
+    `stored` names the sources in the index, and may grow. A source that is stored but no longer
+    configured has no rule that could show it to readers, so they do not see it.
     """
 
     def __init__(self, config: Callable[[], Config], stored: Iterable[str]) -> None:
         self._config = config
         self._stored = stored
 
-    def caller(self, peer: Credentials) -> Caller | None:
-        """What the process may do; None: nothing."""
-        if peer.uid == os.geteuid():
-            return Caller(peer.user, True, frozenset(), peer)
+    def caller(self, credentials: Credentials) -> Caller | None:
+        """The caller that a process acts for; None if it may do nothing."""
+        if credentials.uid == os.geteuid():
+            return Caller(credentials.user, True, frozenset(), credentials)
         config = self._config()
-        if _is_one_of(peer, config.access.admins):
-            return Caller(peer.user, True, frozenset(), peer)
-        if config.access.group and _id(group_id, config.access.group) in peer.groups:
-            return Caller(peer.user, False, self._hidden(peer, config.sources), peer)
+        if _matches_any(credentials, config.access.admins):
+            return Caller(credentials.user, True, frozenset(), credentials)
+        if config.access.group and _id(group_id, config.access.group) in credentials.groups:
+            hidden = self._hidden_from(credentials, config.sources)
+            return Caller(credentials.user, False, hidden, credentials)
         return None
 
-    def holder_of_the_token(self, peer: Credentials) -> Caller:
-        """Who has read a file that only the owner can read."""
-        return Caller(peer.user, True, frozenset(), peer)
+    def token_holder(self, credentials: Credentials) -> Caller:
+        """The caller that sent the token. Only the owner can read its file, so: an admin."""
+        return Caller(credentials.user, True, frozenset(), credentials)
 
-    def _hidden(self, peer: Credentials, sources: Iterable[SourceConfig]) -> frozenset[str]:
-        seen = {
-            one.name for one in sources if not one.visible_to or _is_one_of(peer, one.visible_to)
+    def _hidden_from(
+        self, credentials: Credentials, sources: Iterable[SourceConfig]
+    ) -> frozenset[str]:
+        visible = {
+            one.name
+            for one in sources
+            if not one.visible_to or _matches_any(credentials, one.visible_to)
         }
-        return frozenset({*self._stored, *(one.name for one in sources)} - seen)
+        return frozenset({*self._stored, *(one.name for one in sources)} - visible)
 
 
-def _is_one_of(peer: Credentials, whos: Iterable[str]) -> bool:
-    return any(_is(peer, who) for who in whos)
+class AuditLog:
+    """A file of JSON lines that only its owner may read. Any thread may write to it."""
+
+    def __init__(self, file: Path, max_bytes: int = _MAX_BYTES) -> None:
+        self._file = file
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+
+    def record(
+        self, credentials: Credentials, action: str, request: dict[str, Any], status: int
+    ) -> None:
+        """Record an action and its HTTP status. A full disk is logged and stops nobody.
+
+        `request` holds names, paths and versions: no admin endpoint takes or returns text.
+        """
+        line = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "action": action,
+            "asked": request,
+            "status": status,
+            "user": credentials.user,
+            "uid": credentials.uid,
+            "pid": credentials.pid,
+            "program": credentials.program,
+        }
+        try:
+            with self._lock:
+                self._append(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        except OSError as error:
+            log.error("the audit log was not written", file=str(self._file), why=error.strerror)
+
+    def _append(self, line: bytes) -> None:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        handle = os.open(self._file, flags, 0o600)
+        with os.fdopen(handle, "ab", buffering=0) as file:
+            file.write(line)
+            full = file.tell() >= self._max_bytes
+        if full:
+            self._file.replace(self._file.with_name(self._file.name + ".1"))
 
 
-def _is(peer: Credentials, who: str) -> bool:
-    kind, _, name = who.partition(":")
+class Guard:
+    """Passes a request on to `app` with its caller in the state, or refuses it.
+
+    A web page can make its reader's browser send requests, and over TCP those come from this
+    machine. So the guard refuses whatever a browser marks or addresses to another host name.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, audit: AuditLog, token: str | None) -> None:
+        self._app = app
+        self._access = access
+        self._audit = audit
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        state = scope["state"]
+        credentials: Credentials = state["credentials"]
+        caller = self._caller(credentials, scope["headers"])
+        if isinstance(caller, JSONResponse):
+            await caller(scope, receive, send)
+            return
+        state["caller"] = caller
+
+        def record() -> None:
+            """Record the action once, before the client can learn that it ended."""
+            if "action" in state and "outcome" in state:
+                request = state.get("asked", {})
+                self._audit.record(credentials, state.pop("action"), request, state["outcome"])
+
+        async def send_recorded(message: Message) -> None:
+            record()
+            if message["type"] == "http.response.start" and message["status"] == 503:
+                message["headers"] = [*message["headers"], (b"retry-after", b"1")]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_recorded)
+        finally:
+            record()
+
+    def _caller(
+        self, credentials: Credentials, headers: Iterable[tuple[bytes, bytes]]
+    ) -> Caller | JSONResponse:
+        """Who asks, or the refusal."""
+        given = list(headers)
+        over_tcp = credentials.uid is None
+        caller = (
+            self._by_token(credentials, given) if over_tcp else self._access.caller(credentials)
+        )
+        if caller is None and over_tcp:
+            return _refusal(
+                401,
+                "unauthorized",
+                "The request was refused: it does not bear the token",
+                "Send `Authorization: Bearer TOKEN`; access.token_file holds the token",
+                {"www-authenticate": "Bearer"},
+            )
+        if caller is None:
+            log.warning(
+                "a stranger was refused",
+                user=credentials.user,
+                uid=credentials.uid,
+                pid=credentials.pid,
+            )
+            return _refusal(
+                403,
+                "forbidden",
+                f"The request was refused: the user {credentials.user} may not ask this daemon",
+                "Its owner can grant it in [access]; docs/access.md says how",
+            )
+        return _browser_refusal(given) or caller
+
+    def _by_token(
+        self, credentials: Credentials, headers: list[tuple[bytes, bytes]]
+    ) -> Caller | None:
+        sent = [value for name, value in headers if name == b"authorization"]
+        if self._token is None or len(sent) != 1:
+            return None
+        kind, _, token = sent[0].partition(b" ")
+        right = kind.lower() == b"bearer" and hmac.compare_digest(token, self._token.encode())
+        return self._access.token_holder(credentials) if right else None
+
+
+def _matches_any(credentials: Credentials, entries: Iterable[str]) -> bool:
+    return any(_matches(credentials, entry) for entry in entries)
+
+
+def _matches(credentials: Credentials, entry: str) -> bool:
+    """Whether `user:NAME` or `group:NAME` means this process."""
+    kind, _, name = entry.partition(":")
     if kind == "user":
-        return peer.uid is not None and peer.uid == _id(user_id, name)
-    return _id(group_id, name) in peer.groups
+        return credentials.uid is not None and credentials.uid == _id(user_id, name)
+    return _id(group_id, name) in credentials.groups
 
 
 @lru_cache
-def _id(of: Callable[[str], int], name: str) -> int | None:
-    """The number of a user or group; None for one that was deleted since the start."""
+def _id(look_up: Callable[[str], int], name: str) -> int | None:
+    """The number of a user or group; None if it was deleted since the start."""
     try:
-        return of(name)
+        return look_up(name)
     except ValueError:
         return None
+
+
+def _browser_refusal(headers: list[tuple[bytes, bytes]]) -> JSONResponse | None:
+    marked = sorted({name.decode() for name, _ in headers if name in _BROWSER_HEADERS})
+    hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+    if marked:
+        why = f"it has a header {marked[0]}, so a browser sent it"
+    elif len(hosts) != 1 or _without_port(hosts[0]) not in _HOSTS:
+        why = f"its Host is {hosts[0]!r}" if hosts else "it has no Host"
+    else:
+        return None
+    return _refusal(
+        403,
+        "forbidden",
+        f"The request was refused: {why}",
+        "Use the Host localhost, and a program that is not a browser",
+    )
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdecimal() else host).lower()
+
+
+def _refusal(
+    status: int, code: str, message: str, hint: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    return JSONResponse(failed(code, message, hint), status, headers)

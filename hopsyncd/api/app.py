@@ -1,4 +1,4 @@
-"""The HTTP API under /v1/: the routes of api/endpoints.py over a service."""
+"""The HTTP application: a route for each endpoint of api/endpoints.py, over a service."""
 
 import time
 from collections.abc import Callable
@@ -16,10 +16,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hopsyncd.api.access import Caller
-from hopsyncd.api.endpoints import ENDPOINTS, Endpoint, Service
+from hopsyncd.api.endpoints import ENDPOINTS, NDJSON, Endpoint, Service
 from hopsyncd.api.failures import INTERNAL, bad_request, failed, failure_of
 from hopsyncd.api.metrics import Load
-from hopsyncd.api.openapi import NDJSON
 from hopsyncd.api.requests import MAX_QUESTION_CHARACTERS, SyncRequest
 from hopsyncd.api.streaming import (
     CLIENT_GONE,
@@ -28,11 +27,11 @@ from hopsyncd.api.streaming import (
     Listener,
     Run,
     Work,
-    heard,
-    lines,
+    event_lines,
     result_of,
+    while_connected,
 )
-from hopsyncd.api.worker_pools import WorkerPools, lanes_of
+from hopsyncd.api.worker_pools import WorkerPools, worker_pools
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import REPORTABLE, BadRequest, Forbidden
 
@@ -41,28 +40,28 @@ log = structlog.get_logger(__name__)
 MAX_BODY_BYTES = 1 << 20
 
 
-def make_app(service: Service, lanes: WorkerPools | None = None) -> Starlette:
-    """The ASGI application over a service. Who asks is in the request's state, as `caller`.
+def make_app(service: Service, pools: WorkerPools | None = None) -> Starlette:
+    """The ASGI application over a service. It expects the caller in the request's state.
 
-    What an admin changes is put there too, as `action`, `asked` and `outcome`, the status that the
-    work ended with: a stream has begun with 200 by then.
+    For what an admin changes it adds `action`, `asked` and `outcome` to the state, for the audit
+    log. `outcome` is the status that the work ended with; a stream has begun with 200 by then.
     """
-    lanes = lanes or lanes_of(LimitsConfig(), Load())
+    pools = pools or worker_pools(LimitsConfig(), Load())
     app = Starlette(
-        routes=[_route(endpoint, service, lanes) for endpoint in ENDPOINTS],
+        routes=[_route(endpoint, service, pools) for endpoint in ENDPOINTS],
         exception_handlers={HTTPException: _http_error, Exception: _unexpected},
     )
-    app.router.redirect_slashes = False  # a redirect is no answer: it has no JSON
+    app.router.redirect_slashes = False  # clients expect JSON, which a redirect lacks
     return app
 
 
 def caller_of(request: Request) -> Caller:
-    """Who asks: put there by the server. Without it nothing is answered."""
+    """The caller that the guard put into the state. Without one no request is answered."""
     caller: Caller = request.state.caller
     return caller
 
 
-def _route(endpoint: Endpoint, service: Service, lanes: WorkerPools) -> Route:
+def _route(endpoint: Endpoint, service: Service, pools: WorkerPools) -> Route:
     async def answer(request: Request) -> Response:
         began_s = time.perf_counter()
 
@@ -71,7 +70,7 @@ def _route(endpoint: Endpoint, service: Service, lanes: WorkerPools) -> Route:
             service.note(endpoint.operation, status, (time.perf_counter() - began_s) * 1000)
 
         try:
-            response = await _answered(request, endpoint, service, lanes, note)
+            response = await _answered(request, endpoint, service, pools, note)
         except (ClientGone, ClientDisconnect):
             response = Response(status_code=CLIENT_GONE)
         except REPORTABLE as error:
@@ -88,7 +87,7 @@ def _route(endpoint: Endpoint, service: Service, lanes: WorkerPools) -> Route:
 
 
 class _Name(Convertor[str]):
-    """A name in a path: it may have slashes in it, and line breaks."""
+    """A name in a path, which may contain slashes and line breaks."""
 
     regex = r"[\s\S]*"
 
@@ -106,10 +105,10 @@ async def _answered(
     request: Request,
     endpoint: Endpoint,
     service: Service,
-    lanes: WorkerPools,
+    pools: WorkerPools,
     note: Callable[[int], None],
 ) -> Response:
-    """A stream notes itself how it ended. Raises one of REPORTABLE, or ClientGone."""
+    """The response; a stream notes its own outcome. Raises one of REPORTABLE, or ClientGone."""
     caller = caller_of(request)
     recorded = endpoint.right == "admin" and endpoint.method != "GET"
     if recorded:
@@ -117,52 +116,52 @@ async def _answered(
     if endpoint.right == "admin" and not caller.admin:
         raise Forbidden(
             "The request was refused",
-            f"{caller.name} may read, and this is for admins",
+            f"{caller.name} may only read, and this is for admins",
             "Ask whoever runs the daemon",
         )
-    asked = await _asked(request, endpoint)
+    parsed = await _parsed(request, endpoint)
     if recorded:
-        request.state.asked = asked.model_dump(mode="json", exclude_unset=True)
-    act: Callable[..., Any] = partial(getattr(service, endpoint.operation), asked, caller)
-    if isinstance(asked, SyncRequest) and not asked.wait:
+        request.state.asked = parsed.model_dump(mode="json", exclude_unset=True)
+    act: Callable[..., Any] = partial(getattr(service, endpoint.operation), parsed, caller)
+    if isinstance(parsed, SyncRequest) and not parsed.wait:
         act()
         return JSONResponse({"accepted": True}, 202)
 
-    run = _run_by(lanes, endpoint, asked, caller)
+    run = _runner(pools, endpoint, parsed, caller)
 
     def work(listener: Listener) -> Work:
         return partial(act, listener) if endpoint.listens else act
 
     if endpoint.streams and NDJSON in request.headers.get("accept", ""):
-        progress = _nothing if endpoint.listens else service.progress
-        return StreamingResponse(lines(work, progress, run, note), media_type=NDJSON)
+        progress = _no_progress if endpoint.listens else service.progress
+        return StreamingResponse(event_lines(work, progress, run, note), media_type=NDJSON)
     listener = Listener()
-    result = await heard(request, listener, result_of(work(listener), run))
+    result = await while_connected(request, listener, result_of(work(listener), run))
     if isinstance(result, str):
         return Response(result, media_type=endpoint.media_type)
     return JSONResponse(result)
 
 
-def _run_by(lanes: WorkerPools, endpoint: Endpoint, asked: Any, caller: Caller) -> Run:
-    """What takes long, as admins may ask for, holds no turn; that it lives is told at once."""
+def _runner(pools: WorkerPools, endpoint: Endpoint, parsed: Any, caller: Caller) -> Run:
+    """What runs the work. Admins' long work must not occupy a pool, nor health wait for one."""
     if endpoint.right == "admin" or endpoint.operation == "health":
         return run_in_threadpool
-    turns = lanes.patient if getattr(asked, "wants_llm", False) else lanes.quick
-    return partial(turns.run, caller.peer)
+    pool = pools.llm if getattr(parsed, "wants_llm", False) else pools.processor
+    return partial(pool.run, caller.credentials)
 
 
-def _nothing() -> Json | None:
+def _no_progress() -> Json | None:
     return None
 
 
-async def _asked(request: Request, endpoint: Endpoint) -> Any:
-    """What is asked, validated. Raises BadRequest that names the field and the reason."""
+async def _parsed(request: Request, endpoint: Endpoint) -> Any:
+    """The validated request. Raises BadRequest that names the field and the reason."""
     model, given = endpoint.request, request.query_params
     paths = request.path_params
     repeated = [name for name in given if len(given.getlist(name)) > 1 or name in paths]
     if repeated or (endpoint.method == "POST" and given):
         name = next(iter(repeated or given))
-        why = "is given twice" if repeated else "is no field of the body"
+        why = "is given twice" if repeated else "is not a field of the body"
         raise BadRequest(
             "The request was refused", f"{name}: the parameter {why}", "Give each field once"
         )
@@ -193,7 +192,7 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     body = failed(
         code,
         f"{request.method} {request.url.path}: {error.detail.lower()}",
-        "docs/api.md lists what can be asked",
+        "docs/api.md lists the endpoints",
     )
     return JSONResponse(body, error.status_code, error.headers)
 

@@ -1,7 +1,7 @@
-"""One connection of a client: who it is, how long it may take, and how much it may send.
+"""Client connections within limits: how many, for how long, and how much each may send.
 
-The HTTP itself is uvicorn's. What is refused here never reaches the application, and is answered in
-the same form of errors.
+uvicorn speaks the HTTP. What is refused here never reaches the application, and gets an error of
+the same form.
 """
 
 import asyncio
@@ -14,36 +14,36 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hopsyncd.api.failures import failed
 from hopsyncd.api.metrics import Load
-from hopsyncd.api.worker_pools import of_the_greediest
-from hopsyncd.client.trust import UNKNOWN, Credentials, peer_of
+from hopsyncd.api.worker_pools import greediest
+from hopsyncd.client.trust import UNKNOWN, Credentials, peer_credentials
 
 MAX_HEAD_BYTES = 16 << 10
-_LINGER_S = 2.0  # for which a client that still sends can read its answer
-_LINGERING = 4  # times as many as may be open
+_LINGER_S = 2.0  # so long can a client that still sends read its answer
+_LINGERING = 4  # closing connections for each one that may be open
 _RETRY_AFTER = b"retry-after: 1\r\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long a client may take: to send a head, and then a body, or to take what is sent."""
+    """How long a client may take to send the headers, and to send a body or receive an answer."""
 
     header_s: float
     body_s: float
 
 
 class Connections:
-    """All that are open, at most `most` of them."""
+    """The open connections, at most `limit` of them."""
 
-    def __init__(self, most: int, load: Load) -> None:
-        self._most = most
+    def __init__(self, limit: int, load: Load) -> None:
+        self._limit = limit
         self._load = load
         self._open: dict[ClientConnection, None] = {}
         self._lingering: dict[ClientConnection, asyncio.TimerHandle] = {}
 
     def admit(self, new: "ClientConnection") -> bool:
-        """Whether there is room, perhaps as someone with more connections gives one up."""
-        if len(self._open) >= self._most:
-            greedy = self._of_the_greediest(new.peer)
+        """Whether there is room, if need be by closing a connection of someone who has more."""
+        if len(self._open) >= self._limit:
+            greedy = self._greediest(new.credentials)
             if greedy is None:
                 self._load.refused += 1
                 return False
@@ -54,24 +54,25 @@ class Connections:
         return True
 
     def forget(self, gone: "ClientConnection") -> None:
-        """It is closed."""
+        """The connection is closed."""
         self._open.pop(gone, None)
         self._load.connections = len(self._open)
         if closing := self._lingering.pop(gone, None):
             closing.cancel()
 
-    def _of_the_greediest(self, peer: Credentials) -> "ClientConnection | None":
-        """An idle connection if there is one, the longest open first; else the newest."""
+    def _greediest(self, newcomer: Credentials) -> "ClientConnection | None":
+        """The idle connection that has been open longest; without one, the newest connection."""
         idle = [one for one in self._open if one.is_idle]
-        return of_the_greediest(self._open, peer, idle) or of_the_greediest(
-            self._open, peer, reversed(self._open)
+        return greediest(self._open, newcomer, idle) or greediest(
+            self._open, newcomer, reversed(self._open)
         )
 
     def linger(self, closing: "ClientConnection") -> None:
-        """Say no more, and close a little later: a client that is cut off while it sends may never
-        read what it was answered. At once if too many do that.
+        """Send nothing more and close a little later, or at once if too many linger.
+
+        A client that is cut off while it sends may never read its answer.
         """
-        if len(self._lingering) >= _LINGERING * self._most:
+        if len(self._lingering) >= _LINGERING * self._limit:
             closing.transport.close()
             return
         closing.transport.write_eof()
@@ -79,23 +80,23 @@ class Connections:
 
 
 class ClientConnection(HttpToolsProtocol):
-    """uvicorn's connection within limits. The peer is in the state of its requests."""
+    """uvicorn's connection within limits. Each request has the credentials in its state."""
 
     def __init__(
-        self, *arguments: Any, connections: Connections, patience: Timeouts, **more: Any
+        self, *arguments: Any, connections: Connections, timeouts: Timeouts, **more: Any
     ) -> None:
         super().__init__(*arguments, **more)
-        self.peer = UNKNOWN
+        self.credentials = UNKNOWN
         self._all = connections
-        self._patience = patience
+        self._timeouts = timeouts
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
-        self._open_bytes = 0  # received since a head, or a part of a body, ended
-        self._part_ended = False  # in what is being read
+        self._open_bytes = 0  # received since the headers, or a part of a body, ended
+        self._part_ended = False  # within the data being read
         self._in_head = False
         self._in_body = False
-        self._deaf = False  # to whatever else is sent
-        self._last_answer = b""  # when the requests in hand are answered
+        self._ignores_input = False
+        self._last_answer = b""  # to send after the answers to the requests in hand
 
     @property
     def is_idle(self) -> bool:
@@ -104,10 +105,10 @@ class ClientConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.peer = peer_of(transport.get_extra_info("socket"))
-        self.app_state = {**self.app_state, "peer": self.peer}
+        self.credentials = peer_credentials(transport.get_extra_info("socket"))
+        self.app_state = {**self.app_state, "credentials": self.credentials}
         if self._all.admit(self):
-            self._expect(self._patience.header_s)
+            self._expect(self._timeouts.header_s)
         else:
             self.give_way()
 
@@ -118,10 +119,10 @@ class ClientConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._ignores_input:
             return
         if self._reading is None and not self._in_body:
-            self._expect(self._patience.header_s)
+            self._expect(self._timeouts.header_s)
         self._part_ended = False
         super().data_received(data)
         self._open_bytes = 0 if self._part_ended else self._open_bytes + len(data)
@@ -133,7 +134,7 @@ class ClientConnection(HttpToolsProtocol):
         self._in_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # what follows a body was not there when the request was judged
+        if self._in_head:  # trailers were not there when the request was judged
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -141,25 +142,25 @@ class ClientConnection(HttpToolsProtocol):
         sent = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if sent > MAX_HEAD_BYTES:
             self._refuse_head()
-        if self._deaf:
+        if self._ignores_input:
             return
         self._in_body = True
-        self._expect(self._patience.body_s)
+        self._expect(self._timeouts.body_s)
         super().on_headers_complete()
-        if self.parser.should_upgrade():  # to nothing that is spoken here
+        if self.parser.should_upgrade():  # to a protocol that is not spoken here
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._part_ended = True
-        if not self._deaf:
+        if not self._ignores_input:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._in_body, self._part_ended = False, True
         self._expect(None)
-        if not self._deaf:
+        if not self._ignores_input:
             super().on_message_complete()
-            self._deaf = self.parser.should_upgrade()
+            self._ignores_input = self.parser.should_upgrade()
 
     def on_response_complete(self) -> None:
         is_last = not self.pipeline
@@ -167,13 +168,15 @@ class ClientConnection(HttpToolsProtocol):
         if self._last_answer and is_last and not self.transport.is_closing():
             self.transport.write(self._last_answer)
             self._all.linger(self)
-        elif self._in_body and self.cycle.response_complete:  # more than anyone wanted to read
-            self._deaf = True
+        elif (
+            self._in_body and self.cycle.response_complete
+        ):  # the client still sends a body that nobody reads
+            self._ignores_input = True
             self._all.linger(self)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._writing = self.loop.call_later(self._patience.body_s, self.transport.abort)
+        self._writing = self.loop.call_later(self._timeouts.body_s, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -182,7 +185,7 @@ class ClientConnection(HttpToolsProtocol):
             self._writing = None
 
     def give_way(self) -> None:
-        """Close for want of room, whatever is in hand."""
+        """Close to make room, whatever is in hand."""
         if self.pipeline:
             self.transport.close()
             return
@@ -195,16 +198,16 @@ class ClientConnection(HttpToolsProtocol):
         )
 
     def send_400_response(self, msg: str) -> None:
-        """What is no HTTP; uvicorn calls this."""
+        """Refuse what is not HTTP; uvicorn calls this."""
         self._refuse(
             HTTPStatus.BAD_REQUEST,
             "bad_request",
-            "The request was refused: it is no HTTP/1.1",
-            "docs/api.md says how to ask",
+            "The request was refused: it is not HTTP/1.1",
+            "docs/api.md shows a request",
         )
 
     def _expect(self, within_s: float | None) -> None:
-        """Set the time until which the client must have sent what comes next, if anything must."""
+        """Start the timer for what the client must send next; None stops it."""
         if self._reading:
             self._reading.cancel()
         self._reading = self.loop.call_later(within_s, self._too_slow) if within_s else None
@@ -215,7 +218,7 @@ class ClientConnection(HttpToolsProtocol):
             HTTPStatus.REQUEST_TIMEOUT,
             "timeout",
             "The request was refused: it did not arrive in time",
-            "Send it at once; limits.header_s and limits.body_s set how long it may take",
+            "Send it in one go; limits.header_s and limits.body_s set how long it may take",
         )
 
     def _refuse_head(self) -> None:
@@ -223,19 +226,19 @@ class ClientConnection(HttpToolsProtocol):
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
             "bad_request",
             f"The request was refused: its headers are longer than {MAX_HEAD_BYTES} bytes",
-            "Put what is long into the body of a POST",
+            "Put long values into the body of a POST",
         )
 
     def _refuse(
         self, status: HTTPStatus, code: str, message: str, hint: str, *, at_once: bool = False
     ) -> None:
-        """Answer and close, unless earlier requests are still to be answered: then after them.
+        """Answer with an error and close, after the answers to earlier requests.
 
-        At once: in place of the answer to the request in hand.
+        at_once: in place of the answer to the request in hand.
         """
-        if self._deaf or self.transport.is_closing():
+        if self._ignores_input or self.transport.is_closing():
             return
-        self._deaf = True
+        self._ignores_input = True
         self._expect(None)
         in_hand = self.cycle is not None and not self.cycle.response_complete
         if in_hand and not self._in_body and not at_once:
@@ -243,7 +246,7 @@ class ClientConnection(HttpToolsProtocol):
             return
         answer = _answer(status, json.dumps(failed(code, message, hint)).encode())
         if in_hand and self.pipeline:
-            self.pipeline.popleft()  # the newest is the one that is refused
+            self.pipeline.popleft()  # the newest one is refused
             self._last_answer = answer
             return
         if in_hand:

@@ -1,4 +1,4 @@
-"""What the daemon offers to its clients: reads at once, writes on the worker's thread."""
+"""The API of a daemon: one method for each endpoint; writes run on the writer's thread."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,9 +36,9 @@ from hopsyncd.answers.daemon_state import (
     SyncProgress,
 )
 from hopsyncd.api.access import Caller
+from hopsyncd.api.endpoints import openapi_document
 from hopsyncd.api.metrics import Load, Requests
-from hopsyncd.api.openapi import openapi_document
-from hopsyncd.api.read_service import GraphReads
+from hopsyncd.api.read_service import ReadService
 from hopsyncd.api.requests import (
     BackupRequest,
     CheckRequest,
@@ -56,7 +56,14 @@ from hopsyncd.api.requests import (
     TagRequest,
     UntagRequest,
 )
-from hopsyncd.api.status import GC, Served, Told, progress_json, schedule_json, status_json, synced
+from hopsyncd.api.status import (
+    DaemonState,
+    ReportedVersions,
+    schedule_answer,
+    status_answer,
+    sync_answer,
+    sync_progress,
+)
 from hopsyncd.api.streaming import Listener
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.reload import Reloaded
@@ -65,6 +72,7 @@ from hopsyncd.ingest.preview import preview_json
 from hopsyncd.ingest.removal import drop_mirror, removed
 from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
+from hopsyncd.ingest.timetable import GC
 from hopsyncd.ingest.upkeep import (
     backed_up,
     checked,
@@ -99,9 +107,9 @@ def now_ms() -> int:
 
 
 def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool = False) -> GcAnswer:
-    """Collect what the configured retention does not keep, on the writer's thread.
+    """Collect the versions that the configured retention does not keep, on the writer's thread.
 
-    Versions whose answers are being made are left for another time.
+    Versions that a request is reading are left for the next time.
     """
     retention = Retention(
         config.retention.keep_versions, config.retention.keep_days, engine.being_read
@@ -115,8 +123,8 @@ def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool =
     return done
 
 
-class DaemonService(GraphReads):
-    """Implements serve.service.Service. A reload says in `reloaded` how it went."""
+class DaemonService(ReadService):
+    """Implements api.endpoints.Service. `reloaded` has the result of the last reload."""
 
     def __init__(
         self,
@@ -136,31 +144,31 @@ class DaemonService(GraphReads):
         self._watchers = watchers
         self._started_ms = now_ms()
         self._requests = Requests()
-        self.unavailable: dict[str, ReaderUnavailable] = {}  # by type of document
-        self.told = Told()
-        self.removed: set[str] = set()  # sources left alone though the configuration has them
+        self.unavailable: dict[str, ReaderUnavailable] = {}  # by media type
+        self.reported = ReportedVersions()
+        self.removed: set[str] = set()  # removed, though the configuration still has them
 
     def sync(self, request: SyncRequest, caller: Caller) -> Future[SyncAnswer]:
-        since = self.told.before(caller.name, self._wanted(request.sources))
-        self.refuse_gone()
+        since = self.reported.known_to(caller.name, self._wanted(request.sources))
+        self.require_database()
 
-        def told(outcomes: Sequence[SyncOutcome]) -> SyncAnswer:
-            found = synced(self._reader(), outcomes, since)
-            self.told.note(caller.name, [one.source for one in outcomes], found["version"])
-            found["degraded"] = self._degraded()
-            return found
+        def answer(outcomes: Sequence[SyncOutcome]) -> SyncAnswer:
+            changes = sync_answer(self._reader(), outcomes, since)
+            self.reported.note(caller.name, [one.source for one in outcomes], changes["version"])
+            changes["degraded"] = self._degraded()
+            return changes
 
-        return _then(self._worker.request(request.sources, request.accept_empty), told)
+        return _then(self._worker.request(request.sources, request.accept_empty), answer)
 
     def preview(self, request: PreviewRequest, _: Caller) -> PreviewAnswer:
-        self.refuse_gone()
+        self.require_database()
         wanted = self._wanted(request.sources)
         found = preview_json(self._reader(), self.config, wanted, request.limit)
         found["degraded"] = self._degraded()
         return found
 
     def _wanted(self, named: Sequence[str]) -> Sequence[str]:
-        """The named sources, or all if none is. Raises BadRequest for one that is not there."""
+        """The named sources, or all if none is named. Raises BadRequest for an unknown name."""
         names = self._names()
         for name in named:
             if name not in names:
@@ -180,11 +188,11 @@ class DaemonService(GraphReads):
 
     def release(self, request: ReleaseRequest, caller: Caller) -> Future[SyncAnswer]:
         wanted = self._wanted(request.sources)
-        freed = self._worker.submit(lambda path: released(path, wanted))
+        unpinned = self._worker.submit(lambda path: released(path, wanted))
         scanned = self.sync(SyncRequest(sources=request.sources), caller)
 
         def unless_failed(done: SyncAnswer) -> SyncAnswer:
-            freed.result()  # done by now: jobs come before syncs
+            unpinned.result()  # done by now: jobs run before syncs
             return done
 
         return _then(scanned, unless_failed)
@@ -210,7 +218,7 @@ class DaemonService(GraphReads):
             drop_mirror(self.config, request.name)
             return done
 
-        self.refuse_gone()
+        self.require_database()
         if request.name not in self._known():
             raise NotFound(
                 f"Cannot remove {request.name!r}",
@@ -228,7 +236,7 @@ class DaemonService(GraphReads):
         return self._worker.submit(lambda path: untagged(path, request.name))
 
     def check(self, request: CheckRequest, _: Caller, listener: Listener) -> CheckAnswer:
-        self.refuse_gone()
+        self.require_database()
 
         def tell(name: str, done: int, total: int) -> None:
             listener.tell("progress", checking=name, checks_done=done, checks_total=total)
@@ -236,7 +244,7 @@ class DaemonService(GraphReads):
         return checked(self._reader(), request.deep, tell)
 
     def backup(self, request: BackupRequest, _: Caller) -> BackupAnswer:
-        self.refuse_gone()
+        self.require_database()
         return backed_up(self._reader(), Path(request.file))
 
     def rebuild(self, request: RebuildRequest, _: Caller) -> Future[RebuildAnswer]:
@@ -258,25 +266,25 @@ class DaemonService(GraphReads):
         return self._worker.submit(job)
 
     def schedule(self, _: NoParameters, caller: Caller) -> ScheduleAnswer:
-        asks = self._endpoint and self.config.llm.questions != "off"
+        asks_llm = self._endpoint and self.config.llm.questions != "off"
         hidden = {
             job(name) for name in caller.hidden | self.removed for job in (scan_job, full_scan_job)
         }
         planned = [
             one
             for one in self._worker.planned()
-            if (asks or one.job != UPGRADE) and one.job not in hidden
+            if (asks_llm or one.job != UPGRADE) and one.job not in hidden
         ]
-        return schedule_json(self._reader(), planned)
+        return schedule_answer(self._reader(), planned)
 
     def status(self, _: NoParameters, caller: Caller) -> StatusAnswer:
-        served = self._served(caller.hidden)
+        state = self._state(caller.hidden)
         try:
-            return status_json(self._reader(), served)
+            return status_answer(self._reader(), state)
         except (StoreError, SqliteError) as error:
-            # Nothing can be read of the database: the rest of the status says so.
-            with closing(fresh_database()) as nothing:
-                return status_json(nothing, replace(served, error=served.error or str(error)))
+            # The database cannot be read. The rest of the status can still say so.
+            with closing(fresh_database()) as empty:
+                return status_answer(empty, replace(state, error=state.error or str(error)))
 
     def sources(self, request: NoParameters, caller: Caller) -> SourcesAnswer:
         whole = self.status(request, caller)
@@ -287,7 +295,7 @@ class DaemonService(GraphReads):
         }
 
     def health(self, _: NoParameters, __: Caller) -> HealthAnswer:
-        self.refuse_gone()
+        self.require_database()
         return {"status": "ok", "version": self._version}
 
     def jobs(self, request: NoParameters, caller: Caller) -> JobsAnswer:
@@ -313,7 +321,7 @@ class DaemonService(GraphReads):
 
     def metrics(self, request: NoParameters, caller: Caller) -> str:
         spent = self._endpoint.ledger.spent(0) if self._endpoint else ()
-        return self.measured.text(self.status(request, caller), self.load, spent)
+        return self.measurements.text(self.status(request, caller), self.load, spent)
 
     def reload(self, _: ReloadRequest, __: Caller) -> ReloadAnswer:
         return self._reload()
@@ -326,20 +334,20 @@ class DaemonService(GraphReads):
 
     def _progress(self, hidden: frozenset[str]) -> SyncProgress | None:
         return (
-            progress_json(self.path.progress, hidden) if self.path and self._worker.busy else None
+            sync_progress(self.path.progress, hidden) if self.path and self._worker.busy else None
         )
 
     def note(self, operation: str, status: int, took_ms: float) -> None:
         self._requests.note(operation, status, took_ms)
-        self.measured.note_request(operation, status, took_ms / 1000)
+        self.measurements.note_request(operation, status, took_ms / 1000)
         log.debug("request", operation=operation, status=status, took_ms=round(took_ms, 1))
 
     def summary(self) -> str:
-        """One line on how it is, without names; from the event loop: nothing is read."""
-        served = self._engine.head
-        if served is None:
+        """One line on the daemon's state, without names. Safe on the event loop: reads no file."""
+        head = self._engine.head
+        if head is None:
             return "nothing is indexed yet"
-        version = served.version
+        version = head.version
         doing = "indexing" if self._worker.pending else "up to date"
         if self._error():
             doing = "the last sync failed"
@@ -347,14 +355,14 @@ class DaemonService(GraphReads):
             doing += ", the changed configuration is refused"
         return f"version {version.id}: {version.passages} passages, {doing}"
 
-    def _served(self, hidden: frozenset[str]) -> Served:
+    def _state(self, hidden: frozenset[str]) -> DaemonState:
         head = self._engine.head
         if hidden:
             with self._engine.reading(hidden=hidden) as (_, restricted):
                 head = restricted
         names = self._names()
         jobs = {one.job: one.next_ms for one in self._worker.planned()}
-        return Served(
+        return DaemonState(
             database=self._database,
             socket=self.config.daemon.socket,
             started_ms=self._started_ms,
@@ -378,14 +386,14 @@ class DaemonService(GraphReads):
 
 
 def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Second]:
-    """A future of the converted result, or of the error that either ends in."""
+    """A future of the converted result, or of the error of either step."""
     result: Future[Second] = Future()
     result.set_running_or_notify_cancel()
 
     def pass_on(done: Future[First]) -> None:
         try:
             result.set_result(convert(done.result()))
-        except Exception as error:  # noqa: BLE001 - handed on to who waits for it
+        except Exception as error:  # noqa: BLE001 - raised where the result is awaited
             result.set_exception(error)
 
     first.add_done_callback(pass_on)

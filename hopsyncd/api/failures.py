@@ -1,4 +1,4 @@
-"""The one form of errors: {"error": {"code", "message", "hint"}}, with its HTTP status."""
+"""Errors as clients get them: {"error": {"code", "message", "hint"}} and an HTTP status."""
 
 import difflib
 import re
@@ -25,11 +25,11 @@ _REFUSALS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], int, str],
     (TimedOut, 503, "timeout"),
 )
 
-_FORMS = {  # by the pattern that a text does not have
+_PATTERN_FAILURES = {  # by the pattern that a text does not match
     NOT_BLANK: "it is blank",
-    PASSAGE_ID: "it is no id of a passage (16 hexadecimal digits, of which the first 4 may do)",
+    PASSAGE_ID: "it is not the id of a passage (16 hexadecimal digits; the first 4 can be enough)",
     DOCUMENT_KEY: "it is not the `next` of an earlier answer",
-    ABSOLUTE: "it is no absolute path",
+    ABSOLUTE: "it is not an absolute path",
 }
 
 
@@ -42,7 +42,7 @@ INTERNAL = failed("internal", "The daemon failed on this request", "Its log has 
 
 
 def failure_of(error: Exception) -> tuple[int, Failed]:
-    """Status and body of one of our own errors: the caller's mistakes are 4xx, ours is a 503."""
+    """Status and body of one of REPORTABLE: 4xx for the caller's mistakes, 503 for our troubles."""
     what, why, hint = error.what, error.why, error.hint  # type: ignore[attr-defined]
     for kinds, status, code in _REFUSALS:
         if isinstance(error, kinds):
@@ -52,7 +52,7 @@ def failure_of(error: Exception) -> tuple[int, Failed]:
 
 
 def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
-    """What is wrong with a request, by its field: a field that is not known comes first."""
+    """The first mistake in a request, with its field; unknown fields come before all others."""
     found = error.errors(include_url=False)
     first = next((one for one in found if one["type"] == "extra_forbidden"), found[0])
     field = ".".join(str(part) for part in first["loc"])
@@ -68,7 +68,7 @@ def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
 def _in_words(found: ErrorDetails) -> str:
     if found["type"] == "missing":
         return "it is missing"
-    if form := _FORMS.get(str(found.get("ctx", {}).get("pattern"))):
+    if form := _PATTERN_FAILURES.get(str(found.get("ctx", {}).get("pattern"))):
         return form
     return re.sub("^(Input|String) should", "it should", found["msg"].removeprefix("Value error, "))
 

@@ -1,4 +1,7 @@
-"""Request counts and times, and GET /v1/metrics for Prometheus. No label holds a name or a text."""
+"""Counts and times of requests, for /v1/stats and, in Prometheus's format, for /v1/metrics.
+
+No label of a metric holds a name or a text of the user.
+"""
 
 import threading
 from collections import Counter, defaultdict, deque
@@ -14,12 +17,30 @@ from prometheus_client.registry import Collector
 
 from store.sqlite.ledger import Spent
 
-_KEPT = 1000  # times of each endpoint, of which percentiles are told
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_KEPT_TIMES = 1000  # of each endpoint, for its percentiles
+_REQUEST_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_SYNC_BUCKETS_S = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200)
+_GAUGES = {
+    "version": "The version that is served",
+    "documents": "Documents in it",
+    "passages": "Passages in it",
+    "edges": "Edges in it",
+    "pending": "1 while changes are being indexed",
+    "database_bytes": "The database with its write-ahead log",
+}
+_COUNTERS = {
+    "passages_generated": "Passages that questions were made for, since the database was made",
+    "texts_embedded": "Texts that vectors were made for, since the database was made",
+}
+
+Family = GaugeMetricFamily | CounterMetricFamily
 
 
 @dataclass(slots=True)
 class Load:
-    """What is open and waits now, and how much was refused since the start for want of room."""
+    """Open connections, waiting requests, and how many were refused since the start."""
 
     connections: int = 0
     queue: int = 0
@@ -27,16 +48,18 @@ class Load:
 
 
 class Requests:
-    """Counts since the start, by the operation of api/endpoints.py; from any thread."""
+    """Requests since the start, by the operation of api/endpoints.py. For any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
-        self._took_ms: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_KEPT))
+        self._took_ms: defaultdict[str, deque[float]] = defaultdict(
+            lambda: deque(maxlen=_KEPT_TIMES)
+        )
 
     def note(self, operation: str, status: int, took_ms: float) -> None:
-        """Count one; a client that went away is no error."""
+        """Count a request. A client that went away does not count as an error."""
         with self._lock:
             self._counts[operation] += 1
             self._errors[operation] += status >= 400 and status != 499
@@ -47,25 +70,20 @@ class Requests:
         with self._lock:
             times = {name: list(took) for name, took in self._took_ms.items()}
             counts, errors = dict(self._counts), dict(self._errors)
-        told = {}
+        found = {}
         for name in sorted(counts):
             p50_ms, p95_ms = np.percentile(times[name], [50, 95])
-            told[name] = {
+            found[name] = {
                 "count": counts[name],
                 "errors": errors[name],
                 "p50_ms": round(float(p50_ms), 3),
                 "p95_ms": round(float(p95_ms), 3),
             }
-        return told
-
-
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_REQUEST_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_SYNC_BUCKETS_S = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 1800, 7200)
+        return found
 
 
 class Metrics:
-    """What happened since the start, from any thread, in a registry of its own."""
+    """Histograms of what happened since the start. For any thread."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -78,7 +96,7 @@ class Metrics:
         )
         self._queries = Histogram(
             "hopsyncd_query_seconds",
-            "Queries that were answered, by strategy",
+            "Answered queries, by strategy",
             ["strategy"],
             buckets=_REQUEST_BUCKETS_S,
             registry=self._registry,
@@ -101,14 +119,14 @@ class Metrics:
         self._syncs.observe(took_s)
 
     def text(self, status: Mapping[str, Any], load: Load, spent: Iterable[Spent]) -> str:
-        """All of it, with what /v1/status and the ledger of the LLM say now."""
-        now = CollectorRegistry()
-        now.register(_Now(status, load, spent))
-        return (generate_latest(self._registry) + generate_latest(now)).decode()
+        """Everything in Prometheus's format, with what the status and the LLM ledger say now."""
+        current = CollectorRegistry()
+        current.register(_Current(status, load, spent))
+        return (generate_latest(self._registry) + generate_latest(current)).decode()
 
 
-class _Now(Collector):
-    """What is read when it is asked for."""
+class _Current(Collector):
+    """The values that are read at the moment of the request."""
 
     def __init__(self, status: Mapping[str, Any], load: Load, spent: Iterable[Spent]) -> None:
         self._status = status
@@ -132,7 +150,9 @@ class _Now(Collector):
         )
         yield _labelled(
             GaugeMetricFamily(
-                "hopsyncd_waiting_passages", "Passages that the LLM owes questions", labels=["why"]
+                "hopsyncd_waiting_passages",
+                "Passages that wait for questions from the LLM",
+                labels=["why"],
             ),
             status["waiting"],
         )
@@ -147,14 +167,14 @@ class _Now(Collector):
 
     def _clients(self) -> Iterator[Metric]:
         load = self._load
+        yield GaugeMetricFamily("hopsyncd_connections", "Open connections", value=load.connections)
         yield GaugeMetricFamily(
-            "hopsyncd_connections", "Connections that are open", value=load.connections
-        )
-        yield GaugeMetricFamily(
-            "hopsyncd_queue", "Requests that wait for their turn", value=load.queue
+            "hopsyncd_queue", "Requests that wait for a worker", value=load.queue
         )
         yield CounterMetricFamily(
-            "hopsyncd_refused", "Requests and connections for which was no room", value=load.refused
+            "hopsyncd_refused",
+            "Requests and connections that were refused for lack of room",
+            value=load.refused,
         )
 
     def _llm(self) -> Iterator[Metric]:
@@ -168,22 +188,6 @@ class _Now(Collector):
                 f"hopsyncd_llm_{name}", f"{name.capitalize()} of the LLM", labels=["purpose"]
             )
             yield _labelled(family, counts)
-
-
-_GAUGES = {
-    "version": "The version that is served",
-    "documents": "Documents in it",
-    "passages": "Passages in it",
-    "edges": "Edges in it",
-    "pending": "1 while changes are being indexed",
-    "database_bytes": "The database with its write-ahead log",
-}
-_COUNTERS = {
-    "passages_generated": "Passages that questions were made for, since the database was made",
-    "texts_embedded": "Texts that vectors were made for, since the database was made",
-}
-
-Family = GaugeMetricFamily | CounterMetricFamily
 
 
 def _labelled(family: Family, values: Mapping[str, float]) -> Family:

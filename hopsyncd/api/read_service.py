@@ -1,4 +1,4 @@
-"""What is read of one version: answers to questions, passages, documents, the graph, history."""
+"""The reading half of the API: queries, answers, passages, documents, the graph, versions."""
 
 import threading
 import time
@@ -18,10 +18,15 @@ from hopsyncd.answers.found import (
     QueryAnswer,
 )
 from hopsyncd.api.access import Caller
-from hopsyncd.api.documents import document_answer, documents_answer, passage_answer
 from hopsyncd.api.failures import failed, failure_of
 from hopsyncd.api.metrics import Metrics
-from hopsyncd.api.neighbourhood import neighbours_answer, paths_answer
+from hopsyncd.api.passages import (
+    document_answer,
+    documents_answer,
+    neighbours_answer,
+    passage_answer,
+    paths_answer,
+)
 from hopsyncd.api.requests import (
     AskRequest,
     DiffRequest,
@@ -35,7 +40,7 @@ from hopsyncd.api.requests import (
     QueryRequest,
 )
 from hopsyncd.api.streaming import Listener
-from hopsyncd.api.version_log import diff_json, entry_json
+from hopsyncd.api.version_log import diff_answer, logged_version
 from hopsyncd.config.configuration import DATABASE_NAME, Config
 from hopsyncd.config.strategy import Search
 from hopsyncd.errors import REPORTABLE, NotFound
@@ -58,8 +63,8 @@ from store.sqlite.history import resolve, visible_entry
 from store.sqlite.sources import source_names
 
 
-class GraphReads:
-    """Implements the reads of serve.service.Service.
+class ReadService:
+    """Implements the endpoints of api.endpoints.Service that read a version.
 
     `path` is the write path, set once the store is open. A reload replaces `config`.
     """
@@ -72,9 +77,9 @@ class GraphReads:
         self._asker = Asker(engine, models.encoder, models.language, models.llm)
         self._worker = worker
         self._queries = 0
-        self.measured = Metrics()
+        self.measurements = Metrics()
         self._local = threading.local()
-        self.refuse_gone: Callable[[], None] = lambda: None  # raises DatabaseGone
+        self.require_database: Callable[[], None] = lambda: None  # raises DatabaseGone
 
     def query(self, request: QueryRequest, caller: Caller, listener: Listener) -> QueryAnswer:
         usage = Usage(self.config.llm.max_calls_per_query or None)
@@ -96,26 +101,26 @@ class GraphReads:
             hidden=caller.hidden,
         )
         self._queries += 1
-        self.measured.note_query(search.strategy, time.perf_counter() - began_s)
+        self.measurements.note_query(search.strategy, time.perf_counter() - began_s)
         return answer_json(answer, search, self._degraded(caller.hidden))
 
     def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:
         answers: dict[int, QueryAnswer | Failed] = {}
         for at in dict.fromkeys(one.at for one in request.queries):
-            asked = {index: one for index, one in enumerate(request.queries) if one.at == at}
+            queries = {index: one for index, one in enumerate(request.queries) if one.at == at}
             try:
                 with self._engine.holding(at, caller.hidden) as held:
-                    for index, one in asked.items():
-                        answers[index] = self._one_of_many(one, held, caller, listener)
+                    for index, one in queries.items():
+                        answers[index] = self._answer_or_failure(one, held, caller, listener)
             except NoSuchVersion as error:
-                answers |= dict.fromkeys(asked, failure_of(error)[1])
+                answers |= dict.fromkeys(queries, failure_of(error)[1])
         return {"answers": [answers[index] for index in sorted(answers)]}
 
-    def _one_of_many(
+    def _answer_or_failure(
         self, request: QueryRequest, at: str, caller: Caller, listener: Listener
     ) -> QueryAnswer | Failed:
         if listener.gone:
-            return failed("client_gone", "The client went away", "Nobody reads this")
+            return failed("client_gone", "The client went away", "Ask again")
         try:
             return self.query(request.model_copy(update={"at": at}), caller, listener)
         except REPORTABLE as error:
@@ -141,7 +146,7 @@ class GraphReads:
             on_found=lambda found: listener.tell(
                 "progress", stage="answer", passages=len(found.ranked)
             ),
-            sink=draft if listener.hears else None,
+            sink=draft if listener.wants_events else None,
         )
         self._queries += 1
         draft.finish(reply)
@@ -156,7 +161,7 @@ class GraphReads:
             raise NotFound(
                 f"There is no source {request.source!r}",
                 "none of that name is configured or indexed",
-                "Give its name as the status has it",
+                "`hopsyncd sources` lists the names",
             )
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return documents_answer(connection, head, request, self._degraded(caller.hidden))
@@ -182,7 +187,7 @@ class GraphReads:
             return {
                 "version": self._version,
                 "degraded": self._degraded(caller.hidden),
-                "versions": [entry_json(one) for one in entries],
+                "versions": [logged_version(one) for one in entries],
             }
 
     def diff(self, request: DiffRequest, caller: Caller) -> DiffAnswer:
@@ -190,24 +195,24 @@ class GraphReads:
             ends = resolve(connection, request.old), resolve(connection, request.new)
             found = history_diff(connection, *ends)
             if not caller.hidden:
-                return diff_json(connection, *ends, found, request.limit)
+                return diff_answer(connection, *ends, found, request.limit)
         with self._engine.reading(str(ends[0].id), caller.hidden) as (_, before):
             pass
         with self._engine.reading(str(ends[1].id), caller.hidden) as (connection, after):
             assert before and after  # both ends have a version
-            return diff_json(
+            return diff_answer(
                 connection, *ends, restricted_diff(found, before, after), request.limit
             )
 
     def _known(self, hidden: frozenset[str] = frozenset()) -> set[str]:
-        """The names of all sources that are configured or stored, but for the hidden ones."""
+        """The names of all configured or stored sources, except the hidden ones."""
         configured = {one.name for one in self.config.sources}
         return (configured | set(source_names(self._reader()).values())) - hidden
 
     def _degraded(self, hidden: frozenset[str] = frozenset()) -> list[str]:
-        """Why the answer may be behind the documents: empty when nothing is known against it.
+        """Why an answer may be behind the documents; empty if no reason is known.
 
-        Nothing is told of sources that are hidden from who asks.
+        Hidden sources leave no trace in it.
         """
         reasons = []
         if not self.config.sources:
@@ -228,9 +233,9 @@ class GraphReads:
         return reasons
 
     def _error(self) -> str | None:
-        """Why the last sync failed, or the next one must."""
+        """Why the last sync failed, or why the next one will."""
         try:
-            self.refuse_gone()
+            self.require_database()
         except DatabaseGone as error:
             return str(error)
         return self._worker.error

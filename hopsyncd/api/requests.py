@@ -1,4 +1,7 @@
-"""What requests ask, in a body or in path and parameters, with the limits of each field."""
+"""The requests of all endpoints, with the limits of each field.
+
+POST requests are JSON bodies; the others are path and query parameters.
+"""
 
 from typing import Annotated
 
@@ -8,14 +11,31 @@ from hopsyncd.config.strategy import DEFAULT_TOP_K, Profile, Reasoner, Strategy
 
 MAX_QUESTION_CHARACTERS = 10_000
 MAX_QUERIES = 100
-# Patterns: neither control characters nor those of no width make a question.
+# Some character that is not a space, a control character or of zero width.
 NOT_BLANK = r"[^\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 ABSOLUTE = r"^/[^\x00]+$"
-_MAX_LINES = 1_000_000_000
+# An id, or a beginning of it that no other id of the version shares.
+PASSAGE_ID = "^[0-7][0-9a-f]{3,15}$"
+# SOURCE/PATH; the name of a source contains no slash.
+DOCUMENT_KEY = r"^[^/]+/[\s\S]+$"
+_MAX_NUMBER = 1_000_000_000
 _ASK_K = 8
+
+
+def _digits(given: object) -> object:
+    """Only digits: pydantic alone would read ` 1_0 ` as a number."""
+    if isinstance(given, str) and not (given.isascii() and given.isdecimal()):
+        raise ValueError(f"{given!r} is not a whole number")
+    return given
+
 
 At = Annotated[str, Field(min_length=1, max_length=200)]
 SourceName = Annotated[str, Field(min_length=1, max_length=200)]
+Digits = BeforeValidator(_digits)
+Limit = Annotated[int, Field(ge=1, le=_MAX_NUMBER), Digits]
+PassageHex = Annotated[str, Field(pattern=PASSAGE_ID)]
+DocumentKey = Annotated[str, Field(max_length=4400, pattern=DOCUMENT_KEY)]
+Path = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class _Body(BaseModel):
@@ -23,7 +43,7 @@ class _Body(BaseModel):
 
 
 class QueryRequest(_Body):
-    """The body of POST /v1/query; None takes the configured default."""
+    """POST /v1/query. None stands for the configured default."""
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
     k: int | None = Field(default=None, ge=1, le=1000)
@@ -40,7 +60,7 @@ class QueryRequest(_Body):
 
 
 class QueriesRequest(_Body):
-    """The body of POST /v1/queries: those with the same `at` are answered at one version."""
+    """POST /v1/queries. Queries with the same `at` are answered at one version."""
 
     queries: Annotated[
         tuple[QueryRequest, ...], Field(min_length=1, max_length=MAX_QUERIES, strict=False)
@@ -52,7 +72,7 @@ class QueriesRequest(_Body):
 
 
 class AskRequest(_Body):
-    """The body of POST /v1/ask. `k`: from how many passages; `llm`: let the LLM put it in words."""
+    """POST /v1/ask. `k`: from how many passages; `llm`: let the LLM write the answer."""
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
     k: int = Field(default=_ASK_K, ge=1, le=50)
@@ -65,7 +85,7 @@ class AskRequest(_Body):
 
 
 class SyncRequest(_Body):
-    """The body of POST /v1/sync: which sources (none: all), and how."""
+    """POST /v1/sync. No sources: all of them."""
 
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
     wait: bool = True
@@ -73,67 +93,67 @@ class SyncRequest(_Body):
 
 
 class PreviewRequest(_Body):
-    """The body of POST /v1/preview: which sources (none: all), and how long lists may be."""
+    """POST /v1/preview. No sources: all of them. `limit` cuts the lists."""
 
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
-    limit: int | None = Field(default=None, ge=0, le=_MAX_LINES)
+    limit: int | None = Field(default=None, ge=0, le=_MAX_NUMBER)
 
 
 class RestoreRequest(_Body):
-    """The body of POST /v1/restore: which version, and which sources (none: all)."""
+    """POST /v1/restore. No sources: all of them."""
 
     version: At
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
 
 
 class ReleaseRequest(_Body):
-    """The body of POST /v1/release: which sources (none: all)."""
+    """POST /v1/release. No sources: all of them."""
 
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
 
 
 class PauseRequest(_Body):
-    """The body of POST /v1/pause and /v1/resume: which source."""
+    """POST /v1/pause and /v1/resume."""
 
     name: SourceName
 
 
 class RemoveRequest(_Body):
-    """The body of POST /v1/remove: which source; `purge`: from every version."""
+    """POST /v1/remove. `purge`: from every version."""
 
     name: SourceName
     purge: bool = False
 
 
 class TagRequest(_Body):
-    """The body of POST /v1/tags."""
+    """POST /v1/tags."""
 
     name: str = Field(min_length=1, max_length=100)
     version: At = "head"
 
 
 class CheckRequest(_Body):
-    """The body of POST /v1/check."""
+    """POST /v1/check."""
 
     deep: bool = False
 
 
 class BackupRequest(_Body):
-    """The body of POST /v1/backup: an absolute path that does not exist yet."""
+    """POST /v1/backup. `file`: an absolute path that does not exist yet."""
 
     file: str = Field(min_length=2, max_length=4096, pattern=ABSOLUTE)
 
 
 class GcRequest(_Body):
-    """The body of POST /v1/gc."""
+    """POST /v1/gc."""
 
     dry_run: bool = False
 
 
 class PurgeRequest(_Body):
-    """The body of POST /v1/purge: a document's path in its source, or its absolute path.
+    """POST /v1/purge. `document`: its path in the source, or an absolute path.
 
-    With `again`, an earlier purge no longer keeps scans from indexing it.
+    With `again`, scans may index a purged document once more.
     """
 
     document: str = Field(min_length=1, max_length=4096)
@@ -142,32 +162,11 @@ class PurgeRequest(_Body):
 
 
 class ReloadRequest(_Body):
-    """The body of POST /v1/reload: empty."""
+    """POST /v1/reload: an empty object."""
 
 
 class RebuildRequest(_Body):
-    """The body of POST /v1/rebuild: empty."""
-
-
-_MAX_NUMBER = 1_000_000_000
-
-
-def _digits(given: object) -> object:
-    """Digits alone: pydantic would also take ` 1_0 ` for a number."""
-    if isinstance(given, str) and not (given.isascii() and given.isdecimal()):
-        raise ValueError(f"{given!r} is no whole number")
-    return given
-
-
-Digits = BeforeValidator(_digits)
-Limit = Annotated[int, Field(ge=1, le=_MAX_NUMBER), Digits]
-# An id, or as much of its beginning as tells it from the others of the version.
-PASSAGE_ID = "^[0-7][0-9a-f]{3,15}$"
-PassageHex = Annotated[str, Field(pattern=PASSAGE_ID)]
-# A source and a document's path in it: the name of a source has no slash.
-DOCUMENT_KEY = r"^[^/]+/[\s\S]+$"
-DocumentKey = Annotated[str, Field(max_length=4400, pattern=DOCUMENT_KEY)]
-Path = Annotated[str, Field(min_length=1, max_length=4096)]
+    """POST /v1/rebuild: an empty object."""
 
 
 class _Parameters(BaseModel):
@@ -175,7 +174,7 @@ class _Parameters(BaseModel):
 
 
 class NoParameters(_Parameters):
-    """A request that says all by its path."""
+    """A request whose path says it all."""
 
 
 class PassageRequest(_Parameters):

@@ -1,7 +1,7 @@
-"""Binding the Unix socket and the TCP address, ours alone, and serving on them until a signal.
+"""Binds the Unix socket and the TCP address, keeps the token, and serves until a signal.
 
-uvicorn's own binding makes the socket world-writable, takes over whatever stands at the path and
-leaves it behind, so the socket is bound here and handed over.
+uvicorn would make the socket world-writable, replace whatever is at its path, and leave it there
+at the end. So we bind it ourselves and hand it over.
 """
 
 import asyncio
@@ -30,12 +30,17 @@ from hopsyncd.errors import AlreadyRunning, SocketRefused
 _MAX_PATH_BYTES = 107  # sun_path on Linux holds 108 with its closing zero
 _PROBE_TIMEOUT_S = 1.0
 
+TOKEN_NAME = "token"  # in the data_dir
+_TOKEN_BYTES = 32
+_MIN_TOKEN_CHARACTERS = 32
+_STOP_REQUESTS_S = 3
+
 
 @contextmanager
 def bound_socket(path: Path, group: int | None = None) -> Iterator[socket.socket]:
-    """A listening socket at `path`, 0600 in a folder of ours that is 0700; removed at the end.
+    """A listening socket at `path`, mode 0600 in our own 0700 folder; removed at the end.
 
-    With a group it is 0660 and the group's, in a folder that the group may enter.
+    With a group the mode is 0660, in a folder that the group may enter.
     Raises AlreadyRunning if a living daemon serves there, SocketRefused if something else does.
     """
     if len(os.fsencode(path)) > _MAX_PATH_BYTES:
@@ -71,7 +76,7 @@ def bound_socket(path: Path, group: int | None = None) -> Iterator[socket.socket
 
 
 def _own_folder(folder: Path, group: int | None) -> None:
-    """Make the folder, or check that nobody else owns it, or may enter it but the group."""
+    """Make the folder, or check that we own it and only we and the group may enter it."""
     try:
         if not folder.exists():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -97,7 +102,7 @@ def _own_folder(folder: Path, group: int | None) -> None:
             f"Cannot use the socket's folder {folder}",
             "the group in access.group cannot enter it",
             f"Run `chgrp {group} {folder} && chmod 710 {folder}`, or set daemon.socket to a path in"
-            " a folder that is not there yet",
+            " a folder that does not exist yet",
         )
     if mode & (0o077 if group is None else 0o027):
         wanted = "700" if group is None else "710"
@@ -110,7 +115,7 @@ def _own_folder(folder: Path, group: int | None) -> None:
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Hold the lock beside the socket for as long as it is ours; the kernel frees it if we die."""
+    """Hold the lock file beside the socket; the kernel frees it if we die."""
     lock_path = path.with_name(path.name + ".lock")
     descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "r+b") as lock:
@@ -125,12 +130,12 @@ def _already_running(path: Path) -> AlreadyRunning:
     return AlreadyRunning(
         f"Cannot serve on {path}",
         "another hopsyncd serves there",
-        "`hopsyncd status` asks it how it is; stop it first, or set another HOPSYNCD_HOME",
+        "`hopsyncd status` shows its state; stop it first, or set another HOPSYNCD_HOME",
     )
 
 
 def _clear_stale(path: Path) -> None:
-    """Remove a socket on which nobody listens; refuse anything else at the path."""
+    """Remove a socket that nobody listens on; refuse anything else at the path."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -151,8 +156,8 @@ def _clear_stale(path: Path) -> None:
         except OSError as error:
             raise SocketRefused(
                 f"Cannot listen on {path}",
-                f"a socket is there that cannot be probed ({error})",
-                "Find out what holds it, or set daemon.socket to another path",
+                f"the socket there cannot be probed ({error})",
+                "Find out which program holds it, or set daemon.socket to another path",
             ) from error
     raise _already_running(path)
 
@@ -166,13 +171,8 @@ def _remove_ours(path: Path, bound: os.stat_result) -> None:
         path.unlink(missing_ok=True)
 
 
-TOKEN_NAME = "token"  # in the data_dir
-_TOKEN_BYTES = 32
-_MIN_CHARACTERS = 32
-
-
 def bound_address(address: str) -> socket.socket:
-    """A listening socket at a loopback address, not yet listening. Raises SocketRefused."""
+    """A socket bound to a loopback address, not yet listening. Raises SocketRefused."""
     host, port = host_and_port(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -184,39 +184,39 @@ def bound_address(address: str) -> socket.socket:
         raise SocketRefused(
             f"Cannot listen on {address}",
             str(error.strerror).lower(),
-            "Set access.tcp to another port, or to nothing",
+            "Set access.tcp to another port, or remove it",
         ) from error
     return listener
 
 
 def token_in(file: Path) -> str:
-    """The token that a file of ours holds; made with the file where there is none.
+    """The token in our file, which is made if it does not exist.
 
-    Raises SocketRefused for one that others could know.
+    Raises SocketRefused for a token that others could know.
     """
     what = f"Cannot use the token in {file}"
     try:
-        _make(file)
+        _make_token(file)
         with file.open(encoding="ascii") as opened:
             found = os.fstat(opened.fileno())
             token = opened.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not text"
         raise SocketRefused(
             what, why.lower(), "Set access.token_file to a file of yours"
         ) from error
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise SocketRefused(what, "others may read it", f"Run `chmod 600 {file}`, as its owner")
-    if len(token) < _MIN_CHARACTERS:
+    if len(token) < _MIN_TOKEN_CHARACTERS:
         raise SocketRefused(
             what,
-            f"it has less than {_MIN_CHARACTERS} characters",
-            "Remove the file, and the next start makes one",
+            f"it has fewer than {_MIN_TOKEN_CHARACTERS} characters",
+            "Remove the file; the next start makes a new one",
         )
     return token
 
 
-def _make(file: Path) -> None:
+def _make_token(file: Path) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         handle = os.open(file, flags, 0o600)
@@ -226,11 +226,8 @@ def _make(file: Path) -> None:
         made.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
 
 
-_STOP_REQUESTS_S = 3
-
-
 class _Server(uvicorn.Server):
-    """Ends the work in hand before uvicorn waits for the requests that wait for it."""
+    """Ends the work in hand before uvicorn waits for the requests that depend on it."""
 
     def __init__(
         self, config: uvicorn.Config, end_work: Callable[[], None], supervisor: Supervisor
@@ -257,20 +254,20 @@ def serve(
     end_work: Callable[[], None],
     supervisor: Supervisor,
 ) -> None:
-    """Serve until SIGTERM or SIGINT; `end_work` is then called off the event loop, once.
+    """Serve until SIGTERM or SIGINT, then call `end_work` once, off the event loop.
 
-    The peer of each connection is in the state of its requests.
+    Each request has the credentials of its process in its state.
     """
-    # It warns of every request that is no HTTP: a flood of them would be one of lines.
+    # uvicorn warns of every request that is not HTTP: a flood of those would flood the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     connection = partial(
         ClientConnection,
         connections=Connections(limits.connections, load),
-        patience=Timeouts(limits.header_s, limits.body_s),
+        timeouts=Timeouts(limits.header_s, limits.body_s),
     )
     config = uvicorn.Config(
         app,
-        http=connection,  # type: ignore[arg-type]  # it makes one, as the class would
+        http=connection,  # type: ignore[arg-type]  # callable like the class
         ws="none",
         lifespan="off",
         log_config=None,
@@ -281,7 +278,7 @@ def serve(
     server = _Server(config, end_work, supervisor)
 
     def end(_: int, __: FrameType | None) -> None:
-        """Before uvicorn listens to signals; and after its shutdown, when it raises them again."""
+        """For signals before uvicorn handles them, and for those it raises again at its end."""
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):

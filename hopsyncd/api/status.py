@@ -1,4 +1,4 @@
-"""How the daemon, its jobs and its sources are, and what a sync changed: see docs/api.md."""
+"""Answers about the daemon itself: its state, its sources, its jobs, and what a sync changed."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -15,10 +15,7 @@ from hopsyncd.answers.daemon_state import (
     StatusAnswer,
     SyncProgress,
 )
-from hopsyncd.config.configuration import Config
-from hopsyncd.config.schedule import When, at, every, zone_of
-from hopsyncd.config.source_kinds import FolderSource, SourceConfig
-from hopsyncd.errors import ConfigError, ReaderUnavailable
+from hopsyncd.errors import ReaderUnavailable
 from hopsyncd.ingest.source_sync import SyncOutcome
 from hopsyncd.ingest.timetable import Planned
 from store.records import Version
@@ -29,11 +26,11 @@ from store.sqlite.operational import all_jobs, count_quarantined, waiting_by_rea
 from store.sqlite.sources import SourceRow, all_sources, item_problems
 from store.sqlite.versions import head
 
-_MAX_PROBLEMS = 100
+_MAX_PROBLEMS = 100  # in an answer, of all sources
 
 
 class Watching(Protocol):
-    """Whether file events arrive, and why not."""
+    """Whether file events arrive, and if not, why."""
 
     @property
     def watching(self) -> bool: ...
@@ -46,7 +43,7 @@ class Watching(Protocol):
 
 
 class Progressing(Protocol):
-    """How far the present work is."""
+    """How far the current sync is."""
 
     source: str
     documents_done: int
@@ -59,14 +56,14 @@ class Progressing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """What the daemon knows of itself.
+class DaemonState:
+    """What the daemon knows about itself, beyond the database.
 
-    `version` is None before the first; `llm` where no endpoint is configured. `next_ms` says when
-    a source is scanned next.
-    `config_refused` says why the configuration file is not the one in force, `restart_needed` which
-    of its keys are not yet. `unavailable` says by type which documents cannot be read on this
-    machine. `hidden` names the sources that the caller may not see.
+    `version` is None before the first one, and `llm` is None if no endpoint is configured.
+    `next_ms` has the time of each source's next scan. `config_refused` says why the configuration
+    file is not in force, and `restart_needed` which of its keys wait for a restart. `unavailable`
+    has the media types that cannot be read on this machine. `hidden` names the sources that the
+    caller may not see.
     """
 
     database: Path
@@ -90,13 +87,14 @@ class Served:
     hidden: frozenset[str] = frozenset()
 
 
-def status_json(connection: Connection, served: Served) -> StatusAnswer:
-    """The whole status; counts are of the served version.
+def status_answer(connection: Connection, state: DaemonState) -> StatusAnswer:
+    """The status, with the counts of the served version.
 
-    For one who may not see all sources: that of the others, and no totals or errors of the whole.
+    A caller from whom sources are hidden gets no totals and no error texts: they would tell of
+    those sources.
     """
-    version, whole = served.version, not served.hidden
-    error = served.error if whole or not served.error else "the last sync failed"
+    version, whole = state.version, not state.hidden
+    error = state.error if whole or not state.error else "the last sync failed"
     return {
         "version": version.id if version else 0,
         "created": time_text(version.created_ms) if version else None,
@@ -105,48 +103,48 @@ def status_json(connection: Connection, served: Served) -> StatusAnswer:
         "edges": min(version.edge_budget, version.matches) if version else 0,
         "edge_budget": version.edge_budget if version else 0,
         "matches": version.matches if version else 0,
-        "degraded": served.degraded,
-        "syncing": served.busy,
-        "pending": served.pending,
-        "progress": progress_json(served.progress, served.hidden) if served.busy else None,
+        "degraded": state.degraded,
+        "syncing": state.busy,
+        "pending": state.pending,
+        "progress": sync_progress(state.progress, state.hidden) if state.busy else None,
         "error": error,
         "sources": [
-            _source(row, served)
+            _source(row, state)
             for row in all_sources(connection)
-            if row.name not in served.hidden and (row.documents or row.name in served.configured)
+            if row.name not in state.hidden and (row.documents or row.name in state.configured)
         ],
         "problems": [
             {"source": source, "document": path, "why": why, "hint": hint}
-            for source, path, why, hint in item_problems(connection, _MAX_PROBLEMS, served.hidden)
+            for source, path, why, hint in item_problems(connection, _MAX_PROBLEMS, state.hidden)
         ],
         "unavailable_readers": [
             {"media_type": kind, "why": error.why, "hint": error.hint}
-            for kind, error in sorted(served.unavailable.items())
+            for kind, error in sorted(state.unavailable.items())
         ],
         "quarantined": count_quarantined(connection) if whole else 0,
-        "counters": {**counters(connection), "queries": served.queries} if whole else {},
+        "counters": {**counters(connection), "queries": state.queries} if whole else {},
         "waiting": waiting_by_reason(connection, version.id) if version and whole else {},
         "models": {
-            "recipe": served.recipe,
-            "llm_endpoint": served.llm["endpoint"] if served.llm else None,
+            "recipe": state.recipe,
+            "llm_endpoint": state.llm["endpoint"] if state.llm else None,
         },
-        "llm": served.llm if whole else None,
+        "llm": state.llm if whole else None,
         "configuration": {
-            "refused": served.config_refused if whole else None,
-            "restart_needed": list(served.restart_needed) if whole else [],
+            "refused": state.config_refused if whole else None,
+            "restart_needed": list(state.restart_needed) if whole else [],
         },
-        "database": str(served.database),
-        "database_bytes": _bytes(served.database) if whole else None,
-        "socket": str(served.socket),
+        "database": str(state.database),
+        "database_bytes": _bytes(state.database) if whole else None,
+        "socket": str(state.socket),
         "pid": os.getpid(),
-        "started": moment_text(served.started_ms),
+        "started": moment_text(state.started_ms),
     }
 
 
-def progress_json(
+def sync_progress(
     progress: Progressing | None, hidden: frozenset[str] = frozenset()
 ) -> SyncProgress | None:
-    """How far a sync is; None where there is none, or none that the caller may see."""
+    """How far the sync is; None if none runs, or none that the caller may see."""
     if progress is None or progress.source in hidden:
         return None
     return {
@@ -159,18 +157,18 @@ def progress_json(
     }
 
 
-def _source(row: SourceRow, served: Served) -> SourceStatus:
-    watch = served.watching.get(row.name)
+def _source(row: SourceRow, state: DaemonState) -> SourceStatus:
+    watch = state.watching.get(row.name)
     return {
         "name": row.name,
         "kind": row.kind,
         "location": row.location,
-        "state": _state(row, served),
+        "state": _source_state(row, state),
         "documents": row.documents,
         "problems": row.problems,
         "pinned": row.pinned,
         "scanned": time_text(row.scanned_ms),
-        "next": time_text(served.next_ms.get(row.name)),
+        "next": time_text(state.next_ms.get(row.name)),
         "problem": row.problem,
         "hint": row.hint,
         "watching": bool(watch and watch.watching),
@@ -178,8 +176,10 @@ def _source(row: SourceRow, served: Served) -> SourceStatus:
     }
 
 
-def _state(row: SourceRow, served: Served) -> Literal["new", "ok", "paused", "unconfigured"]:
-    if row.name not in served.configured:
+def _source_state(
+    row: SourceRow, state: DaemonState
+) -> Literal["new", "ok", "paused", "unconfigured"]:
+    if row.name not in state.configured:
         return "unconfigured"
     if row.problem:
         return "paused"
@@ -187,12 +187,12 @@ def _state(row: SourceRow, served: Served) -> Literal["new", "ok", "paused", "un
 
 
 def time_text(unix_ms: int | None) -> str | None:
-    """Unix milliseconds in ISO 8601, UTC."""
+    """Unix milliseconds in ISO 8601, UTC; None stays None."""
     return None if unix_ms is None else moment_text(unix_ms)
 
 
 def moment_text(unix_ms: int) -> str:
-    """As time_text, of what has certainly been."""
+    """Unix milliseconds in ISO 8601, UTC."""
     return datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
@@ -204,43 +204,8 @@ def _bytes(database: Path) -> int:
     return total
 
 
-GC = "gc"
-
-
-def scan_times(source: SourceConfig, config: Config) -> When:
-    """When a source is scanned. Raises ConfigError."""
-    if source.scan_at:
-        return _at(source.scan_at, config)
-    seconds = source.scan_every_s or config.watch.scan_every_s
-    return every(seconds, config.schedule.jitter_s)
-
-
-def full_scan_times(source: SourceConfig, config: Config) -> When | None:
-    """When a source is listed whole; None where every scan does that. Raises ConfigError."""
-    if isinstance(source, FolderSource) or not config.schedule.full_scan_at:
-        return None
-    return _at(config.schedule.full_scan_at, config)
-
-
-def gc_times(config: Config) -> When | None:
-    """When gc is done, if it is by itself. Raises ConfigError."""
-    return _at(config.schedule.gc_at, config) if config.schedule.gc_at else None
-
-
-def _at(expression: str, config: Config) -> When:
-    zone = config.schedule.time_zone
-    try:
-        return at(expression, zone_of(zone) if zone else None, config.schedule.jitter_s)
-    except ValueError as error:
-        raise ConfigError(
-            f'Cannot make out the times "{expression}"',
-            str(error),
-            "Correct them, or write schedule.time_zone",
-        ) from error
-
-
-def schedule_json(connection: Connection, planned: Sequence[Planned]) -> ScheduleAnswer:
-    """Each job with its times and its last run, the next one first."""
+def schedule_answer(connection: Connection, planned: Sequence[Planned]) -> ScheduleAnswer:
+    """Each job with its times and its last run, the next job first."""
     rows = all_jobs(connection)
     return {
         "jobs": [
@@ -258,36 +223,34 @@ def schedule_json(connection: Connection, planned: Sequence[Planned]) -> Schedul
     }
 
 
-_MOST_UNREADABLE = 100  # documents that are named, of all sources
+class ReportedVersions:
+    """The version of each source up to which a caller knows the changes.
 
-
-class Told:
-    """The version that each caller was last told of, by source; a new one, what the start found.
-
-    What a daemon indexes by itself, when it starts or as files change, is news to whoever asks.
+    A caller who has not synced before knows the version at the start: what the daemon indexed by
+    itself since then is news to them.
     """
 
     def __init__(self) -> None:
         self.at_start = 0
         self._versions: dict[tuple[str, str], int] = {}
 
-    def before(self, caller: str, sources: Collection[str]) -> dict[str, int]:
-        """The version that the caller knows of each source."""
+    def known_to(self, caller: str, sources: Collection[str]) -> dict[str, int]:
+        """The version of each source that the caller knows."""
         return {name: self._versions.get((caller, name), self.at_start) for name in sources}
 
     def note(self, caller: str, sources: Collection[str], version: int) -> None:
-        """The caller is told of everything up to that version."""
+        """The caller now knows these sources up to that version."""
         self._versions |= {(caller, name): version for name in sources}
 
 
-def synced(
+def sync_answer(
     connection: Connection, outcomes: Sequence[SyncOutcome], since: dict[str, int]
 ) -> SyncAnswer:
-    """The newest version, and by source what came to it since then and what cannot be read."""
+    """The newest version, what changed in each source since then, and what cannot be read."""
     with snapshot(connection):
         newest = head(connection)
         now = newest.id if newest else 0
-        problems = item_problems(connection, _MOST_UNREADABLE)
+        problems = item_problems(connection, _MAX_PROBLEMS)
         sources: list[SyncedSource] = [
             {
                 "name": one.source,

@@ -1,4 +1,7 @@
-"""Answers that somebody waits for: whole or line by line, and not worked on for nobody."""
+"""Running the work of a request while its client waits: for one answer, or for a stream of events.
+
+When the client goes away, its request leaves the queue and the work is told that nobody waits.
+"""
 
 import asyncio
 import json
@@ -14,26 +17,40 @@ from starlette.requests import Request
 from hopsyncd.api.failures import INTERNAL, failure_of
 from hopsyncd.errors import REPORTABLE
 
-Json = Mapping[str, Any]  # an answer, or a line of a stream
+log = structlog.get_logger(__name__)
+
+CLIENT_GONE = 499  # the status that web servers log; nobody receives it
+_TICK_S = 0.3
+
+Json = Mapping[str, Any]  # an answer, or an event of a stream
+Work = Callable[[], Json | Future[Json]]
+Run = Callable[[Work], Awaitable[Json | Future[Json]]]
+
+
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
 
 
 class Listener:
-    """`hear` is called with what there is to tell, from a thread that does the work."""
+    """The client that waits for a request's work, as the thread that does the work sees it.
 
-    def __init__(self, hear: Callable[[Json], None] | None = None) -> None:
-        self._hear = hear
-        self.hears = hear is not None
+    `send` takes the events that the client asked for; None if it wants the answer alone.
+    """
+
+    def __init__(self, send: Callable[[Json], None] | None = None) -> None:
+        self._send = send
+        self.wants_events = send is not None
         self._lock = threading.Lock()
         self._acts: list[Callable[[], None]] = []
         self.gone = False
 
-    def tell(self, event: str, **more: Any) -> None:
-        """Say how far the work is, or a part of the answer; unheard where nobody asked for it."""
-        if self._hear and not self.gone:
-            self._hear({"event": event, **more})
+    def tell(self, event: str, **fields: Any) -> None:
+        """Send an event, if the client asked for events and is still there."""
+        if self._send and not self.gone:
+            self._send({"event": event, **fields})
 
     def when_gone(self, act: Callable[[], None]) -> None:
-        """Have work ended that only this client waits for; at once if it has gone already."""
+        """Call `act` when the client leaves: at once if it has left already."""
         with self._lock:
             if not self.gone:
                 self._acts.append(act)
@@ -49,29 +66,17 @@ class Listener:
             act()
 
 
-log = structlog.get_logger(__name__)
-
-CLIENT_GONE = 499  # as web servers log it; nobody receives it
-_TICK_S = 0.3
-
-Work = Callable[[], Json | Future[Json]]
-Run = Callable[[Work], Awaitable[Json | Future[Json]]]
-
-
-class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
-
-
 async def result_of(work: Work, run: Run = run_in_threadpool) -> Json:
-    """What work gives that `run` does off the event loop, or on the writer's thread."""
+    """The result of work that `run` does off the event loop, or the writer's thread does."""
     answer = await run(work)
     return await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
 
 
-async def heard(request: Request, listener: Listener, work: Awaitable[Json]) -> Json:
-    """The result of the work; it is cancelled when the client goes away. Raises ClientGone then.
+async def while_connected(request: Request, listener: Listener, work: Awaitable[Json]) -> Json:
+    """The result of the work. Raises ClientGone, and cancels it, if the client goes away first.
 
-    Work that is given up for taking too long learns that nobody waits for it, too.
+    However it ends, the listener learns that nobody waits any more: work that exceeded its time
+    limit may still run.
     """
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnected(request))
@@ -86,12 +91,7 @@ async def heard(request: Request, listener: Listener, work: Awaitable[Json]) -> 
         task.cancel()
 
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-async def lines(
+async def event_lines(
     work: Callable[[Listener], Work],
     progress: Callable[[], Json | None],
     run: Run,
@@ -99,19 +99,19 @@ async def lines(
 ) -> AsyncIterator[bytes]:
     """The events of the work, one JSON object a line; the last is its answer or its error.
 
-    What `progress` gives is told whenever it has changed. `note` takes the status that an answer
-    in one piece would have had.
+    `progress` is polled, and sent whenever it has changed. `note` receives the status that the
+    answer would have had without streaming.
     """
     loop = asyncio.get_running_loop()
     events: asyncio.Queue[Json | None] = asyncio.Queue()
 
-    def hear(event: Json) -> None:
+    def send(event: Json) -> None:
         loop.call_soon_threadsafe(events.put_nowait, event)
 
-    listener = Listener(hear)
+    listener = Listener(send)
     task = asyncio.ensure_future(result_of(work(listener), run))
     task.add_done_callback(lambda _: events.put_nowait(None))
-    told: Json | None = None
+    sent: Json | None = None
     status = CLIENT_GONE
     try:
         while True:
@@ -119,13 +119,13 @@ async def lines(
                 event = await asyncio.wait_for(events.get(), _TICK_S)
             except TimeoutError:
                 now = progress()
-                if now is None or now == told:
+                if now is None or now == sent:
                     continue
-                told, event = now, {"event": "progress", **now}
+                sent, event = now, {"event": "progress", **now}
             if event is None:
                 break
             yield _line(event)
-        status, last = _ended(task)
+        status, last = _last_event(task)
     finally:
         listener.leave()
         task.cancel()
@@ -133,7 +133,12 @@ async def lines(
     yield _line(last)
 
 
-def _ended(task: "asyncio.Task[Json]") -> tuple[int, Json]:
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _last_event(task: "asyncio.Task[Json]") -> tuple[int, Json]:
     error = task.exception()
     if error is None:
         return 200, {"event": "answer", "answer": task.result()}
@@ -145,5 +150,5 @@ def _ended(task: "asyncio.Task[Json]") -> tuple[int, Json]:
 
 
 def _line(event: Json) -> bytes:
-    """In ASCII: some clients take U+0085 and U+2028, which names may have, for ends of lines."""
+    """Pure ASCII: names may contain U+0085 and U+2028, which some clients read as line ends."""
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"

@@ -1,7 +1,7 @@
-"""What systemd, or another supervisor that speaks its protocol, passes in and is told.
+"""The protocols of systemd, or of another supervisor that speaks them.
 
-The protocol of sd_notify(3) is a datagram of lines to the socket that NOTIFY_SOCKET names, and that
-of sd_listen_fds(3) an open socket as descriptor 3. Without a supervisor nothing here does anything.
+sd_notify(3) is a datagram of lines to the socket in NOTIFY_SOCKET, and sd_listen_fds(3) an open
+socket as descriptor 3. Without a supervisor nothing here has an effect.
 """
 
 import os
@@ -26,10 +26,10 @@ _STATUS_EVERY_S = 5.0
 
 
 class Supervisor:
-    """Whoever set NOTIFY_SOCKET.
+    """The supervisor that set NOTIFY_SOCKET, if any.
 
-    `status` is one line for people. The variables are taken out of the environment, so that no
-    child speaks in our name.
+    `status` returns one line for people. The variables are removed from the environment, so that
+    no child process reports in our name.
     """
 
     def __init__(self, environment: MutableMapping[str, str] = os.environ) -> None:
@@ -46,9 +46,9 @@ class Supervisor:
         self.status: Callable[[], str] = lambda: "starting"
 
     def beat(self) -> None:
-        """Call from the event loop, several times a second: it serves, and it is alive.
+        """Report that the daemon is alive. The event loop calls this several times a second.
 
-        Whoever does not hear of it in time restarts the daemon.
+        A supervisor that waits too long for it restarts the daemon.
         """
         now_s = time.monotonic()
         if not self._address or (self._beat_s and now_s - self._beat_s < self._every_s):
@@ -59,7 +59,7 @@ class Supervisor:
         self._beat_s = now_s
 
     def reloading(self) -> None:
-        """The configuration is being read again, until `reloaded`."""
+        """Report that the configuration is being read, until `reloaded`."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def reloaded(self) -> None:
@@ -71,7 +71,7 @@ class Supervisor:
     def _tell(self, *lines: str) -> None:
         if not self._address:
             return
-        # A supervisor that is gone or deaf is no reason to stop serving.
+        # Serving goes on without a supervisor that listens.
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
             sender.sendto("\n".join(lines).encode(), self._address)
@@ -80,9 +80,9 @@ class Supervisor:
 def inherited_socket(
     path: Path, environment: MutableMapping[str, str] = os.environ
 ) -> socket.socket | None:
-    """The listening socket that a supervisor opened at `path` for this process, None if none did.
+    """The listening socket that a supervisor opened for this process; None without one.
 
-    Raises SocketRefused for one that is not what the configuration names, or open to everyone.
+    Raises SocketRefused if it is not at `path`, or if everyone may connect to it.
     """
     pid, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
     environment.pop("LISTEN_FDNAMES", None)
@@ -90,33 +90,33 @@ def inherited_socket(
         return None
     what = "Cannot serve on the socket that was passed in"
     if count != "1":
-        raise SocketRefused(what, f"there are {count}", "Pass one")
+        raise SocketRefused(what, f"there are {count} of them", "Pass one")
     listener = socket.socket(fileno=_FIRST_FD)
     listener.set_inheritable(False)
     if listener.family != socket.AF_UNIX or listener.getsockname() != str(path):
         raise SocketRefused(
             what,
-            f"it is {listener.getsockname()!r}, and the configuration names {path}",
+            f"it is {listener.getsockname()!r}, but the configuration names {path}",
             "Make daemon.socket and the unit's ListenStream equal",
         )
     if stat.S_IMODE(path.stat().st_mode) & 0o007:
-        raise SocketRefused(what, "everyone may connect to it", "Write SocketMode=0600 in its unit")
+        raise SocketRefused(what, "everyone may connect to it", "Set SocketMode=0600 in its unit")
     return listener
 
 
-def answer_hang_ups(
-    told: "SimpleQueue[None]",
+def reload_at_hang_ups(
+    hang_ups: "SimpleQueue[None]",
     reload: Callable[[], object],
     supervisor: Supervisor,
     *,
     at_terminal: bool,
 ) -> None:
-    """Reload at each SIGHUP that `told` has, for as long as the process lives.
+    """Reload at each SIGHUP in the queue, for as long as the process lives.
 
-    Unless the daemon was started `at_terminal`, and that is gone: then this is what SIGHUP says.
+    If the daemon was started `at_terminal` and that is gone, SIGHUP means the hang-up: end it.
     """
     while True:
-        told.get()
+        hang_ups.get()
         if at_terminal and not is_terminal():
             os.kill(os.getpid(), signal.SIGTERM)
             return
@@ -131,7 +131,7 @@ def answer_hang_ups(
 
 
 def is_terminal() -> bool:
-    """Whether standard input is a terminal that nobody has closed."""
+    """Whether standard input is an open terminal."""
     try:
         termios.tcgetattr(0)
     except (termios.error, OSError):

@@ -1,4 +1,4 @@
-"""Versions and their differences as JSON objects: documented in docs/api.md."""
+"""Answers about versions: the log, and the differences between two versions."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ from store.sqlite.content import known_passages
 from store.sqlite.database import Connection
 from store.sqlite.history import Diff, Edge, LogEntry, edge_ends
 
-_FOLDERS = 12  # so many at most, unless there are more at the first level
+_FOLDERS = 12  # at most, unless the first level alone has more
 _START_CHARACTERS = 80
 
 
-def entry_json(entry: LogEntry) -> LoggedVersion:
-    """One version of the log."""
+def logged_version(entry: LogEntry) -> LoggedVersion:
+    """A version as the log shows it."""
     version = entry.version
     return {
         "version": version.id,
@@ -44,10 +44,10 @@ def entry_json(entry: LogEntry) -> LoggedVersion:
     }
 
 
-def diff_json(
+def diff_answer(
     connection: Connection, old: Version, new: Version, found: Diff, limit: int | None
 ) -> DiffAnswer:
-    """What differs: the counts, the folders, and lists, of which at most `limit` lines are told."""
+    """What differs: counts, folders, and lists that are each cut to `limit` lines."""
     documents = {
         "added": found.documents_added,
         "changed": found.documents_changed,
@@ -88,7 +88,7 @@ def diff_json(
 def by_folder(documents: Mapping[str, Sequence[tuple[str, str]]]) -> list[DiffFolder]:
     """How many documents of each kind are in each folder, the most touched folders first.
 
-    Folders are taken as deep as there are few of them, and one level deep however many there are.
+    Folders are counted as deep as keeps them few, but always to their first level.
 
     >>> by_folder({"added": [("notes", "a/1.md"), ("notes", "a/2.md")]})[0]["added"]
     2
@@ -142,7 +142,7 @@ def _passages(connection: Connection, ids: Sequence[PassageId]) -> list[DiffPass
             "start": start_of(known[id_].text),
         }
         for id_ in ids
-        if id_ in known  # a purge may have taken others since the graphs were read
+        if id_ in known  # a purge may have removed some since the graphs were read
     ]
 
 
@@ -161,5 +161,5 @@ def _edges(connection: Connection, edges: Sequence[Edge]) -> list[DiffEdge]:
 
 
 def start_of(text: str) -> str:
-    """The beginning of a text, on one line."""
+    """The beginning of a text, as one line."""
     return " ".join(text[: 2 * _START_CHARACTERS].split())[:_START_CHARACTERS]

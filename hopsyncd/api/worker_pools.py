@@ -1,4 +1,7 @@
-"""Bounded pools of workers; clients take turns in the queue and give way when it is full."""
+"""Two bounded pools of worker threads, each behind a queue that is fair to users and processes.
+
+One pool is for what keeps the processor busy, the other for what waits for an LLM.
+"""
 
 import asyncio
 from collections import Counter
@@ -12,59 +15,49 @@ from hopsyncd.client.trust import Credentials
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import Busy, TimedOut
 
+_LLM_WORKERS = 4  # for each processor worker: they wait more than they work
+
 
 class Holder(Protocol):
-    """What takes up room for a process."""
+    """Something that takes up room on behalf of a process."""
 
     @property
-    def peer(self) -> Credentials: ...
+    def credentials(self) -> Credentials: ...
 
 
 Held = TypeVar("Held", bound=Holder)
-
-
-def of_the_greediest(
-    holders: Collection[Held], newcomer: Credentials, losable: Iterable[Held]
-) -> Held | None:
-    """Of the `losable` ones that of a user, and then of a process, with more than the newcomer has.
-
-    Of those, the first one of whoever has most. None: the newcomer is no better than the others.
-    """
-    users = Counter(one.peer.uid for one in holders)
-    processes = Counter((one.peer.uid, one.peer.pid) for one in holders)
-
-    def process_has(of: Credentials) -> int:
-        return processes[of.uid, of.pid]
-
-    def has_more(other: Credentials) -> bool:
-        if other.uid != newcomer.uid:
-            return users[other.uid] > users[newcomer.uid] + 1
-        return process_has(other) > process_has(newcomer) + 1
-
-    return max(
-        (one for one in losable if has_more(one.peer)),
-        key=lambda one: (users[one.peer.uid], process_has(one.peer)),
-        default=None,
-    )
-
-
-_PATIENT = 4  # times as many requests may wait for an LLM at a time
-
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPools:
+    """`processor` runs what computes, `llm` what waits for an LLM."""
+
+    processor: "FairQueue"
+    llm: "FairQueue"
+
+
+def worker_pools(limits: LimitsConfig, load: Load) -> WorkerPools:
+    """The pools of a daemon. The LLM pool has no time limit: the LLM's own limits bound it."""
+    return WorkerPools(
+        FairQueue(limits.parallel, limits.queue, limits.query_s, load),
+        FairQueue(_LLM_WORKERS * limits.parallel, limits.queue, None, load),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
-    peer: Credentials
+    credentials: Credentials
     turn: "asyncio.Future[None]"
 
 
 class FairQueue:
-    """Work in threads of its own, at most `parallel` at a time while at most `queue` wait.
+    """Runs work on at most `parallel` threads while at most `queue` requests wait.
 
-    Whose user, and then whose process, has waited longest since its last turn is next, and whose
-    has most that wait gives a place up to another's when the queue is full. A thread
-    cannot be stopped: work whose client has left keeps its turn until it ends. Of one event loop.
+    The next turn goes to the user, and within a user to the process, whose last turn is longest
+    ago. When the queue is full, a newcomer takes a place from whoever has the most requests
+    waiting. A thread cannot be stopped: if the client leaves, its work keeps the thread until it
+    ends. Belongs to one event loop.
     """
 
     def __init__(self, parallel: int, queue: int, limit_s: float | None, load: Load) -> None:
@@ -75,15 +68,15 @@ class FairQueue:
         self._threads = ThreadPoolExecutor(parallel, thread_name_prefix="request")
         self._busy = 0
         self._waiting: list[_Waiting] = []
-        self._given = 0
-        self._last: dict[object, int] = {}
+        self._turns = 0
+        self._last_turn: dict[object, int] = {}
 
-    async def run(self, peer: Credentials, work: Callable[[], Result]) -> Result:
+    async def run(self, credentials: Credentials, work: Callable[[], Result]) -> Result:
         """The result of the work. Raises Busy if the queue is full, TimedOut, or what it raises."""
         limit = asyncio.timeout(self._limit_s)
         try:
             async with limit:
-                await self._turn(peer)
+                await self._wait_for_turn(credentials)
                 job = asyncio.get_running_loop().run_in_executor(self._threads, work)
                 job.add_done_callback(self._done)
                 return await asyncio.shield(job)
@@ -96,80 +89,94 @@ class FairQueue:
                 "Ask for less, or ask again; limits.query_s sets how long is too long",
             ) from error
 
-    async def _turn(self, peer: Credentials) -> None:
+    async def _wait_for_turn(self, credentials: Credentials) -> None:
         if self._busy < self._parallel:
-            self._take(peer)
+            self._count_turn(credentials)
             self._busy += 1
             return
         if len(self._waiting) >= self._queue:
-            self._load.refused += 1
-            busy = Busy(
-                "The request was refused",
-                f"{len(self._waiting)} others wait already",
-                "Ask again in a second; limits.queue sets how many may wait",
-            )
-            greedy = of_the_greediest(self._waiting, peer, reversed(self._waiting))
-            if greedy is None:
-                raise busy
-            self._leave(greedy)
-            if not greedy.turn.done():
-                greedy.turn.set_exception(busy)
-        one = _Waiting(peer, asyncio.get_running_loop().create_future())
-        self._waiting.append(one)
+            self._make_room(credentials)
+        waiting = _Waiting(credentials, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiting)
         self._load.queue += 1
         try:
-            await one.turn
+            await waiting.turn
         except asyncio.CancelledError:
-            if one in self._waiting:
-                self._leave(one)
-            elif not (one.turn.cancelled() or one.turn.exception()):  # its turn had come already
-                self._pass_on()
+            if waiting in self._waiting:
+                self._dequeue(waiting)
+            elif not (waiting.turn.cancelled() or waiting.turn.exception()):
+                self._next_turn()  # it had its turn already and will not use it
             raise
 
-    def _leave(self, one: _Waiting) -> None:
-        self._waiting.remove(one)
+    def _make_room(self, newcomer: Credentials) -> None:
+        """Refuse the greediest request that waits. Raises Busy if that is the newcomer's."""
+        self._load.refused += 1
+        busy = Busy(
+            "The request was refused",
+            f"{len(self._waiting)} others wait already",
+            "Ask again in a second; limits.queue sets how many may wait",
+        )
+        greedy = greediest(self._waiting, newcomer, reversed(self._waiting))
+        if greedy is None:
+            raise busy
+        self._dequeue(greedy)
+        if not greedy.turn.done():
+            greedy.turn.set_exception(busy)
+
+    def _dequeue(self, waiting: _Waiting) -> None:
+        self._waiting.remove(waiting)
         self._load.queue -= 1
 
     def _done(self, job: "asyncio.Future[Result]") -> None:
         if not job.cancelled():
-            job.exception()  # it may be that nobody waits for it any more
-        self._pass_on()
+            job.exception()  # mark it as seen: perhaps nobody waits for it any more
+        self._next_turn()
 
-    def _pass_on(self) -> None:
+    def _next_turn(self) -> None:
         while self._waiting:
-            last = self._last
+            last = self._last_turn
             best = min(
                 self._waiting,
-                key=lambda one: (last.get(one.peer.uid, 0), last.get(_process(one.peer), 0)),
+                key=lambda one: (
+                    last.get(one.credentials.uid, 0),
+                    last.get(_process(one.credentials), 0),
+                ),
             )
-            self._leave(best)
+            self._dequeue(best)
             if not best.turn.done():
-                self._take(best.peer)
+                self._count_turn(best.credentials)
                 best.turn.set_result(None)
                 return
         self._busy -= 1
-        self._last.clear()
+        self._last_turn.clear()
 
-    def _take(self, peer: Credentials) -> None:
-        self._given += 1
-        self._last[peer.uid] = self._last[_process(peer)] = self._given
-
-
-def _process(peer: Credentials) -> tuple[int | None, int | None]:
-    return peer.uid, peer.pid
+    def _count_turn(self, credentials: Credentials) -> None:
+        self._turns += 1
+        self._last_turn[credentials.uid] = self._last_turn[_process(credentials)] = self._turns
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerPools:
-    """`quick` is for what keeps the processor busy, `patient` for what waits for an LLM."""
+def greediest(
+    holders: Collection[Held], newcomer: Credentials, candidates: Iterable[Held]
+) -> Held | None:
+    """The candidate that should give its place to a newcomer; None if nobody holds more than it.
 
-    quick: FairQueue
-    patient: FairQueue
+    A user who holds more than the newcomer's user comes first, then a process of the same user that
+    holds more than the newcomer's. Among those, the first candidate of whoever holds most.
+    """
+    users = Counter(one.credentials.uid for one in holders)
+    processes = Counter(_process(one.credentials) for one in holders)
 
+    def holds_more(other: Credentials) -> bool:
+        if other.uid != newcomer.uid:
+            return users[other.uid] > users[newcomer.uid] + 1
+        return processes[_process(other)] > processes[_process(newcomer)] + 1
 
-def lanes_of(limits: LimitsConfig, load: Load) -> WorkerPools:
-    """An LLM's time is limited by what is configured for it."""
-    return WorkerPools(
-        FairQueue(limits.parallel, limits.queue, limits.query_s, load),
-        FairQueue(_PATIENT * limits.parallel, limits.queue, None, load),
+    return max(
+        (one for one in candidates if holds_more(one.credentials)),
+        key=lambda one: (users[one.credentials.uid], processes[_process(one.credentials)]),
+        default=None,
     )
+
+
+def _process(credentials: Credentials) -> tuple[int | None, int | None]:
+    return credentials.uid, credentials.pid

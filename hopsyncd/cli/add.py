@@ -16,12 +16,12 @@ from hopsyncd.config.configuration import DATABASE_NAME, Config, config_path, lo
 from hopsyncd.config.values import CRON_HINT
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
 
-_OF_FILES = ("folder", "git", "remote")  # kinds whose documents are files
+_FILE_KINDS = ("folder", "git", "remote")  # kinds whose documents are files
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
-    """`30m` as seconds."""
+    """Parse `30m` to seconds."""
     if text is None:
         return None
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhd])", text.strip())
@@ -31,7 +31,7 @@ def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float |
 
 
 def _times(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    """A cron expression as it is, once it is one."""
+    """Check a cron expression, and return it unchanged."""
     if text is not None:
         from hopsyncd.config.schedule import at
 
@@ -48,8 +48,8 @@ def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> l
 
 @click.command()
 @click.argument("place", metavar="PATH|URL")
-@click.option("--name", help="What to call the source. Default: after its place.")
-@click.option("--kind", default="", help="Its kind, where its place does not tell.")
+@click.option("--name", help="The name of the source. Default: from its place.")
+@click.option("--kind", default="", help="Its kind, if its place does not show it.")
 @click.option(
     "--every", callback=_seconds, metavar="30m", help="The time between two scans: 90s, 30m, 2h."
 )
@@ -59,16 +59,20 @@ def _columns(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> l
     metavar="CRON",
     help='The times of its scans, such as "30 3 * * mon-fri".',
 )
-@click.option("--include", multiple=True, help="Only files of this pattern: *.md. Repeatable.")
-@click.option("--ignore", multiple=True, help="Not what this gitignore pattern names. Repeatable.")
+@click.option(
+    "--include", multiple=True, help="Only files that match this pattern: *.md. Repeatable."
+)
+@click.option(
+    "--ignore", multiple=True, help="Skip what this gitignore pattern matches. Repeatable."
+)
 @click.option("--table", help="SQLite: the table or view whose rows are documents.")
-@click.option("--query", help="SQLite: a SELECT in place of a table.")
+@click.option("--query", help="SQLite: a SELECT instead of a table.")
 @click.option("--key", help="SQLite: the column that identifies a row.")
 @click.option(
-    "--text", multiple=True, callback=_columns, help="SQLite: the columns with the text: a,b."
+    "--text", multiple=True, callback=_columns, help="SQLite: the columns that hold the text: a,b."
 )
-@click.option("--title", help="SQLite: the column with a row's title.")
-@click.option("--dry-run", is_flag=True, help="Only print what would be written.")
+@click.option("--title", help="SQLite: the column that holds the title.")
+@click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
 @click.pass_context
 def add(
     context: click.Context,
@@ -81,26 +85,28 @@ def add(
     include: tuple[str, ...],
     ignore: tuple[str, ...],
     dry_run: bool,
-    **of_database: Any,
+    **database_options: Any,
 ) -> None:
     """Add a source to the configuration.
 
     PATH is a folder, a git repository, a Maildir, an mbox file or a SQLite database. URL is a web
     page, a sitemap or a feed (https://), a git repository (https://….git, git@host:path, git+URL),
     an IMAP account (imap://user@host), or a bucket or share (s3://, gs://, sftp:// …). Comments and
-    all else in the file stay as they are.
+    everything else in the file stay as they are.
 
     Example: hopsyncd add https://example.org/project.git --name project --every 30m
     """
     from hopsyncd.config.edit import add_source
     from hopsyncd.config.places import recognised
 
-    found = recognised(place, kind, {key: value for key, value in of_database.items() if value})
+    found = recognised(
+        place, kind, {key: value for key, value in database_options.items() if value}
+    )
     patterns = {"include": list(include) or None, "ignore": list(ignore) or None}
-    if any(patterns.values()) and found.keys["kind"] not in _OF_FILES:
+    if any(patterns.values()) and found.keys["kind"] not in _FILE_KINDS:
         raise BadRequest(
             f"Cannot add {place}",
-            f"--include and --ignore choose among files, and its kind is {found.keys['kind']}",
+            f"--include and --ignore select files, but its kind is {found.keys['kind']}",
             "Leave them out",
         )
     more = {"scan_every_s": every, "scan_at": at, **patterns}
@@ -119,16 +125,16 @@ def add(
 @click.command()
 @click.argument("name", shell_complete=complete_source)
 @click.option("--purge", is_flag=True, help="Erase its documents from every version, for good.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @click.pass_context
 def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: bool) -> None:
     """Take a source out of the configuration and the index.
 
-    Its documents leave the newest version. Older versions keep them: `--at` and `diff` still
-    find them, until gc collects those versions. `restore` leaves a source alone that is not
-    configured. Its files are not touched. Needs no daemon; one that runs leaves the source
-    alone from now on.
+    Its documents leave the newest version. Older versions keep them, and `--at` and `diff` find
+    them there until gc collects those versions. `restore` does not bring back a source that is no
+    longer configured. The files themselves are not touched. Needs no daemon; a running one stops
+    reading the source.
 
     Example: hopsyncd remove project
     """
@@ -147,7 +153,7 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
         confirm(f"Remove {name} and take its documents out of {where}?", f"{name} was not removed")
     file = config_path(context.obj)
     if name in configured:
-        # Before its documents go: a daemon that starts in between must not fetch them again.
+        # First, so that a daemon that starts in between does not fetch its documents again.
         remove_source(file, name)
     done = _remove(config, name, purge)
     reload_if_running(context.obj)
@@ -164,7 +170,7 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
         with Client(config.daemon.socket) as client:
             return client.remove(name, purge=purge)
     except RequestFailed as error:
-        if error.code != "not_found":  # the daemon may never have heard of it
+        if error.code != "not_found":  # the daemon may not know the source
             raise
     except DaemonUnavailable:
         if (config.daemon.data_dir / DATABASE_NAME).exists():
@@ -180,9 +186,9 @@ def _print_removal(done: Mapping[str, Any]) -> None:
         f" the newest version is {done['version']}."
     )
     for source, document in done["held_by"]:
-        click.echo(f"Some of its text is also in {source}: {printable(document)}, and stays there.")
+        click.echo(f"{source}: {printable(document)} has some of the same text, and keeps it.")
     if not done["erased"]:
-        click.echo("A query was reading the old data: run it again to clean the files.")
+        click.echo("A query was still reading the old data: run this again to erase the rest.")
 
 
 @click.command()
@@ -190,7 +196,7 @@ def _print_removal(done: Mapping[str, Any]) -> None:
 @json_option
 @click.pass_context
 def sources(context: click.Context, name: str | None, as_json: bool) -> None:
-    """List the sources and their state; NAME shows one in detail.
+    """List the sources and their state, or show the source NAME in detail.
 
     Example: hopsyncd sources notes
     """
@@ -250,7 +256,7 @@ def _print_details(source: dict[str, Any]) -> None:
 @json_option
 @click.pass_context
 def pause(context: click.Context, name: str, as_json: bool) -> None:
-    """Leave a source alone until `resume`, also over restarts. What is indexed of it is kept.
+    """Stop scanning a source until `resume`, across restarts too. Its documents stay indexed.
 
     Example: hopsyncd pause project
     """
@@ -259,7 +265,7 @@ def pause(context: click.Context, name: str, as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{name} is paused; what is indexed of it is served on.")
+        click.echo(f"{name} is paused. Its documents stay indexed.")
 
 
 @click.command()
@@ -267,7 +273,7 @@ def pause(context: click.Context, name: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def resume(context: click.Context, name: str, as_json: bool) -> None:
-    """End a `pause`: the source is scanned at once.
+    """End a `pause`, and scan the source at once.
 
     Example: hopsyncd resume project
     """

@@ -1,4 +1,4 @@
-"""`hopsyncd ask`: an answer, where it stands, and how its passages join."""
+"""`hopsyncd ask`: an answer, its citations, and the hops that join them."""
 
 import sys
 import textwrap
@@ -28,14 +28,14 @@ from hopsyncd.client.response import ARROWS, printable
     type=WholeNumber(1, 50),
     default=8,
     show_default=True,
-    help="From how many passages to answer.",
+    help="How many passages to answer from.",
 )
 @at_option
 @click.option(
     "--llm",
     "by_llm",
     is_flag=True,
-    help="Let the LLM of the configuration answer from the passages found. They are sent to it.",
+    help="Let the configured LLM answer. The passages found are sent to it.",
 )
 @json_option
 @click.pass_context
@@ -44,12 +44,12 @@ def ask(
 ) -> None:
     """Answer a question with citations, or say there is no answer.
 
-    Without --llm the answer is in the documents' own words: the sentences that carry it. With it, a
-    terminal shows the words as the LLM writes them, then the answer that was checked.
+    Without --llm the answer is the sentences of your documents that carry it. With --llm, a
+    terminal shows the draft while the LLM writes, and then the checked answer.
 
     Example: hopsyncd ask "Where did the father of Ada Lovelace die?"
     """
-    reply = _asked(context, question, k, at, by_llm=by_llm, shown=not as_json)
+    reply = _reply(context, question, k, at, by_llm=by_llm, shown=not as_json)
     if as_json:
         print_json(reply)
         return
@@ -57,7 +57,7 @@ def ask(
     if not reply["found"]:
         click.echo("not found in your documents")
         if reply["version"]:
-            warn(["`hopsyncd query` shows the passages that come nearest to the question"])
+            warn(["`hopsyncd query` shows the passages nearest to the question"])
     elif reply["by"] == "llm":
         marks = "".join(f"[{one['number']}]" for one in reply["citations"])
         _print(f"{reply['answer']} {marks}")
@@ -69,7 +69,7 @@ def ask(
     click.secho(f"version {reply['version']}", fg="cyan")
 
 
-def _asked(
+def _reply(
     context: click.Context, question: str, k: int, at: str, *, by_llm: bool, shown: bool
 ) -> Mapping[str, Any]:
     with client_of(context) as client:

@@ -1,4 +1,4 @@
-"""`hopsyncd completion`, and what completes the names that only the daemon knows."""
+"""`hopsyncd completion`, and the completion of the names of sources, tags and versions."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from hopsyncd.errors import REPORTABLE
 if TYPE_CHECKING:
     from hopsyncd.answers.changed import LoggedVersion
 
-_DEADLINE_S = 0.5  # someone waits with a finger on the key
+_DEADLINE_S = 0.5  # the user is waiting at the prompt
 
 
 @click.command()
@@ -22,7 +22,7 @@ _DEADLINE_S = 0.5  # someone waits with a finger on the key
 def completion(context: click.Context, shell: str) -> None:
     """Print what a shell needs to complete commands and names.
 
-    Names are those of sources, tags and versions.
+    It completes the names of sources, tags and versions too.
 
     Example: hopsyncd completion bash > ~/.local/share/bash-completion/completions/hopsyncd
     """
@@ -33,7 +33,7 @@ def completion(context: click.Context, shell: str) -> None:
 
 
 def complete_source(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Names of the configured sources, of the file: no daemon needs to run for that."""
+    """Names of the sources in the configuration file. Needs no daemon."""
     try:
         sources = load_config(context.find_root().params.get("config_file")).sources
     except REPORTABLE:

@@ -1,4 +1,4 @@
-"""`hopsyncd eval`: several searches side by side, on a corpus with questions or on one's own."""
+"""`hopsyncd eval`: compare searches on a corpus with questions, or on one's own index."""
 
 import sys
 import tempfile
@@ -46,21 +46,26 @@ _OPTIONS = (
         "--self",
         "own",
         is_flag=True,
-        help="Measure your own index with two-hop questions made from its edges; only reads it.",
+        help="Measure your own index, with two-hop questions made from its edges. Only reads it.",
     ),
-    click.option("--seed", default=0, show_default=True, help="Which edges --self draws."),
+    click.option(
+        "--seed",
+        default=0,
+        show_default=True,
+        help="The random seed with which --self draws edges.",
+    ),
     click.option(
         "--strategy",
         "strategies",
         multiple=True,
         type=click.Choice(ALL_STRATEGIES),
-        help="Default: all that need nothing configured.",
+        help="Default: all that need no configuration.",
     ),
     click.option("--profile", "profiles", multiple=True, type=click.Choice(PROFILES)),
     click.option("--reasoner", "reasoners", multiple=True, type=click.Choice(REASONERS)),
     click.option("--top-k", "top_ks", multiple=True, type=WholeNumber(1, 1000)),
     click.option("--n-hop", "n_hops", multiple=True, type=WholeNumber(1, 20)),
-    click.option("--answers", is_flag=True, help="Answer too, and compare with the gold answers."),
+    click.option("--answers", is_flag=True, help="Also answer, and compare with the gold answers."),
     click.option(
         "--llm",
         "by_llm",
@@ -77,7 +82,7 @@ _OPTIONS = (
         type=click.Choice(["both", "llm"]),
         default="both",
         show_default=True,
-        help="The recorded questions with the built-in ones, or alone.",
+        help="Recorded and built-in questions, or the recorded ones alone.",
     ),
     click.option(
         "--keep",
@@ -87,7 +92,9 @@ _OPTIONS = (
         help="Keep the index here, and use it the next time.",
     ),
     click.option("--report", type=_folder, help="Write report.md, report.json and plots here."),
-    click.option("--per-question", type=_new, help="Write JSON lines with the rank of each gold."),
+    click.option(
+        "--per-question", type=_new, help="Write JSON lines with the rank of each gold passage."
+    ),
 )
 
 
@@ -114,8 +121,8 @@ def evaluate(
 
     A corpus and a folder come with questions; of your notes, with --self, questions are made.
 
-    --strategy, --profile, --reasoner, --top-k and --n-hop can each be given several times: every
-    combination that is a search of its own is measured.
+    --strategy, --profile, --reasoner, --top-k and --n-hop can each be given several times. Every
+    combination that makes a different search is measured.
 
     Example: hopsyncd eval --self --answers
     """
@@ -144,7 +151,7 @@ def evaluate(
 
 
 def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
-    """On the corpus and the questions of two files."""
+    """Measure on the corpus and the questions of two files."""
     if given["corpus"] is None or given["questions"] is None:
         raise click.UsageError("--questions is needed with --corpus or --folder, or --self alone")
     from hopsyncd.evaluation.corpus import read_corpus, read_questions
@@ -157,7 +164,7 @@ def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
     corpus = read_corpus(given["corpus"])
     questions = read_questions(Path(given["questions"]), corpus)
     models, notes = _models(config, given), []
-    # Not the configured maker: to index a corpus with an LLM is dear, and nobody asked for it here.
+    # Never the configured LLM: indexing a corpus with it is expensive, and nobody asked for that.
     maker: QuestionMaker = BuiltinMaker(models.language, models.encoder)
     recorded, mode = given["questions_from"], given["questions_mode"]
     if recorded:
@@ -266,7 +273,9 @@ def _searches(given: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[s
     swept = (given[name] for name in ("profiles", "reasoners", "top_ks", "n_hops"))
     searches = searches_of(given["strategies"] or default, *swept)
     if not searches:
-        raise click.UsageError("the paper's profile follows single edges: it has no reasoner walk")
+        raise click.UsageError(
+            "the paper's profile follows single edges: it has no reasoner `walk`"
+        )
     return searches
 
 
@@ -283,7 +292,7 @@ def _settings(config: Config) -> "Settings":
 
 @contextmanager
 def _bars(passages: int, questions: int) -> Iterator[tuple[Any, Any]]:
-    """Two progress bars on a terminal, as what to call when a passage or a question is done."""
+    """Two progress bars on a terminal; yields the callbacks for a passage and a question done."""
     from hopsyncd.cli.progress import bars
 
     with bars(disable=not sys.stderr.isatty()) as shown:

@@ -1,4 +1,4 @@
-"""`hopsyncd graph`: what a passage or a document is linked with, as a tree, DOT or JSON."""
+"""`hopsyncd graph`: the neighbours of a passage or a document, as a tree, DOT or JSON."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-_BACK = {"->": "<-", "<-": "->", "--": "--", "=>": "<=", "<=": "=>"}
+_REVERSED = {"->": "<-", "<-": "->", "--": "--", "=>": "<=", "<=": "=>"}
 _LABEL_CHARACTERS = 60
 _DOT_LINES = {"from": "", "link": ", style=dotted", "both": ", dir=none, style=dashed"}
 
 
 @click.command()
 @click.argument("passage", required=False)
-@click.option("--document", help="All passages of this document, in place of one.")
-@click.option("--source", help="The source of --document, where several have one of that name.")
+@click.option("--document", help="Start from all passages of this document.")
+@click.option("--source", help="The source of --document, if several sources have it.")
 @click.option("--hops", default=2, show_default=True, type=WholeNumber(1, 4), help="How far.")
 @click.option(
     "--limit",
     default=50,
     show_default=True,
     type=WholeNumber(min=1),
-    help="How many passages at most around each, the nearest first.",
+    help="How many passages at most around each start, the nearest first.",
 )
 @at_option
 @click.option(
@@ -64,11 +64,11 @@ def graph(
     shape: str,
     as_json: bool,
 ) -> None:
-    """Draw what a passage or a document is linked with.
+    """Draw the neighbours of a passage or a document.
 
-    PASSAGE is an id, as `query` and `ask` print it, or its beginning. In the tree, `A -> B` says
-    that A raises the question and B answers it, `A => B` that A has a link to B, `A -- B` that both
-    speak of the same name. Each passage is drawn once, where it is nearest.
+    PASSAGE is an id, as `query` and `ask` print it, or its beginning. In the tree, `A -> B` means
+    that A raises the question and B answers it, `A => B` that A has a link to B, and `A -- B` that
+    both mention the same name. Each passage is drawn once, where it is nearest.
 
     \b
     Examples: hopsyncd graph 68e8242676714bee --hops 1
@@ -92,7 +92,7 @@ def graph(
 
 
 def _passages_of(client: Client, document: str, source: str | None, at: str) -> list[str]:
-    """The passages of a document; its source may be left out where only one has that name.
+    """The passages of a document. Without `source`, only one source may have it.
 
     Raises RequestFailed, NotFound, click.UsageError.
     """
@@ -109,8 +109,8 @@ def _passages_of(client: Client, document: str, source: str | None, at: str) -> 
     if not having:
         raise NotFound(
             f"There is no document {document}",
-            f"no source has one of that path ({', '.join(names) or 'none is configured'})",
-            "Write the path as `hopsyncd query` prints it after the name of the source",
+            f"no source has a document of that path ({', '.join(names) or 'none is configured'})",
+            "Give the path as `hopsyncd query` prints it, after the name of the source",
         )
     if len(having) > 1:
         raise click.UsageError(
@@ -123,7 +123,7 @@ def _passages_of(client: Client, document: str, source: str | None, at: str) -> 
 
 
 def _merged(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One neighbourhood of several: each passage at its least distance, each edge once."""
+    """Several neighbourhoods as one: each passage at its least distance, each edge once."""
     passages: dict[str, Any] = {}
     for one in sorted((p for part in found for p in part["passages"]), key=lambda p: p["distance"]):
         passages.setdefault(one["id"], one)
@@ -137,7 +137,7 @@ def _merged(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _tree(found: Mapping[str, Any]) -> "Tree":
-    """Each passage below one that is a hop nearer, joined by the first of their edges."""
+    """Each passage is below one that is a hop nearer, joined by the first of their edges."""
     from rich.tree import Tree
 
     passages = {one["id"]: one for one in found["passages"]}
@@ -155,7 +155,7 @@ def _tree(found: Mapping[str, Any]) -> "Tree":
         edge, above = next(joints, (None, ""))
         if edge:
             arrow = ARROWS[edge["asked_by"]]
-            arrow = arrow if edge["from"] == above else _BACK[arrow]
+            arrow = arrow if edge["from"] == above else _REVERSED[arrow]
             drawn[one["id"]] = drawn[above].add(_label(one, arrow, edge))
     return drawn[start["id"]]
 

@@ -1,4 +1,4 @@
-"""`hopsyncd service`: have systemd or launchd keep the daemon running."""
+"""`hopsyncd service`: let systemd or launchd keep the daemon running."""
 
 import os
 import plistlib
@@ -16,12 +16,13 @@ from hopsyncd.errors import HopsyncdError
 
 SERVICE, SOCKET, LAUNCHD = "hopsyncd.service", "hopsyncd.socket", "hopsyncd.plist"
 LAUNCHD_LABEL = "hopsyncd"
+_SYSTEM_UNITS = Path("/etc/systemd/system")
 
-_STOP_S = 30  # a sync in hand has 6 s, requests 3 s; a checkpoint of the log comes after
+_STOP_S = 30  # a running sync gets 6 s and requests 3 s; then comes a checkpoint
 _START_S = 600  # a new schema can take minutes
 _WATCHDOG_S = 60
 
-# What the manager of a user can do without namespaces of its own, which not every kernel allows.
+# What a user's systemd can do without namespaces, which not every kernel allows.
 _HARDENING = """\
 NoNewPrivileges=yes
 LockPersonality=yes
@@ -46,10 +47,11 @@ CapabilityBoundingSet=
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """`command` runs hopsyncd. `user` is whom a system service runs as; None: it is a user's own.
+    """What a service runs, as whom, and where its files are.
 
-    `home` is HOPSYNCD_HOME where that is set, `config` a file that was named, `places` all else
-    that it reads or writes, `group` whose members may ask it.
+    command: how to run hopsyncd. user: the user that a system service runs as; None for a user's
+    own service. home: HOPSYNCD_HOME, if set. config: the configuration file, if one was named.
+    places: everything else that it reads or writes. group: the members may ask the daemon.
     """
 
     command: tuple[str, ...]
@@ -68,7 +70,7 @@ class Installation:
 
 
 def service_unit(installed: Installation, *, socket_activated: bool) -> str:
-    """hopsyncd.service."""
+    """The text of hopsyncd.service."""
     lines = [
         "[Unit]",
         "Description=hopsyncd, a knowledge graph of documents that keeps itself true",
@@ -79,7 +81,7 @@ def service_unit(installed: Installation, *, socket_activated: bool) -> str:
         "NotifyAccess=main",
         f"ExecStart={_command(installed.arguments)}",
         "ExecReload=kill -HUP $MAINPID",
-        # A worker or a git that is told to end too would seem to have failed.
+        # Otherwise systemd stops workers and git as well, and they seem to have failed.
         "KillMode=mixed",
         *([f"User={installed.user}"] if installed.user else []),
         *([_environment("HOPSYNCD_HOME", installed.home)] if installed.home else []),
@@ -100,11 +102,11 @@ def service_unit(installed: Installation, *, socket_activated: bool) -> str:
 
 
 def socket_unit(installed: Installation) -> str:
-    """hopsyncd.socket: the daemon starts with the first request, and none is lost at a restart."""
+    """The text of hopsyncd.socket: the first request starts the daemon; a restart loses none."""
     owner = [f"SocketUser={installed.user}"] if installed.user else []
     owner += [f"SocketGroup={installed.group}"] if installed.group else []
     if owner:
-        # systemd itself would make the folder its own user's, where nobody else may enter.
+        # systemd would make the folder for its own user, and nobody else could enter it.
         access = '-m 0710 -g "$1"' if installed.group else "-m 0700"
         make = f'[ -d "$0" ] || install -d {access} "$0"'
         words = ["sh", "-c", make, str(installed.socket.parent)]
@@ -149,14 +151,14 @@ def launchd_plist(installed: Installation, log: Path) -> str:
 
 
 def _none_is_temporary(installed: Installation) -> bool:
-    """Whether nothing that the daemon is or shares is in a folder that PrivateTmp hides."""
+    """Whether PrivateTmp would hide nothing that the daemon runs from or shares."""
     hidden = (Path("/tmp"), Path("/var/tmp"))
     shared = (Path(installed.command[0]), installed.socket, *installed.places)
     return not any(path.is_relative_to(folder) for path in shared for folder in hidden)
 
 
 def _command(words: Sequence[str]) -> str:
-    """A command line; systemd replaces variables in all its words but the first."""
+    """A command line. systemd replaces variables in all words but the first."""
     program, *arguments = map(_quoted, words)
     return " ".join([program, *(word.replace("$", "$$") for word in arguments)])
 
@@ -166,12 +168,12 @@ def _environment(name: str, value: Path) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Without the specifiers that systemd would replace."""
+    """The text with systemd's specifiers escaped."""
     return text.replace("%", "%%")
 
 
 def _quoted(text: str) -> str:
-    r"""One word of a unit's line.
+    r"""A word for a line of a unit.
 
     >>> _quoted("/home/ann/100% notes")
     '"/home/ann/100%% notes"'
@@ -180,26 +182,23 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"' if escaped != text or " " in text else text
 
 
-_SYSTEM_UNITS = Path("/etc/systemd/system")
-
-
 class ServiceRefused(HopsyncdError):
     """The service cannot be installed or controlled."""
 
 
 _system = click.option(
-    "--system", is_flag=True, help="For the machine, not for you alone (systemd, as root)."
+    "--system", is_flag=True, help="For the whole machine, not only for you (systemd, as root)."
 )
 
 
 @click.group()
 def service() -> None:
-    """Have systemd or launchd keep the daemon running."""
+    """Let systemd or launchd keep the daemon running."""
 
 
 @service.command()
 @_system
-@click.option("--user", help="With --system: whom the daemon runs as.")
+@click.option("--user", help="With --system: the user that the daemon runs as.")
 @click.option("--socket-activation", is_flag=True, help="Start it with the first request.")
 @click.option("--now", is_flag=True, help="Start it at once, and with each login or boot.")
 @click.option("--print", "only_print", is_flag=True, help="Print the files and write nothing.")
@@ -212,7 +211,7 @@ def install(
     now: bool,
     only_print: bool,
 ) -> None:
-    """Write the files that a supervisor needs, for the configuration in use.
+    """Write the supervisor's files for the configuration in use.
 
     Example: hopsyncd service install --now
     """
@@ -221,7 +220,7 @@ def install(
     if system and home() is None:
         raise ServiceRefused(
             "Cannot install a system service",
-            f"HOPSYNCD_HOME is not set, and what you have elsewhere is not {user}'s",
+            f"HOPSYNCD_HOME is not set, and the default folders are yours, not {user}'s",
             f"Set it to a folder of {user}'s, such as /var/lib/hopsyncd, with a config.toml",
         )
     installed = _installation(context.obj, user)
@@ -241,7 +240,7 @@ def install(
         click.echo("Start it, now and with each login or boot:")
         click.echo("\n".join(f"  {' '.join(command)}" for command in start))
     if not (system or _is_mac()):
-        click.echo("It ends when you log out, unless you allow it: loginctl enable-linger")
+        click.echo("It ends when you log out, unless you run: loginctl enable-linger")
 
 
 @service.command()
@@ -261,12 +260,12 @@ def uninstall(system: bool) -> None:
 @_system
 @click.pass_context
 def service_status(context: click.Context, system: bool) -> None:
-    """Say what is installed and what the supervisor knows. Exit status 3 if it does not run."""
+    """Show what is installed and the supervisor's view. Exit status 3 if it does not run."""
     found = [path for path in _places(system) if path.exists()]
     for path in found:
         click.echo(f"Installed: {path}")
     if not found:
-        click.echo("No service is installed; `hopsyncd service install` does that.")
+        click.echo("No service is installed; `hopsyncd service install` installs one.")
         context.exit(3)
     if _is_mac():
         command = ["launchctl", "print", f"gui/{os.getuid()}/{LAUNCHD_LABEL}"]
@@ -298,7 +297,7 @@ def _folders(config: Config) -> list[Path]:
 
 
 def _files(installed: Installation, socket_activation: bool) -> dict[Path, str]:
-    """What is to be written, by its place."""
+    """The files to write: path and text."""
     if _is_mac():
         log = Path.home() / "Library/Logs/hopsyncd.log"
         return {_places(False)[0]: launchd_plist(installed, log)}
@@ -310,7 +309,7 @@ def _files(installed: Installation, socket_activation: bool) -> dict[Path, str]:
 
 
 def _places(system: bool) -> tuple[Path, ...]:
-    """Where the files of `install` are, if they are."""
+    """Where `install` puts its files."""
     if _is_mac():
         return (Path.home() / "Library/LaunchAgents" / LAUNCHD,)
     base = os.environ.get("XDG_CONFIG_HOME", "")
@@ -320,7 +319,7 @@ def _places(system: bool) -> tuple[Path, ...]:
 
 
 def _remove(found: Sequence[Path], system: bool) -> None:
-    """Stop what these files describe, and remove them."""
+    """Stop the services that these files describe, and remove the files."""
     if not found:
         return
     if _is_mac():
@@ -339,7 +338,7 @@ def _start_commands(system: bool, socket_activation: bool) -> list[list[str]]:
     unit = SOCKET if socket_activation else SERVICE
     steps = [["daemon-reload"], ["enable", unit], ["restart", unit]]
     if socket_activation:
-        # A socket cannot be opened for a service that runs already.
+        # systemd cannot open a socket for a service that runs already.
         steps.insert(1, ["disable", "--now", SERVICE])
     return [[*_systemctl(system), *step] for step in steps]
 
@@ -360,22 +359,24 @@ def _write(path: Path, text: str) -> None:
         raise ServiceRefused(
             f"Cannot write {path}",
             (error.strerror or str(error)).lower(),
-            "A system service is installed by root; `--print` shows what to write",
+            "Only root installs a system service; `--print` shows what to write",
         ) from error
 
 
 def _run(command: Sequence[str], *, must: bool = True) -> bool:
-    """Whether the supervisor's own program ended well. Raises ServiceRefused if it `must`."""
+    """Whether the supervisor's command succeeded. Raises ServiceRefused if it `must`."""
     try:
         ended = subprocess.run(command, check=False).returncode
     except FileNotFoundError as error:
         raise ServiceRefused(
             f"Cannot run {command[0]}",
             "there is no such program",
-            "This machine has another supervisor: `--print` shows what to tell it",
+            "This machine has another supervisor; `--print` shows what to configure in it",
         ) from error
     if must and ended:
         raise ServiceRefused(
-            f"`{' '.join(command)}` failed", f"it ended with status {ended}", "It says why above"
+            f"`{' '.join(command)}` failed",
+            f"it ended with status {ended}",
+            "Its output above says why",
         )
     return ended == 0

@@ -69,7 +69,7 @@ def _llm_cost(spent: dict[str, int]) -> str:
 
 
 def _signed(counts: Mapping[str, Any], prefix: str = "") -> str:
-    """What came, changed, went and was renamed, such as `+3 ~1`; `as before` when nothing did."""
+    """Counts of what was added, changed, removed and renamed: `+3 ~1`, or `as before`."""
     parts = [f"{sign}{counts.get(prefix + kind, 0):,}" for kind, sign in _SIGNS.items()]
     return " ".join(part for part in parts if part[1:] != "0") or "as before"
 
@@ -77,14 +77,13 @@ def _signed(counts: Mapping[str, Any], prefix: str = "") -> str:
 @click.command()
 @click.argument("old", shell_complete=complete_version)
 @click.argument("new", default="head", shell_complete=complete_version)
-@click.option("--all", "whole", is_flag=True, help="Show every line, however many.")
+@click.option("--all", "whole", is_flag=True, help="Show every line.")
 @json_option
 @click.pass_context
 def diff(context: click.Context, old: str, new: str, whole: bool, as_json: bool) -> None:
-    """Say what differs between two versions.
+    """Show what differs between two versions: documents, passages and edges.
 
-    Compared are documents, passages and edges. A version is a number, a tag, a time such as
-    2026-11-01T09:00, or "head".
+    A version is a number, a tag, a time such as 2026-11-01T09:00, or "head".
 
     Example: hopsyncd diff 40 head --all
     """
@@ -116,7 +115,7 @@ def _print_folders(folders: Sequence[Mapping[str, Any]], whole: bool) -> None:
 
 
 def _print_list(title: str, sign: str, lines: list[str], count: int) -> None:
-    """`lines` may be the first of so many."""
+    """Print a list of `count` lines, of which `lines` are the first."""
     if not count:
         return
     click.echo(f"\n{title}: {count:,}")
@@ -154,9 +153,9 @@ _LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge
 @json_option
 @click.pass_context
 def why(context: click.Context, question: str, old: str, new: str, k: int, as_json: bool) -> None:
-    """Ask a question at two versions, and compare what is found.
+    """Ask a question at two versions, and compare the results.
 
-    It shows the rank of each passage at both, and the hops it was reached over where they differ.
+    Shows the rank of each passage at both versions, and the hops to it where they differ.
 
     Example: hopsyncd why "Who runs the mill?" 40
     """
@@ -179,12 +178,12 @@ def why(context: click.Context, question: str, old: str, new: str, k: int, as_js
         name = printable(f"{row['title']}  {row['source']}: {row['document']}")
         click.echo(f"  {before!s:>3} -> {after!s:<3} {name}")
         if not row["same_hops"]:
-            click.echo(f"             before: {_way(row['hops_from'])}")
-            click.echo(f"             now:    {_way(row['hops_to'])}")
+            click.echo(f"             before: {_route(row['hops_from'])}")
+            click.echo(f"             now:    {_route(row['hops_to'])}")
 
 
-def _way(hops: Sequence[Mapping[str, Any]]) -> str:
-    """Over which hops a passage was reached."""
+def _route(hops: Sequence[Mapping[str, Any]]) -> str:
+    """The hops over which a passage was reached."""
     if not hops:
         return "found directly"
     steps = [f" {ARROWS[hop['asked_by']]} {heading_text(hop['to'])}" for hop in hops]
@@ -245,12 +244,12 @@ def tag(context: click.Context, name: str, version: str, delete: bool, as_json: 
 @json_option
 @click.pass_context
 def restore(context: click.Context, version: str, sources: tuple[str, ...], as_json: bool) -> None:
-    """Make a new version whose documents are those of VERSION. Nothing on disk is touched.
+    """Make a new version with the documents of VERSION. Nothing on disk is touched.
 
-    The restored documents are pinned: scans leave them as they are while their files stay as they
-    are now. A file that is edited, created or deleted later is taken in as always, and ends its
-    document's pin. `hopsyncd release` ends all pins: every document follows its file again.
-    No question is generated again.
+    The restored documents are pinned: scans leave them alone as long as their files stay as they
+    are now. A file that is edited, created or deleted later is synced as always, which ends the pin
+    of its document. `hopsyncd release` ends all pins, so that every document follows its file
+    again. No question is generated again.
 
     Example: hopsyncd restore before-the-move --source notes
     """
@@ -265,8 +264,8 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
     for source in done["sources"]:
         if source["pinned"]:
             click.echo(
-                f"{source['name']}: {counted(source['pinned'], 'document')} pinned, to differ from"
-                " the files until these change, or until `hopsyncd release`."
+                f"{source['name']}: {counted(source['pinned'], 'document')} pinned: different from"
+                " the files until those change, or until `hopsyncd release`."
             )
 
 
@@ -281,9 +280,7 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
 @json_option
 @click.pass_context
 def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> None:
-    """End the pins of `restore`, and sync.
-
-    Every document follows its file again.
+    """End the pins of `restore`, and sync: every document follows its file again.
 
     Example: hopsyncd release
     """

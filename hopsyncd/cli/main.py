@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-# One thread for numpy: its pool spins on cores that the encoder and other programs want.
+# One thread for numpy: a pool would spin on cores that the encoder and other programs need.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
@@ -19,17 +19,16 @@ from hopsyncd.cli.evaluate import evaluate
 from hopsyncd.cli.graph import graph
 from hopsyncd.cli.install import service
 from hopsyncd.cli.log import diff, log, release, restore, tag, why
-from hopsyncd.cli.maintain import backup, check, gc, purge, rebuild
+from hopsyncd.cli.maintain import backup, check, gc, purge, rebuild, recover
 from hopsyncd.cli.query import query
-from hopsyncd.cli.recover import recover
 from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
 from hopsyncd.cli.sync import sync
 from hopsyncd.cli.top import status, top
 from hopsyncd.client.response import printable
 from hopsyncd.errors import REPORTABLE
 
-# What others call our commands: near in meaning, not in spelling.
-_MEANT = {"search": "query", "find": "query", "index": "sync", "update": "sync", "ls": "sources",
+# Names that other tools use for our commands; click finds only similar spellings.
+_SYNONYMS = {"search": "query", "find": "query", "index": "sync", "update": "sync", "ls": "sources",
           "list": "sources", "start": "serve", "history": "log", "rm": "remove"}  # fmt: skip
 
 
@@ -38,8 +37,8 @@ class _Commands(click.Group):
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = arguments[0]
-        if name in _MEANT and name not in self.commands:
-            context.fail(f"No such command {name!r}. Did you mean {_MEANT[name]!r}?")
+        if name in _SYNONYMS and name not in self.commands:
+            context.fail(f"No such command {name!r}. Did you mean {_SYNONYMS[name]!r}?")
         return super().resolve_command(context, arguments)
 
 
@@ -74,13 +73,15 @@ for command in _COMMANDS:
 
 
 def main() -> None:
-    """Run a command; an error of ours is one message on standard error and exit status 1."""
+    """Run a command. One of REPORTABLE becomes a message on standard error and exit status 1."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # what it cannot show ends no command
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # so that a character it cannot show does not end the command
             stream.reconfigure(errors="backslashreplace")
     try:
         cli(prog_name="hopsyncd")
     except REPORTABLE as error:
-        told = "\n".join(printable(line) for line in str(error).split("\n"))
-        click.echo(f"hopsyncd: {told}", err=True)
+        message = "\n".join(printable(line) for line in str(error).split("\n"))
+        click.echo(f"hopsyncd: {message}", err=True)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""`hopsyncd check`, `rebuild`, `backup`, `gc` and `purge`."""
+"""`hopsyncd check`, `rebuild`, `backup`, `recover`, `gc` and `purge`."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -15,11 +15,11 @@ from hopsyncd.errors import BadRequest, DaemonUnavailable
 
 
 @click.command()
-@click.option("--deep", is_flag=True, help="Verify every invariant, the matches included.")
+@click.option("--deep", is_flag=True, help="Verify every invariant, including the matches.")
 @json_option
 @click.pass_context
 def check(context: click.Context, deep: bool, as_json: bool) -> None:
-    """Verify the database. Exit status 1 if something is wrong. Needs no daemon.
+    """Verify the database. Needs no daemon. Exit status 1 if something is wrong.
 
     Example: hopsyncd check --deep
     """
@@ -40,7 +40,7 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
 
 
 def _checked_alone(context: click.Context, deep: bool) -> Mapping[str, Any]:
-    """What a check finds where no daemon runs."""
+    """The check, done here because no daemon runs."""
     from hopsyncd.ingest.upkeep import checked
     from store.sqlite.database import open_reader
 
@@ -59,9 +59,7 @@ def _checked_alone(context: click.Context, deep: bool) -> Mapping[str, Any]:
 @json_option
 @click.pass_context
 def rebuild(context: click.Context, as_json: bool) -> None:
-    """Make the graph anew from the stored passages and questions.
-
-    All that is derived from them is computed again, as one version.
+    """Compute the graph again from the stored passages and questions, as one version.
 
     Example: hopsyncd rebuild
     """
@@ -77,7 +75,7 @@ def rebuild(context: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def backup(context: click.Context, file: Path, as_json: bool) -> None:
-    """Copy the database to FILE, whole, while the daemon works on.
+    """Copy the whole database to FILE while the daemon keeps working.
 
     Example: hopsyncd backup ~/backups/notes.db
     """
@@ -91,15 +89,55 @@ def backup(context: click.Context, file: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def recover(context: click.Context, yes: bool) -> None:
+    """Accept a database that has lost acknowledged changes.
+
+    The daemon refuses to start if the log of its database was lost or damaged, or if a backup took
+    the database's place. Stop the daemon first. What is lost stays lost: versions, tags, purges
+    and pauses; the numbers of lost versions are not used again. The next scans bring back the
+    documents as they are now, including those whose purge was lost.
+
+    Example: hopsyncd recover
+    """
+    # These import numpy, which most commands do without.
+    from store.sqlite.check import check
+    from store.sqlite.database import lost_from, open_writer, writer_place
+    from store.sqlite.versions import head
+
+    database = load_config(context.obj).daemon.data_dir / DATABASE_NAME
+    with writer_place(database):
+        why = lost_from(database)
+        if why is None:
+            click.echo(f"{database} has lost nothing that was acknowledged; nothing was changed.")
+            return
+        click.echo(f"{database}: {why}.")
+        if not yes:
+            confirm("Go on with what is left, for good?", "Nothing was recovered")
+        with closing(open_writer(database, accept_loss=True)) as connection:
+            newest = head(connection)
+            found = check(connection, deep=True)
+    click.echo(
+        f"The newest version is {newest.id if newest else 0}; `hopsyncd serve` continues from it."
+    )
+    for one in found:
+        click.echo(f"{one.invariant}: {printable(one.where)}: {printable(one.detail)}")
+    if found:
+        click.echo(f"The check has {counted(len(found), 'finding')}: restore a backup instead.")
+        context.exit(1)
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Show what would be collected, and do nothing.")
 @json_option
 @click.pass_context
 def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
     """Collect the versions that [retention] does not keep.
 
-    That section of the configuration says how many, and how old. The newest version and tagged
-    ones are always kept. It works in small steps: queries go on, and a gc that was killed goes
-    on when it is run again.
+    That section of the configuration says how many versions to keep, and for how long. The newest
+    version and tagged ones are always kept. gc works in small steps: queries go on meanwhile, and
+    a gc that was killed continues when it is run again.
 
     Example: hopsyncd gc --dry-run
     """
@@ -126,9 +164,9 @@ def _numbers(versions: list[int]) -> str:
 
 @click.command()
 @click.argument("document")
-@click.option("--source", help="The source, where several have a document of that path.")
-@click.option("--again", is_flag=True, help="Undo the exclusion: let scans index it again.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--source", help="The source, if several have a document of that path.")
+@click.option("--again", is_flag=True, help="Undo the exclusion, so that scans index it again.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @click.pass_context
 def purge(
@@ -136,9 +174,8 @@ def purge(
 ) -> None:
     """Erase a document from every version, for good.
 
-    DOCUMENT leaves every version, cache and index, and is not indexed again. Past versions lose
-    its passages and the edges from and to them. The file itself is not touched. This cannot be
-    undone.
+    DOCUMENT is removed from every version, cache and index, and not indexed again. Past versions
+    lose its passages and their edges. The file itself is not touched. This cannot be undone.
 
     Example: hopsyncd purge letters/private.md --source notes
     """
@@ -162,6 +199,6 @@ def _print_purge(done: Mapping[str, Any]) -> None:
         f" in {counted(len(done['versions']), 'version')}."
     )
     for source, document in done["held_by"]:
-        click.echo(f"Some of its text is also in {source}: {printable(document)}, and stays there.")
+        click.echo(f"{source}: {printable(document)} has some of the same text, and keeps it.")
     if not done["erased"]:
-        click.echo("A query was reading the old data: run the purge again to clean the files.")
+        click.echo("A query was still reading the old data: run the purge again to erase the rest.")

@@ -1,4 +1,4 @@
-"""What several commands need: the client, printing, and lines on long work where no terminal is."""
+"""What the commands share: options, the client, the progress of long work, and printing."""
 
 import json
 import re
@@ -25,38 +25,12 @@ if TYPE_CHECKING:
     from hopsyncd.answers.found import ProgressEvent
 
 
-_EVERY_S = 5.0
-
-
-def send_and_tell(client: Client, call: Call[Answer], every_s: float = _EVERY_S) -> Answer:
-    """Send what ends in a sync, and say now and then how far that is."""
-    result: Any = None  # the last event has it, or the client raises
-    next_s = time.monotonic() + every_s
-    for event in client.events(call):
-        if event["event"] == "answer":
-            result = event["answer"]
-        elif event["event"] == "progress" and time.monotonic() >= next_s:
-            next_s = time.monotonic() + every_s
-            if told := _far(event):
-                click.echo(told, err=True)
-    answer: Answer = result
-    return answer
-
-
-def _far(event: "ProgressEvent") -> str:
-    """How far a check or a sync is."""
-    if total := event.get("checks_total"):
-        return f"checking {event.get('checking')}: {event.get('checks_done', 0)} of {total}"
-    source = printable(event.get("source", ""))
-    if total := event.get("documents_total"):
-        return f"{source}: {event.get('share', 0.0):.0%} of {counted(total, 'document')}"
-    return f"{source}: listing"
-
-
+_TELL_EVERY_S = 5.0
 _WHOLE = re.compile("-?[0-9]+")
 _PIPED_COLUMNS = 92  # of running text
 _LEAST_COLUMNS, _MOST_COLUMNS = 20, 110  # longer lines are hard to read
 _UNWRAPPED_COLUMNS = 100_000
+_CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}  # json escapes the others
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 at_option = click.option(
@@ -68,35 +42,39 @@ at_option = click.option(
 
 
 class WholeNumber(click.IntRange):
-    """A number in a range, in digits alone: int() takes `1_0`, and digits of any script."""
+    """A number in a range, in ASCII digits: int() would accept `1_0` and digits of any script."""
 
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> Any:
         """The number. Raises click.BadParameter."""
         if isinstance(value, str) and not _WHOLE.fullmatch(value):
-            self.fail(f"{value!r} is no whole number.", parameter, context)
+            self.fail(f"{value!r} is not a whole number.", parameter, context)
         return super().convert(value, parameter, context)
 
 
 def client_of(context: click.Context) -> Client:
-    """A client of the daemon that the configuration names, whatever else is wrong with that."""
+    """A client of the configured daemon, even if the rest of the configuration has mistakes."""
     config_file: Path | None = context.obj
     socket, error = daemon_socket(config_file)
     if error:
         mistakes = str(error).partition("\n")[0]
-        warn([f"a running daemon goes on without what `hopsyncd reload` refuses: {mistakes}"])
+        warn([f"the configuration has mistakes, so `hopsyncd reload` would refuse it: {mistakes}"])
     return Client(socket)
 
 
 def send_long(context: click.Context, call: Call[Answer], doing: str | None = None) -> Answer:
-    """Send what takes long, with a bar at a terminal: that it is `doing` this, or, of what tells
-    it, how far it is."""
+    """Send a request for long work, and show a bar at a terminal.
+
+    doing: what to write beside the bar, for work that does not report how far it is.
+    """
     with client_of(context) as client:
         try:
             return _send_and_show(client, call, doing)
         except KeyboardInterrupt:
-            click.echo("What the daemon has begun goes on: `hopsyncd status` tells.", err=True)
+            click.echo(
+                "The daemon goes on with what it has begun: `hopsyncd status` shows it.", err=True
+            )
             raise
 
 
@@ -113,7 +91,29 @@ def _send_and_show(client: Client, call: Call[Answer], doing: str | None) -> Ans
     return send_and_follow(client, call)
 
 
-_CONTROLS_IN_JSON = {code: f"\\u{code:04x}" for code in range(127, 160)}  # it escapes the others
+def send_and_tell(client: Client, call: Call[Answer], every_s: float = _TELL_EVERY_S) -> Answer:
+    """Send a request for long work, and print now and then how far it is."""
+    result: Any = None  # the last event has it, or the client raises
+    next_s = time.monotonic() + every_s
+    for event in client.events(call):
+        if event["event"] == "answer":
+            result = event["answer"]
+        elif event["event"] == "progress" and time.monotonic() >= next_s:
+            next_s = time.monotonic() + every_s
+            if text := _progress_text(event):
+                click.echo(text, err=True)
+    answer: Answer = result
+    return answer
+
+
+def _progress_text(event: "ProgressEvent") -> str:
+    """How far a check or a sync is."""
+    if total := event.get("checks_total"):
+        return f"checking {event.get('checking')}: {event.get('checks_done', 0)} of {total}"
+    source = printable(event.get("source", ""))
+    if total := event.get("documents_total"):
+        return f"{source}: {event.get('share', 0.0):.0%} of {counted(total, 'document')}"
+    return f"{source}: listing"
 
 
 def heading_text(end: Mapping[str, Any]) -> str:
@@ -122,14 +122,14 @@ def heading_text(end: Mapping[str, Any]) -> str:
 
 
 def text_columns() -> int:
-    """How wide running text may be: as the terminal, within reason; always the same in a pipe."""
+    """The width of running text: the terminal's, within limits; fixed in a pipe."""
     if not sys.stdout.isatty():
         return _PIPED_COLUMNS
     return min(max(shutil.get_terminal_size().columns, _LEAST_COLUMNS), _MOST_COLUMNS)
 
 
 def echo_drawn(drawing: "RenderableType", indent: str = "") -> None:
-    """Print what rich draws: with colours and as wide as the terminal, or plain and unwrapped."""
+    """Print a drawing: in colour at the terminal's width, or plain and unwrapped in a pipe."""
     from rich.console import Console
 
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _UNWRAPPED_COLUMNS
@@ -141,14 +141,14 @@ def echo_drawn(drawing: "RenderableType", indent: str = "") -> None:
 
 
 def local_time(time: str | None) -> str:
-    """A time of the API, in this machine's time zone, to the second."""
+    """A time of the API in the local time zone, to the second."""
     if time is None:
         return "never"
     return datetime.fromisoformat(time).astimezone().isoformat(" ", timespec="seconds")
 
 
 def place_text(passage: Mapping[str, Any]) -> str:
-    """Where a passage stands: source, document, the lines or pages in it, and whose it is."""
+    """Where a passage stands: source, document, lines or pages, and its author if known."""
     name = f"{passage['source']}: {printable(passage['document'])}"
     if passage["lines"]:
         first, last = passage["lines"]
@@ -162,14 +162,14 @@ def place_text(passage: Mapping[str, Any]) -> str:
 
 
 def confirm(question: str, refused: str) -> None:
-    """Ask before what cannot be undone; a no ends the command.
+    """Ask before something that cannot be undone; a no ends the command.
 
-    Raises BadRequest, whose first part is `refused`, where nobody is there to be asked.
+    Raises BadRequest, which begins with `refused`, if there is no terminal to ask at.
     """
     if not sys.stdin.isatty():
         raise BadRequest(
             refused,
-            "there is no terminal to ask at whether that is meant",
+            "there is no terminal to ask for confirmation",
             "`--yes` does it without asking",
         )
     click.confirm(question, abort=True)
@@ -181,6 +181,6 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def warn(reasons: list[str]) -> None:
-    """Say on standard error why an answer may be behind."""
+    """Print notes on standard error: why an answer may be behind the documents."""
     for reason in reasons:
         click.secho(f"note: {printable(reason)}", fg="yellow", err=True)

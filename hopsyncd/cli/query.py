@@ -1,4 +1,4 @@
-"""`hopsyncd query`: passages, where they stand, and how they were reached."""
+"""`hopsyncd query`: passages, where they stand, and the hops that led to them."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -47,25 +47,25 @@ _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
     "--profile",
     type=click.Choice(PROFILES),
     default="default",
-    help="How `hop` searches: hopsyncd's way, or the HopRAG paper's to the letter.",
+    help="How `hop` searches: as hopsyncd does, or exactly as the HopRAG paper does.",
 )
 @click.option(
     "--reasoner",
     type=click.Choice(REASONERS),
     help="What chooses the edges to follow. Default: walk; for the paper's profile, similarity."
-    " Only the llm ones ask the configured LLM.",
+    " Only llm and llm-relevance ask the configured LLM.",
 )
 @click.option(
     "--top-k",
     type=WholeNumber(1, 1000),
     default=DEFAULT_TOP_K,
     show_default=True,
-    help="How many seeds a reasoner other than walk begins with.",
+    help="The number of seeds for reasoners other than walk.",
 )
 @click.option(
     "--n-hop",
     type=WholeNumber(1, 20),
-    help="How many rounds. Default: query.hops; the paper's is 4.",
+    help="The number of rounds. Default: query.hops; the paper has 4.",
 )
 @at_option
 @click.option("--explain", is_flag=True, help="Draw the hops that led to each passage.")
@@ -129,7 +129,7 @@ def _print_passage(rank: int, passage: Mapping[str, Any], explain: bool) -> None
 
 
 def _beginning(text: str) -> list[str]:
-    """The first lines of a text, without blank ones."""
+    """The first lines of a text, without blank lines."""
     start = text if len(text) <= _TEXT_CHARACTERS else text[:_TEXT_CHARACTERS].rsplit(" ", 1)[0]
     lines = [line.expandtabs(4) for line in start.splitlines() if line.strip()]
     cut = len(start) < len(text) or len(lines) > _TEXT_LINES
@@ -137,7 +137,7 @@ def _beginning(text: str) -> list[str]:
 
 
 def _hop_tree(hops: Sequence[Mapping[str, Any]]) -> "Tree":
-    """The way to a passage, each step below the one before."""
+    """The hops to a passage, each below the one before."""
     from rich.text import Text
     from rich.tree import Tree
 

@@ -17,18 +17,17 @@ from hopsyncd.errors import DaemonUnavailable
 
 
 def import_torch_meanwhile() -> None:
-    """Import torch on a thread of its own: it takes a second, part of it outside Python's lock.
+    """Import torch on another thread: it takes a second, part of it outside Python's lock.
 
-    Meanwhile nothing is garbage-collected, and what is there by then never again: imports make
-    objects by the hundred thousand that all stay, and going through them takes a quarter of the
-    time.
+    Garbage collection is off meanwhile, and never looks at what exists by then: imports make
+    hundreds of thousands of objects that all stay, and scanning them takes a quarter of the time.
     """
     threading.Thread(target=_import_torch, name="import torch").start()
 
 
 def _import_torch() -> None:
     gc.disable()
-    # Whoever needs it first meets the same error again, and can say what for.
+    # Its first user gets the same error again, and can report what needed it.
     with suppress(ImportError, OSError):
         import torch  # noqa: F401
     gc.freeze()
@@ -41,7 +40,7 @@ def _import_torch() -> None:
     "folders",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="A folder to watch. Can be given several times.",
+    help="A folder to watch. Repeatable.",
 )
 @click.pass_context
 def init(context: click.Context, folders: tuple[Path, ...]) -> None:
@@ -56,8 +55,8 @@ def init(context: click.Context, folders: tuple[Path, ...]) -> None:
         click.echo(f"It watches {', '.join(str(folder.absolute()) for folder in folders)}.")
     else:
         click.echo(
-            "It watches nothing yet: `hopsyncd add PATH` adds a [[source]], or write one as its end"
-            " shows."
+            "It watches nothing yet: add a source with `hopsyncd add PATH`, or write a [[source]]"
+            " as at the end of the file."
         )
     click.echo("Then start the daemon: hopsyncd serve")
 
@@ -65,13 +64,13 @@ def init(context: click.Context, folders: tuple[Path, ...]) -> None:
 @click.command()
 @click.pass_context
 def serve(context: click.Context) -> None:
-    """Run the daemon in the foreground. SIGTERM or Ctrl-C stops it, SIGHUP reloads its config.
+    """Run the daemon in the foreground. SIGTERM or Ctrl-C stops it; SIGHUP reloads its config.
 
     Example: hopsyncd serve
     """
     config = load_config(context.obj)
     import_torch_meanwhile()
-    # Takes long to import too; the other commands do without it.
+    # Slow to import too, and the other commands do without it.
     from hopsyncd.daemon import run
 
     run(config, config_file=context.obj)
@@ -81,14 +80,14 @@ def serve(context: click.Context) -> None:
 @json_option
 @click.pass_context
 def reload(context: click.Context, as_json: bool) -> None:
-    """Have the daemon take up a changed configuration.
+    """Make the daemon apply a changed configuration.
 
-    What cannot be taken up without a restart is named. A configuration with mistakes is refused
-    as a whole, and the old one is kept.
+    It names the keys that need a restart. A configuration with mistakes is refused as a whole, and
+    the old one stays in force.
 
     Example: hopsyncd reload
     """
-    load_config(context.obj)  # its mistakes are told here, with their lines
+    load_config(context.obj)  # reports mistakes here, with their lines
     with client_of(context) as client:
         done = client.reload()
     if as_json:
@@ -101,27 +100,27 @@ def reload(context: click.Context, as_json: bool) -> None:
     lines += [f"changed: {key}" for key in done["changed"]]
     click.echo("\n".join(lines or ["Nothing has changed."]))
     if done["pending"]:
-        warn(["it takes effect when the batch in hand has ended"])
+        warn(["it takes effect after the current batch"])
     if waiting := done["restart_needed"]:
-        warn([f"these wait for the next start: {', '.join(waiting)}"])
+        warn([f"these take effect at the next start: {', '.join(waiting)}"])
 
 
 def reload_if_running(config_file: Path | None) -> str:
-    """Tell a daemon that the file was edited; how that went, for people."""
+    """Make a running daemon apply the edited file; returns a sentence on the result."""
     try:
         done = Client(load_config(config_file).daemon.socket).reload()
     except DaemonUnavailable:
         return "It takes effect when the daemon starts."
     if done["pending"]:
-        return "The daemon takes it up when the batch in hand has ended."
-    return "The daemon has taken it up."
+        return "The daemon applies it after the current batch."
+    return "The daemon has applied it."
 
 
 @click.command()
 @json_option
 @click.pass_context
 def schedule(context: click.Context, as_json: bool) -> None:
-    """Say what runs when, and when it last ran.
+    """List the scheduled jobs: when each runs next, and how it last ran.
 
     Example: hopsyncd schedule
     """
@@ -142,20 +141,20 @@ def schedule(context: click.Context, as_json: bool) -> None:
 @click.option(
     "--allow-write",
     is_flag=True,
-    help="Offer the tools `sync` and `tag` too. Without it nothing can be changed.",
+    help="Also offer the tools `sync` and `tag`. Without it an agent can change nothing.",
 )
 @click.pass_context
 def mcp(context: click.Context, allow_write: bool) -> None:
-    """Speak MCP with an agent, on standard input and output.
+    """Serve MCP to an agent, on standard input and output.
 
-    An agent's client starts this command. It speaks to the running daemon and never starts one.
+    The agent's client starts this command, which needs a running daemon and never starts one.
 
     Example: claude mcp add hopsyncd -- hopsyncd mcp
     """
     from hopsyncd.api.mcp.document_server import make_server
 
     if sys.stdin.isatty():
-        click.echo("Waiting for an MCP client on standard input. docs/mcp.md has more.", err=True)
+        click.echo("Waiting for an MCP client on standard input; see docs/mcp.md.", err=True)
     with client_of(context) as client:
         make_server(client, allow_write).run()
 
@@ -167,10 +166,10 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 @json_option
 @click.pass_context
 def doctor(context: click.Context, as_json: bool) -> None:
-    """Check whether hopsyncd can work here, and what to do if not.
+    """Check whether hopsyncd can work here, and say what to do if not.
 
-    Works with or without a daemon, changes nothing, and sends no text anywhere. Exit status 1 if
-    something fails.
+    Works with or without a daemon, changes nothing, and sends no text anywhere. Exit status 1 if a
+    check fails.
 
     Example: hopsyncd doctor
     """

@@ -1,4 +1,4 @@
-"""`hopsyncd sync`, with a progress bar while it lasts."""
+"""`hopsyncd sync`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,16 +17,18 @@ _SHOWN = 10  # documents of each kind in a dry run
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[SOURCE]...", shell_complete=complete_source)
-@click.option("--wait", is_flag=True, help="Return when all on disk now is in the served version.")
+@click.option(
+    "--wait", is_flag=True, help="Return when everything on disk now is in the served version."
+)
 @click.option(
     "--accept-empty",
     is_flag=True,
-    help="Let a source that lists nothing any more lose its documents.",
+    help="Let a source that now lists nothing lose its documents.",
 )
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Only say what would change, and what asking the LLM would take. Needs no daemon.",
+    help="Show what would change, and the LLM calls it would take. Needs no daemon.",
 )
 @json_option
 @click.pass_context
@@ -38,9 +40,7 @@ def sync(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Scan sources now, and bring the graph up to date.
-
-    All sources are scanned, or those named.
+    """Scan all sources, or those named, and bring the graph up to date.
 
     Example: hopsyncd sync --wait notes
     """
@@ -58,7 +58,7 @@ def sync(
     elif wait:
         print_outcomes(result)
     else:
-        click.echo("The daemon scans. `hopsyncd sync --wait` waits until it is done.")
+        click.echo("The daemon has begun to scan. `hopsyncd sync --wait` waits for the end.")
 
 
 def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
@@ -75,8 +75,8 @@ def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> N
     for source in found["sources"]:
         _print_preview(source)
     if waiting := sum(found["waiting"].values()):
-        click.echo(f"Waiting for questions from the LLM already: {counted(waiting, 'passage')}.")
-    click.echo("Nothing was changed, and nothing was asked.")
+        click.echo(f"{counted(waiting, 'passage')} already waiting for questions from the LLM.")
+    click.echo("Nothing was changed, and no LLM was asked.")
 
 
 def _preview_alone(
@@ -88,7 +88,7 @@ def _preview_alone(
     known = [source.name for source in config.sources]
     if unknown := set(names) - set(known):
         raise BadRequest(
-            "There is nothing to look at",
+            "There is nothing to preview",
             f"there is no source named {sorted(unknown)[0]!r}",
             f"The sources are: {', '.join(known) or 'none'}",
         )
@@ -112,12 +112,12 @@ def _print_preview(source: Mapping[str, Any]) -> None:
         cost = f"about {counted(source['llm_calls'], 'LLM call')}, {source['llm_tokens']:,} tokens"
         click.echo(
             f"  {counted(source['passages'], 'new passage')}:"
-            f" {cost if source['llm_calls'] else 'no LLM is asked'}"
+            f" {cost if source['llm_calls'] else 'no LLM call'}"
         )
 
 
 def print_outcomes(result: Mapping[str, Any]) -> None:
-    """What came to each source since the caller was last told, and what could not be read."""
+    """Print what changed in each source since the caller's last sync, and what cannot be read."""
     for source in result["sources"]:
         click.echo(f"{source['name']}: {_outcome_text(source)}")
         unreadable = source["unreadable"]

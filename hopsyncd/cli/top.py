@@ -1,4 +1,4 @@
-"""`hopsyncd status` and `hopsyncd top`: what the daemon is doing now."""
+"""`hopsyncd status` and `hopsyncd top`: the state of the daemon, once or live."""
 
 import select
 import sys
@@ -23,14 +23,19 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-_SHOWN = 10  # documents that cannot be used
+_SHOWN = 10  # documents that cannot be used, in `status`
+_EVERY_S = 1.0
+_REMEMBERED = 30  # samples, over which rates are taken
+_ENDPOINTS = 8
+_OWN_REQUESTS = ("status", "stats", "jobs")
+_LOAD = {"connections": "connections", "queue": "requests waiting", "refused": "refused"}
 
 
 @click.command()
 @json_option
 @click.pass_context
 def status(context: click.Context, as_json: bool) -> None:
-    """Say what is served, how the sources are, and what was spent.
+    """Show the served version, the state of the sources, and the LLM's usage.
 
     Example: hopsyncd status
     """
@@ -44,7 +49,7 @@ def status(context: click.Context, as_json: bool) -> None:
         f" {counted(now['passages'], 'passage')}, {counted(now['edges'], 'edge')}"
         f" (budget {now['edge_budget']})"
     )
-    # Whoever may not see every source is not told of the whole.
+    # A caller who may not see every source gets no totals.
     if counters := now["counters"]:
         click.echo(
             f"questions made for {counted(counters['passages_generated'], 'passage')},"
@@ -61,16 +66,17 @@ def status(context: click.Context, as_json: bool) -> None:
         click.echo(f"waiting for questions from the LLM: {counted(total, 'passage')} ({reasons})")
     if now["progress"]:
         share, total = now["progress"]["share"], now["progress"]["documents_total"]
-        how_far = f"{share:.0%} of {counted(total, 'document')}" if total else "it is being listed"
+        how_far = f"{share:.0%} of {counted(total, 'document')}" if total else "listing it"
         click.echo(f"indexing {now['progress']['source']}: {how_far}")
     for source in now["sources"]:
         _print_source(source)
     for reader in now["unavailable_readers"]:
-        told = f"{printable(reader['why'])}. {printable(reader['hint'])}"
-        click.secho(f"{reader['media_type']} cannot be read here: {told}", fg="yellow")
+        reason = f"{printable(reader['why'])}. {printable(reader['hint'])}"
+        click.secho(f"{reader['media_type']} cannot be read here: {reason}", fg="yellow")
     if now["quarantined"]:
         click.echo(
-            f"in quarantine, reading them was given up: {counted(now['quarantined'], 'content')}"
+            "in quarantine, as reading took too long or crashed:"
+            f" {counted(now['quarantined'], 'content')}"
         )
     shown = now["problems"][:_SHOWN]
     for problem in shown:
@@ -83,10 +89,11 @@ def status(context: click.Context, as_json: bool) -> None:
 def _print_configuration(configuration: Mapping[str, Any]) -> None:
     if refused := configuration["refused"]:
         click.secho(
-            f"the configuration is refused, the old one holds: {printable(refused)}", fg="yellow"
+            f"the configuration is refused; the old one stays in force: {printable(refused)}",
+            fg="yellow",
         )
     if waiting := configuration["restart_needed"]:
-        click.secho(f"waiting for the next start: {', '.join(waiting)}", fg="yellow")
+        click.secho(f"these take effect at the next start: {', '.join(waiting)}", fg="yellow")
 
 
 def _print_llm(llm: Mapping[str, Any] | None) -> None:
@@ -102,7 +109,7 @@ def _print_llm(llm: Mapping[str, Any] | None) -> None:
         message = printable(failure["message"])
         click.echo(f"  last failure ({failure['kind']}, {failure['at']}): {message}")
     if llm["ledger_problem"]:
-        click.echo(f"  nothing is asked: {llm['ledger_problem']}")
+        click.echo(f"  the LLM is not asked: {llm['ledger_problem']}")
 
 
 def _of(spent: int, limit: int) -> str:
@@ -129,16 +136,9 @@ def print_problem(problem: Mapping[str, Any]) -> None:
     )
 
 
-_EVERY_S = 1.0
-_REMEMBERED = 30  # samples, over which rates are taken
-_ENDPOINTS = 8
-_ASKED_HERE = ("status", "stats", "jobs")
-_LOAD = {"connections": "connections", "queue": "requests wait", "refused": "refused"}
-
-
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What the daemon said at one time of a clock that never jumps."""
+    """What the daemon reported at one moment of the steady clock."""
 
     at_s: float
     status: Mapping[str, Any]
@@ -147,12 +147,12 @@ class _Sample:
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print one frame after a second, and end.")
+@click.option("--once", is_flag=True, help="Print one frame after a second, and exit.")
 @click.pass_context
 def top(context: click.Context, once: bool) -> None:
     """Watch what the daemon does: syncs, requests, sources.
 
-    It looks once a second; q or Ctrl-C ends it. Where no terminal shows it, it is as with --once.
+    It refreshes every second; q or Ctrl-C ends it. Without a terminal it acts as with --once.
 
     Example: hopsyncd top --once
     """
@@ -179,7 +179,7 @@ def _sample(client: Client) -> _Sample:
 
 @contextmanager
 def _key_by_key() -> Iterator[None]:
-    """Have the terminal give each key at once, and show none."""
+    """Make the terminal pass on each key at once, without showing it."""
     if not sys.stdin.isatty():
         yield
         return
@@ -192,7 +192,7 @@ def _key_by_key() -> Iterator[None]:
 
 
 def _quits(within_s: float) -> bool:
-    """Wait so long, or until a key is pressed; whether it is q."""
+    """Wait for a key; whether q was pressed."""
     if not sys.stdin.isatty():
         time.sleep(within_s)
         return False
@@ -221,7 +221,7 @@ def _frame(samples: Sequence[_Sample]) -> "Group":
 
 
 def _work(samples: Sequence[_Sample]) -> str:
-    """The sync under way with its rate and time left, or what comes next."""
+    """The current sync with its rate and time left, or the next job."""
     running = samples[-1].jobs["running"]
     if not running:
         planned = samples[-1].jobs["jobs"]
@@ -244,7 +244,7 @@ def _source(sample: _Sample) -> str | None:
 
 
 def _rate(samples: Sequence[_Sample], count: Callable[[_Sample], float]) -> float | None:
-    """How much a count grew a second; None where one sample is all there is."""
+    """How fast a count grows, per second; None with a single sample."""
     if len(samples) < 2:
         return None
     first, last = samples[0], samples[-1]
@@ -281,12 +281,12 @@ def _sources(sources: Sequence[dict[str, Any]]) -> "Table":
 
 
 def _requests(samples: Sequence[_Sample]) -> "Table":
-    """What was asked most, beside what this view itself asks."""
+    """The most frequent requests, except those of this view itself."""
     table = _table("request", "count", "per s", "errors", "p50 ms", "p95 ms")
-    asked = samples[-1].stats["requests"]
-    names = sorted(asked.keys() - set(_ASKED_HERE))
-    for name in sorted(names, key=lambda name: -asked[name]["count"])[:_ENDPOINTS]:
-        one = asked[name]
+    stats = samples[-1].stats["requests"]
+    names = sorted(stats.keys() - set(_OWN_REQUESTS))
+    for name in sorted(names, key=lambda name: -stats[name]["count"])[:_ENDPOINTS]:
+        one = stats[name]
         rate = _rate(samples, partial(_count, name))
         table.add_row(
             name,
@@ -300,8 +300,8 @@ def _requests(samples: Sequence[_Sample]) -> "Table":
 
 
 def _count(name: str, sample: _Sample) -> float:
-    asked = sample.stats["requests"].get(name)
-    return float(asked["count"]) if asked else 0.0
+    stats = sample.stats["requests"].get(name)
+    return float(stats["count"]) if stats else 0.0
 
 
 def _table(first: str, *others: str) -> "Table":

@@ -1,8 +1,7 @@
 """The Python client of a running daemon: `Client`, and `AsyncClient` for asyncio.
 
-Answers are plain dictionaries, typed in the modules hopsyncd.answers.found*. Nothing is tried
-twice, and each request has a connection of its own, so threads or tasks may share a client.
-docs/client.md shows it at work.
+Answers are plain dictionaries whose types are in hopsyncd.answers. Requests are never repeated, and
+each has its own connection, so threads and tasks may share a client. docs/client.md has examples.
 """
 
 from hopsyncd.client.asynchronous import AsyncClient

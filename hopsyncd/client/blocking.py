@@ -1,4 +1,4 @@
-"""The client for programs that wait; the standard library alone, for it starts quickly."""
+"""The blocking client, on the standard library alone: the CLI must start quickly."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _PART_BYTES = 1 << 16
 
 
 class _Socket(socket.socket):
-    """Waits for an answer until a moment, however slowly it drips in."""
+    """A socket whose deadline holds for a whole answer, however slowly that drips in."""
 
-    until_s: float | None = None  # of time.monotonic()
-    whole_s: float | None = None  # from the first byte on
+    until_s: float | None = None  # the deadline, by time.monotonic()
+    whole_s: float | None = None  # the time for the answer, from its first byte on
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
-        """As of any socket. Raises TimeoutError once the moment has come."""
+        """Raises TimeoutError once the deadline has passed."""
         if self.until_s is not None:
             left_s = self.until_s - time.monotonic()
             if left_s <= 0:
@@ -57,9 +57,9 @@ class _Socket(socket.socket):
 
 
 class _Connection(HTTPConnection):
-    """Over a Unix socket, or TCP. Without `timeout_s` an answer may let itself be waited for.
+    """A connection over a Unix socket, or over TCP. Without `timeout_s` it waits for an answer.
 
-    One that `streams` may take long between two lines, any other one not once it has begun.
+    A response that `streams` may pause between two lines. Any other has WHOLE_S once it has begun.
     """
 
     def __init__(self, place: Path | str, timeout_s: float | None, *, streams: bool) -> None:
@@ -74,7 +74,7 @@ class _Connection(HTTPConnection):
             made = _Socket(fileno=self.sock.detach())
         else:
             made = _Socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.sock = made  # closed with the connection, whatever comes
+            self.sock = made  # so that it is closed with the connection
             trusted = trusted_users(self._place)
             made.settimeout(CONNECT_S)
             made.connect(str(self._place))
@@ -89,9 +89,8 @@ class _Connection(HTTPConnection):
 class Client(BlockingMethods):
     """Speaks to the daemon at `place`: the path of its socket, or "HOST:PORT" with the `token`.
 
-    Every method raises DaemonUntrusted where another user could be answering, DaemonUnavailable
-    where nobody answers within `timeout_s`, or with what is no answer, and RequestFailed for an
-    error.
+    Every method raises DaemonUntrusted if another user could be answering, DaemonUnavailable if no
+    valid answer comes within `timeout_s`, and RequestFailed if the daemon answers with an error.
     """
 
     def __init__(self, place: Path | str, token: str = "", timeout_s: float | None = None) -> None:
@@ -106,7 +105,7 @@ class Client(BlockingMethods):
         self.close()
 
     def close(self) -> None:
-        """Nothing stays open between two requests: this is for symmetry with other clients."""
+        """Does nothing, as no connection outlives its request; here so that `closing` works."""
 
     def get(self, path: str) -> dict[str, Any]:
         """GET a path such as /v1/status."""
@@ -129,9 +128,9 @@ class Client(BlockingMethods):
         return answer
 
     def events(self, call: Call[Any]) -> Iterator[Event]:
-        """What is told while the work goes on; the last event has the answer.
+        """The events of the work; the last one has the answer.
 
-        Closing the iterator before that ends the work, as far as only this client waits for it.
+        Closing the iterator early ends the work, unless somebody else needs it.
         """
         with self._response(call, NDJSON) as response:
             media_type = response.headers.get("Content-Type", "")

@@ -1,4 +1,4 @@
-"""A request to the daemon, and how a function that makes one becomes a client's method."""
+"""A request to the daemon, and decorators that make client methods of functions that build one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from urllib.parse import quote, urlencode
 if TYPE_CHECKING:
     from hopsyncd.answers.found import Event
 
-Asked = ParamSpec("Asked")
+Fields = ParamSpec("Fields")
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Answer_co]):
-    """A request whose answer is an `Answer_co`, checked to be one where `answer` names the type.
+    """A request whose answer is an `Answer_co`.
 
-    `is_text`: the answer is text as it is, else JSON.
+    `answer` names its type in hopsyncd.answers, if it is to be checked. `is_text`: it is not JSON.
     """
 
     method: str
@@ -33,9 +33,9 @@ class Call(Generic[Answer_co]):
 def call(
     method: str, path: str, fields: Mapping[str, Any], answer: str = "", *, is_text: bool = False
 ) -> Call[Any]:
-    """Put the fields where they belong: in the path, in the body of a POST, or after a `?`.
+    """A call with each field in its place: in the path, the body of a POST, or the query string.
 
-    A field that is None is left out: the daemon's default holds.
+    A field that is None is left out, so that the daemon's default applies.
 
     >>> call("GET", "/v1/passages/{id}", {"id": "00e1", "at": "head"}).path
     '/v1/passages/00e1?at=head'
@@ -65,50 +65,50 @@ class Asynchronous(Protocol):
 
 
 def sent(
-    make: Callable[Asked, Call[Answer]],
-) -> Callable[Concatenate[Blocking, Asked], Answer]:
-    """A method that sends the call and gives its answer."""
+    make: Callable[Fields, Call[Answer]],
+) -> Callable[Concatenate[Blocking, Fields], Answer]:
+    """A method that sends the call and returns its answer."""
 
     @wraps(make)
-    def method(self: Blocking, /, *asked: Asked.args, **more: Asked.kwargs) -> Answer:
-        return self.send(make(*asked, **more))
+    def method(self: Blocking, /, *fields: Fields.args, **more: Fields.kwargs) -> Answer:
+        return self.send(make(*fields, **more))
 
     return method
 
 
 def streamed(
-    make: Callable[Asked, Call[Any]],
-) -> Callable[Concatenate[Blocking, Asked], Iterator[Event]]:
-    """A method that sends the call and gives its events."""
+    make: Callable[Fields, Call[Any]],
+) -> Callable[Concatenate[Blocking, Fields], Iterator[Event]]:
+    """A method that sends the call and returns its events."""
 
     @wraps(make)
-    def method(self: Blocking, /, *asked: Asked.args, **more: Asked.kwargs) -> Iterator[Event]:
-        return self.events(make(*asked, **more))
+    def method(self: Blocking, /, *fields: Fields.args, **more: Fields.kwargs) -> Iterator[Event]:
+        return self.events(make(*fields, **more))
 
     return method
 
 
 def awaited(
-    make: Callable[Asked, Call[Answer]],
-) -> Callable[Concatenate[Asynchronous, Asked], Awaitable[Answer]]:
-    """As `sent`, to be awaited."""
+    make: Callable[Fields, Call[Answer]],
+) -> Callable[Concatenate[Asynchronous, Fields], Awaitable[Answer]]:
+    """As `sent`, for a client for asyncio."""
 
     @wraps(make)
-    async def method(self: Asynchronous, /, *asked: Asked.args, **more: Asked.kwargs) -> Answer:
-        return await self.send(make(*asked, **more))
+    async def method(self: Asynchronous, /, *fields: Fields.args, **more: Fields.kwargs) -> Answer:
+        return await self.send(make(*fields, **more))
 
     return method
 
 
 def awaited_stream(
-    make: Callable[Asked, Call[Any]],
-) -> Callable[Concatenate[Asynchronous, Asked], AsyncIterator[Event]]:
+    make: Callable[Fields, Call[Any]],
+) -> Callable[Concatenate[Asynchronous, Fields], AsyncIterator[Event]]:
     """As `streamed`, for `async for`."""
 
     @wraps(make)
     def method(
-        self: Asynchronous, /, *asked: Asked.args, **more: Asked.kwargs
+        self: Asynchronous, /, *fields: Fields.args, **more: Fields.kwargs
     ) -> AsyncIterator[Event]:
-        return self.events(make(*asked, **more))
+        return self.events(make(*fields, **more))
 
     return method

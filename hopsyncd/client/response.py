@@ -1,12 +1,17 @@
-"""From what the daemon sends to an answer, or to an error that says what failed."""
+"""From the bytes of a response to an answer or an error, and the words to show answers in.
+
+Both clients share this: nothing here sends or receives.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hopsyncd.errors import DaemonUnavailable, HopsyncdError
 
@@ -14,13 +19,30 @@ if TYPE_CHECKING:
     from hopsyncd.answers.found import Event
     from hopsyncd.client.daemon_call import Call
 
-
 JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
 CONNECT_S = 5.0
-WHOLE_S = 120.0  # for what follows the first byte of an answer in one piece
+WHOLE_S = 120.0  # for the rest of an answer, from its first byte on; not for streams
 MAX_BYTES = 256 << 20  # of an answer, or of a line of a stream
 _SHOWN_CHARACTERS = 60
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^/:\s]+):[0-9]{1,5}")
+
+# By which end of an edge raises its question or has the link; "both": the ends share a name.
+ARROWS = {"from": "->", "to": "<-", "both": "--", "link": "=>", "backlink": "<="}
+
+# Documents and their names are not ours: a terminal must not obey what is in them.
+_CONTROLS = {
+    code: chr(code).encode("unicode_escape").decode() for code in (*range(32), *range(127, 160))
+}
+
+_JSON_KINDS = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    NoneType: "null",
+}
 
 
 class RequestFailed(HopsyncdError):
@@ -46,18 +68,18 @@ def place_of(place: Path | str) -> Path | str:
 
 
 def headers_of(token: str) -> dict[str, str]:
-    """What each request has; the token is asked for over TCP alone."""
+    """The headers of every request. Only TCP needs the token."""
     headers = {"Content-Type": JSON, "Accept-Encoding": "identity"}
     return {**headers, "Authorization": f"Bearer {token}"} if token else headers
 
 
 def body_of(value: object) -> bytes:
-    """The JSON of a request's body; what is no text is left to the daemon to refuse."""
+    """The JSON of a request's body. The daemon refuses text that is not valid Unicode."""
     return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")
 
 
 def answer_of(place: object, call: Call[Any], status: int, media_type: str, content: bytes) -> Any:
-    """The answer. Raises RequestFailed, or DaemonUnavailable for what cannot be one."""
+    """The answer. Raises RequestFailed, or DaemonUnavailable if no daemon can have sent this."""
     is_good = 200 <= status < 300
     wanted = TEXT if call.is_text and is_good else JSON
     check_type(place, status, media_type, wanted)
@@ -66,29 +88,29 @@ def answer_of(place: object, call: Call[Any], status: int, media_type: str, cont
             return content.decode()
         except UnicodeDecodeError as error:
             raise unusable(place, "its text is not UTF-8") from error
-    answer = _parsed(place, content, f"status {status}, and no JSON")
+    answer = _parsed(place, content, f"it has status {status} and is not JSON")
     if not is_good:
         raise _failed(status, answer)
-    return _of_its_shape(place, call, answer)
+    return _checked(place, call, answer)
 
 
 def event_of(place: object, call: Call[Any], line: bytes) -> Event:
     """An event of a stream. Raises RequestFailed if the stream ends in an error."""
-    event = _parsed(place, line, "a line of the stream is no JSON, or was cut off")
+    event = _parsed(place, line, "a line of the stream is not JSON, or was cut off")
     kind = event.get("event")
     if kind == "error":
         status = event.get("status")
         raise _failed(status if isinstance(status, int) else 500, event)
     if kind == "answer":
-        _of_its_shape(place, call, event.get("answer"))
+        _checked(place, call, event.get("answer"))
     elif not isinstance(kind, str):
-        raise unusable(place, "a line of the stream is no event")
+        raise unusable(place, "a line of the stream is not an event")
     found: Event = event  # type: ignore[assignment]  # a newer daemon may have other kinds
     return found
 
 
 def check_type(place: object, status: int, media_type: str, wanted: str) -> None:
-    """Raise DaemonUnavailable where an answer is of another media type."""
+    """Raise DaemonUnavailable if a response has another media type."""
     got = media_type.partition(";")[0].strip().lower()
     if got != wanted:
         shown = repr(got[:_SHOWN_CHARACTERS]) if got else "no type"
@@ -96,22 +118,22 @@ def check_type(place: object, status: int, media_type: str, wanted: str) -> None
 
 
 def unusable(place: object, why: str) -> DaemonUnavailable:
-    """What came is no answer, or a part of one."""
+    """The error for a response that is not an answer, or only a part of one."""
     return DaemonUnavailable(
         f"No whole answer came from {place}",
         why,
-        "Ask again; if it stays so, restart the daemon, which may be of another version, or find"
-        " out what else listens there",
+        "Ask again. If that does not help, restart the daemon, which may be of another version, or"
+        " find out which other program listens there",
     )
 
 
 def too_long(place: object) -> DaemonUnavailable:
-    """An answer beyond all measure."""
+    """The error for a response that exceeds MAX_BYTES."""
     return unusable(place, f"it is longer than {MAX_BYTES >> 20} MiB")
 
 
 def unreachable(place: object, error: BaseException, *, connecting: bool) -> DaemonUnavailable:
-    """The connection could not be made, or it broke."""
+    """The error for a connection that could not be made, or that broke."""
     hint = "Start one with `hopsyncd serve`"
     if isinstance(error, PermissionError):
         why = "your user may not use that socket"
@@ -119,14 +141,14 @@ def unreachable(place: object, error: BaseException, *, connecting: bool) -> Dae
     elif isinstance(error, FileNotFoundError | ConnectionRefusedError):
         why = "nothing listens on that socket"
     elif isinstance(error, TimeoutError):
-        why = "a daemon took the connection and gave no whole answer in time"
-        hint = "Ask again, and restart the daemon if it stays so"
+        why = "a daemon accepted the connection but did not answer in time"
+        hint = "Ask again; if that does not help, restart the daemon"
     elif connecting:
         why = (getattr(error, "strerror", None) or str(error)).lower()
     elif isinstance(error, OSError):
         return unusable(place, f"the connection broke ({type(error).__name__})")
     else:
-        return unusable(place, f"it is not HTTP as a daemon speaks it ({type(error).__name__})")
+        return unusable(place, f"it is not the HTTP that a daemon speaks ({type(error).__name__})")
     return DaemonUnavailable(f"No daemon answers at {place}", why, hint)
 
 
@@ -136,18 +158,16 @@ def _parsed(place: object, content: bytes, otherwise: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise unusable(place, otherwise) from error
     if not isinstance(value, dict):
-        raise unusable(place, "it is JSON, but no object")
+        raise unusable(place, "it is JSON, but not an object")
     return value
 
 
-def _of_its_shape(place: object, call: Call[Any], answer: Any) -> Any:
+def _checked(place: object, call: Call[Any], answer: Any) -> Any:
     if call.answer:
-        from hopsyncd.client.shape import misfit  # the types take a moment to load
-
         if why := misfit(call.answer, answer):
             raise unusable(place, why)
     elif not isinstance(answer, dict):
-        raise unusable(place, "the answer is no object")
+        raise unusable(place, "the answer is not an object")
     return answer
 
 
@@ -162,13 +182,59 @@ def _failed(status: int, answer: dict[str, Any]) -> RequestFailed:
     )
 
 
-# Which end of an edge raises its question, or has the link; "both": they share a name.
-ARROWS = {"from": "->", "to": "<-", "both": "--", "link": "=>", "backlink": "<="}
+def misfit(name: str, answer: object) -> str | None:
+    """Where an answer differs from the type of that name in hopsyncd.answers; None if nowhere.
 
-# Documents and their names are not ours: no terminal shall obey what is in them.
-_CONTROLS = {
-    code: chr(code).encode("unicode_escape").decode() for code in (*range(32), *range(127, 160))
-}
+    Further fields are welcome: the daemon may be newer than the client.
+    """
+    from hopsyncd.answers import changed, daemon_state, found  # the types take a moment to load
+
+    modules = (found, changed, daemon_state)
+    (wanted,) = {getattr(one, name) for one in modules if hasattr(one, name)}
+    return _misfit(wanted, answer, "the answer")
+
+
+def _misfit(wanted: Any, value: object, where: str) -> str | None:
+    from typing_extensions import is_typeddict
+
+    origin, inner = get_origin(wanted), get_args(wanted)
+    if is_typeddict(wanted):
+        return _misfit_fields(wanted, value, where)
+    if origin in (Union, UnionType):
+        found = [_misfit(one, value, where) for one in inner]
+        return None if None in found else found[0]
+    if origin is list and isinstance(value, list):
+        parts = ((inner[0], one, f"{where}[{at}]") for at, one in enumerate(value))
+    elif origin is dict and isinstance(value, dict):
+        parts = ((inner[1], one, f"{where}.{key}") for key, one in value.items())
+    else:
+        return None if _is_plain(wanted, value) else f"{where} is {_JSON_KINDS.get(type(value))}"
+    return next((why for part in parts if (why := _misfit(*part))), None)
+
+
+def _misfit_fields(wanted: Any, value: object, where: str) -> str | None:
+    if not isinstance(value, dict):
+        return f"{where} is {_JSON_KINDS.get(type(value))}"
+    for key, type_ in _type_hints(wanted).items():
+        if key in value:
+            if why := _misfit(type_, value[key], f"{where}.{key}"):
+                return why
+        elif key in wanted.__required_keys__:
+            return f"{where} has no {key!r}"
+    return None
+
+
+def _is_plain(wanted: Any, value: object) -> bool:
+    if wanted is Any:
+        return True
+    if get_origin(wanted) is Literal:  # a newer daemon may have more values
+        return type(value) in {type(one) for one in get_args(wanted)}
+    if wanted is float:
+        return type(value) in (int, float)
+    return type(value) is (NoneType if wanted is None else wanted)
+
+
+_type_hints = lru_cache(get_type_hints)
 
 
 def title_of(passage: Mapping[str, Any]) -> str:

@@ -1,4 +1,7 @@
-"""Whom the client speaks to: no byte is sent to a socket that another user could have put there."""
+"""Which process is at the other end of a socket, and whether a client may trust it.
+
+A client sends nothing to a socket that another user could have put in the daemon's place.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,19 @@ from typing import TYPE_CHECKING
 
 from hopsyncd.errors import DaemonUntrusted
 
+if TYPE_CHECKING:
+    from asyncio.trsock import TransportSocket
+
 _SO_PEERGROUPS = 59  # Linux, see socket(7); Python has no name for it
 _MAX_OPTION_BYTES = 1024  # of Python: 256 groups
 _MACOS_LEVEL, _MACOS_CREDENTIALS, _MACOS_PID = 0, 1, 2  # SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID
+_MAX_LINKS = 40  # as many as Linux follows
+_ROOT = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A process; over TCP there is no telling which, and all are None."""
+    """The process at the other end of a connection. Over TCP it is unknown, and all is None."""
 
     uid: int | None = None
     pid: int | None = None
@@ -31,12 +39,12 @@ class Credentials:
 
     @property
     def user(self) -> str:
-        """The name of its user, or the number of one without a name."""
+        """The name of its user, or the user's number if there is no name."""
         return "the token's holder" if self.uid is None else _name(self.uid)
 
     @property
     def program(self) -> str | None:
-        """What the process calls itself, while it lives and the system tells."""
+        """The name of the program, while the process lives and the system shows it."""
         try:
             return Path(f"/proc/{self.pid}/comm").read_text(errors="replace").strip()
         except OSError:
@@ -54,8 +62,8 @@ def _name(uid: int) -> str:
         return str(uid)
 
 
-def peer_of(connection: TransportSocket | socket.socket) -> Credentials:
-    """The process that opened a connection, with the rights that it had then."""
+def peer_credentials(connection: TransportSocket | socket.socket) -> Credentials:
+    """The process that opened a connection, with the groups it had then."""
     if connection.family != socket.AF_UNIX:
         return UNKNOWN
     if sys.platform == "darwin":
@@ -74,7 +82,7 @@ def _more_groups(connection: TransportSocket | socket.socket, uid: int, gid: int
 
 
 def _known_groups(uid: int, gid: int) -> list[int]:
-    """Those that the system's list of users gives."""
+    """The groups in the system's user database, if the kernel does not say."""
     try:
         return os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
     except KeyError:
@@ -89,21 +97,13 @@ def _macos_peer(connection: TransportSocket | socket.socket) -> Credentials:
     return Credentials(uid, pid, frozenset(groups[:count]))
 
 
-if TYPE_CHECKING:
-    import socket
-    from asyncio.trsock import TransportSocket
-
-_MAX_LINKS = 40  # as many as Linux follows
-_ROOT = 0
-
-
 def trusted_users(path: Path) -> frozenset[int]:
-    """The users who may serve at a socket's path: our own, root, and whom these gave a folder to.
+    """The users who may serve at a socket's path: we, root, and owners of folders on the way to it.
 
-    The folders are walked from the root. Where somebody else could put or replace the next one,
-    such as in /tmp, that must belong to one of them. Where only they could, its owner was named
-    by whoever made or configured the path, and is trusted too: so a group shares a daemon.
-    Raises DaemonUntrusted. What is missing, or may not be looked at, is left to the connecting.
+    We walk the folders from the root. Where others could create or replace the next folder, as in
+    /tmp, it must belong to a trusted user. Where only trusted users could, its owner is there by
+    their choice and is trusted too: so a group can share a daemon. Raises DaemonUntrusted. A path
+    that does not exist or may not be read is left for the connection attempt to report.
     """
     trusted = {_ROOT, os.getuid()}
     ahead = list(reversed(path.absolute().parts))
@@ -138,14 +138,14 @@ def trusted_users(path: Path) -> frozenset[int]:
 def check_peer(
     path: Path, connection: TransportSocket | socket.socket, trusted: frozenset[int]
 ) -> None:
-    """Raise DaemonUntrusted unless the process that listens is of a trusted user."""
-    uid = peer_of(connection).uid
+    """Raise DaemonUntrusted unless a trusted user runs the process that listens."""
+    uid = peer_credentials(connection).uid
     if uid not in trusted:
-        raise _untrusted(path, f"the process that listens there is of {user_name(uid)}")
+        raise _untrusted(path, f"the process that listens there belongs to {user_name(uid)}")
 
 
 def user_name(uid: int | None) -> str:
-    """A user, as a message names them."""
+    """A user as messages name them."""
     if uid is None:
         return "an unknown user"
     try:
@@ -161,7 +161,7 @@ def _others_may_write(folder: os.stat_result) -> bool:
 
 
 def _is_private(gid: int) -> bool:
-    """Whether a group is root's, or has our user alone in it: many systems give each user one."""
+    """Whether a group is root's, or ours alone: many systems give each user a group."""
     if gid == _ROOT:
         return True
     try:

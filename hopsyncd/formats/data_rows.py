@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.office import labels_of, row_text
+from hopsyncd.formats.fields import labels_of, row_text
 from hopsyncd.formats.plain import plain_blocks
 
 _DELIMITERS = ",;\t|"

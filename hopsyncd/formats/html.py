@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from connectors.html_tokens import Token
 from hopsyncd.formats.blocks import Block, Kind, Links, link_to_address, with_title
-from hopsyncd.formats.html_structure import LISTS, Leads, Table, events_of
+from hopsyncd.formats.html_structure import LISTS, Leads, PageTable, events_of
 
 _BLANKS = re.compile(r"[^\S\n]+")
 _MARK = "\0"  # where a link begins; no text holds it
@@ -71,7 +71,7 @@ class _Builder:
         self._is_linked = True  # whether all of its text leads elsewhere
         self._level = 0  # of the last heading
         self._leads = Leads()
-        self._table = Table()
+        self._table = PageTable()
 
     def take(self, event: Token) -> None:
         if event.what == "text":

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from connectors.html_tokens import Token, tokens
 from hopsyncd.formats.blocks import Block, Kind
-from hopsyncd.formats.fields import lead_in_of, lead_of
-from hopsyncd.formats.office import labels_of
+from hopsyncd.formats.fields import labels_of, lead_in_of, lead_of
 
 _ATTRIBUTE = re.compile(
     r"""\s(class|id|role|hidden|aria-hidden)(?=[\s>/=])"""
@@ -157,7 +156,7 @@ class Leads:
         return replace(block, text=text, first_line=first, links=tuple(links))
 
 
-class Table:
+class PageTable:
     """The row in progress, and what the table's head calls its columns."""
 
     def __init__(self) -> None:

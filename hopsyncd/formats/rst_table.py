@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from hopsyncd.formats.office import labels_of, row_text
+from hopsyncd.formats.fields import labels_of, row_text
 
 _GRID_BORDER = re.compile(r"\+[-=+]*+\Z")
 _SIMPLE_BORDER = re.compile(r"=+(?: +=+)+\Z")

@@ -4,9 +4,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from hopsyncd.config.schedule import Moment, Run, When, next_ms
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.schedule import Moment, Run, When, at, every, next_ms, zone_of
+from hopsyncd.config.source_kinds import FolderSource, SourceConfig
+from hopsyncd.errors import ConfigError
 from store.sqlite.database import Connection
 from store.sqlite.operational import all_jobs, note_run
+
+GC = "gc"  # the name of the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +80,34 @@ class Timetable:
 
     def _next_ms(self, job: str, now: Moment) -> int:
         return next_ms(job, self._jobs[job], self._runs.get(job), now)
+
+
+def scan_times(source: SourceConfig, config: Config) -> When:
+    """When a source is scanned. Raises ConfigError."""
+    if source.scan_at:
+        return _at(source.scan_at, config)
+    return every(source.scan_every_s or config.watch.scan_every_s, config.schedule.jitter_s)
+
+
+def full_scan_times(source: SourceConfig, config: Config) -> When | None:
+    """When a source is listed completely; None if every scan does that. Raises ConfigError."""
+    if isinstance(source, FolderSource) or not config.schedule.full_scan_at:
+        return None
+    return _at(config.schedule.full_scan_at, config)
+
+
+def gc_times(config: Config) -> When | None:
+    """When gc runs by itself; None if it does not. Raises ConfigError."""
+    return _at(config.schedule.gc_at, config) if config.schedule.gc_at else None
+
+
+def _at(expression: str, config: Config) -> When:
+    zone = config.schedule.time_zone
+    try:
+        return at(expression, zone_of(zone) if zone else None, config.schedule.jitter_s)
+    except ValueError as error:
+        raise ConfigError(
+            f'The times "{expression}" cannot be used',
+            str(error),
+            "Correct them, or set schedule.time_zone",
+        ) from error

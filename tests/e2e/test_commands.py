@@ -184,9 +184,9 @@ def test_eval_of_ones_own_index_while_the_daemon_runs(daemon: Place) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "--corpus and --questions are needed"),
+        ([], "give --corpus and --questions"),
         (["--self", "--questions", "many"], "a number from 1 to 1000"),
-        (["--self", "--keep", "there"], "it takes no corpus, and keeps none"),
+        (["--self", "--keep", "there"], "it takes no --corpus"),
     ],
 )
 def test_eval_says_which_options_do_not_go_together(

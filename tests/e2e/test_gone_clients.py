@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.api.openapi import NDJSON
+from hopsyncd.api.endpoints import NDJSON
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.endpoint import Endpoint, Response, say, user_text
 

@@ -83,7 +83,7 @@ def test_a_bad_configuration_is_refused_and_the_old_one_kept(place: Place) -> No
     place.write("d.md", "Vesper walks in Gent.\n")
     synced = place.run("sync", "--wait")
     assert synced.returncode == 0, "commands find the daemon whatever else the file says"
-    assert "goes on without what `hopsyncd reload` refuses" in synced.stderr
+    assert "so `hopsyncd reload` would refuse it" in synced.stderr
     assert "`k` in [query]" in synced.stderr
     assert place.status()["documents"] == 2
     (place.home / "config.toml").unlink()
@@ -93,7 +93,7 @@ def test_a_bad_configuration_is_refused_and_the_old_one_kept(place: Place) -> No
 
     place.configure(source("notes", place.notes) + "[query]\nk = 1\n")
     told = place.run("status").stdout
-    assert "the configuration is refused, the old one holds: " in told
+    assert "the configuration is refused; the old one stays in force: " in told
     assert "no such file" in told
     assert place.post("/v1/reload", {})["changed"] == ["query.k"]
     assert place.status()["configuration"] == {"refused": None, "restart_needed": []}
@@ -109,7 +109,7 @@ def test_what_needs_a_restart_is_named_until_it_is_taken_back(place: Place) -> N
     assert done["changed"] == ["daemon.log_level", "query.hops"]
     assert done["restart_needed"] == ["index.passage_tokens"]
     assert place.status()["configuration"]["restart_needed"] == ["index.passage_tokens"]
-    assert "waiting for the next start: index.passage_tokens" in place.run("status").stdout
+    assert "these take effect at the next start: index.passage_tokens" in place.run("status").stdout
     # Requests are logged from now on.
     place.until(lambda: '"level": "debug"' in place.log.read_text())
 
@@ -122,7 +122,7 @@ def test_the_commands_tell_the_daemon(place: Place) -> None:
     added = place.run("add", str(place.base / "more"))
     assert added.returncode == 0, added.stderr
     place.until(lambda: place.status()["documents"] == 2)
-    assert "The daemon has taken it up" in added.stdout
+    assert "The daemon has applied it" in added.stdout
 
     told = place.run("reload")
     assert (told.returncode, told.stdout) == (0, "Nothing has changed.\n"), told.stderr

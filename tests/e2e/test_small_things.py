@@ -69,7 +69,7 @@ def test_files_are_chosen_when_a_source_is_added(place: Place) -> None:
     ran = place.run("add", str(place.base), "--include", "*.md", "--ignore", "home/", "--dry-run")
     assert 'include = ["*.md"]\nignore = ["home/"]' in ran.stdout
     ran = place.run("add", "https://example.org/", "--ignore", "x", "--dry-run")
-    assert ran.returncode == 1 and "choose among files" in ran.stderr
+    assert ran.returncode == 1 and "select files" in ran.stderr
 
 
 def test_a_typo_in_a_document_names_nothing_that_only_a_program_can_ask(place: Place) -> None:

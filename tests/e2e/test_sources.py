@@ -56,7 +56,7 @@ def test_a_folder_that_is_added_is_served_from_the_next_start(small: Place) -> N
     small.start()
     again = ("add", str(small.notes), "--at", "30 3 * * mon-fri")
     assert "it is already the source 'boats'" in small.run(*again).stderr
-    assert "The daemon has taken it up" in small.run(*again, "--name", "more").stdout
+    assert "The daemon has applied it" in small.run(*again, "--name", "more").stdout
     small.sync()
     assert small.documents("ferry Halcyon", strategy="bm25") == ["ferry.md"]
 
@@ -207,7 +207,7 @@ def test_what_stopped_a_reader_is_in_quarantine_until_hopsyncd_changes(small: Pl
 
     assert restarted_with(READER) == "reading it takes too long"
     assert small.status()["quarantined"] == 1
-    assert "reading them was given up: 1 content" in small.run("status").stdout
+    assert "reading took too long or crashed: 1 content" in small.run("status").stdout
     small.stop()
     assert "takes too long" not in restarted_with("hopsyncd 0.0, chunk/0")
     assert small.status()["quarantined"] == 0

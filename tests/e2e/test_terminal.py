@@ -75,7 +75,7 @@ def test_a_document_stands_for_its_passages(place: Place) -> None:
     assert of_document["passages"][0]["id"] == id_of(place, "mira.md")
     missing = place.run("graph", "--document", "none.md")
     assert missing.returncode == 1
-    assert "There is no document none.md: no source has one of that path" in missing.stderr
+    assert "There is no document none.md: no source has a document of that path" in missing.stderr
     place.write("empty.md", "")
     place.sync()
     empty = place.run("graph", "--document", "empty.md")

@@ -22,7 +22,7 @@ def odd_server(
 
     def answer(connection: socket.socket) -> None:
         with connection, suppress(OSError):
-            connection.recv(1 << 16)
+            _receive(connection)
             for part in [bytes([one]) for one in sent] if pause_s else [sent]:
                 connection.sendall(part)
                 if ended.wait(pause_s):
@@ -49,3 +49,18 @@ def odd_server(
             ended.set()
             thread.join(10)
             path.unlink()
+
+
+def _receive(connection: socket.socket) -> None:
+    """Read a request to its end: a client that still sends would find the connection broken."""
+    received = bytearray()
+    while b"\r\n\r\n" not in received:
+        if not (part := connection.recv(1 << 16)):
+            return
+        received += part
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+    while len(body) < int(length or 0):
+        if not (part := connection.recv(1 << 16)):
+            return
+        body += part

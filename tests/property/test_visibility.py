@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.api.neighbourhood import neighbours_answer, paths_answer
+from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
-from hopsyncd.api.version_log import diff_json, entry_json
+from hopsyncd.api.version_log import diff_answer, logged_version
 from hopsyncd.config.strategy import Search
 from hopsyncd.index.edge_budget import edge_budget
 from hopsyncd.ingest.plan import Scope, Source
@@ -183,17 +183,17 @@ def _check_history(both: Index, alone: Index, versions: list[tuple[str, str]]) -
         with both.engine.reading(new, HIDDEN) as (_, after):
             pass
         assert before and after
-        found = diff_json(mixed, *ends, restricted_diff(diff(mixed, *ends), before, after), None)
+        found = diff_answer(mixed, *ends, restricted_diff(diff(mixed, *ends), before, after), None)
         ends_alone = resolve(pure, old_alone), resolve(pure, new_alone)
-        expected = diff_json(pure, *ends_alone, diff(pure, *ends_alone), None)
+        expected = diff_answer(pure, *ends_alone, diff(pure, *ends_alone), None)
         assert {**found, "from": 0, "to": 0} == {**expected, "from": 0, "to": 0}
         counts = alone.stack.versions[int(new_alone) - 1]
         for name in ("documents", "passages", "words", "matches", "edge_budget", "cut"):
             assert getattr(after.version, name) == getattr(counts, name), name
     logs = [
-        [entry_json(visible_entry(both.stack.connection, one, HIDDEN, BUDGET))
+        [logged_version(visible_entry(both.stack.connection, one, HIDDEN, BUDGET))
          for one in log(both.stack.connection, 100)],
-        [entry_json(one) for one in log(alone.stack.connection, 100)],
+        [logged_version(one) for one in log(alone.stack.connection, 100)],
     ]  # fmt: skip
     mine, theirs = ([_changes(one) for one in reversed(entries)] for entries in logs)
     assert [one for one in mine if any(one[1])] == [one for one in theirs if any(one[1])]

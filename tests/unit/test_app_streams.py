@@ -11,12 +11,11 @@ from starlette.testclient import TestClient
 
 from hopsyncd.api.access import Caller
 from hopsyncd.api.app import make_app
-from hopsyncd.api.endpoints import ENDPOINTS
+from hopsyncd.api.endpoints import ENDPOINTS, NDJSON
 from hopsyncd.api.metrics import Load
-from hopsyncd.api.openapi import NDJSON
 from hopsyncd.api.requests import AskRequest, QueryRequest
 from hopsyncd.api.streaming import Listener
-from hopsyncd.api.worker_pools import FairQueue, WorkerPools, lanes_of
+from hopsyncd.api.worker_pools import FairQueue, WorkerPools, worker_pools
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import BadRequest
 from tests.fakes.owner import as_owner
@@ -110,8 +109,8 @@ def test_what_waits_for_an_llm_holds_no_turn_of_the_others() -> None:
             return {"asked": request.question}
 
     service = Asking()
-    lanes = lanes_of(LimitsConfig(parallel=1, queue=0), Load())
-    app = as_owner(make_app(service, lanes))
+    pools = worker_pools(LimitsConfig(parallel=1, queue=0), Load())
+    app = as_owner(make_app(service, pools))
 
     async def scenario() -> list[int]:
         transport = httpx2.ASGITransport(app)

@@ -31,13 +31,13 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 def connection() -> ClientConnection:
     config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None)
     config.load()
-    patience = Timeouts(DEADLINE_S, DEADLINE_S)
+    timeouts = Timeouts(DEADLINE_S, DEADLINE_S)
     return ClientConnection(
         config=config,
         server_state=ServerState(),
         app_state={},
         connections=Connections(1, Load()),
-        patience=patience,
+        timeouts=timeouts,
     )
 
 

@@ -16,8 +16,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hopsyncd.api.access import Access
-from hopsyncd.api.guard import Audit, Guard
+from hopsyncd.api.access import Access, AuditLog, Guard
 from hopsyncd.api.server import bound_address, token_in
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
@@ -64,15 +63,15 @@ def config(**access: Any) -> Config:
     return Config.model_validate({"access": access, "source": [source]})
 
 
-def client(folder: Path, peer: Credentials, **access: Any) -> TestClient:
+def client(folder: Path, credentials: Credentials, **access: Any) -> TestClient:
     wanted = config(**access)
-    guard = Guard(APP, Access(lambda: wanted, ["old"]), Audit(folder / "audit.log"), TOKEN)
-    return TestClient(_from(peer, guard), base_url="http://localhost")
+    guard = Guard(APP, Access(lambda: wanted, ["old"]), AuditLog(folder / "audit.log"), TOKEN)
+    return TestClient(_from(credentials, guard), base_url="http://localhost")
 
 
-def _from(peer: Credentials, app: ASGIApp) -> ASGIApp:
+def _from(credentials: Credentials, app: ASGIApp) -> ASGIApp:
     async def connected(scope: Scope, receive: Receive, send: Send) -> None:
-        scope["state"] = {"peer": peer}
+        scope["state"] = {"credentials": credentials}
         await app(scope, receive, send)
 
     return connected
@@ -144,9 +143,9 @@ def test_of_a_stream_is_recorded_how_it_ended(tmp_path: Path) -> None:
 
 
 def test_the_record_is_bounded(tmp_path: Path) -> None:
-    audit = Audit(tmp_path / "audit.log", max_bytes=1000)
+    audit = AuditLog(tmp_path / "audit.log", max_bytes=1000)
     for number in range(100):
-        audit.note(OWNER, "tag", {"name": str(number)}, 200)
+        audit.record(OWNER, "tag", {"name": str(number)}, 200)
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["audit.log", "audit.log.1"]
     assert all(file.stat().st_size < 1500 for file in files)
@@ -163,7 +162,7 @@ def test_a_token_is_made_once_and_refused_where_others_may_read_it(tmp_path: Pat
         token_in(file)
     (tmp_path / "short").write_text("x")
     (tmp_path / "short").chmod(0o600)
-    with pytest.raises(SocketRefused, match="less than 32"):
+    with pytest.raises(SocketRefused, match="fewer than 32"):
         token_in(tmp_path / "short")
 
 

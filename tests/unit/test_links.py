@@ -6,7 +6,7 @@ import pytest
 
 from connectors.folder import FolderConnector
 from connectors.protocol import Fetched, Item
-from hopsyncd.api.neighbourhood import neighbours_answer, paths_answer
+from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.config.strategy import Search
 from hopsyncd.index.links import Directory, Named

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hopsyncd.api.documents import position_of
+from hopsyncd.api.passages import position_of
 from hopsyncd.errors import BadRequest, NotFound
 
 IDS = ("0000000000000001", "1234500000000000", "1234600000000000", "7fffffffffffffff")

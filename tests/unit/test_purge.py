@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.api.version_log import diff_json
+from hopsyncd.api.version_log import diff_answer
 from hopsyncd.ingest.commit import Batch
 from hopsyncd.ingest.upkeep import verify_matches
 from hopsyncd.retrieve.snapshot import restricted_diff, restricted_snapshot
@@ -85,7 +85,7 @@ def test_a_diff_of_graphs_that_were_read_before_tells_what_is_left(stack: Stack)
     heads = [restricted_snapshot(stack.connection, one, hidden, dimensions, 1.0) for one in ends]
     found = restricted_diff(diff(stack.connection, *ends), *heads)
     purged(stack)
-    told = diff_json(stack.connection, *ends, found, None)["passages"]
+    told = diff_answer(stack.connection, *ends, found, None)["passages"]
     assert (len(found.passages_added), len(found.passages_removed)) == (1, 1)
     assert [[one["heading"] for one in told[kind]] for kind in ("added", "removed")] == [
         [["Law"]],

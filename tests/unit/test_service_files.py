@@ -33,6 +33,11 @@ OWN = Installation(
 OF_MACHINE = replace(OWN, user="daemon")
 
 
+def test_the_names_of_the_units_are_those_of_the_documentation() -> None:
+    assert (SERVICE, SOCKET) == ("hopsyncd.service", "hopsyncd.socket")
+    assert service_unit(OWN, socket_activated=True).count("hopsyncd.socket") == 2
+
+
 def complaints(folder: Path, *options: str) -> str:
     """What systemd has to say of the units in a folder."""
     if not shutil.which("systemd-analyze"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hopsyncd.retrieve.answering.extractive import Asked, asked_of
+from hopsyncd.retrieve.answering.extractive import QuestionNeeds, asked_of
 from hopsyncd.retrieve.answering.sentences import Sentence
 from hopsyncd.retrieve.answering.short_answer import candidates, likeliest, values_of
 from hopsyncd.retrieve.answering.support import judged, needs
@@ -120,7 +120,7 @@ def test_bare_small_numbers_and_years_answer_nothing_but_what_they_count() -> No
 
 
 WEIGHTS = {"rhythm": 4.0, "copi": 4.0, "updat": 3.0}
-ASKED = Asked("frequency")
+ASKED = QuestionNeeds("frequency")
 
 
 def test_the_value_beside_the_words_of_the_question_leads() -> None:
@@ -161,7 +161,7 @@ def test_a_rare_name_that_stands_nowhere_near_speaks_against_an_answer() -> None
 def test_a_missing_value_of_the_kind_asked_for_speaks_against_an_answer() -> None:
     some = [sentence("The copy is updated by a job", 0, 0.7, "copi", "updat")]
     assert needs("How often is it updated?", ASKED, some, WEIGHTS, [], 1000)["no_value"] == 1
-    assert needs("Who updates it?", Asked("name"), some, WEIGHTS, [], 1000)["no_value"] == 0
+    assert needs("Who updates it?", QuestionNeeds("name"), some, WEIGHTS, [], 1000)["no_value"] == 0
 
 
 def test_nothing_found_is_not_found() -> None:

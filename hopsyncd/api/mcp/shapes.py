@@ -1,6 +1,6 @@
-"""The daemon's answers in fewer words: what an agent needs, within a bound on tokens.
+"""The daemon's answers cut down to what an agent needs, within a limit of tokens.
 
-A quoting object is a dictionary whose text of a document, if it has one, is under `quote`.
+A quoting object is a dictionary with a document's text under `quote`, if it has any.
 """
 
 import json
@@ -16,11 +16,14 @@ NOTICE = (
 )
 _PLACES = 3  # further places of the same passage
 _TITLE_CHARACTERS = 150
-_ORIGIN_CHARACTERS = 150  # of one field; what is longer is left out
+_ORIGIN_CHARACTERS = 150  # of one field; longer ones are left out
+# English prose has about 4 bytes a token, JSON full of ids about 3: rather count too many.
+_BYTES_PER_TOKEN = 3
+_LEAST_QUOTE_TOKENS = 40  # a shorter quote says nothing: better drop a passage
 
 
 def passage_brief(passage: Mapping[str, Any]) -> dict[str, Any]:
-    """A passage to cite: where it stands, its id, its text under `quote`, and who wrote it when."""
+    """A passage to cite: its place, its id, its text under `quote`, and who wrote it when."""
     brief = {
         "id": passage["id"],
         "source": passage["source"],
@@ -37,7 +40,7 @@ def passage_brief(passage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(origin: Mapping[str, str]) -> dict[str, str]:
-    return {name: told for name, told in origin.items() if len(told) <= _ORIGIN_CHARACTERS}
+    return {name: text for name, text in origin.items() if len(text) <= _ORIGIN_CHARACTERS}
 
 
 def heading_line(passage: Mapping[str, Any]) -> str:
@@ -46,13 +49,13 @@ def heading_line(passage: Mapping[str, Any]) -> str:
 
 
 def hop_line(hop: Mapping[str, Any]) -> str:
-    """A hop: from where to where, and the question that joins them."""
+    """A hop as a line: both ends, and the question that joins them."""
     start, end = (title_of(hop[key])[:_TITLE_CHARACTERS] for key in ("from", "to"))
     return f"{start} {ARROWS[hop['asked_by']]} {end}: {hop['question']}"
 
 
 def version_brief(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A version: when and why it was made, and what changed."""
+    """A version: when and why it was made, and what it changed."""
     kept = ("version", "created", "reason", "tags", "documents", "passages")
     changes = {
         name: entry[name]
@@ -66,7 +69,7 @@ def version_brief(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def source_brief(source: Mapping[str, Any]) -> dict[str, Any]:
-    """A source: its state, and what is wrong with it if anything is."""
+    """A source: its state, and its problem if it has one."""
     kept = ("name", "kind", "state", "documents", "problems")
     brief = {name: source[name] for name in kept}
     if source["problem"]:
@@ -74,18 +77,13 @@ def source_brief(source: Mapping[str, Any]) -> dict[str, Any]:
     return brief
 
 
-# English prose has about 4 bytes a token, JSON full of ids about 3: rather too few than too many.
-_BYTES_PER_TOKEN = 3
-_LEAST_QUOTE_TOKENS = 40  # a shorter quote tells nothing: rather one passage fewer
-
-
 def json_text(value: object) -> str:
-    """JSON as it is sent: without a space too many."""
+    """Compact JSON, as it is sent."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def token_count(value: object) -> int:
-    """About how many tokens the JSON of a value is to a language model.
+    """The approximate number of tokens that the JSON of a value has for a language model.
 
     >>> token_count({"quote": "It burns day and night."})
     12
@@ -94,7 +92,7 @@ def token_count(value: object) -> int:
 
 
 def shares(wanted: Sequence[int], total: int) -> list[int]:
-    """What each gets of a total: the modest all that they want, the others equal parts of the rest.
+    """Shares of a total: small wants are met in full, the others get equal parts of the rest.
 
     >>> shares([10, 100, 200], 150)
     [10, 70, 70]
@@ -108,7 +106,7 @@ def shares(wanted: Sequence[int], total: int) -> list[int]:
 
 
 def shortened(text: str, max_tokens: int) -> str:
-    """The longest beginning of so many tokens that ends with a sentence, else with a line or word.
+    """The longest beginning within `max_tokens` that ends with a sentence, or a line, or a word.
 
     >>> shortened("It rains. It pours. The old man snores.", 10)
     'It rains. It pours.'
@@ -126,9 +124,9 @@ def shortened(text: str, max_tokens: int) -> str:
 def fitted(
     frame: Mapping[str, Any], quoting: Sequence[Mapping[str, Any]], max_tokens: int
 ) -> list[dict[str, Any]]:
-    """As many of the objects, the first ones, as fit beside the frame, their quotes cut fairly.
+    """As many of the first objects as fit beside the frame, with their quotes cut fairly.
 
-    An object whose quote was cut says so under `shortened`.
+    An object whose quote was cut has `shortened`.
     """
     bare = [token_count({**one, "quote": "", "shortened": True}) for one in quoting]
     wanted = [token_count(one["quote"]) for one in quoting]
@@ -143,8 +141,7 @@ def fitted(
 def in_order(
     frame: Mapping[str, Any], quoting: Sequence[Mapping[str, Any]], max_tokens: int
 ) -> list[dict[str, Any]]:
-    """As many of the objects as fit whole beside the frame, read one after the other; if not even
-    the first does, that one cut."""
+    """As many of the first objects as fit beside the frame whole; or the first one, cut."""
     room, taken = max_tokens - token_count(frame), list[dict[str, Any]]()
     for one in quoting:
         room -= token_count(one) + 1

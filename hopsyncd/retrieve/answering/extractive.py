@@ -129,21 +129,21 @@ _COUNTED = re.compile(rf"\bhow many (?!{_AUXILIARY}\b)((?:[\w-]+ ?){{1,4}})", re
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QuestionNeeds:
     """The kind of the answer, and the terms of what is counted: `hours` in `How many hours`."""
 
     kind: Kind
     counted: frozenset[str] = frozenset()
 
 
-def asked_of(question: str) -> Asked | None:
+def asked_of(question: str) -> QuestionNeeds | None:
     """None where the answer may be anything, such as of `which` and of yes or no.
 
     The last sentence asks; what comes before it tells the story. What ends it decides (`... of the
     mayor of what city?`), else the first words that ask.
 
     >>> asked_of("Ada left. Where does she live?")
-    Asked(kind='name', counted=frozenset())
+    QuestionNeeds(kind='name', counted=frozenset())
     >>> asked_of("How many hours can be saved?").counted
     frozenset({'hour'})
     """
@@ -159,9 +159,9 @@ def asked_of(question: str) -> Asked | None:
     if not found:
         asked = (kind for kind, pattern in _KEYWORDS if pattern.search(words))
         kind = None if question.rstrip().endswith("?") else next(asked, None)
-        return Asked(kind) if kind else None
+        return QuestionNeeds(kind) if kind else None
     kind = min(found, key=lambda one: one[:2])[2]
-    return Asked(kind, _counted(words) if kind == "number" else frozenset())
+    return QuestionNeeds(kind, _counted(words) if kind == "number" else frozenset())
 
 
 def _counted(words: str) -> frozenset[str]:

@@ -14,9 +14,9 @@ import numpy as np
 
 from hopsyncd.models.keywords import normalise
 from hopsyncd.models.language import Language
-from hopsyncd.retrieve.answering.extractive import Asked, Kind
+from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds
 from hopsyncd.retrieve.answering.sentences import Sentence
-from hopsyncd.retrieve.answering.support import FITS, log_odds
+from hopsyncd.retrieve.answering.weights import FITS, log_odds
 from store.words import index_terms
 
 _ONES = (
@@ -129,7 +129,7 @@ class Short:
 
 def candidates(
     question: str,
-    asked: Asked,
+    asked: QuestionNeeds,
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
     language: Language,

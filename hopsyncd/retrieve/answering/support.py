@@ -1,8 +1,5 @@
 """Support: how well what was found carries an answer, by weights fitted on known answers.
 
-`python benchmarks/fit_answers.py` fits and prints these; docs/evaluation.md says how well they hold
-on collections that were left out.
-
 It needs its subject: sentences like it, and of its rare names at least one where they stand; its
 relation: its words, of which a long question may miss more; and a value of the kind asked for. No
 single sentence must have all of it: an answer may take two passages.
@@ -17,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hopsyncd.models.language import Language
-from hopsyncd.retrieve.answering.extractive import Asked, asked_of
+from hopsyncd.retrieve.answering.extractive import QuestionNeeds, asked_of
 from hopsyncd.retrieve.answering.sentences import Sentence
 from hopsyncd.retrieve.answering.short_answer import (
     MIN_RIGHT,
@@ -26,54 +23,8 @@ from hopsyncd.retrieve.answering.short_answer import (
     candidates,
     likeliest,
 )
+from hopsyncd.retrieve.answering.weights import HELD, RIGHT, probability
 from store.words import index_terms
-
-# Whether a value in a sentence is what the question asks for.
-FITS: Mapping[str, float] = {
-    "cosine": 1.898,
-    "behind": -2.781,
-    "rank": -1.682,
-    "around": -18.018,
-    "covered": -0.426,
-    "passage": -2.616,
-    "other_kind": 3.114,
-    "near": 2.592,
-    "bias": 1.248,
-}
-# Whether the best of them is right.
-RIGHT: Mapping[str, float] = {
-    "odds": -0.069,
-    "lead": 0.638,
-    "alone": 2.815,
-    "near": 2.600,
-    "behind": 0.995,
-    "bias": -2.595,
-}
-# Whether the documents hold an answer.
-HELD: Mapping[str, float] = {
-    "cosine": 7.736,
-    "unnamed": -5.501,
-    "covered": 4.659,
-    "long": 4.087,
-    "no_value": -3.164,
-    "bias": -7.511,
-}
-
-
-def probability(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
-    """The logistic model's.
-
-    >>> probability({"bias": 0.0, "x": 1.0}, {"x": 0.0})
-    0.5
-    """
-    return 1 / (1 + math.exp(-log_odds(weights, features)))
-
-
-def log_odds(weights: Mapping[str, float], features: Mapping[str, float]) -> float:
-    return weights["bias"] + sum(
-        weight * features[name] for name, weight in weights.items() if name != "bias"
-    )
-
 
 MIN_HELD = 0.45  # the probability below which the answer is "not found"
 _MANY = 1000  # passages
@@ -86,7 +37,7 @@ _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
 def needs(
     question: str,
-    asked: Asked | None,
+    asked: QuestionNeeds | None,
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
     found: Sequence[Candidate],

@@ -1,0 +1,302 @@
+"""Answers about the passages of one version: as documents, with neighbours, and paths between."""
+
+from collections.abc import Iterable, Sequence
+
+from hopsyncd.answers.found import (
+    DocumentAnswer,
+    DocumentsAnswer,
+    NearEdge,
+    NearPassage,
+    NeighboursAnswer,
+    PassageAnswer,
+    PathHop,
+    PathsAnswer,
+)
+from hopsyncd.api.requests import (
+    DocumentRequest,
+    DocumentsRequest,
+    NeighboursRequest,
+    PathsRequest,
+)
+from hopsyncd.api.version_log import start_of
+from hopsyncd.config.strategy import Search
+from hopsyncd.errors import BadRequest, NotFound
+from hopsyncd.retrieve.around import Around, Joint, around, paths
+from hopsyncd.retrieve.engine import Answer
+from hopsyncd.retrieve.ranking import Hop
+from hopsyncd.retrieve.results import hop_json, placed_json
+from hopsyncd.retrieve.snapshot import Snapshot
+from store.records import Direction, PassageId, QuestionId
+from store.sqlite.content import known_passages, question_texts
+from store.sqlite.database import Connection
+from store.sqlite.reads import Place, document_at, documents_after, places_at, questions_at
+
+_FIRST = ("", "")  # before every key
+
+
+def position_of(head: Snapshot | None, hexadecimal: str) -> int:
+    """The position of a passage in a version's view, by its id or a unique beginning of it.
+
+    Raises NotFound, BadRequest.
+    """
+    found = range(0)
+    if head is not None:
+        first, last = (int(hexadecimal.ljust(16, digit), 16) for digit in "0f")
+        passages = head.view.passage
+        found = range(
+            int(passages.searchsorted(first)), int(passages.searchsorted(last, side="right"))
+        )
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise BadRequest(
+            "The request was refused",
+            f"the ids of {len(found)} passages begin with {hexadecimal}",
+            "Give more of the id",
+        )
+    raise _no_passage(hexadecimal, head)
+
+
+def _no_passage(hexadecimal: str, head: Snapshot | None) -> NotFound:
+    return NotFound(
+        f"There is no passage {hexadecimal}",
+        f"version {head.version.id if head else 0} has no such id",
+        "Take an id from an answer, and give that answer's version as `at`",
+    )
+
+
+def passage_answer(
+    connection: Connection, head: Snapshot | None, hexadecimal: str, degraded: Sequence[str]
+) -> PassageAnswer:
+    """A passage with its places and questions. Raises NotFound, BadRequest."""
+    position = position_of(head, hexadecimal)
+    assert head is not None
+    id_, version = PassageId(int(head.view.passage[position])), head.version.id
+    passage = known_passages(connection, [id_]).get(id_)
+    if passage is None:  # a purge has removed it; the graph in memory still has it
+        raise _no_passage(hexadecimal, head)
+    places = places_at(connection, version, [id_], head.hidden).get(id_, [])
+    questions = questions_at(connection, version, id_)
+    return {
+        "version": version,
+        "degraded": list(degraded),
+        "passage": placed_json(id_, passage, places),
+        "questions": {
+            "incoming": [text for way, text in questions if way is Direction.INCOMING],
+            "outgoing": [text for way, text in questions if way is Direction.OUTGOING],
+        },
+    }
+
+
+def documents_answer(
+    connection: Connection,
+    head: Snapshot | None,
+    request: DocumentsRequest,
+    degraded: Sequence[str],
+) -> DocumentsAnswer:
+    """A page of the documents; `next` is where the following page begins."""
+    found = (
+        documents_after(
+            connection,
+            head.version.id,
+            _key(request.after),
+            request.limit + 1,
+            source=request.source,
+            under=request.under.rstrip("/") if request.under else None,
+            hidden=head.hidden,
+        )
+        if head
+        else []
+    )
+    shown = found[: request.limit]
+    return {
+        "version": head.version.id if head else 0,
+        "degraded": list(degraded),
+        "documents": [
+            {
+                "source": one.source,
+                "document": one.path,
+                "title": one.title,
+                "passages": one.passages,
+            }
+            for one in shown
+        ],
+        "next": f"{shown[-1].source}/{shown[-1].path}" if len(found) > len(shown) else None,
+    }
+
+
+def _key(after: str | None) -> tuple[str, str]:
+    """Source and path. The name of a source contains no slash."""
+    if after is None:
+        return _FIRST
+    source, _, path = after.partition("/")
+    return source, path
+
+
+def document_answer(
+    connection: Connection, head: Snapshot | None, request: DocumentRequest, degraded: Sequence[str]
+) -> DocumentAnswer:
+    """The passages of a document, in reading order. Raises NotFound."""
+    version = head.version.id if head else 0
+    hidden = head is None or request.source in head.hidden
+    found = None if hidden else document_at(connection, version, request.source, request.document)
+    if found is None:
+        raise NotFound(
+            f"There is no document {request.document}",
+            f"version {version} has no document of that path in a source named {request.source!r}",
+            "Give source and path exactly as an answer has them",
+        )
+    media_type, placements = found
+    ids = {one.passage for one in placements}
+    passages = known_passages(connection, ids)
+    places = places_at(connection, version, ids, head.hidden if head else ())
+    return {
+        "version": version,
+        "degraded": list(degraded),
+        "source": request.source,
+        "document": request.document,
+        "passages": [
+            placed_json(
+                one.passage,
+                passages[one.passage],
+                _with_first(
+                    Place(
+                        request.source,
+                        request.document,
+                        media_type,
+                        one.first_line,
+                        one.last_line,
+                    ),
+                    places[one.passage],
+                ),
+            )
+            for one in placements
+        ],
+    }
+
+
+def _with_first(here: Place, places: Sequence[Place]) -> list[Place]:
+    return [here, *(place for place in places if place != here)]
+
+
+def neighbours_answer(
+    connection: Connection,
+    head: Snapshot | None,
+    request: NeighboursRequest,
+    degraded: Sequence[str],
+) -> NeighboursAnswer:
+    """The passages around one, the nearest first. Raises NotFound."""
+    start = position_of(head, request.id)
+    assert head is not None
+    found = around(head.view, start, request.hops, request.limit)
+    shown = _shown(connection, head, found.distance, found.joints)
+    return {
+        "version": head.version.id,
+        "degraded": list(degraded),
+        "passages": _passages(head, shown, found),
+        "edges": [_edge(head, shown, one) for one in found.joints if _is_there(head, shown, one)],
+    }
+
+
+def paths_answer(
+    connection: Connection, head: Snapshot | None, request: PathsRequest, degraded: Sequence[str]
+) -> PathsAnswer:
+    """The paths from one passage to another, the shortest first. Raises NotFound."""
+    ends = position_of(head, request.start), position_of(head, request.end)
+    assert head is not None
+    found = paths(head.view, *ends, request.max_hops, request.limit)
+    joints = [joint for path in found for joint in path]
+    passed = {end for joint in joints for end in (joint.start, joint.end)}
+    shown = _shown(connection, head, passed, joints)
+    return {
+        "version": head.version.id,
+        "degraded": list(degraded),
+        "paths": [
+            [_path_hop(head, shown, joint) for joint in path]
+            for path in found
+            if all(_is_there(head, shown, joint) for joint in path)
+        ],
+    }
+
+
+def _passages(head: Snapshot, shown: Answer, found: Around) -> list[NearPassage]:
+    told = []
+    for position, distance in found.distance.items():
+        id_ = _id(head, position)
+        if passage := shown.passages.get(id_):
+            whole = placed_json(id_, passage, shown.places.get(id_, ()))
+            told.append(
+                NearPassage(
+                    id=whole["id"],
+                    heading=whole["heading"],
+                    source=whole["source"],
+                    document=whole["document"],
+                    location=whole["location"],
+                    start=start_of(passage.text),
+                    distance=distance,
+                )
+            )
+    return told
+
+
+def _is_there(head: Snapshot, shown: Answer, joint: Joint) -> bool:
+    """False if a purge has removed a passage that the graph in memory still has."""
+    return {_id(head, joint.start), _id(head, joint.end)} <= shown.passages.keys()
+
+
+def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
+    hop = _path_hop(head, shown, joint)
+    edge: NearEdge = {
+        "from": hop["from"]["id"],
+        "to": hop["to"]["id"],
+        "question": hop["question"],
+        "asked_by": joint.asked_by,
+        "similarity": hop["similarity"],
+    }
+    if joint.asked_by == "both" and joint.name is not None:
+        edge["name"] = joint.name
+    return edge
+
+
+def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
+    """A hop as in the answer to a query, with a share of 0: no mass flowed along it."""
+    ends = _id(head, joint.start), _id(head, joint.end)
+    question, similarity = None, None
+    if joint.edge is not None:
+        question = _question(head, joint.edge)
+        similarity = round(float(head.view.similarity[joint.edge]), 4)
+    hop = Hop(*ends, joint.asked_by, question, joint.name, 0.0)
+    told = hop_json(shown, hop)
+    return {
+        "from": told["from"],
+        "to": told["to"],
+        "question": told["question"],
+        "asked_by": told["asked_by"],
+        "share": told["share"],
+        "similarity": similarity,
+    }
+
+
+def _shown(
+    connection: Connection, head: Snapshot, positions: Iterable[int], joints: Iterable[Joint]
+) -> Answer:
+    """The texts and places to show, in the form of an answer that ranks nothing."""
+    ids = {_id(head, position) for position in positions}
+    questions = [_question(head, joint.edge) for joint in joints if joint.edge is not None]
+    return Answer(
+        version=head.version.id,
+        search=Search("hop"),
+        ranked=(),
+        passages=known_passages(connection, ids),
+        places=places_at(connection, head.version.id, ids, head.hidden),
+        questions=question_texts(connection, questions),
+        words=head.words,
+    )
+
+
+def _question(head: Snapshot, edge: int) -> QuestionId:
+    return QuestionId(int(head.view.question[edge]))
+
+
+def _id(head: Snapshot, position: int) -> PassageId:
+    return PassageId(int(head.view.passage[position]))
