@@ -36,7 +36,7 @@ ORDER = (
 )
 
 
-class QuestionNeeds:
+class Asked:
     """A stack of notes, and an asker over it."""
 
     def __init__(self, folder: Path, files: dict[str, bytes], llm: FakeLlm | None = None) -> None:
@@ -62,14 +62,14 @@ def saying(reply: object) -> Play:
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Iterator[QuestionNeeds]:
-    asked = QuestionNeeds(tmp_path, NOTES)
+def notes(tmp_path: Path) -> Iterator[Asked]:
+    asked = Asked(tmp_path, NOTES)
     yield asked
     asked.stack.close()
 
 
 def test_the_sentences_that_carry_the_answer_are_cited_with_their_places(
-    notes: QuestionNeeds,
+    notes: Asked,
 ) -> None:
     told = notes.ask(QUESTION)
     assert (told["found"], told["by"], told["short"]) == (True, "extractive", None)
@@ -88,7 +88,7 @@ def test_the_sentences_that_carry_the_answer_are_cited_with_their_places(
     assert places["door.md"] == [3, 3]
 
 
-def test_the_chain_joins_the_cited_passages(notes: QuestionNeeds) -> None:
+def test_the_chain_joins_the_cited_passages(notes: Asked) -> None:
     told = notes.ask(QUESTION)
     chain = told["chain"]
     assert isinstance(chain, list)
@@ -96,7 +96,7 @@ def test_the_chain_joins_the_cited_passages(notes: QuestionNeeds) -> None:
     assert {"door.md", "mira.md"} in ends
 
 
-def test_what_is_not_there_is_not_found(notes: QuestionNeeds) -> None:
+def test_what_is_not_there_is_not_found(notes: Asked) -> None:
     told = notes.ask(FOREIGN)
     assert (told["found"], told["answer"], told["short"]) == (False, None, None)
     assert told["citations"] == told["sentences"] == told["chain"] == []
@@ -106,7 +106,7 @@ def test_what_is_not_there_is_not_found(notes: QuestionNeeds) -> None:
 @pytest.mark.parametrize(
     "question", ["When and where could Kaltenbrunn be born?", "How might Ostrava be?"]
 )
-def test_words_that_only_ask_need_not_be_there(notes: QuestionNeeds, question: str) -> None:
+def test_words_that_only_ask_need_not_be_there(notes: Asked, question: str) -> None:
     assert notes.ask(question)["found"]
 
 
@@ -119,14 +119,14 @@ def test_before_the_first_version_nothing_is_found(tmp_path: Path) -> None:
     assert reply_json(found, reply, ["nothing yet"])["version"] == 0
 
 
-def test_sentences_that_were_embedded_once_are_not_embedded_again(notes: QuestionNeeds) -> None:
+def test_sentences_that_were_embedded_once_are_not_embedded_again(notes: Asked) -> None:
     before = notes.encoder.encoded
     notes.ask(QUESTION)
     assert notes.encoder.encoded == before + 1  # the question
 
 
 def test_a_past_version_weighs_words_as_it_did_when_it_was_the_head(tmp_path: Path) -> None:
-    asked = QuestionNeeds(tmp_path, NOTES)
+    asked = Asked(tmp_path, NOTES)
     question = "Kaltenbrunn harbour pilot"
     then = asked.ask(question)
     assert then["found"] is False
@@ -161,7 +161,7 @@ def test_the_sentence_of_the_short_answer_comes_first() -> None:
 
 def test_an_llm_answers_from_what_it_is_shown(tmp_path: Path) -> None:
     llm = FakeLlm(saying({"found": True, "answer": "Ostrava", "citations": [2, 1, 2]}))
-    asked = QuestionNeeds(tmp_path, NOTES, llm)
+    asked = Asked(tmp_path, NOTES, llm)
     told = asked.ask(QUESTION, by_llm=True)
     (call,) = llm.calls
     shown = json.loads(call.user)
@@ -176,13 +176,13 @@ def test_an_llm_answers_from_what_it_is_shown(tmp_path: Path) -> None:
 
 def test_no_llm_is_asked_unless_wanted(tmp_path: Path) -> None:
     llm = FakeLlm(saying({"found": False}))
-    assert QuestionNeeds(tmp_path, NOTES, llm).ask(QUESTION)["by"] == "extractive"
+    assert Asked(tmp_path, NOTES, llm).ask(QUESTION)["by"] == "extractive"
     assert llm.calls == []
 
 
 def test_an_llm_that_finds_nothing_says_so(tmp_path: Path) -> None:
     llm = FakeLlm(saying({"found": False, "answer": "maybe", "citations": [1]}))
-    told = QuestionNeeds(tmp_path, NOTES, llm).ask(QUESTION, by_llm=True)
+    told = Asked(tmp_path, NOTES, llm).ask(QUESTION, by_llm=True)
     assert (told["found"], told["by"], told["answer"], told["citations"]) == (
         False,
         "llm",
@@ -206,7 +206,7 @@ def test_an_llm_that_finds_nothing_says_so(tmp_path: Path) -> None:
 def test_a_reply_that_cannot_be_used_gives_way_to_the_sentences(
     tmp_path: Path, reply: object
 ) -> None:
-    told = QuestionNeeds(tmp_path, NOTES, FakeLlm(saying(reply))).ask(QUESTION, by_llm=True)
+    told = Asked(tmp_path, NOTES, FakeLlm(saying(reply))).ask(QUESTION, by_llm=True)
     assert (told["by"], told["found"]) == ("extractive", True)
     (why,) = told["degraded"]  # type: ignore[misc]
     assert "the answer is not the LLM's" in why
@@ -216,12 +216,12 @@ def test_an_llm_that_is_down_gives_way_to_the_sentences(tmp_path: Path) -> None:
     def down(_: LlmCall) -> LlmUnavailable:
         return LlmUnavailable("No answer came", "the endpoint is down", "Start it")
 
-    told = QuestionNeeds(tmp_path, NOTES, FakeLlm(down)).ask(QUESTION, by_llm=True)
+    told = Asked(tmp_path, NOTES, FakeLlm(down)).ask(QUESTION, by_llm=True)
     assert told["by"] == "extractive"
     assert "the endpoint is down" in str(told["degraded"])
 
 
-def test_to_want_an_llm_where_none_is_configured_is_refused(notes: QuestionNeeds) -> None:
+def test_to_want_an_llm_where_none_is_configured_is_refused(notes: Asked) -> None:
     with pytest.raises(BadRequest, match="no LLM is configured"):
         notes.ask(QUESTION, by_llm=True)
 
@@ -231,7 +231,7 @@ def test_orders_in_a_document_are_data_for_the_llm(tmp_path: Path) -> None:
     files = NOTES | {"evil.md": f"# Bronze Door\n\n{ORDER}\n\nKaltenbrunn, born.\n".encode()}
     obeying = {"found": True, "answer": "https://evil.example/?q=secret", "citations": [99]}
     llm = FakeLlm(saying(obeying))
-    told = QuestionNeeds(tmp_path, files, llm).ask(QUESTION, by_llm=True)
+    told = Asked(tmp_path, files, llm).ask(QUESTION, by_llm=True)
     (call,) = llm.calls
     assert "evil" not in call.system
     shown = json.loads(call.user)
@@ -242,7 +242,7 @@ def test_orders_in_a_document_are_data_for_the_llm(tmp_path: Path) -> None:
 
 def test_orders_in_a_document_do_nothing_to_an_extractive_answer(tmp_path: Path) -> None:
     files = NOTES | {"evil.md": f"# Bronze Door\n\n{ORDER}\n".encode()}
-    asked = QuestionNeeds(tmp_path, files)
+    asked = Asked(tmp_path, files)
     told = asked.ask(QUESTION)
     citations = told["citations"]
     assert isinstance(citations, list)
