@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from common import arguments, dataset, p50, p95, table
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.measures import answer_f1, exact_match, interval
 from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, kept_folder

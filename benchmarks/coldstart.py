@@ -51,7 +51,7 @@ from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
 from hopsyncd.retrieve.walk import WalkSettings
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.snapshot import load_head
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.models.encoder import SentenceEncoder
 from hopsyncd.models.language import SpacyLanguage
 from store.sqlite.check import opening_check

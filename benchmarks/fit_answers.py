@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from real import IGNORED, KEEP, SAMPLES
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.measures import is_right
 from hopsyncd.evaluation.missing import Gold

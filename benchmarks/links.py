@@ -22,7 +22,7 @@ from ablation import Ranking
 from common import arguments, dataset, table
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.run import DATABASE_NAME, build, kept_folder, measure
 from hopsyncd.formats.readers import extract

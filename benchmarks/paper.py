@@ -16,7 +16,7 @@ from pathlib import Path
 from common import arguments, dataset, table
 
 from hopsyncd.config.configuration import Config, load_config
-from hopsyncd.config.strategy import STRATEGIES, Search
+from hopsyncd.config.values import STRATEGIES, Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.recorded import recorded_maker
 from hopsyncd.evaluation.run import DATABASE_NAME, build, kept_folder, measure

@@ -9,7 +9,7 @@ from pathlib import Path
 from common import arguments, dataset, table
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.strategy import STRATEGIES, Search
+from hopsyncd.config.values import STRATEGIES, Search
 from hopsyncd.evaluation.corpus import read_corpus, read_questions
 from hopsyncd.evaluation.measures import DEPTHS, Scores
 from hopsyncd.evaluation.run import Settings, evaluate, kept_folder

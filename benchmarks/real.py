@@ -16,7 +16,7 @@ from pathlib import Path
 from common import arguments, table
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.strategy import Search, Strategy
+from hopsyncd.config.values import Search, Strategy
 from hopsyncd.evaluation.corpus import read_corpus, read_questions
 from hopsyncd.evaluation.measures import QuestionOutcome, Scores, scores_of
 from hopsyncd.evaluation.real_folder import measured_folder, read_quoted, source_of

@@ -19,7 +19,7 @@ from typing_extensions import is_typeddict
 
 from hopsyncd.answers.changed import Accepted
 from hopsyncd.api.endpoints import ENDPOINTS, Endpoint
-from hopsyncd.config import strategy
+from hopsyncd.config import values as strategy
 
 ROOT = Path(__file__).parents[1]
 CALLS, REFERENCE = ROOT / "hopsyncd/client/calls.py", ROOT / "docs/api.md"
@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hopsyncd.client.daemon_call import Call, awaited, awaited_stream, call, sent, streamed
+from hopsyncd.client.response import Call, awaited, awaited_stream, call, sent, streamed
 
 if TYPE_CHECKING:
     from typing import Required, TypedDict

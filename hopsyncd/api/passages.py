@@ -12,14 +12,9 @@ from hopsyncd.answers.found import (
     PathHop,
     PathsAnswer,
 )
-from hopsyncd.api.requests import (
-    DocumentRequest,
-    DocumentsRequest,
-    NeighboursRequest,
-    PathsRequest,
-)
+from hopsyncd.api.requests import DocumentRequest, DocumentsRequest, NeighboursRequest, PathsRequest
 from hopsyncd.api.version_log import start_of
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.retrieve.around import Around, Joint, around, paths
 from hopsyncd.retrieve.engine import Answer

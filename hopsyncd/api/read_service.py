@@ -42,7 +42,7 @@ from hopsyncd.api.requests import (
 from hopsyncd.api.streaming import Listener
 from hopsyncd.api.version_log import diff_answer, logged_version
 from hopsyncd.config.configuration import DATABASE_NAME, Config
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, NotFound
 from hopsyncd.index.edge_budget import edge_budget
 from hopsyncd.ingest.source_sync import SourceSync

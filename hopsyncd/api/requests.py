@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from hopsyncd.config.strategy import DEFAULT_TOP_K, Profile, Reasoner, Strategy
+from hopsyncd.config.values import DEFAULT_TOP_K, Profile, Reasoner, Strategy
 
 MAX_QUESTION_CHARACTERS = 10_000
 MAX_QUERIES = 100

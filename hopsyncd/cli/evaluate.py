@@ -12,14 +12,7 @@ import click
 
 from hopsyncd.cli.output import WholeNumber, echo_drawn, json_option, print_json
 from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
-from hopsyncd.config.strategy import (
-    ALL_STRATEGIES,
-    PROFILES,
-    REASONERS,
-    STRATEGIES,
-    Search,
-    Strategy,
-)
+from hopsyncd.config.values import ALL_STRATEGIES, PROFILES, REASONERS, STRATEGIES, Search, Strategy
 
 if TYPE_CHECKING:
     from hopsyncd.evaluation.report import Measured

@@ -13,14 +13,13 @@ import click
 
 from hopsyncd import __version__
 from hopsyncd.cli.add import add, pause, remove, resume, sources
-from hopsyncd.cli.ask import ask
 from hopsyncd.cli.completion import completion
 from hopsyncd.cli.evaluate import evaluate
 from hopsyncd.cli.graph import graph
 from hopsyncd.cli.install import service
 from hopsyncd.cli.log import diff, log, release, restore, tag, why
 from hopsyncd.cli.maintain import backup, check, gc, purge, rebuild, recover
-from hopsyncd.cli.query import query
+from hopsyncd.cli.query import ask, query
 from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
 from hopsyncd.cli.sync import sync
 from hopsyncd.cli.top import status, top

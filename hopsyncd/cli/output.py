@@ -14,8 +14,7 @@ import click
 
 from hopsyncd.cli.completion import complete_version
 from hopsyncd.client import Client
-from hopsyncd.client.daemon_call import Answer, Call
-from hopsyncd.client.response import counted, printable, title_of
+from hopsyncd.client.response import Answer, Call, counted, printable, title_of
 from hopsyncd.config.configuration import daemon_socket
 from hopsyncd.errors import BadRequest
 

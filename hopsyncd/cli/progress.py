@@ -17,8 +17,7 @@ from rich.progress import (
 from rich.text import Text
 
 from hopsyncd.client import Client
-from hopsyncd.client.daemon_call import Answer, Call
-from hopsyncd.client.response import counted, printable
+from hopsyncd.client.response import Answer, Call, counted, printable
 
 
 class _RateColumn(ProgressColumn):

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hopsyncd.client.calls import AsynchronousMethods
-from hopsyncd.client.daemon_call import Answer, Call
 from hopsyncd.client.response import (
     CONNECT_S,
     JSON,
     MAX_BYTES,
     NDJSON,
     WHOLE_S,
+    Answer,
+    Call,
     answer_of,
     body_of,
     check_type,

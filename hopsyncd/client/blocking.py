@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hopsyncd.client.calls import BlockingMethods
-from hopsyncd.client.daemon_call import Answer, Call
 from hopsyncd.client.response import (
     CONNECT_S,
     JSON,
     MAX_BYTES,
     NDJSON,
     WHOLE_S,
+    Answer,
+    Call,
     answer_of,
     body_of,
     check_type,

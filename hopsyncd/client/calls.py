@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hopsyncd.client.daemon_call import Call, awaited, awaited_stream, call, sent, streamed
+from hopsyncd.client.response import Call, awaited, awaited_stream, call, sent, streamed
 
 if TYPE_CHECKING:
     from typing import Required, TypedDict
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         QueriesAnswer,
         QueryAnswer,
     )
-    from hopsyncd.config.strategy import Profile, Reasoner, Strategy
+    from hopsyncd.config.values import Profile, Reasoner, Strategy
 
     class Query(TypedDict, total=False):
         """One of several."""

@@ -1,4 +1,4 @@
-"""From the bytes of a response to an answer or an error, and the words to show answers in.
+"""Requests to the daemon, and what comes back: an answer, or an error that says what failed.
 
 Both clients share this: nothing here sends or receives.
 """
@@ -7,17 +7,135 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, wraps
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+from urllib.parse import quote, urlencode
 
 from hopsyncd.errors import DaemonUnavailable, HopsyncdError
 
 if TYPE_CHECKING:
     from hopsyncd.answers.found import Event
-    from hopsyncd.client.daemon_call import Call
+
+
+Fields = ParamSpec("Fields")
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Answer_co]):
+    """A request whose answer is an `Answer_co`.
+
+    `answer` names its type in hopsyncd.answers, if it is to be checked. `is_text`: it is not JSON.
+    """
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = None
+    is_text: bool = False
+    answer: str = ""
+
+
+def call(
+    method: str, path: str, fields: Mapping[str, Any], answer: str = "", *, is_text: bool = False
+) -> Call[Any]:
+    """A call with each field in its place: in the path, the body of a POST, or the query string.
+
+    A field that is None is left out, so that the daemon's default applies.
+
+    >>> call("GET", "/v1/passages/{id}", {"id": "00e1", "at": "head"}).path
+    '/v1/passages/00e1?at=head'
+    """
+    given = {name: value for name, value in fields.items() if value is not None}
+    for name in [one for one in given if f"{{{one}}}" in path]:
+        path = path.replace(f"{{{name}}}", quote(str(given.pop(name)), safe=""))
+    if method == "POST":
+        return Call(method, path, given, is_text, answer)
+    return Call(method, f"{path}?{urlencode(given)}" if given else path, None, is_text, answer)
+
+
+class Blocking(Protocol):
+    """A client that waits."""
+
+    def send(self, call: Call[Answer]) -> Answer: ...
+
+    def events(self, call: Call[Any]) -> Iterator[Event]: ...
+
+
+class Asynchronous(Protocol):
+    """A client for asyncio."""
+
+    async def send(self, call: Call[Answer]) -> Answer: ...
+
+    def events(self, call: Call[Any]) -> AsyncIterator[Event]: ...
+
+
+def sent(
+    make: Callable[Fields, Call[Answer]],
+) -> Callable[Concatenate[Blocking, Fields], Answer]:
+    """A method that sends the call and returns its answer."""
+
+    @wraps(make)
+    def method(self: Blocking, /, *fields: Fields.args, **more: Fields.kwargs) -> Answer:
+        return self.send(make(*fields, **more))
+
+    return method
+
+
+def streamed(
+    make: Callable[Fields, Call[Any]],
+) -> Callable[Concatenate[Blocking, Fields], Iterator[Event]]:
+    """A method that sends the call and returns its events."""
+
+    @wraps(make)
+    def method(self: Blocking, /, *fields: Fields.args, **more: Fields.kwargs) -> Iterator[Event]:
+        return self.events(make(*fields, **more))
+
+    return method
+
+
+def awaited(
+    make: Callable[Fields, Call[Answer]],
+) -> Callable[Concatenate[Asynchronous, Fields], Awaitable[Answer]]:
+    """As `sent`, for a client for asyncio."""
+
+    @wraps(make)
+    async def method(self: Asynchronous, /, *fields: Fields.args, **more: Fields.kwargs) -> Answer:
+        return await self.send(make(*fields, **more))
+
+    return method
+
+
+def awaited_stream(
+    make: Callable[Fields, Call[Any]],
+) -> Callable[Concatenate[Asynchronous, Fields], AsyncIterator[Event]]:
+    """As `streamed`, for `async for`."""
+
+    @wraps(make)
+    def method(
+        self: Asynchronous, /, *fields: Fields.args, **more: Fields.kwargs
+    ) -> AsyncIterator[Event]:
+        return self.events(make(*fields, **more))
+
+    return method
+
 
 JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
 CONNECT_S = 5.0
@@ -187,7 +305,11 @@ def misfit(name: str, answer: object) -> str | None:
 
     Further fields are welcome: the daemon may be newer than the client.
     """
-    from hopsyncd.answers import changed, daemon_state, found  # the types take a moment to load
+    from hopsyncd.answers import (
+        changed,
+        daemon_state,
+        found,  # the types take a moment to load
+    )
 
     modules = (found, changed, daemon_state)
     (wanted,) = {getattr(one, name) for one in modules if hasattr(one, name)}

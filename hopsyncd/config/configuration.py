@@ -23,7 +23,6 @@ from hopsyncd.config.mistakes import (
     toml_value,
 )
 from hopsyncd.config.source_kinds import SOURCE_MODELS, SourceConfig
-from hopsyncd.config.strategy import Strategy
 from hopsyncd.config.values import (
     CRON_HINT,
     FULL_SCAN_AT,
@@ -35,6 +34,7 @@ from hopsyncd.config.values import (
     ModelName,
     Seconds,
     Section,
+    Strategy,
     is_model,
     is_time_zone,
 )

@@ -1,17 +1,60 @@
-"""The types of configuration values: paths, patterns, cron expressions, users, addresses."""
+"""What a line of the configuration may hold, the ways to search, and `[access]` and `[limits]`."""
 
 import grp
 import ipaddress
 import os
 import pwd
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from connectors.ignore import NAMED, Patterns
 from hopsyncd.config.schedule import at, zone_of
+
+Strategy = Literal["hop", "bm25", "dense", "hybrid", "decompose", "rerank"]
+Profile = Literal["default", "paper"]
+Reasoner = Literal["walk", "similarity", "llm", "llm-relevance"]
+
+ALL_STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+# Those that need no configuration: `rerank` is refused without models.reranker.
+STRATEGIES: tuple[Strategy, ...] = tuple(name for name in ALL_STRATEGIES if name != "rerank")
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+REASONERS: tuple[Reasoner, ...] = get_args(Reasoner)
+
+DEFAULT_TOP_K = 20
+PAPER_HOPS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How to search. Only `hop` uses all fields; `decompose` uses an LLM reasoner.
+
+    profile: "paper" is HopRAG's method to the letter, "default" ours. reasoner: what chooses the
+    edges to follow; None means the profile's own ("walk", or "similarity" for the paper). top_k:
+    the number of seeds for a reasoner that follows single edges. n_hop: the number of rounds; None
+    means the configured number, or the paper's.
+    """
+
+    strategy: Strategy = "hop"
+    profile: Profile = "default"
+    reasoner: Reasoner | None = None
+    top_k: int = DEFAULT_TOP_K
+    n_hop: int | None = None
+
+    @property
+    def chosen_reasoner(self) -> Reasoner:
+        """The requested reasoner, or the profile's own."""
+        return self.reasoner or ("walk" if self.profile == "default" else "similarity")
+
+    @property
+    def wants_llm(self) -> bool:
+        """Whether the search asks an LLM."""
+        is_llm = self.reasoner in ("llm", "llm-relevance")
+        return is_llm and self.strategy in ("hop", "decompose")
+
 
 GC_AT, FULL_SCAN_AT = "30 3 * * *", "15 4 * * *"
 CRON_HINT = 'Write it like "30 3 * * mon-fri": minute, hour, day, month, day of the week.'

@@ -1,12 +1,192 @@
-"""Running all checks, in the order that is easiest to read."""
+"""All checks, in reading order, and those of what must be reached: sources, endpoint, daemon."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+import os
+import shutil
+import socket
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from hopsyncd.config.configuration import config_path, load_config
-from hopsyncd.doctor import Diagnosis, machine, reachable
-from hopsyncd.errors import ConfigError
+import httpx2
+
+from hopsyncd.client import Client, RequestFailed
+from hopsyncd.config.configuration import Config, config_path, load_config
+from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, SourceConfig
+from hopsyncd.doctor import Diagnosis, machine, well
+from hopsyncd.errors import ConfigError, DaemonUnavailable, DaemonUntrusted, HopsyncdError
+from hopsyncd.ingest.connect import connector_of
+from hopsyncd.models.llm.openai_llm import endpoint_host
+from hopsyncd.models.llm.transport import bounded_http
+
+_ENDPOINT_S = 5.0
+_CONNECT_S, _ANSWER_S = 1.0, 5.0
+_MAX_PATH_BYTES = 107  # of a Unix socket
+
+
+def sources(config: Config) -> Iterator[Diagnosis]:
+    """What each source needs on this machine. Sends nothing over a network."""
+    for source in config.sources:
+        yield _source(source, config) or well(f"source {source.name}", source.location)
+
+
+def _source(source: SourceConfig, config: Config) -> Diagnosis | None:
+    """What keeps the source from being read; None if nothing is known to."""
+    name = f"source {source.name}"
+    place = getattr(source, "path", None)
+    if isinstance(place, Path) and not os.access(place, os.R_OK):
+        why = "cannot be read" if place.exists() else "does not exist"
+        remedy = "Mount its drive, or correct its path; what is indexed of it is kept"
+        return Diagnosis(name, "fail", f"{place} {why}", remedy)
+    if isinstance(source, GitSource) and not shutil.which("git"):
+        return Diagnosis(name, "fail", "the program git is missing", "Install git")
+    if isinstance(source, ImapSource) and not os.environ.get(source.password_env):
+        why = f"the environment variable {source.password_env} is not set here"
+        return Diagnosis(name, "warn", why, "Set it where the daemon starts")
+    if isinstance(source, RemoteSource):
+        return _driver(name, source)
+    try:
+        connector_of(source, config).close()
+    except HopsyncdError as error:
+        return Diagnosis(name, "fail", f"{error.what}: {error.why}", error.hint)
+    return None
+
+
+def _driver(name: str, source: RemoteSource) -> Diagnosis | None:
+    import fsspec
+
+    kind = source.url.partition("://")[0]
+    try:
+        fsspec.get_filesystem_class(kind)
+    except (ImportError, ValueError) as error:
+        remedy = f"Install its driver; for common kinds, `pip install 'hopsyncd[{kind}]'`"
+        return Diagnosis(name, "fail", str(error), remedy)
+    return None
+
+
+def endpoint(config: Config) -> Iterator[Diagnosis]:
+    """One GET of the list of models. Sends none of the user's text."""
+    llm = config.llm
+    if not llm.base_url:
+        yield well("llm", "none is configured: nothing leaves this machine")
+        return
+    key = os.environ.get(llm.api_key_env, "").strip()
+    host = endpoint_host(llm.base_url)
+    try:
+        response = asyncio.run(_models(llm.base_url, key))
+    except (httpx2.HTTPError, TimeoutError, UnicodeEncodeError) as error:
+        remedy = "Check llm.base_url and the network; until then the built-in questions are used"
+        late = f"no answer within {_ENDPOINT_S:g} s" if isinstance(error, TimeoutError) else ""
+        yield Diagnosis(
+            "llm", "warn", f"{host}: {late or str(error) or type(error).__name__}", remedy
+        )
+        return
+    if response.status_code in (401, 403):
+        remedy = f"Set the environment variable {llm.api_key_env} to a valid key"
+        yield Diagnosis("llm", "fail", f"{host} refuses the key", remedy)
+    elif not response.is_success:
+        why = f"{host} answers with status {response.status_code} when asked for its models"
+        yield Diagnosis("llm", "warn", why, "Check llm.base_url; it usually ends in /v1")
+    elif llm.model not in response.text:
+        remedy = "Check llm.model; `curl` its /models to see what it has"
+        yield Diagnosis("llm", "warn", f"{host} lists no model {llm.model}", remedy)
+    else:
+        yield well("llm", f"{llm.model} at {host}, where passages and questions are sent")
+
+
+async def _models(base_url: str, key: str) -> httpx2.Response:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    async with asyncio.timeout(_ENDPOINT_S), bounded_http() as http:
+        return await http.get(f"{base_url.rstrip('/')}/models", headers=headers)
+
+
+def served(config: Config) -> Iterator[Diagnosis]:
+    """Whether a daemon could serve; if one does, its state."""
+    yield from _place(config)
+    match _reached(config):
+        case "":
+            yield from _answered(config)
+        case "nobody":
+            yield Diagnosis("daemon", "warn", "no daemon runs", "`hopsyncd serve` starts one")
+        case "stale":
+            why = f"a daemon that crashed has left {config.daemon.socket}"
+            yield Diagnosis("daemon", "warn", why, "`hopsyncd serve` replaces it")
+        case why:
+            remedy = "Only its owner, and those named in [access], may ask the daemon"
+            yield Diagnosis("daemon", "fail", f"{config.daemon.socket}: {why}", remedy)
+
+
+def _place(config: Config) -> Iterator[Diagnosis]:
+    path = config.daemon.socket
+    remedy = "Set daemon.socket to another path"
+    if len(bytes(path)) > _MAX_PATH_BYTES:
+        yield Diagnosis("socket", "fail", f"{path} is longer than {_MAX_PATH_BYTES} bytes", remedy)
+    if path.exists() and not path.is_socket():
+        yield Diagnosis("socket", "fail", f"{path} is not a socket", f"Move it away. {remedy}")
+    folder = path.parent
+    if folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) & 0o007:
+        yield Diagnosis("socket", "fail", f"everyone can enter {folder}", f"`chmod 700 {folder}`")
+
+
+def _reached(config: Config) -> str:
+    """Empty if a daemon accepts the connection; otherwise why not."""
+    path = config.daemon.socket
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probing:
+            probing.settimeout(_CONNECT_S)
+            probing.connect(str(path))
+    except FileNotFoundError:
+        return "nobody"
+    except ConnectionRefusedError:
+        return "stale" if path.is_socket() else "nobody"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return ""
+
+
+def _answered(config: Config) -> Iterator[Diagnosis]:
+    try:
+        status = Client(config.daemon.socket, timeout_s=_ANSWER_S).status()
+    except RequestFailed as error:
+        yield Diagnosis("daemon", "fail", error.why, error.hint)
+        return
+    except DaemonUntrusted as error:
+        yield Diagnosis("daemon", "fail", error.why, error.hint)
+        return
+    except DaemonUnavailable as error:
+        remedy = "Restart it; with `hopsyncd service install`, systemd does that by itself"
+        yield Diagnosis("daemon", "fail", error.why, remedy)
+        return
+    yield well("daemon", f"process {status['pid']} serves version {status['version']}")
+    if status["error"]:
+        yield Diagnosis(
+            "daemon", "fail", status["error"], "It tries again; its log has the details"
+        )
+    yield from _configured(status["configuration"])
+    if found := len(status["problems"]):
+        detail = f"{found} document{'' if found == 1 else 's'} cannot be read"
+        yield Diagnosis("documents", "warn", detail, "`hopsyncd status` lists them")
+    for source in status["sources"]:
+        name = f"source {source['name']}"
+        if source["problem"]:
+            yield Diagnosis(
+                name, "warn", f"it is paused: {source['problem']}", source["hint"] or ""
+            )
+        if source["watch_problem"]:
+            remedy = "Its changes wait for the next scan"
+            yield Diagnosis(name, "warn", source["watch_problem"], remedy)
+
+
+def _configured(configuration: Mapping[str, Any]) -> Iterator[Diagnosis]:
+    if configuration["refused"]:
+        remedy = "Correct it, then run `hopsyncd reload`"
+        yield Diagnosis("configuration", "warn", configuration["refused"], remedy)
+    if waiting := configuration["restart_needed"]:
+        detail = f"changed since the daemon started: {', '.join(waiting)}"
+        yield Diagnosis("configuration", "warn", detail, "Restart the daemon")
+
 
 Check = Callable[[], Iterator[Diagnosis]]
 
@@ -29,10 +209,10 @@ def examine(config_file: Path | None) -> Iterator[Diagnosis]:
     yield from _guarded("disk", partial(machine.disk, config))
     yield from _guarded("database", partial(machine.database, config))
     yield from _guarded("models", partial(machine.models, config))
-    yield from _guarded("daemon", partial(reachable.served, config))
-    yield from _guarded("sources", partial(reachable.sources, config))
+    yield from _guarded("daemon", partial(served, config))
+    yield from _guarded("sources", partial(sources, config))
     yield from _guarded("watches", partial(machine.watches, config))
-    yield from _guarded("llm", partial(reachable.endpoint, config))
+    yield from _guarded("llm", partial(endpoint, config))
 
 
 def _guarded(name: str, check: Check) -> Iterator[Diagnosis]:

@@ -19,9 +19,8 @@ from hopsyncd.doctor import Diagnosis, well
 from hopsyncd.errors import HopsyncdError, ReaderUnavailable
 from hopsyncd.formats.sandbox.reader_process import WORKER, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
-from hopsyncd.models.encoder import SentenceEncoder
+from hopsyncd.models.encoder import CrossReranker, SentenceEncoder
 from hopsyncd.models.language import SpacyLanguage
-from hopsyncd.models.reranker import CrossReranker
 from store.exceptions import OlderSchema, StoreError
 from store.sqlite.check import check
 from store.sqlite.database import library, lost_from, open_reader

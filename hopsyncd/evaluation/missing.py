@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.retrieve.engine import Answer, Engine

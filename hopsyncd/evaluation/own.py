@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.evaluation.own_questions import Pair, pairs, ruled, written

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import FolderSource
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import GoldQuestion, read_lines
 from hopsyncd.evaluation.missing import missing_of

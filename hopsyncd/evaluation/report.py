@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.errors import HopsyncdError
 from hopsyncd.evaluation.measures import DEPTHS, AnswerScores, QuestionOutcome, Scores, scores_of
 from hopsyncd.evaluation.run import Evaluation

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from hopsyncd.config.strategy import Profile, Reasoner, Search, Strategy
+from hopsyncd.config.values import Profile, Reasoner, Search, Strategy
 from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.evaluation.measures import (
     DEPTHS,

@@ -22,8 +22,14 @@ from hopsyncd.formats.blocks import (
     link_to_name,
     with_title,
 )
-from hopsyncd.formats.fields import labels_of, lead_in_of, lead_of
-from hopsyncd.formats.front_matter import WIKI_LINK, FrontMatter, without_front_matter
+from hopsyncd.formats.fields import (
+    WIKI_LINK,
+    FrontMatter,
+    labels_of,
+    lead_in_of,
+    lead_of,
+    without_front_matter,
+)
 from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.plain import plain_blocks
 

@@ -15,15 +15,7 @@ from hopsyncd.ingest.scan import TooMuch
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.questions import Made, QuestionMaker
-from store.records import (
-    Direction,
-    Passage,
-    PassageId,
-    QuestionSet,
-    SetId,
-    question_id,
-    set_id,
-)
+from store.records import Direction, Passage, PassageId, QuestionSet, SetId, question_id, set_id
 from store.sqlite.content import best_sets, put_content, recipe_row, register_recipe, sets_by_id
 from store.sqlite.database import Connection
 from store.sqlite.operational import Wait, put_waits, waits_of

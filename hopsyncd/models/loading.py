@@ -12,13 +12,12 @@ import structlog
 from hopsyncd.config.configuration import Config, LlmConfig
 from hopsyncd.errors import ConfigError
 from hopsyncd.models.asked_questions import AskedMaker
-from hopsyncd.models.encoder import Encoder, SentenceEncoder
+from hopsyncd.models.encoder import CrossReranker, Encoder, Reranker, SentenceEncoder
 from hopsyncd.models.language import Language, SpacyLanguage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.llm.openai_llm import OpenAiLlm
 from hopsyncd.models.llm_questions import LlmAsker
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
-from hopsyncd.models.reranker import CrossReranker, Reranker
 from store.sqlite.ledger import Ledger
 
 LEDGER_NAME = "llm.db"

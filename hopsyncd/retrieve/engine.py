@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hopsyncd.config.strategy import Search
-from hopsyncd.models.encoder import Encoder
+from hopsyncd.config.values import Search
+from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
-from hopsyncd.models.reranker import Reranker
 from hopsyncd.retrieve.bm25 import WordIndex
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.searcher import Found, Searcher

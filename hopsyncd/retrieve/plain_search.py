@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from hopsyncd.models.encoder import Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, ask
-from hopsyncd.models.reranker import Reranker
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.seeds import names_in
 from hopsyncd.retrieve.snapshot import Snapshot

@@ -11,7 +11,7 @@ from hopsyncd.answers.found import (
     QueryAnswer,
     WalkedHop,
 )
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.formats.location import cell_name, location_text, unit_of
 from hopsyncd.retrieve.engine import Answer
 from hopsyncd.retrieve.ranking import Hop, Ranked

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
-from hopsyncd.config.strategy import PAPER_HOPS, Search
+from hopsyncd.config.values import PAPER_HOPS, Search
 from hopsyncd.errors import BadRequest, LlmError
-from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
-from hopsyncd.models.reranker import Reranker
 from hopsyncd.retrieve.edge_traversal import Choose, choose_first, follow, follow_paper
 from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials

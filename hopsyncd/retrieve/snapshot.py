@@ -27,15 +27,16 @@ from store.sqlite.content import sets_at, sets_by_id
 from store.sqlite.database import Connection
 from store.sqlite.history import Diff, Edge
 from store.sqlite.reads import homes_at, matches_at, words_at
-from store.sqlite.references import (
+from store.sqlite.visible import (
     HeadedPassage,
     links_at,
     named_documents_at,
     opening_passages_at,
     passages_of,
     read_names,
+    visible_documents,
+    visible_sets,
 )
-from store.sqlite.visible import visible_documents, visible_sets
 
 _FIRST = 4  # passages of a document
 _MAX_PASSAGES = 32  # that a name may have

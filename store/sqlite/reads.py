@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from store.records import ALIVE, Direction, Document, Match, PassageId, Placement, QuestionId
 from store.sqlite.database import Connection
-from store.sqlite.references import read_links, read_names
 from store.sqlite.sources import rows_under
-from store.sqlite.visible import VISIBLE_DOCUMENTS, names_json
+from store.sqlite.visible import VISIBLE_DOCUMENTS, names_json, read_links, read_names
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from hopsyncd.api.endpoints import ENDPOINTS
 from hopsyncd.api.mcp.tools import Tools
 from hopsyncd.client import Client
 from hopsyncd.config.configuration import Config
-from hopsyncd.doctor.reachable import served
+from hopsyncd.doctor.examine import served
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.other_user import Asked, answers, as_user
 from tests.fakes.port import free_port

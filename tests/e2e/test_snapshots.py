@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from hopsyncd.client import Client
-from hopsyncd.config.strategy import STRATEGIES, Strategy
+from hopsyncd.config.values import STRATEGIES, Strategy
 from tests.e2e.daemon import SMALL, Place, new_place, source
 
 SECONDS = float(os.environ.get("HOPSYNCD_SNAPSHOT_S", "25"))

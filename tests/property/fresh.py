@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.index.matching import MergeIndex
 from hopsyncd.index.view import view_of
 from hopsyncd.models.questions import BuiltinMaker

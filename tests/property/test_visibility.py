@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.api.version_log import diff_answer, logged_version
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.index.edge_budget import edge_budget
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.retrieve.engine import Engine

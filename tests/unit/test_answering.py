@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.retrieve.answering.asker import Asker

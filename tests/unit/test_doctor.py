@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.config.configuration import DATABASE_NAME, Config, check_config
-from hopsyncd.doctor import Diagnosis, machine, reachable
+from hopsyncd.doctor import Diagnosis, machine
+from hopsyncd.doctor import examine as reachable
+from hopsyncd.doctor import examine as serving
 from hopsyncd.doctor import machine as installed
-from hopsyncd.doctor import reachable as serving
 from hopsyncd.doctor.examine import examine
 from store.sqlite.database import APPLICATION_ID, open_writer
 from tests.e2e.daemon import source

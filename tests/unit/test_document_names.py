@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.index.view import GraphView
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.config.strategy import STRATEGIES, Profile, Search
+from hopsyncd.config.values import STRATEGIES, Profile, Search
 from hopsyncd.errors import BadRequest, LlmError, LlmUnavailable
 from hopsyncd.ingest.commit import Batch
 from hopsyncd.models.llm.budget import Usage

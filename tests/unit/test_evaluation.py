@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.config.strategy import STRATEGIES, Search
+from hopsyncd.config.values import STRATEGIES, Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.report import Measured, evaluation_json, question_lines, write_report

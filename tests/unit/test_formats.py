@@ -12,7 +12,7 @@ import pytest
 
 from connectors.folder import FolderConnector
 from connectors.media_type import media_type
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.location import DOCX, PDF, XLSX
 from hopsyncd.formats.readers import extract

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hopsyncd.config.strategy import Search, Strategy
+from hopsyncd.config.values import Search, Strategy
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import NoSuchVersion

@@ -8,7 +8,7 @@ from connectors.folder import FolderConnector
 from connectors.protocol import Fetched, Item
 from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.index.links import Directory, Named
 from hopsyncd.ingest.commit import Batch
 from hopsyncd.ingest.plan import Scope
@@ -21,7 +21,7 @@ from store.sqlite.check import check
 from store.sqlite.content import known_passages
 from store.sqlite.purge import purge
 from store.sqlite.reads import documents_at, homes_at, places_at
-from store.sqlite.references import named_documents_at
+from store.sqlite.visible import named_documents_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
 from hopsyncd.evaluation.own import measured_own, own_questions
 from hopsyncd.evaluation.own_questions import Pair, gives_away, ruled, written

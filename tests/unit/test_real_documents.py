@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.measures import is_held, is_right
 from hopsyncd.evaluation.real_folder import QuotedQuestion, measured_folder, read_quoted, source_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.errors import ModelUnavailable
-from hopsyncd.models.reranker import CrossReranker
+from hopsyncd.models.encoder import CrossReranker
 
 pytestmark = pytest.mark.models
 

@@ -17,7 +17,7 @@ from hopsyncd.api.mcp.shapes import (
     version_brief,
 )
 from hopsyncd.client import Client
-from hopsyncd.config.strategy import Strategy
+from hopsyncd.config.values import Strategy
 from hopsyncd.errors import BadRequest
 
 _NOTE = "x" * 250  # reserves room for the longest note under `cut`

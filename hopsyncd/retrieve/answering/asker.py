@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from hopsyncd.config.strategy import Search
+from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmError
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.language import Language
