@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from hopsyncd.formats.blocks import Block, Kind
+from hopsyncd.formats.blocks import Block, Kind, WrittenLink, link_to_name
 from hopsyncd.formats.fields import are_fields, head_of, lead_in_of, lead_of
 
 _MAX_TERM_CHARACTERS = 300
@@ -36,6 +36,10 @@ _PROMPT = re.compile(r"(?:[$%>]|>>>) ")
 _CODE_END = re.compile(r"[,;{}()\[\]|\\]\Z")
 _COLUMNS = re.compile(r"\S(?:[ ]{3,}|\t+)\S")
 _SENTENCE = re.compile(r"[.,;:!?]\Z")
+_REFERENCE = re.compile(
+    r"(?<![\w.+-])(?:(?P<page>[A-Za-z][\w.+-]{1,60})\([1-9]\w{0,2}\)"
+    r"|(?P<series>RFC|PEP) ?(?P<number>\d{1,5})\b)"
+)
 _TEXT_END = re.compile(r"(?:(?<!\.)\.|[,;!])\Z")
 
 
@@ -61,11 +65,24 @@ def plain_blocks(text: str) -> tuple[Block, ...]:
 
     Headings are lines in capitals, underlined, numbered or centered; of manual pages and RFCs also
     those that stand out from an indented text. Running heads, page numbers and tables of contents
-    are left out. What is laid out in columns or looks like code keeps its lines.
+    are left out. What is laid out in columns or looks like code keeps its lines. Manual pages, RFCs
+    and PEPs that a text names, as `git-gc(1)` or `RFC 9309`, are links.
     """
-    blocks = list(_Reader(text.split("\n")).blocks())
+    blocks = [_linked(block) for block in _Reader(text.split("\n")).blocks()]
     title = next((at for at, block in enumerate(blocks[:_HEAD_BLOCKS]) if block.level == 1), 0)
     return (*blocks[title : title + 1], *blocks[:title], *blocks[title + 1 :])
+
+
+def _linked(block: Block) -> Block:
+    """The block with a link where it first names each document."""
+    if block.kind == "heading":
+        return block
+    found: dict[str, tuple[int, WrittenLink]] = {}
+    for named in _REFERENCE.finditer(block.text):
+        name = named["page"] or f"{named['series']} {int(named['number'])}"
+        if name not in found and (link := link_to_name(name, named[0])):
+            found[name] = (named.start(), link)
+    return replace(block, links=tuple(found.values())) if found else block
 
 
 def paragraphs(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
