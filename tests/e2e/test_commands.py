@@ -9,8 +9,8 @@ from tests.e2e.daemon import Place, source
 
 COUNTERS = {"passages_generated", "texts_embedded", "queries"}
 SCORES = {
-    *(f"{name}@{k}" for name in ("recall", "precision", "f1") for k in (2, 5, 10, 20)),
-    *("recall@5_interval", "all@5", "ms_p50", "ms_p95", "llm_calls", "llm_tokens"),
+    *(f"{name}@{k}" for name in ("recall", "precision", "f1", "all") for k in (2, 5, 10, 20)),
+    *("recall@5_interval", "reciprocal_rank", "ms_p50", "ms_p95", "llm_calls", "llm_tokens"),
 }
 
 
@@ -184,9 +184,9 @@ def test_eval_of_ones_own_index_while_the_daemon_runs(daemon: Place) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "give --corpus and --questions"),
+        ([], "--questions is needed with --corpus or --folder"),
         (["--self", "--questions", "many"], "a number from 1 to 1000"),
-        (["--self", "--keep", "there"], "it takes no --corpus"),
+        (["--self", "--folder", "."], "it takes no corpus and no folder"),
     ],
 )
 def test_eval_says_which_options_do_not_go_together(

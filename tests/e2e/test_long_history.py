@@ -104,7 +104,12 @@ def test_all_of_them_are_there_for_who_asks(place: Place) -> None:
 
 def test_a_limit_cuts_the_lists_and_not_the_counts(place: Place) -> None:
     found = place.get("/v1/diff?from=1&to=2&limit=3")
-    assert found["counts"]["documents"] == {"added": LONG, "changed": 0, "removed": 0}
+    assert found["counts"]["documents"] == {
+        "added": LONG,
+        "changed": 0,
+        "removed": 0,
+        "renamed": 0,
+    }
     assert len(found["documents"]["added"]) == 3
     assert len(place.get("/v1/diff?from=2&to=1")["documents"]["removed"]) == LONG
 
