@@ -185,8 +185,8 @@ class TestWhatIsNeverAsked:
         site.answers["/"] = page("Home")
         site.serve_tls(*certificate_of("public.test", tmp_path))
         script = (
-            "import sys; from connectors.web.fetch import Client, Unreachable\n"
-            "client = Client(10.0, 1000, lambda _: True, lambda *_: ['127.0.0.1'])\n"
+            "import sys; from connectors.web.fetch import PageFetcher, Unreachable\n"
+            "client = PageFetcher(10.0, 1000, lambda _: True, lambda *_: ['127.0.0.1'])\n"
             "try: print(client.get(sys.argv[1], {}, lambda _: True).body)\n"
             "except Unreachable as error: print(error.why)\n"
         )
