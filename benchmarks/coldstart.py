@@ -50,7 +50,7 @@ from pathlib import Path
 from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
 from hopsyncd.retrieve.walk import WalkSettings
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.snapshot import load_head
+from hopsyncd.retrieve.snapshot import load_snapshot
 from hopsyncd.config.values import Search
 from hopsyncd.models.encoder import SentenceEncoder
 from hopsyncd.models.language import SpacyLanguage
@@ -67,7 +67,7 @@ done("opening and checking the store")
 models = config.models
 encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
 done("SHA-256 of the weights")
-served = load_head(connection, head(connection), encoder.dimensions)
+served = load_snapshot(connection, head(connection), encoder.dimensions)
 done("the graph from the store")
 import torch
 done("import of torch")

@@ -25,7 +25,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from hopsyncd.config.configuration import LlmConfig
-from hopsyncd.models.llm.budget import Meter
+from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import open_endpoint
 from hopsyncd.models.asked_questions import AskedMaker
 from hopsyncd.models.llm_questions import LlmAsker
@@ -39,7 +39,7 @@ files = {f"{n}.md": f"Number{n} met Nero{n % 7} near Rome.".encode() for n in ra
 stack = Stack(folder / "s.db", MemoryConnector(files), maker, batch_documents=40)
 print("ready", flush=True)
 stack.sync()
-while stack.writer.upgrade(1000, Meter()):
+while stack.writer.upgrade(1000, Usage()):
     pass
 print("done", flush=True)
 """

@@ -99,7 +99,7 @@ class Service:
 
         It has written twice: who is to go first when memory is short, and that it is ready.
         """
-        find = """for pid in $(pgrep -f "[h]opsyncd.extraction.worker"); do
+        find = """for pid in $(pgrep -f "[h]opsyncd.formats.sandbox.reader_worker"); do
             if grep -qx "syscw: 2" "/proc/$pid/io"; then echo "$pid"; break; fi; done"""
         return self._run("sh", "-c", find, user="root").strip()
 
