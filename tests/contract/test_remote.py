@@ -163,7 +163,7 @@ class TestOnEachFileSystem:
     def test_a_folder_that_is_not_there_is_not_an_empty_one(self, remote: Remote) -> None:
         remote.put("a.md", b"x")
         away = replace(remote, url=f"{remote.url}/nowhere")
-        with pytest.raises(SourceUnavailable, match="the folder (does not|no longer) exist"):
+        with pytest.raises(SourceUnavailable, match=r"the folder (does not|no longer) exist"):
             listed(away)
 
     def test_a_root_that_vanishes_during_the_listing_deletes_nothing(self, remote: Remote) -> None:
@@ -172,7 +172,7 @@ class TestOnEachFileSystem:
         listing = remote.connector().discover(None)
         next(listing)
         remote.system.rm(remote.root, recursive=True)
-        with pytest.raises(SourceUnavailable, match="the folder (does not|no longer) exist"):
+        with pytest.raises(SourceUnavailable, match=r"the folder (does not|no longer) exist"):
             list(listing)
         remote.system.makedirs(remote.root, exist_ok=True)
         remote.put("a.md", b"for the clean-up")
