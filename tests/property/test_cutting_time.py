@@ -79,7 +79,7 @@ def assert_linear(shape: str, media_type: str, size: int) -> None:
     for runs in (1, 3, 8):  # only what looks bad is measured again
         small_s = cut_s(shape, media_type, size, 2 * runs)
         large_s = cut_s(shape, media_type, 4 * size, runs)
-        if large_s < GROWTH * small_s + 0.02:
+        if large_s < GROWTH * small_s + 0.05:
             return
     raise AssertionError(f"{small_s:.2f} s, of four times the size {large_s:.2f} s")
 
