@@ -19,8 +19,9 @@ from connectors.folder import widened
 from hopsyncd.answers.changed import ReloadAnswer
 from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
 from hopsyncd.api.app import make_app
-from hopsyncd.api.daemon_service import DaemonService, collect, now_ms
+from hopsyncd.api.daemon_service import DaemonService, collect
 from hopsyncd.api.server import TOKEN_NAME, bound_address, bound_socket, serve, token_in
+from hopsyncd.api.status import now_ms
 from hopsyncd.api.supervision import Supervisor, inherited_socket, is_terminal, reload_at_hang_ups
 from hopsyncd.api.worker_pools import worker_pools
 from hopsyncd.config.configuration import (

@@ -1,9 +1,9 @@
-"""The HTTP application: a route for each endpoint of api/endpoints.py, over a service."""
+"""The HTTP application: a route for each endpoint, over a service."""
 
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from pydantic import ValidationError
@@ -16,7 +16,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hopsyncd.api.access import Caller
-from hopsyncd.api.endpoints import ENDPOINTS, NDJSON, Endpoint, Service
+from hopsyncd.api.daemon_service import ENDPOINTS
+from hopsyncd.api.endpoints import NDJSON, Endpoint
 from hopsyncd.api.failures import INTERNAL, bad_request, failed, failure_of
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.requests import MAX_QUESTION_CHARACTERS, SyncRequest
@@ -38,6 +39,14 @@ from hopsyncd.errors import REPORTABLE, BadRequest, Forbidden
 log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = 1 << 20
+
+
+class Service(Protocol):
+    """What the routes need of a service beside the methods of its endpoints."""
+
+    def progress(self) -> Json | None: ...
+
+    def note(self, operation: str, status: int, took_ms: float) -> None: ...
 
 
 def make_app(service: Service, pools: WorkerPools | None = None) -> Starlette:

@@ -1,10 +1,7 @@
 """The API of a daemon: one method for each endpoint; writes run on the writer's thread."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,22 +20,12 @@ from hopsyncd.answers.changed import (
     RemoveAnswer,
     RestoreAnswer,
     SyncAnswer,
+    SyncedSource,
     TagAnswer,
     UntagAnswer,
 )
-from hopsyncd.answers.daemon_state import (
-    HealthAnswer,
-    JobsAnswer,
-    ScheduleAnswer,
-    SourcesAnswer,
-    StatsAnswer,
-    StatusAnswer,
-    SyncProgress,
-)
 from hopsyncd.api.access import Caller
-from hopsyncd.api.endpoints import openapi_document
-from hopsyncd.api.metrics import Load, Requests
-from hopsyncd.api.read_service import ReadService
+from hopsyncd.api.endpoints import endpoint, endpoints_of, openapi_document
 from hopsyncd.api.requests import (
     BackupRequest,
     CheckRequest,
@@ -56,21 +43,12 @@ from hopsyncd.api.requests import (
     TagRequest,
     UntagRequest,
 )
-from hopsyncd.api.status import (
-    DaemonState,
-    ReportedVersions,
-    schedule_answer,
-    status_answer,
-    sync_answer,
-    sync_progress,
-)
+from hopsyncd.api.status import MAX_PROBLEMS, StateService, now_ms
 from hopsyncd.api.streaming import Listener
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.reload import Reloaded
-from hopsyncd.errors import BadRequest, NotFound, ReaderUnavailable
+from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.preview import preview_json
 from hopsyncd.ingest.removal import drop_mirror, removed
-from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.timetable import GC
 from hopsyncd.ingest.upkeep import (
@@ -88,22 +66,19 @@ from hopsyncd.ingest.upkeep import (
     untagged,
 )
 from hopsyncd.ingest.watch import FolderWatcher
-from hopsyncd.ingest.writer import UPGRADE, SyncWorker
+from hopsyncd.ingest.writer import SyncWorker
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.engine import Engine
-from store.exceptions import StoreError
-from store.sqlite.database import SqliteError, fresh_database
+from store.sqlite.database import Connection, snapshot
 from store.sqlite.gc import Retention
+from store.sqlite.history import source_changes
+from store.sqlite.sources import item_problems
+from store.sqlite.versions import head
 
 log = structlog.get_logger(__name__)
 
 First = TypeVar("First")
 Second = TypeVar("Second")
-
-
-def now_ms() -> int:
-    """Unix time in milliseconds."""
-    return time.time_ns() // 1_000_000
 
 
 def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool = False) -> GcAnswer:
@@ -123,8 +98,28 @@ def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool =
     return done
 
 
-class DaemonService(ReadService):
-    """Implements api.endpoints.Service. `reloaded` has the result of the last reload."""
+class ReportedVersions:
+    """The version of each source up to which a caller knows the changes.
+
+    A caller who has not synced before knows the version at the start: what the daemon indexed by
+    itself since then is news to them.
+    """
+
+    def __init__(self) -> None:
+        self.at_start = 0
+        self._versions: dict[tuple[str, str], int] = {}
+
+    def known_to(self, caller: str, sources: Collection[str]) -> dict[str, int]:
+        """The version of each source that the caller knows."""
+        return {name: self._versions.get((caller, name), self.at_start) for name in sources}
+
+    def note(self, caller: str, sources: Collection[str], version: int) -> None:
+        """The caller now knows these sources up to that version."""
+        self._versions |= {(caller, name): version for name in sources}
+
+
+class DaemonService(StateService):
+    """All endpoints: those that change something, and those that it inherits."""
 
     def __init__(
         self,
@@ -135,32 +130,27 @@ class DaemonService(ReadService):
         watchers: Mapping[str, FolderWatcher],
         reload: Callable[[], ReloadAnswer],
     ) -> None:
-        super().__init__(config, models, engine, worker)
+        super().__init__(config, models, engine, worker, watchers)
         self._reload = reload
-        self.reloaded = Reloaded()
-        self.load = Load()
-        self._recipe = models.maker.recipe.name
-        self._endpoint = models.endpoint
-        self._watchers = watchers
-        self._started_ms = now_ms()
-        self._requests = Requests()
-        self.unavailable: dict[str, ReaderUnavailable] = {}  # by media type
         self.reported = ReportedVersions()
-        self.removed: set[str] = set()  # removed, though the configuration still has them
 
+    @endpoint("POST", "/v1/sync", "admin", streams=True, may_accept=True)
     def sync(self, request: SyncRequest, caller: Caller) -> Future[SyncAnswer]:
+        """Scan sources, and bring the graph up to date with what is on disk now."""
         since = self.reported.known_to(caller.name, self._wanted(request.sources))
         self.require_database()
 
         def answer(outcomes: Sequence[SyncOutcome]) -> SyncAnswer:
-            changes = sync_answer(self._reader(), outcomes, since)
+            changes = _sync_answer(self._reader(), outcomes, since)
             self.reported.note(caller.name, [one.source for one in outcomes], changes["version"])
             changes["degraded"] = self._degraded()
             return changes
 
         return _then(self._worker.request(request.sources, request.accept_empty), answer)
 
-    def preview(self, request: PreviewRequest, _: Caller) -> PreviewAnswer:
+    @endpoint("POST", "/v1/preview", "admin")
+    def preview(self, request: PreviewRequest, caller: Caller) -> PreviewAnswer:
+        """What a sync would do and cost; only reads."""
         self.require_database()
         wanted = self._wanted(request.sources)
         found = preview_json(self._reader(), self.config, wanted, request.limit)
@@ -179,14 +169,15 @@ class DaemonService(ReadService):
                 )
         return named or names
 
-    def _names(self) -> list[str]:
-        return [one.name for one in self.config.sources if one.name not in self.removed]
-
-    def restore(self, request: RestoreRequest, _: Caller) -> Future[RestoreAnswer]:
+    @endpoint("POST", "/v1/restore", "admin")
+    def restore(self, request: RestoreRequest, caller: Caller) -> Future[RestoreAnswer]:
+        """Commit a version whose documents are those of an earlier one."""
         wanted = self._wanted(request.sources)
         return self._worker.submit(lambda path: restored(path, request.version, wanted))
 
+    @endpoint("POST", "/v1/release", "admin", streams=True)
     def release(self, request: ReleaseRequest, caller: Caller) -> Future[SyncAnswer]:
+        """End the pins of restores, and sync."""
         wanted = self._wanted(request.sources)
         unpinned = self._worker.submit(lambda path: released(path, wanted))
         scanned = self.sync(SyncRequest(sources=request.sources), caller)
@@ -197,17 +188,24 @@ class DaemonService(ReadService):
 
         return _then(scanned, unless_failed)
 
-    def pause(self, request: PauseRequest, _: Caller) -> Future[PauseAnswer]:
+    @endpoint("POST", "/v1/pause", "admin")
+    def pause(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
+        """Leave a source alone until it is resumed."""
         (name,) = self._wanted([request.name])
         return self._worker.submit(lambda path: paused(path, name, now_ms()))
 
-    def resume(self, request: PauseRequest, _: Caller) -> Future[PauseAnswer]:
+    @endpoint("POST", "/v1/resume", "admin")
+    def resume(self, request: PauseRequest, caller: Caller) -> Future[PauseAnswer]:
+        """End a pause."""
         (name,) = self._wanted([request.name])
         done = self._worker.submit(lambda path: resumed(path, name))
         self._worker.hint(name, None)
         return done
 
-    def remove(self, request: RemoveRequest, _: Caller) -> Future[RemoveAnswer]:
+    @endpoint("POST", "/v1/remove", "admin")
+    def remove(self, request: RemoveRequest, caller: Caller) -> Future[RemoveAnswer]:
+        """Remove a source's documents from the newest version, or from all."""
+
         def job(path: SourceSync) -> RemoveAnswer:
             self.removed.add(request.name)
             path.paused.pop(request.name, None)
@@ -227,15 +225,21 @@ class DaemonService(ReadService):
             )
         return self._worker.submit(job)
 
-    def tag(self, request: TagRequest, _: Caller) -> Future[TagAnswer]:
+    @endpoint("POST", "/v1/tags", "admin")
+    def tag(self, request: TagRequest, caller: Caller) -> Future[TagAnswer]:
+        """Name a version."""
         return self._worker.submit(
             lambda path: tagged(path, request.name, request.version, now_ms())
         )
 
-    def untag(self, request: UntagRequest, _: Caller) -> Future[UntagAnswer]:
+    @endpoint("DELETE", "/v1/tags/{name}", "admin")
+    def untag(self, request: UntagRequest, caller: Caller) -> Future[UntagAnswer]:
+        """Remove the name of a version."""
         return self._worker.submit(lambda path: untagged(path, request.name))
 
-    def check(self, request: CheckRequest, _: Caller, listener: Listener) -> CheckAnswer:
+    @endpoint("POST", "/v1/check", "admin", streams=True)
+    def check(self, request: CheckRequest, caller: Caller, listener: Listener) -> CheckAnswer:
+        """Verify the database."""
         self.require_database()
 
         def tell(name: str, done: int, total: int) -> None:
@@ -243,18 +247,27 @@ class DaemonService(ReadService):
 
         return checked(self._reader(), request.deep, tell)
 
-    def backup(self, request: BackupRequest, _: Caller) -> BackupAnswer:
+    @endpoint("POST", "/v1/backup", "admin")
+    def backup(self, request: BackupRequest, caller: Caller) -> BackupAnswer:
+        """Copy the database to an absolute path that does not exist."""
         self.require_database()
         return backed_up(self._reader(), Path(request.file))
 
-    def rebuild(self, request: RebuildRequest, _: Caller) -> Future[RebuildAnswer]:
+    @endpoint("POST", "/v1/rebuild", "admin")
+    def rebuild(self, request: RebuildRequest, caller: Caller) -> Future[RebuildAnswer]:
+        """Compute again all that is derived from passages and questions."""
         return self._worker.submit(rebuilt)
 
-    def gc(self, request: GcRequest, _: Caller) -> Future[GcAnswer]:
+    @endpoint("POST", "/v1/gc", "admin")
+    def gc(self, request: GcRequest, caller: Caller) -> Future[GcAnswer]:
+        """Collect the versions that the configuration does not keep."""
         job = partial(collect, config=self.config, engine=self._engine, dry_run=request.dry_run)
         return self._worker.submit(job, None if request.dry_run else GC)
 
-    def purge(self, request: PurgeRequest, _: Caller) -> Future[PurgeAnswer]:
+    @endpoint("POST", "/v1/purge", "admin")
+    def purge(self, request: PurgeRequest, caller: Caller) -> Future[PurgeAnswer]:
+        """Remove a document from every version; with `again`, let scans index it once more."""
+
         def job(path: SourceSync) -> PurgeAnswer:
             if request.again:
                 return included_again(path, request.document, request.source)
@@ -265,124 +278,44 @@ class DaemonService(ReadService):
 
         return self._worker.submit(job)
 
-    def schedule(self, _: NoParameters, caller: Caller) -> ScheduleAnswer:
-        asks_llm = self._endpoint and self.config.llm.questions != "off"
-        hidden = {
-            job(name) for name in caller.hidden | self.removed for job in (scan_job, full_scan_job)
-        }
-        planned = [
-            one
-            for one in self._worker.planned()
-            if (asks_llm or one.job != UPGRADE) and one.job not in hidden
-        ]
-        return schedule_answer(self._reader(), planned)
-
-    def status(self, _: NoParameters, caller: Caller) -> StatusAnswer:
-        state = self._state(caller.hidden)
-        try:
-            return status_answer(self._reader(), state)
-        except (StoreError, SqliteError) as error:
-            # The database cannot be read. The rest of the status can still say so.
-            with closing(fresh_database()) as empty:
-                return status_answer(empty, replace(state, error=state.error or str(error)))
-
-    def sources(self, request: NoParameters, caller: Caller) -> SourcesAnswer:
-        whole = self.status(request, caller)
-        return {
-            "version": whole["version"],
-            "degraded": whole["degraded"],
-            "sources": whole["sources"],
-        }
-
-    def health(self, _: NoParameters, __: Caller) -> HealthAnswer:
-        self.require_database()
-        return {"status": "ok", "version": self._version}
-
-    def jobs(self, request: NoParameters, caller: Caller) -> JobsAnswer:
-        return {
-            "running": self._progress(caller.hidden),
-            "pending": self._worker.pending,
-            "jobs": self.schedule(request, caller)["jobs"],
-        }
-
-    def stats(self, _: NoParameters, caller: Caller) -> StatsAnswer:
-        with self._engine.reading(hidden=caller.hidden) as (__, head):
-            version = head.version if head else None
-        return {
-            "version": version.id if version else 0,
-            "degraded": self._degraded(caller.hidden),
-            "passages": version.passages if version else 0,
-            "queries": self._queries,
-            "requests": self._requests.by_operation(),
-            "connections": self.load.connections,
-            "refused": self.load.refused,
-            "queue": self.load.queue,
-        }
-
-    def metrics(self, request: NoParameters, caller: Caller) -> str:
-        spent = self._endpoint.ledger.spent(0) if self._endpoint else ()
-        return self.measurements.text(self.status(request, caller), self.load, spent)
-
-    def reload(self, _: ReloadRequest, __: Caller) -> ReloadAnswer:
+    @endpoint("POST", "/v1/reload", "admin")
+    def reload(self, request: ReloadRequest, caller: Caller) -> ReloadAnswer:
+        """Apply the changed configuration."""
         return self._reload()
 
-    def openapi(self, _: NoParameters, __: Caller) -> dict[str, Any]:
-        return openapi_document()
+    @endpoint("GET", "/v1/openapi.json", "read")
+    def openapi(self, request: NoParameters, caller: Caller) -> dict[str, Any]:
+        """The OpenAPI 3.1 document."""
+        return openapi_document(ENDPOINTS)
 
-    def progress(self) -> SyncProgress | None:
-        return self._progress(frozenset())
 
-    def _progress(self, hidden: frozenset[str]) -> SyncProgress | None:
-        return (
-            sync_progress(self.path.progress, hidden) if self.path and self._worker.busy else None
-        )
-
-    def note(self, operation: str, status: int, took_ms: float) -> None:
-        self._requests.note(operation, status, took_ms)
-        self.measurements.note_request(operation, status, took_ms / 1000)
-        log.debug("request", operation=operation, status=status, took_ms=round(took_ms, 1))
-
-    def summary(self) -> str:
-        """One line on the daemon's state, without names. Safe on the event loop: reads no file."""
-        head = self._engine.head
-        if head is None:
-            return "nothing is indexed yet"
-        version = head.version
-        doing = "indexing" if self._worker.pending else "up to date"
-        if self._error():
-            doing = "the last sync failed"
-        if self.reloaded.refused:
-            doing += ", the changed configuration is refused"
-        return f"version {version.id}: {version.passages} passages, {doing}"
-
-    def _state(self, hidden: frozenset[str]) -> DaemonState:
-        head = self._engine.head
-        if hidden:
-            with self._engine.reading(hidden=hidden) as (_, restricted):
-                head = restricted
-        names = self._names()
-        jobs = {one.job: one.next_ms for one in self._worker.planned()}
-        return DaemonState(
-            database=self._database,
-            socket=self.config.daemon.socket,
-            started_ms=self._started_ms,
-            version=head.version if head else None,
-            recipe=self._recipe,
-            configured=tuple(names),
-            next_ms={name: jobs[scan_job(name)] for name in names if scan_job(name) in jobs},
-            watching={name: watcher.status() for name, watcher in dict(self._watchers).items()},
-            progress=self.path.progress if self.path else None,
-            busy=self._worker.busy,
-            pending=self._worker.pending,
-            error=self._error(),
-            degraded=self._degraded(hidden),
-            unavailable=dict(self.unavailable),
-            queries=self._queries,
-            llm=self._endpoint.status() if self._endpoint else None,
-            config_refused=self.reloaded.refused,
-            restart_needed=self.reloaded.restart_needed,
-            hidden=hidden,
-        )
+def _sync_answer(
+    connection: Connection, outcomes: Sequence[SyncOutcome], since: dict[str, int]
+) -> SyncAnswer:
+    """The newest version, what changed in each source since then, and what cannot be read."""
+    with snapshot(connection):
+        newest = head(connection)
+        now = newest.id if newest else 0
+        problems = item_problems(connection, MAX_PROBLEMS)
+        sources: list[SyncedSource] = [
+            {
+                "name": one.source,
+                "since": since.get(one.source, 0),
+                "added": changes.added,
+                "changed": changes.changed,
+                "moved": changes.moved,
+                "removed": changes.removed,
+                "unreadable": [
+                    {"document": path, "why": why, "hint": hint}
+                    for name, path, why, hint in problems
+                    if name == one.source
+                ],
+                "problem": one.problem,
+            }
+            for one in outcomes
+            for changes in [source_changes(connection, one.source, since.get(one.source, 0), now)]
+        ]
+    return {"version": now, "sources": sources, "degraded": []}
 
 
 def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Second]:
@@ -398,3 +331,6 @@ def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Se
 
     first.add_done_callback(pass_on)
     return result
+
+
+ENDPOINTS = endpoints_of(DaemonService)

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, ge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from hopsyncd.answers.daemon_state import RequestStats
 from store.sqlite.ledger import Spent
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -48,7 +49,7 @@ class Load:
 
 
 class Requests:
-    """Requests since the start, by the operation of api/endpoints.py. For any thread."""
+    """Requests since the start, by the operation of the API. For any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -65,12 +66,12 @@ class Requests:
             self._errors[operation] += status >= 400 and status != 499
             self._took_ms[operation].append(took_ms)
 
-    def by_operation(self) -> dict[str, Any]:
+    def by_operation(self) -> dict[str, RequestStats]:
         """For /v1/stats."""
         with self._lock:
             times = {name: list(took) for name, took in self._took_ms.items()}
             counts, errors = dict(self._counts), dict(self._errors)
-        found = {}
+        found: dict[str, RequestStats] = {}
         for name in sorted(counts):
             p50_ms, p95_ms = np.percentile(times[name], [50, 95])
             found[name] = {

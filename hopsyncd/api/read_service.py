@@ -18,6 +18,7 @@ from hopsyncd.answers.found import (
     QueryAnswer,
 )
 from hopsyncd.api.access import Caller
+from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.failures import failed, failure_of
 from hopsyncd.api.metrics import Metrics
 from hopsyncd.api.passages import (
@@ -64,7 +65,7 @@ from store.sqlite.sources import source_names
 
 
 class ReadService:
-    """Implements the endpoints of api.endpoints.Service that read a version.
+    """The endpoints that read a version.
 
     `path` is the write path, set once the store is open. A reload replaces `config`.
     """
@@ -81,7 +82,9 @@ class ReadService:
         self._local = threading.local()
         self.require_database: Callable[[], None] = lambda: None  # raises DatabaseGone
 
+    @endpoint("POST", "/v1/query", "read")
     def query(self, request: QueryRequest, caller: Caller, listener: Listener) -> QueryAnswer:
+        """Find the passages that answer a question, best first."""
         usage = Usage(self.config.llm.max_calls_per_query or None)
         listener.when_gone(usage.abandon)
         search = Search(
@@ -104,7 +107,9 @@ class ReadService:
         self.measurements.note_query(search.strategy, time.perf_counter() - began_s)
         return answer_json(answer, search, self._degraded(caller.hidden))
 
+    @endpoint("POST", "/v1/queries", "read")
     def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:
+        """Answer up to 100 queries, those with the same `at` at one version."""
         answers: dict[int, QueryAnswer | Failed] = {}
         for at in dict.fromkeys(one.at for one in request.queries):
             queries = {index: one for index, one in enumerate(request.queries) if one.at == at}
@@ -126,7 +131,9 @@ class ReadService:
         except REPORTABLE as error:
             return failure_of(error)[1]
 
+    @endpoint("POST", "/v1/ask", "read", streams=True)
     def ask(self, request: AskRequest, caller: Caller, listener: Listener) -> AskAnswer:
+        """Answer a question, with citations."""
         usage = Usage(MAX_LLM_CALLS)
         listener.when_gone(usage.abandon)
         listener.tell("progress", stage="search")
@@ -152,11 +159,15 @@ class ReadService:
         draft.finish(reply)
         return reply_json(found, reply, self._degraded(caller.hidden))
 
+    @endpoint("GET", "/v1/passages/{id}", "read")
     def passage(self, request: PassageRequest, caller: Caller) -> PassageAnswer:
+        """A passage, and the questions that it answers and raises."""
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return passage_answer(connection, head, request.id, self._degraded(caller.hidden))
 
+    @endpoint("GET", "/v1/documents", "read")
     def documents(self, request: DocumentsRequest, caller: Caller) -> DocumentsAnswer:
+        """A page of the documents, by source and path; pass its `next` as `after` for more."""
         if request.source is not None and request.source not in self._known(caller.hidden):
             raise NotFound(
                 f"There is no source {request.source!r}",
@@ -166,19 +177,27 @@ class ReadService:
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return documents_answer(connection, head, request, self._degraded(caller.hidden))
 
+    @endpoint("GET", "/v1/document", "read")
     def document(self, request: DocumentRequest, caller: Caller) -> DocumentAnswer:
+        """The passages of a document, in reading order."""
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return document_answer(connection, head, request, self._degraded(caller.hidden))
 
+    @endpoint("GET", "/v1/neighbours/{id}", "read")
     def neighbours(self, request: NeighboursRequest, caller: Caller) -> NeighboursAnswer:
+        """The passages around one in the graph."""
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return neighbours_answer(connection, head, request, self._degraded(caller.hidden))
 
+    @endpoint("GET", "/v1/paths", "read")
     def paths(self, request: PathsRequest, caller: Caller) -> PathsAnswer:
+        """The paths from one passage to another, the shortest first."""
         with self._engine.reading(request.at, caller.hidden) as (connection, head):
             return paths_answer(connection, head, request, self._degraded(caller.hidden))
 
+    @endpoint("GET", "/v1/log", "read")
     def log(self, request: LogRequest, caller: Caller) -> LogAnswer:
+        """Versions, newest first."""
         with snapshot(connection := self._reader()):
             entries = history_log(connection, request.limit, request.before)
             if caller.hidden:
@@ -190,7 +209,9 @@ class ReadService:
                 "versions": [logged_version(one) for one in entries],
             }
 
+    @endpoint("GET", "/v1/diff", "read")
     def diff(self, request: DiffRequest, caller: Caller) -> DiffAnswer:
+        """What differs between two versions."""
         with snapshot(connection := self._reader()):
             ends = resolve(connection, request.old), resolve(connection, request.new)
             found = history_diff(connection, *ends)

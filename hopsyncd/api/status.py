@@ -1,199 +1,277 @@
-"""Answers about the daemon itself: its state, its sources, its jobs, and what a sync changed."""
+"""The endpoints that tell the state of the daemon: its sources, jobs, requests and metrics."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import time
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
-from hopsyncd.answers.changed import SyncAnswer, SyncedSource
+import structlog
+
 from hopsyncd.answers.daemon_state import (
-    LlmStatus,
+    HealthAnswer,
+    JobsAnswer,
     ScheduleAnswer,
+    SourcesAnswer,
     SourceStatus,
+    StatsAnswer,
     StatusAnswer,
     SyncProgress,
 )
+from hopsyncd.api.access import Caller
+from hopsyncd.api.endpoints import endpoint
+from hopsyncd.api.metrics import METRICS_TYPE, Load, Requests
+from hopsyncd.api.read_service import ReadService
+from hopsyncd.api.requests import NoParameters
+from hopsyncd.api.version_log import moment_text, time_text
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.reload import Reloaded
 from hopsyncd.errors import ReaderUnavailable
-from hopsyncd.ingest.source_sync import SyncOutcome
-from hopsyncd.ingest.timetable import Planned
-from store.records import Version
+from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
+from hopsyncd.ingest.watch import FolderWatcher
+from hopsyncd.ingest.writer import UPGRADE, SyncWorker
+from hopsyncd.models.loading import Models
+from hopsyncd.retrieve.engine import Engine
+from store.exceptions import StoreError
 from store.sqlite.content import counters
-from store.sqlite.database import Connection, snapshot
-from store.sqlite.history import source_changes
+from store.sqlite.database import Connection, SqliteError, fresh_database
 from store.sqlite.operational import all_jobs, count_quarantined, waiting_by_reason
 from store.sqlite.sources import SourceRow, all_sources, item_problems
-from store.sqlite.versions import head
 
-_MAX_PROBLEMS = 100  # in an answer, of all sources
+log = structlog.get_logger(__name__)
 
-
-class Watching(Protocol):
-    """Whether file events arrive, and if not, why."""
-
-    @property
-    def watching(self) -> bool: ...
-
-    @property
-    def why(self) -> str: ...
-
-    @property
-    def hint(self) -> str: ...
+MAX_PROBLEMS = 100  # in an answer, of all sources
 
 
-class Progressing(Protocol):
-    """How far the current sync is."""
-
-    source: str
-    documents_done: int
-    documents_total: int
-    passages_done: int
-    passages_total: int
-
-    @property
-    def share(self) -> float: ...
+def now_ms() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonState:
-    """What the daemon knows about itself, beyond the database.
+class StateService(ReadService):
+    """`reloaded` has the result of the last reload."""
 
-    `version` is None before the first one, and `llm` is None if no endpoint is configured.
-    `next_ms` has the time of each source's next scan. `config_refused` says why the configuration
-    file is not in force, and `restart_needed` which of its keys wait for a restart. `unavailable`
-    has the media types that cannot be read on this machine. `hidden` names the sources that the
-    caller may not see.
-    """
+    def __init__(
+        self,
+        config: Config,
+        models: Models,
+        engine: Engine,
+        worker: SyncWorker,
+        watchers: Mapping[str, FolderWatcher],
+    ) -> None:
+        super().__init__(config, models, engine, worker)
+        self.reloaded = Reloaded()
+        self.load = Load()
+        self._recipe = models.maker.recipe.name
+        self._endpoint = models.endpoint
+        self._watchers = watchers
+        self._started_ms = now_ms()
+        self._requests = Requests()
+        self.unavailable: dict[str, ReaderUnavailable] = {}  # by media type
+        self.removed: set[str] = set()  # removed, though the configuration still has them
 
-    database: Path
-    socket: Path
-    started_ms: int
-    version: Version | None
-    recipe: str
-    configured: tuple[str, ...]
-    next_ms: Mapping[str, int]
-    watching: Mapping[str, Watching]
-    progress: Progressing | None
-    busy: bool
-    pending: bool
-    error: str | None
-    degraded: list[str]
-    unavailable: Mapping[str, ReaderUnavailable]
-    queries: int
-    llm: LlmStatus | None
-    config_refused: str | None
-    restart_needed: Sequence[str]
-    hidden: frozenset[str] = frozenset()
+    @endpoint("GET", "/v1/status", "read")
+    def status(self, request: NoParameters, caller: Caller) -> StatusAnswer:
+        """The state of the daemon and its sources."""
+        try:
+            return self._status(self._reader(), caller.hidden)
+        except (StoreError, SqliteError) as error:
+            # The database cannot be read. The rest of the status can still say so.
+            with closing(fresh_database()) as empty:
+                return self._status(empty, caller.hidden, str(error))
 
+    def _status(
+        self, connection: Connection, hidden: frozenset[str], trouble: str | None = None
+    ) -> StatusAnswer:
+        """The status, with the counts of the served version.
 
-def status_answer(connection: Connection, state: DaemonState) -> StatusAnswer:
-    """The status, with the counts of the served version.
+        A caller from whom sources are hidden gets no totals and no error texts: they would tell of
+        those sources.
+        """
+        head, whole, names = self._engine.head, not hidden, self._names()
+        if hidden:
+            with self._engine.reading(hidden=hidden) as (_, head):
+                pass
+        version = head.version if head else None
+        llm = self._endpoint.status() if self._endpoint else None
+        error = self._error() or trouble
+        next_ms = {one.job: one.next_ms for one in self._worker.planned()}
+        return {
+            "version": version.id if version else 0,
+            "created": time_text(version.created_ms) if version else None,
+            "documents": version.documents if version else 0,
+            "passages": version.passages if version else 0,
+            "edges": min(version.edge_budget, version.matches) if version else 0,
+            "edge_budget": version.edge_budget if version else 0,
+            "matches": version.matches if version else 0,
+            "degraded": self._degraded(hidden),
+            "syncing": self._worker.busy,
+            "pending": self._worker.pending,
+            "progress": self._progress(hidden),
+            "error": error if whole or not error else "the last sync failed",
+            "sources": [
+                self._source(row, row.name in names, next_ms.get(scan_job(row.name)))
+                for row in all_sources(connection)
+                if row.name not in hidden and (row.documents or row.name in names)
+            ],
+            "problems": [
+                {"source": source, "document": path, "why": why, "hint": hint}
+                for source, path, why, hint in item_problems(connection, MAX_PROBLEMS, hidden)
+            ],
+            "unavailable_readers": [
+                {"media_type": kind, "why": one.why, "hint": one.hint}
+                for kind, one in sorted(dict(self.unavailable).items())
+            ],
+            "quarantined": count_quarantined(connection) if whole else 0,
+            "counters": {**counters(connection), "queries": self._queries} if whole else {},
+            "waiting": waiting_by_reason(connection, version.id) if version and whole else {},
+            "models": {"recipe": self._recipe, "llm_endpoint": llm["endpoint"] if llm else None},
+            "llm": llm if whole else None,
+            "configuration": {
+                "refused": self.reloaded.refused if whole else None,
+                "restart_needed": list(self.reloaded.restart_needed) if whole else [],
+            },
+            "database": str(self._database),
+            "database_bytes": _bytes(self._database) if whole else None,
+            "socket": str(self.config.daemon.socket),
+            "pid": os.getpid(),
+            "started": moment_text(self._started_ms),
+        }
 
-    A caller from whom sources are hidden gets no totals and no error texts: they would tell of
-    those sources.
-    """
-    version, whole = state.version, not state.hidden
-    error = state.error if whole or not state.error else "the last sync failed"
-    return {
-        "version": version.id if version else 0,
-        "created": time_text(version.created_ms) if version else None,
-        "documents": version.documents if version else 0,
-        "passages": version.passages if version else 0,
-        "edges": min(version.edge_budget, version.matches) if version else 0,
-        "edge_budget": version.edge_budget if version else 0,
-        "matches": version.matches if version else 0,
-        "degraded": state.degraded,
-        "syncing": state.busy,
-        "pending": state.pending,
-        "progress": sync_progress(state.progress, state.hidden) if state.busy else None,
-        "error": error,
-        "sources": [
-            _source(row, state)
-            for row in all_sources(connection)
-            if row.name not in state.hidden and (row.documents or row.name in state.configured)
-        ],
-        "problems": [
-            {"source": source, "document": path, "why": why, "hint": hint}
-            for source, path, why, hint in item_problems(connection, _MAX_PROBLEMS, state.hidden)
-        ],
-        "unavailable_readers": [
-            {"media_type": kind, "why": error.why, "hint": error.hint}
-            for kind, error in sorted(state.unavailable.items())
-        ],
-        "quarantined": count_quarantined(connection) if whole else 0,
-        "counters": {**counters(connection), "queries": state.queries} if whole else {},
-        "waiting": waiting_by_reason(connection, version.id) if version and whole else {},
-        "models": {
-            "recipe": state.recipe,
-            "llm_endpoint": state.llm["endpoint"] if state.llm else None,
-        },
-        "llm": state.llm if whole else None,
-        "configuration": {
-            "refused": state.config_refused if whole else None,
-            "restart_needed": list(state.restart_needed) if whole else [],
-        },
-        "database": str(state.database),
-        "database_bytes": _bytes(state.database) if whole else None,
-        "socket": str(state.socket),
-        "pid": os.getpid(),
-        "started": moment_text(state.started_ms),
-    }
+    def _source(self, row: SourceRow, configured: bool, next_ms: int | None) -> SourceStatus:
+        watcher = self._watchers.get(row.name)
+        watch = watcher.status() if watcher else None
+        state: Literal["new", "ok", "paused", "unconfigured"] = "ok" if row.scanned_ms else "new"
+        if not configured:
+            state = "unconfigured"
+        elif row.problem:
+            state = "paused"
+        return {
+            "name": row.name,
+            "kind": row.kind,
+            "location": row.location,
+            "state": state,
+            "documents": row.documents,
+            "problems": row.problems,
+            "pinned": row.pinned,
+            "scanned": time_text(row.scanned_ms),
+            "next": time_text(next_ms if configured else None),
+            "problem": row.problem,
+            "hint": row.hint,
+            "watching": bool(watch and watch.watching),
+            "watch_problem": f"{watch.why}. {watch.hint}" if watch and not watch.watching else None,
+        }
 
+    def _names(self) -> list[str]:
+        return [one.name for one in self.config.sources if one.name not in self.removed]
 
-def sync_progress(
-    progress: Progressing | None, hidden: frozenset[str] = frozenset()
-) -> SyncProgress | None:
-    """How far the sync is; None if none runs, or none that the caller may see."""
-    if progress is None or progress.source in hidden:
-        return None
-    return {
-        "source": progress.source,
-        "documents_done": progress.documents_done,
-        "documents_total": progress.documents_total,
-        "passages_done": progress.passages_done,
-        "passages_total": progress.passages_total,
-        "share": round(progress.share, 4),
-    }
+    @endpoint("GET", "/v1/sources", "read")
+    def sources(self, request: NoParameters, caller: Caller) -> SourcesAnswer:
+        """The state of the sources."""
+        whole = self.status(request, caller)
+        return {
+            "version": whole["version"],
+            "degraded": whole["degraded"],
+            "sources": whole["sources"],
+        }
 
+    @endpoint("GET", "/v1/health", "read")
+    def health(self, request: NoParameters, caller: Caller) -> HealthAnswer:
+        """Whether the daemon serves; cheap to ask."""
+        self.require_database()
+        return {"status": "ok", "version": self._version}
 
-def _source(row: SourceRow, state: DaemonState) -> SourceStatus:
-    watch = state.watching.get(row.name)
-    return {
-        "name": row.name,
-        "kind": row.kind,
-        "location": row.location,
-        "state": _source_state(row, state),
-        "documents": row.documents,
-        "problems": row.problems,
-        "pinned": row.pinned,
-        "scanned": time_text(row.scanned_ms),
-        "next": time_text(state.next_ms.get(row.name)),
-        "problem": row.problem,
-        "hint": row.hint,
-        "watching": bool(watch and watch.watching),
-        "watch_problem": f"{watch.why}. {watch.hint}" if watch and not watch.watching else None,
-    }
+    @endpoint("GET", "/v1/schedule", "read")
+    def schedule(self, request: NoParameters, caller: Caller) -> ScheduleAnswer:
+        """The scheduled jobs, with their last runs."""
+        rows = all_jobs(self._reader())
+        asks_llm = self._endpoint and self.config.llm.questions != "off"
+        hidden = {
+            job(name) for name in caller.hidden | self.removed for job in (scan_job, full_scan_job)
+        }
+        return {
+            "jobs": [
+                {
+                    "job": one.job,
+                    "times": one.times,
+                    "next": moment_text(one.next_ms),
+                    "last_run": time_text(row.ran_ms) if row else None,
+                    "last_success": time_text(row.succeeded_ms) if row else None,
+                    "last_error": row.error if row else None,
+                }
+                for one in sorted(self._worker.planned(), key=lambda one: one.next_ms)
+                for row in (rows.get(one.job),)
+                if (asks_llm or one.job != UPGRADE) and one.job not in hidden
+            ]
+        }
 
+    @endpoint("GET", "/v1/jobs", "read")
+    def jobs(self, request: NoParameters, caller: Caller) -> JobsAnswer:
+        """The sync that runs now, and the scheduled jobs."""
+        return {
+            "running": self._progress(caller.hidden),
+            "pending": self._worker.pending,
+            "jobs": self.schedule(request, caller)["jobs"],
+        }
 
-def _source_state(
-    row: SourceRow, state: DaemonState
-) -> Literal["new", "ok", "paused", "unconfigured"]:
-    if row.name not in state.configured:
-        return "unconfigured"
-    if row.problem:
-        return "paused"
-    return "ok" if row.scanned_ms else "new"
+    @endpoint("GET", "/v1/stats", "read")
+    def stats(self, request: NoParameters, caller: Caller) -> StatsAnswer:
+        """Requests since the start, by endpoint."""
+        with self._engine.reading(hidden=caller.hidden) as (_, head):
+            version = head.version if head else None
+        return {
+            "version": version.id if version else 0,
+            "degraded": self._degraded(caller.hidden),
+            "passages": version.passages if version else 0,
+            "queries": self._queries,
+            "requests": self._requests.by_operation(),
+            "connections": self.load.connections,
+            "refused": self.load.refused,
+            "queue": self.load.queue,
+        }
 
+    @endpoint("GET", "/v1/metrics", "admin", media_type=METRICS_TYPE)
+    def metrics(self, request: NoParameters, caller: Caller) -> str:
+        """Metrics in Prometheus's text format."""
+        spent = self._endpoint.ledger.spent(0) if self._endpoint else ()
+        return self.measurements.text(self.status(request, caller), self.load, spent)
 
-def time_text(unix_ms: int | None) -> str | None:
-    """Unix milliseconds in ISO 8601, UTC; None stays None."""
-    return None if unix_ms is None else moment_text(unix_ms)
+    def progress(self) -> SyncProgress | None:
+        """How far the current sync is; None if none runs."""
+        return self._progress(frozenset())
 
+    def _progress(self, hidden: frozenset[str]) -> SyncProgress | None:
+        progress = self.path.progress if self.path and self._worker.busy else None
+        if progress is None or progress.source in hidden:
+            return None
+        return {
+            "source": progress.source,
+            "documents_done": progress.documents_done,
+            "documents_total": progress.documents_total,
+            "passages_done": progress.passages_done,
+            "passages_total": progress.passages_total,
+            "share": round(progress.share, 4),
+        }
 
-def moment_text(unix_ms: int) -> str:
-    """Unix milliseconds in ISO 8601, UTC."""
-    return datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    def note(self, operation: str, status: int, took_ms: float) -> None:
+        """Count an answered request."""
+        self._requests.note(operation, status, took_ms)
+        self.measurements.note_request(operation, status, took_ms / 1000)
+        log.debug("request", operation=operation, status=status, took_ms=round(took_ms, 1))
+
+    def summary(self) -> str:
+        """One line on the daemon's state, without names. Safe on the event loop: reads no file."""
+        head = self._engine.head
+        if head is None:
+            return "nothing is indexed yet"
+        version = head.version
+        doing = "indexing" if self._worker.pending else "up to date"
+        if self._error():
+            doing = "the last sync failed"
+        if self.reloaded.refused:
+            doing += ", the changed configuration is refused"
+        return f"version {version.id}: {version.passages} passages, {doing}"
 
 
 def _bytes(database: Path) -> int:
@@ -202,71 +280,3 @@ def _bytes(database: Path) -> int:
         path = database.with_name(database.name + suffix)
         total += path.stat().st_size if path.exists() else 0
     return total
-
-
-def schedule_answer(connection: Connection, planned: Sequence[Planned]) -> ScheduleAnswer:
-    """Each job with its times and its last run, the next job first."""
-    rows = all_jobs(connection)
-    return {
-        "jobs": [
-            {
-                "job": one.job,
-                "times": one.times,
-                "next": moment_text(one.next_ms),
-                "last_run": time_text(row.ran_ms) if row else None,
-                "last_success": time_text(row.succeeded_ms) if row else None,
-                "last_error": row.error if row else None,
-            }
-            for one in sorted(planned, key=lambda one: one.next_ms)
-            for row in (rows.get(one.job),)
-        ]
-    }
-
-
-class ReportedVersions:
-    """The version of each source up to which a caller knows the changes.
-
-    A caller who has not synced before knows the version at the start: what the daemon indexed by
-    itself since then is news to them.
-    """
-
-    def __init__(self) -> None:
-        self.at_start = 0
-        self._versions: dict[tuple[str, str], int] = {}
-
-    def known_to(self, caller: str, sources: Collection[str]) -> dict[str, int]:
-        """The version of each source that the caller knows."""
-        return {name: self._versions.get((caller, name), self.at_start) for name in sources}
-
-    def note(self, caller: str, sources: Collection[str], version: int) -> None:
-        """The caller now knows these sources up to that version."""
-        self._versions |= {(caller, name): version for name in sources}
-
-
-def sync_answer(
-    connection: Connection, outcomes: Sequence[SyncOutcome], since: dict[str, int]
-) -> SyncAnswer:
-    """The newest version, what changed in each source since then, and what cannot be read."""
-    with snapshot(connection):
-        newest = head(connection)
-        now = newest.id if newest else 0
-        problems = item_problems(connection, _MAX_PROBLEMS)
-        sources: list[SyncedSource] = [
-            {
-                "name": one.source,
-                "since": since.get(one.source, 0),
-                "added": changes.added,
-                "changed": changes.changed,
-                "moved": changes.moved,
-                "removed": changes.removed,
-                "unreadable": [
-                    {"document": path, "why": why, "hint": hint}
-                    for name, path, why, hint in problems
-                    if name == one.source
-                ],
-                "problem": one.problem,
-            }
-            for one in outcomes
-            for changes in [source_changes(connection, one.source, since.get(one.source, 0), now)]
-        ]
-    return {"version": now, "sources": sources, "degraded": []}

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from hopsyncd.answers.changed import (
     DiffAnswer,
@@ -11,7 +12,6 @@ from hopsyncd.answers.changed import (
     DiffPassage,
     LoggedVersion,
 )
-from hopsyncd.api.status import moment_text, time_text
 from hopsyncd.retrieve.results import id_text
 from store.records import PassageId, Version
 from store.sqlite.content import known_passages
@@ -20,6 +20,16 @@ from store.sqlite.history import Diff, Edge, LogEntry, edge_ends
 
 _FOLDERS = 12  # at most, unless the first level alone has more
 _START_CHARACTERS = 80
+
+
+def time_text(unix_ms: int | None) -> str | None:
+    """Unix milliseconds in ISO 8601, UTC; None stays None."""
+    return None if unix_ms is None else moment_text(unix_ms)
+
+
+def moment_text(unix_ms: int) -> str:
+    """Unix milliseconds in ISO 8601, UTC."""
+    return datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def logged_version(entry: LogEntry) -> LoggedVersion:

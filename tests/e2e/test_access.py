@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from hopsyncd.api.endpoints import ENDPOINTS
+from hopsyncd.api.daemon_service import ENDPOINTS
 from hopsyncd.api.mcp.tools import Tools
 from hopsyncd.client import Client
 from hopsyncd.config.configuration import Config

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.api.endpoints import ENDPOINTS
+from hopsyncd.api.daemon_service import ENDPOINTS
 from hopsyncd.client import AsyncClient, Client, RequestFailed, calls
 from hopsyncd.errors import DaemonUnavailable
 from tests.e2e.conftest import FILMS

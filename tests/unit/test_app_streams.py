@@ -11,7 +11,8 @@ from starlette.testclient import TestClient
 
 from hopsyncd.api.access import Caller
 from hopsyncd.api.app import make_app
-from hopsyncd.api.endpoints import ENDPOINTS, NDJSON
+from hopsyncd.api.daemon_service import ENDPOINTS
+from hopsyncd.api.endpoints import NDJSON
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.requests import AskRequest, QueryRequest
 from hopsyncd.api.streaming import Listener
