@@ -19,7 +19,7 @@ from xml.parsers import expat
 
 from connectors.html_tokens import Token, tokens
 from connectors.protocol import Fetched
-from connectors.web.address import address
+from connectors.settings import address
 from connectors.web.fetch import Unreachable, unpacked
 from connectors.web.visitor import Visit
 

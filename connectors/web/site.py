@@ -27,8 +27,7 @@ from connectors.protocol import (
     known_of,
     mark_of,
 )
-from connectors.settings import WebSettings
-from connectors.web.address import address, host_of, is_of
+from connectors.settings import WebSettings, address, host_of, is_of
 from connectors.web.fetch import PageFetcher, Unreachable, is_public
 from connectors.web.page_content import NoFeed, PageContent, content_of, is_readable
 from connectors.web.visitor import RobotsForbidden, Visitor

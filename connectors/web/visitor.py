@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from protego import Protego
 
-from connectors.web.address import address
+from connectors.settings import address
 from connectors.web.fetch import USER_AGENT, HttpReply, PageFetcher, Unreachable
 
 _REDIRECTS = (301, 302, 303, 307, 308)

@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from store.sqlite.database import Connection
 
 _SLOT_BYTES = 4096  # each slot fills a page of its own on any disk
-_COUNT_WRITE = (
-    "INSERT INTO counter VALUES ('writes', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
-)
-# Rows of `counter` that are not totals for users: transactions, and the highest lost version.
-INTERNAL_COUNTERS = ("writes", "lost_version")
+_COUNT_ONE = "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
+# Rows of `counter` that are not totals for users: transactions, those of them that rewrote history,
+# and the highest lost version.
+INTERNAL_COUNTERS = ("writes", "rewrites", "lost_version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +71,24 @@ def state_of(connection: "Connection") -> Acknowledged:
     """How far the database has come."""
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'version'").fetchone():
         return NOTHING
-    row = connection.execute("SELECT value FROM counter WHERE name = 'writes'").fetchone()
     newest = connection.execute("SELECT max(id) FROM version").fetchone()[0] or 0
-    return Acknowledged(row[0] if row else 0, newest, _digest(connection, newest))
+    return Acknowledged(_counted(connection, "writes"), newest, version_digest(connection, newest))
 
 
 def count_write(connection: "Connection") -> None:
     """Count the current transaction, if it is the writer's."""
     if connection.opened:
-        connection.execute(_COUNT_WRITE)
+        connection.execute(_COUNT_ONE, ["writes"])
+
+
+def count_rewrite(connection: "Connection") -> None:
+    """Count the current transaction as one that changes what past versions hold."""
+    connection.execute(_COUNT_ONE, ["rewrites"])
+
+
+def rewrites(connection: "Connection") -> int:
+    """How many transactions have changed what past versions hold: purges and rebuilds."""
+    return _counted(connection, "rewrites")
 
 
 def acknowledge(connection: "Connection") -> None:
@@ -104,7 +112,7 @@ def acknowledge(connection: "Connection") -> None:
 def refuse_older(connection: "Connection", database: Path, known: Acknowledged) -> None:
     """Raise VersionsLost if the database is behind what was acknowledged."""
     state = state_of(connection)
-    if state.writes >= known.writes and _digest(connection, known.version) == known.digest:
+    if state.writes >= known.writes and version_digest(connection, known.version) == known.digest:
         return
     if state.version < known.version:
         why = f"version {known.version} was acknowledged, but it ends at version {state.version}"
@@ -139,11 +147,15 @@ def reserve_lost(connection: "Connection", known: Acknowledged) -> None:
 
 def lost_version(connection: "Connection") -> int:
     """The highest version that was acknowledged and then lost; 0 if none was."""
-    row = connection.execute("SELECT value FROM counter WHERE name = 'lost_version'").fetchone()
+    return _counted(connection, "lost_version")
+
+
+def _counted(connection: "Connection", name: str) -> int:
+    row = connection.execute("SELECT value FROM counter WHERE name = ?", [name]).fetchone()
     return int(row[0]) if row else 0
 
 
-def _digest(connection: "Connection", number: int) -> str:
+def version_digest(connection: "Connection", number: int) -> str:
     """Over what never changes in a version's row; empty if there is none."""
     row = connection.execute(
         "SELECT id, created_ms, reason, rules FROM version WHERE id = ?", [number]

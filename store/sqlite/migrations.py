@@ -80,4 +80,9 @@ def _rules(db: Database) -> None:
     _run_file(db, "010_rules.sql")
 
 
-SCHEMA_VERSION = 10
+@MIGRATIONS(name="011_feed")
+def _feed(db: Database) -> None:
+    _run_file(db, "011_feed.sql")
+
+
+SCHEMA_VERSION = 11

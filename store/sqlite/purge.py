@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from store.exceptions import PurgeRefused
 from store.records import ALIVE, Cut, PassageId, QuestionId
+from store.sqlite.acknowledged import count_rewrite
 from store.sqlite.database import Connection, transaction
 from store.sqlite.gc import drop_sets, sweep, unchecked, unheld_sets
 from store.sqlite.search import put_vector, recipes
@@ -92,6 +93,7 @@ def _purge(
     """Remove these revisions, none of them at the head; `forget` deletes their scan records."""
     sweep(connection)
     with unchecked(connection):
+        count_rewrite(connection)
         kept = kept_versions(connection)
         losses = _Losses()
         losses.documents.update(_versions_in([span for _, span in revisions], kept))

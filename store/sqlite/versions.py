@@ -22,7 +22,7 @@ from store.records import (
     Seen,
     Version,
 )
-from store.sqlite.acknowledged import lost_version
+from store.sqlite.acknowledged import count_rewrite, lost_version
 from store.sqlite.content import full_text, index_passage
 from store.sqlite.database import Connection, transaction
 from store.sqlite.digests import PLACE_COLUMNS, document_digest
@@ -124,6 +124,7 @@ def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> V
     over.
     """
     with transaction(connection):
+        count_rewrite(connection)
         _rebuild_full_text(connection)
         _rebuild_vectors(connection)
         number = write_version(connection, change, created_ms).id

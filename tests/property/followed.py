@@ -18,6 +18,7 @@ from store.sqlite.reads import live_documents
 from store.sqlite.sources import pins_of, seen_items
 from store.sqlite.versions import head, kept_versions
 from tests.fakes.dump import Rows, graph_at, served_by
+from tests.fakes.follower import Follower, read_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack
@@ -61,6 +62,7 @@ class Followed(RuleBasedStateMachine):
         self.deleted: dict[str, bytes] = {}
         self.meanwhile: tuple[str, bytes] | None = None
         self.preempting: tuple[int, str, bytes | None] | None = None
+        self.follower = Follower()
 
     def _yield_to_edits(self) -> None:
         if self.preempting is None:
@@ -172,6 +174,8 @@ class Followed(RuleBasedStateMachine):
             assert rows == self.past.setdefault(number, rows)
         self.newest = newest.id
         assert kept_versions(connection) == sorted(self.past)
+        self.follower.follow(connection)
+        assert self.follower.at(newest.id) == read_at(connection, newest.id)
         assert self._files_of(self.past[newest.id]) == self.indexed
         fresh = self._fresh(self.indexed)
         served = head_of(connection, newest, self.stack.writer.index)
@@ -194,6 +198,7 @@ class Followed(RuleBasedStateMachine):
         self._check()
         for number, rows in self.past.items():
             assert graph_at(self.stack.connection, number) == rows
+            assert self.follower.at(number) == read_at(self.stack.connection, number)
         assert check(self.stack.connection, deep=True) == []
 
     def _fresh(self, files: dict[str, bytes]) -> "Fresh":

@@ -1,0 +1,126 @@
+"""The feed: a copy that it keeps is, at every kept version, what reading the store gives."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.ingest.commit import Batch
+from store.exceptions import NoSuchVersion
+from store.records import ALIVE
+from store.sqlite.changes import changes, stamp
+from store.sqlite.gc import Retention, collect
+from store.sqlite.history import set_tag
+from store.sqlite.purge import purge
+from store.sqlite.versions import kept_versions
+from tests.fakes.edited import LATER_MS, edited
+from tests.fakes.follower import Follower, read_at
+from tests.fakes.lived import lived
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
+
+
+def assert_same(follower: Follower, stack: Stack) -> None:
+    for number in kept_versions(stack.connection):
+        assert follower.at(number) == read_at(stack.connection, number)
+
+
+@pytest.fixture(params=[edited, lived])
+def stack(request: pytest.FixtureRequest, tmp_path: Path) -> Stack:
+    make: Callable[[Path], Stack] = request.param
+    return make(tmp_path / "s.db")
+
+
+class TestFollowing:
+    @pytest.mark.parametrize("stops", [(6,), (1, 2, 3, 4, 5, 6), (2, 5, 6), (4, 6)])
+    def test_any_steps_lead_to_every_version(self, stack: Stack, stops: tuple[int, ...]) -> None:
+        follower, after = Follower(), 0
+        for until in stops:
+            follower.apply(changes(stack.connection, after, until))
+            for number in range(1, until + 1):
+                assert follower.at(number) == read_at(stack.connection, number)
+            after = until
+        assert_same(follower, stack)
+
+    def test_what_is_in_force_at_the_end_is_alive_whatever_came_later(self, stack: Stack) -> None:
+        fed = changes(stack.connection, 0, 3)
+        assert {*fed.passages_begun.died.tolist()} <= {2, 3, ALIVE}
+        assert len(fed.passages_ended.key) == len(fed.matches_ended.key) == 0
+
+    def test_nothing_changed_is_nothing(self, stack: Stack) -> None:
+        fed = changes(stack.connection, 6, 6)
+        assert not fed.documents_begun
+        assert not len(fed.passages_begun.passage) + len(fed.matches_begun.question)
+
+    def test_a_set_that_takes_another_s_place_ends_and_begins(self, stack: Stack) -> None:
+        fed = changes(stack.connection, 5, 6)
+        document = fed.documents_begun[0]
+        assert (document.source, document.born, document.died) == ("notes", 6, ALIVE)
+        assert {passage for passage, _ in document.placements} >= {
+            *fed.passages_begun.passage.tolist()
+        }
+
+
+class TestAfterRowsWereDeleted:
+    def test_a_copy_goes_on_after_a_gc_and_a_new_one_has_all_that_is_kept(
+        self, stack: Stack
+    ) -> None:
+        set_tag(stack.connection, "mine", 2, 0)
+        follower = Follower()
+        follower.apply(changes(stack.connection, 0, 5))
+        collect(stack.connection, Retention(2, 0), LATER_MS)
+        assert kept_versions(stack.connection) == [2, 5, 6]
+        follower.apply(changes(stack.connection, 5, 6))
+        assert_same(follower, stack)
+        fresh = Follower()
+        fresh.follow(stack.connection)
+        assert_same(fresh, stack)
+        for after, until in ((2, 5), (2, 6), (5, 6)):
+            between = Follower()
+            between.apply(changes(stack.connection, 0, after))
+            between.apply(changes(stack.connection, after, until))
+            assert between.at(until) == read_at(stack.connection, until)
+
+    def test_a_version_that_was_collected_is_no_place_to_begin(self, stack: Stack) -> None:
+        collect(stack.connection, Retention(1, 0), LATER_MS)
+        with pytest.raises(NoSuchVersion):
+            changes(stack.connection, 3, 6)
+        with pytest.raises(NoSuchVersion):
+            changes(stack.connection, 0, 3)
+
+    def test_a_purge_has_a_copy_begin_again(self, stack: Stack) -> None:
+        follower = Follower()
+        follower.follow(stack.connection)
+        path = "rome.md"
+        stack.writer.apply(Batch("", gone=((stack.source.id, path),)))
+        follower.follow(stack.connection)
+        assert follower.began_again == 0
+        purge(stack.connection, stack.source.id, path, LATER_MS)
+        follower.follow(stack.connection)
+        assert follower.began_again == 1
+        assert_same(follower, stack)
+
+    def test_so_does_a_rebuild(self, stack: Stack) -> None:
+        before = stamp(stack.connection, 6)
+        stack.writer.rebuild()
+        assert stamp(stack.connection, 6) != before
+
+
+def test_versions_of_one_number_in_two_databases_have_two_stamps(tmp_path: Path) -> None:
+    one = Stack(tmp_path / "one.db", MemoryConnector({"a.md": b"Rome."}))
+    other = Stack(tmp_path / "other.db", MemoryConnector({"a.md": b"Rome.", "b.md": b"Oslo."}))
+    one.sync()
+    other.sync()
+    assert stamp(one.connection, 1) != stamp(other.connection, 1)
+
+
+def test_the_feed_reads_what_changed(tmp_path: Path) -> None:
+    """By their indexes: a scan would read every row of a table."""
+    stack = lived(tmp_path / "s.db")
+    asked: list[str] = []
+    stack.connection.set_trace_callback(asked.append)
+    changes(stack.connection, 5, 6)
+    stack.connection.set_trace_callback(None)
+    for sql in asked:
+        plan = stack.connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
+        assert not [row for row in plan if row[3].startswith("SCAN")], (sql, plan)
