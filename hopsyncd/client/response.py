@@ -9,28 +9,24 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, wraps
+from functools import cache, wraps
 from pathlib import Path
-from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
     Generic,
-    Literal,
     ParamSpec,
     Protocol,
     TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
 )
 from urllib.parse import quote, urlencode
 
 from hopsyncd.errors import DaemonUnavailable, HopsyncdError
 
 if TYPE_CHECKING:
+    from pydantic_core import SchemaValidator
+
     from hopsyncd.answers.found import Event
 
 
@@ -150,16 +146,6 @@ ARROWS = {"from": "->", "to": "<-", "both": "--", "link": "=>", "backlink": "<="
 # Documents and their names are not ours: a terminal must not obey what is in them.
 _CONTROLS = {
     code: chr(code).encode("unicode_escape").decode() for code in (*range(32), *range(127, 160))
-}
-
-_JSON_KINDS = {
-    dict: "an object",
-    list: "a list",
-    str: "a string",
-    int: "a number",
-    float: "a number",
-    bool: "true or false",
-    NoneType: "null",
 }
 
 
@@ -305,58 +291,38 @@ def misfit(name: str, answer: object) -> str | None:
 
     Further fields are welcome: the daemon may be newer than the client.
     """
-    from hopsyncd.answers import (
-        changed,
-        daemon_state,
-        found,  # the types take a moment to load
-    )
+    from pydantic_core import ValidationError
 
-    modules = (found, changed, daemon_state)
-    (wanted,) = {getattr(one, name) for one in modules if hasattr(one, name)}
-    return _misfit(wanted, answer, "the answer")
-
-
-def _misfit(wanted: Any, value: object, where: str) -> str | None:
-    from typing_extensions import is_typeddict
-
-    origin, inner = get_origin(wanted), get_args(wanted)
-    if is_typeddict(wanted):
-        return _misfit_fields(wanted, value, where)
-    if origin in (Union, UnionType):
-        found = [_misfit(one, value, where) for one in inner]
-        return None if None in found else found[0]
-    if origin is list and isinstance(value, list):
-        parts = ((inner[0], one, f"{where}[{at}]") for at, one in enumerate(value))
-    elif origin is dict and isinstance(value, dict):
-        parts = ((inner[1], one, f"{where}.{key}") for key, one in value.items())
-    else:
-        return None if _is_plain(wanted, value) else f"{where} is {_JSON_KINDS.get(type(value))}"
-    return next((why for part in parts if (why := _misfit(*part))), None)
-
-
-def _misfit_fields(wanted: Any, value: object, where: str) -> str | None:
-    if not isinstance(value, dict):
-        return f"{where} is {_JSON_KINDS.get(type(value))}"
-    for key, type_ in _type_hints(wanted).items():
-        if key in value:
-            if why := _misfit(type_, value[key], f"{where}.{key}"):
-                return why
-        elif key in wanted.__required_keys__:
-            return f"{where} has no {key!r}"
+    try:
+        _validator(name).validate_python(answer, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        steps = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in first["loc"])
+        return f"the answer{''.join(steps)}: {first['msg'].lower()}"
     return None
 
 
-def _is_plain(wanted: Any, value: object) -> bool:
-    if wanted is Any:
-        return True
-    if get_origin(wanted) is Literal:  # a newer daemon may have more values
-        return type(value) in {type(one) for one in get_args(wanted)}
-    if wanted is float:
-        return type(value) in (int, float)
-    return type(value) is (NoneType if wanted is None else wanted)
+@cache
+def _validator(name: str) -> SchemaValidator:
+    from pydantic import TypeAdapter
+    from pydantic_core import SchemaValidator
+
+    from hopsyncd.answers import changed, daemon_state, found
+
+    modules = (found, changed, daemon_state)
+    (wanted,) = {getattr(one, name) for one in modules if hasattr(one, name)}
+    return SchemaValidator(_widened(TypeAdapter(wanted).core_schema))
 
 
-_type_hints = lru_cache(get_type_hints)
+def _widened(schema: Any) -> Any:
+    """The schema with literals as their types: a newer daemon may have more values."""
+    if isinstance(schema, list):
+        return [_widened(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "literal":
+        return {"type": type(schema["expected"][0]).__name__}
+    return {key: _widened(value) for key, value in schema.items()}
 
 
 def title_of(passage: Mapping[str, Any]) -> str:

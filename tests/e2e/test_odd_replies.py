@@ -183,15 +183,19 @@ def test_so_is_an_endless_line(place: Place) -> None:
 
 
 def test_more_than_is_known_is_welcome() -> None:
-    newer = {**QUERY, "new": 1, "strategy": "better"}
+    end = {"id": "x", "heading": [], "document": None}
+    hop = {"from": end, "to": end, "question": "x", "asked_by": "a new kind", "share": 1}
+    (passage,) = QUERY["passages"]
+    newer = {**QUERY, "new": 1, "passages": [{**passage, "hops": [hop]}]}
     assert misfit("QueryAnswer", newer) is None
-    assert (
-        misfit("QueryAnswer", {**QUERY, "passages": [{}]})
-        == "the answer.passages[0] has no 'source'"
-    )
-    assert (
-        misfit("QueryAnswer", {**QUERY, "version": True}) == "the answer.version is true or false"
-    )
+    assert misfit("QueriesAnswer", {"answers": [newer]}) is None
+
+
+def test_what_is_wrong_with_a_reply_is_named() -> None:
+    told = misfit("QueryAnswer", {**QUERY, "passages": [{}]})
+    assert told == "the answer.passages[0].source: field required"
+    told = misfit("QueryAnswer", {**QUERY, "version": True})
+    assert told == "the answer.version: input should be a valid integer"
 
 
 def test_every_call_names_the_type_of_its_answer() -> None:
