@@ -7,7 +7,6 @@ only says whether both are current.
 import json
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import NoneType
@@ -38,10 +37,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hopsyncd.client.response import Call, awaited, awaited_stream, call, sent, streamed
+from hopsyncd.client.response import Call, call, sent, streamed
 
 if TYPE_CHECKING:
     from typing import Required, TypedDict
+
+    from hopsyncd.answers import changed, daemon_state, found
+    from hopsyncd.config.values import Profile, Reasoner, Strategy
 
 '''
 
@@ -73,41 +75,22 @@ def _formatted(text: str) -> str:
 
 def _calls() -> Iterator[str]:
     yield _HEAD
-    yield from _imports()
     yield from _typed_dicts()
     for one in ENDPOINTS:
         yield from _function(one, one.operation, one.answer, {})
         if one.may_accept:
-            yield from _function(one, f"start_{one.operation}", "Accepted", {"wait": "False"})
-    for name, send, stream in (
-        ("BlockingMethods", "sent", "streamed"),
-        ("AsynchronousMethods", "awaited", "awaited_stream"),
-    ):
-        yield f'class {name}:\n    """One method for each endpoint."""\n\n'
-        # The streams first: within the class a name is its method once that is defined.
-        yield from (
-            f"    {one.operation}_events = {stream}({one.operation})\n"
-            for one in ENDPOINTS
-            if one.streams
-        )
-        for one in ENDPOINTS:
-            yield f"    {one.operation} = {send}({one.operation})\n"
-            if one.may_accept:
-                yield f"    start_{one.operation} = {send}(start_{one.operation})\n"
-        yield "\n\n"
-
-
-def _imports() -> Iterator[str]:
-    """The types of answers, each from the module that makes it."""
-    wanted = defaultdict(set)
+            yield from _function(one, f"start_{one.operation}", Accepted, {"wait": "False"})
+    yield 'class Methods:\n    """One method for each endpoint."""\n\n'
+    # The streams first: within the class a name is its method once that is defined.
+    yield from (
+        f"    {one.operation}_events = streamed({one.operation})\n"
+        for one in ENDPOINTS
+        if one.streams
+    )
     for one in ENDPOINTS:
-        if is_typeddict(one.answer):
-            wanted[one.answer.__module__].add(one.answer.__name__)
-    wanted[Accepted.__module__].add(Accepted.__name__)
-    wanted[strategy.__name__].update(_ALIASES.values())
-    for module, names in sorted(wanted.items()):
-        yield f"    from {module} import {', '.join(sorted(names))}\n"
-    yield "\n"
+        yield f"    {one.operation} = sent({one.operation})\n"
+        if one.may_accept:
+            yield f"    start_{one.operation} = sent(start_{one.operation})\n"
 
 
 def _nested() -> dict[str, type[BaseModel]]:
@@ -142,8 +125,8 @@ def _function(one: Endpoint, name: str, answer: Any, fixed: dict[str, str]) -> I
     sent = [f'"{info.alias or field}": {_value(field, info)}' for field, info in fields.items()]
     sent += [f'"{field}": {value}' for field, value in fixed.items()]
     text = ", is_text=True" if answer is str else ""
-    if (kind := _answer(answer)) not in ("str", "dict[str, Any]"):
-        text = f', "{kind}"'
+    if is_typeddict(answer):
+        text = f', "{answer.__name__}"'
     yield f"def {name}({asked}) -> Call[{_answer(answer)}]:\n"
     yield (
         f'    """{one.summary}."""\n' if not fixed else f'    """{one.summary}; does not wait."""\n'
@@ -152,9 +135,9 @@ def _function(one: Endpoint, name: str, answer: Any, fixed: dict[str, str]) -> I
 
 
 def _answer(answer: Any) -> str:
-    if isinstance(answer, str):
-        return answer
-    return answer.__name__ if is_typeddict(answer) or answer is str else "dict[str, Any]"
+    if is_typeddict(answer):
+        return f"{answer.__module__.rpartition('.')[2]}.{answer.__name__}"
+    return "str" if answer is str else "dict[str, Any]"
 
 
 def _type(annotation: Any) -> str:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hopsyncd.client.calls import AsynchronousMethods
+from hopsyncd.client.calls import Methods
 from hopsyncd.client.response import (
     CONNECT_S,
     JSON,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hopsyncd.answers.found import Event
 
 
-class AsyncClient(AsynchronousMethods):
+class AsyncClient(Methods):
     """Speaks to the daemon at `place`, as Client does. Use it with `async with`.
 
     Every method raises what the same method of Client raises.

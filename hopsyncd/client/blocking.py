@@ -10,7 +10,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hopsyncd.client.calls import BlockingMethods
+from hopsyncd.client.calls import Methods
 from hopsyncd.client.response import (
     CONNECT_S,
     JSON,
@@ -87,7 +87,7 @@ class _Connection(HTTPConnection):
             made.whole_s = WHOLE_S
 
 
-class Client(BlockingMethods):
+class Client(Methods):
     """Speaks to the daemon at `place`: the path of its socket, or "HOST:PORT" with the `token`.
 
     Every method raises DaemonUntrusted if another user could be answering, DaemonUnavailable if no

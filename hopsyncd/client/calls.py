@@ -9,47 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hopsyncd.client.response import Call, awaited, awaited_stream, call, sent, streamed
+from hopsyncd.client.response import Call, call, sent, streamed
 
 if TYPE_CHECKING:
     from typing import Required, TypedDict
 
-    from hopsyncd.answers.changed import (
-        Accepted,
-        BackupAnswer,
-        CheckAnswer,
-        DiffAnswer,
-        GcAnswer,
-        LogAnswer,
-        PauseAnswer,
-        PreviewAnswer,
-        PurgeAnswer,
-        RebuildAnswer,
-        ReloadAnswer,
-        RemoveAnswer,
-        RestoreAnswer,
-        SyncAnswer,
-        TagAnswer,
-        UntagAnswer,
-    )
-    from hopsyncd.answers.daemon_state import (
-        HealthAnswer,
-        JobsAnswer,
-        ScheduleAnswer,
-        SourcesAnswer,
-        StatsAnswer,
-        StatusAnswer,
-    )
-    from hopsyncd.answers.found import (
-        AskAnswer,
-        DocumentAnswer,
-        DocumentsAnswer,
-        NeighboursAnswer,
-        PassageAnswer,
-        PathsAnswer,
-        QueriesAnswer,
-        QueryAnswer,
-    )
+    from hopsyncd.answers import changed, daemon_state, found
     from hopsyncd.config.values import Profile, Reasoner, Strategy
 
     class Query(TypedDict, total=False):
@@ -74,7 +39,7 @@ def query(
     reasoner: Reasoner | None = None,
     top_k: int = 20,
     n_hop: int | None = None,
-) -> Call[QueryAnswer]:
+) -> Call[found.QueryAnswer]:
     """Find the passages that answer a question, best first."""
     return call(
         "POST",
@@ -93,19 +58,19 @@ def query(
     )
 
 
-def queries(queries: Sequence[Query]) -> Call[QueriesAnswer]:
+def queries(queries: Sequence[Query]) -> Call[found.QueriesAnswer]:
     """Answer up to 100 queries, those with the same `at` at one version."""
     return call("POST", "/v1/queries", {"queries": list(queries)}, "QueriesAnswer")
 
 
-def ask(question: str, k: int = 8, at: str = "head", llm: bool = False) -> Call[AskAnswer]:
+def ask(question: str, k: int = 8, at: str = "head", llm: bool = False) -> Call[found.AskAnswer]:
     """Answer a question, with citations."""
     return call(
         "POST", "/v1/ask", {"question": question, "k": k, "at": at, "llm": llm}, "AskAnswer"
     )
 
 
-def passage(id: str, at: str = "head") -> Call[PassageAnswer]:
+def passage(id: str, at: str = "head") -> Call[found.PassageAnswer]:
     """A passage, and the questions that it answers and raises."""
     return call("GET", "/v1/passages/{id}", {"id": id, "at": at}, "PassageAnswer")
 
@@ -116,7 +81,7 @@ def documents(
     after: str | None = None,
     limit: int = 100,
     at: str = "head",
-) -> Call[DocumentsAnswer]:
+) -> Call[found.DocumentsAnswer]:
     """A page of the documents, by source and path; pass its `next` as `after` for more."""
     return call(
         "GET",
@@ -126,14 +91,16 @@ def documents(
     )
 
 
-def document(source: str, document: str, at: str = "head") -> Call[DocumentAnswer]:
+def document(source: str, document: str, at: str = "head") -> Call[found.DocumentAnswer]:
     """The passages of a document, in reading order."""
     return call(
         "GET", "/v1/document", {"source": source, "document": document, "at": at}, "DocumentAnswer"
     )
 
 
-def neighbours(id: str, hops: int = 1, limit: int = 50, at: str = "head") -> Call[NeighboursAnswer]:
+def neighbours(
+    id: str, hops: int = 1, limit: int = 50, at: str = "head"
+) -> Call[found.NeighboursAnswer]:
     """The passages around one in the graph."""
     return call(
         "GET",
@@ -145,7 +112,7 @@ def neighbours(id: str, hops: int = 1, limit: int = 50, at: str = "head") -> Cal
 
 def paths(
     start: str, end: str, max_hops: int = 4, limit: int = 5, at: str = "head"
-) -> Call[PathsAnswer]:
+) -> Call[found.PathsAnswer]:
     """The paths from one passage to another, the shortest first."""
     return call(
         "GET",
@@ -155,42 +122,44 @@ def paths(
     )
 
 
-def log(limit: int = 20, before: int | None = None) -> Call[LogAnswer]:
+def log(limit: int = 20, before: int | None = None) -> Call[changed.LogAnswer]:
     """Versions, newest first."""
     return call("GET", "/v1/log", {"limit": limit, "before": before}, "LogAnswer")
 
 
-def diff(old: str = "head", new: str = "head", limit: int | None = None) -> Call[DiffAnswer]:
+def diff(
+    old: str = "head", new: str = "head", limit: int | None = None
+) -> Call[changed.DiffAnswer]:
     """What differs between two versions."""
     return call("GET", "/v1/diff", {"from": old, "to": new, "limit": limit}, "DiffAnswer")
 
 
-def status() -> Call[StatusAnswer]:
+def status() -> Call[daemon_state.StatusAnswer]:
     """The state of the daemon and its sources."""
     return call("GET", "/v1/status", {}, "StatusAnswer")
 
 
-def sources() -> Call[SourcesAnswer]:
+def sources() -> Call[daemon_state.SourcesAnswer]:
     """The state of the sources."""
     return call("GET", "/v1/sources", {}, "SourcesAnswer")
 
 
-def health() -> Call[HealthAnswer]:
+def health() -> Call[daemon_state.HealthAnswer]:
     """Whether the daemon serves; cheap to ask."""
     return call("GET", "/v1/health", {}, "HealthAnswer")
 
 
-def schedule() -> Call[ScheduleAnswer]:
+def schedule() -> Call[daemon_state.ScheduleAnswer]:
     """The scheduled jobs, with their last runs."""
     return call("GET", "/v1/schedule", {}, "ScheduleAnswer")
 
 
-def jobs() -> Call[JobsAnswer]:
+def jobs() -> Call[daemon_state.JobsAnswer]:
     """The sync that runs now, and the scheduled jobs."""
     return call("GET", "/v1/jobs", {}, "JobsAnswer")
 
 
-def stats() -> Call[StatsAnswer]:
+def stats() -> Call[daemon_state.StatsAnswer]:
     """Requests since the start, by endpoint."""
     return call("GET", "/v1/stats", {}, "StatsAnswer")
 
@@ -200,14 +169,14 @@ def metrics() -> Call[str]:
     return call("GET", "/v1/metrics", {}, is_text=True)
 
 
-def sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[SyncAnswer]:
+def sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[changed.SyncAnswer]:
     """Scan sources, and bring the graph up to date with what is on disk now."""
     return call(
         "POST", "/v1/sync", {"sources": list(sources), "accept_empty": accept_empty}, "SyncAnswer"
     )
 
 
-def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[Accepted]:
+def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[changed.Accepted]:
     """Scan sources, and bring the graph up to date with what is on disk now; does not wait."""
     return call(
         "POST",
@@ -217,76 +186,78 @@ def start_sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[
     )
 
 
-def preview(sources: Sequence[str] = (), limit: int | None = None) -> Call[PreviewAnswer]:
+def preview(sources: Sequence[str] = (), limit: int | None = None) -> Call[changed.PreviewAnswer]:
     """What a sync would do and cost; only reads."""
     return call("POST", "/v1/preview", {"sources": list(sources), "limit": limit}, "PreviewAnswer")
 
 
-def restore(version: str, sources: Sequence[str] = ()) -> Call[RestoreAnswer]:
+def restore(version: str, sources: Sequence[str] = ()) -> Call[changed.RestoreAnswer]:
     """Commit a version whose documents are those of an earlier one."""
     return call(
         "POST", "/v1/restore", {"version": version, "sources": list(sources)}, "RestoreAnswer"
     )
 
 
-def release(sources: Sequence[str] = ()) -> Call[SyncAnswer]:
+def release(sources: Sequence[str] = ()) -> Call[changed.SyncAnswer]:
     """End the pins of restores, and sync."""
     return call("POST", "/v1/release", {"sources": list(sources)}, "SyncAnswer")
 
 
-def pause(name: str) -> Call[PauseAnswer]:
+def pause(name: str) -> Call[changed.PauseAnswer]:
     """Leave a source alone until it is resumed."""
     return call("POST", "/v1/pause", {"name": name}, "PauseAnswer")
 
 
-def resume(name: str) -> Call[PauseAnswer]:
+def resume(name: str) -> Call[changed.PauseAnswer]:
     """End a pause."""
     return call("POST", "/v1/resume", {"name": name}, "PauseAnswer")
 
 
-def remove(name: str, purge: bool = False) -> Call[RemoveAnswer]:
+def remove(name: str, purge: bool = False) -> Call[changed.RemoveAnswer]:
     """Remove a source's documents from the newest version, or from all."""
     return call("POST", "/v1/remove", {"name": name, "purge": purge}, "RemoveAnswer")
 
 
-def tag(name: str, version: str = "head") -> Call[TagAnswer]:
+def tag(name: str, version: str = "head") -> Call[changed.TagAnswer]:
     """Name a version."""
     return call("POST", "/v1/tags", {"name": name, "version": version}, "TagAnswer")
 
 
-def untag(name: str) -> Call[UntagAnswer]:
+def untag(name: str) -> Call[changed.UntagAnswer]:
     """Remove the name of a version."""
     return call("DELETE", "/v1/tags/{name}", {"name": name}, "UntagAnswer")
 
 
-def check(deep: bool = False) -> Call[CheckAnswer]:
+def check(deep: bool = False) -> Call[changed.CheckAnswer]:
     """Verify the database."""
     return call("POST", "/v1/check", {"deep": deep}, "CheckAnswer")
 
 
-def backup(file: str) -> Call[BackupAnswer]:
+def backup(file: str) -> Call[changed.BackupAnswer]:
     """Copy the database to an absolute path that does not exist."""
     return call("POST", "/v1/backup", {"file": file}, "BackupAnswer")
 
 
-def rebuild() -> Call[RebuildAnswer]:
+def rebuild() -> Call[changed.RebuildAnswer]:
     """Compute again all that is derived from passages and questions."""
     return call("POST", "/v1/rebuild", {}, "RebuildAnswer")
 
 
-def gc(dry_run: bool = False) -> Call[GcAnswer]:
+def gc(dry_run: bool = False) -> Call[changed.GcAnswer]:
     """Collect the versions that the configuration does not keep."""
     return call("POST", "/v1/gc", {"dry_run": dry_run}, "GcAnswer")
 
 
-def purge(document: str, source: str | None = None, again: bool = False) -> Call[PurgeAnswer]:
+def purge(
+    document: str, source: str | None = None, again: bool = False
+) -> Call[changed.PurgeAnswer]:
     """Remove a document from every version; with `again`, let scans index it once more."""
     return call(
         "POST", "/v1/purge", {"document": document, "source": source, "again": again}, "PurgeAnswer"
     )
 
 
-def reload() -> Call[ReloadAnswer]:
+def reload() -> Call[changed.ReloadAnswer]:
     """Apply the changed configuration."""
     return call("POST", "/v1/reload", {}, "ReloadAnswer")
 
@@ -296,7 +267,7 @@ def openapi() -> Call[dict[str, Any]]:
     return call("GET", "/v1/openapi.json", {})
 
 
-class BlockingMethods:
+class Methods:
     """One method for each endpoint."""
 
     ask_events = streamed(ask)
@@ -337,46 +308,3 @@ class BlockingMethods:
     purge = sent(purge)
     reload = sent(reload)
     openapi = sent(openapi)
-
-
-class AsynchronousMethods:
-    """One method for each endpoint."""
-
-    ask_events = awaited_stream(ask)
-    sync_events = awaited_stream(sync)
-    release_events = awaited_stream(release)
-    check_events = awaited_stream(check)
-    query = awaited(query)
-    queries = awaited(queries)
-    ask = awaited(ask)
-    passage = awaited(passage)
-    documents = awaited(documents)
-    document = awaited(document)
-    neighbours = awaited(neighbours)
-    paths = awaited(paths)
-    log = awaited(log)
-    diff = awaited(diff)
-    status = awaited(status)
-    sources = awaited(sources)
-    health = awaited(health)
-    schedule = awaited(schedule)
-    jobs = awaited(jobs)
-    stats = awaited(stats)
-    metrics = awaited(metrics)
-    sync = awaited(sync)
-    start_sync = awaited(start_sync)
-    preview = awaited(preview)
-    restore = awaited(restore)
-    release = awaited(release)
-    pause = awaited(pause)
-    resume = awaited(resume)
-    remove = awaited(remove)
-    tag = awaited(tag)
-    untag = awaited(untag)
-    check = awaited(check)
-    backup = awaited(backup)
-    rebuild = awaited(rebuild)
-    gc = awaited(gc)
-    purge = awaited(purge)
-    reload = awaited(reload)
-    openapi = awaited(openapi)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
-    Concatenate,
     Generic,
     ParamSpec,
     Protocol,
     TypeVar,
+    overload,
 )
 from urllib.parse import quote, urlencode
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Fields = ParamSpec("Fields")
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
+Now = TypeVar("Now")
+Later = TypeVar("Later")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,54 +85,34 @@ class Asynchronous(Protocol):
     def events(self, call: Call[Any]) -> AsyncIterator[Event]: ...
 
 
-def sent(
-    make: Callable[Fields, Call[Answer]],
-) -> Callable[Concatenate[Blocking, Fields], Answer]:
-    """A method that sends the call and returns its answer."""
+class Method(Generic[Fields, Now, Later]):
+    """A method of both clients, which makes a call and has the client's `act` do it."""
 
-    @wraps(make)
-    def method(self: Blocking, /, *fields: Fields.args, **more: Fields.kwargs) -> Answer:
-        return self.send(make(*fields, **more))
+    def __init__(self, make: Callable[Fields, Call[Any]], act: str) -> None:
+        self._make, self._act = make, act
 
-    return method
+    @overload
+    def __get__(self, client: Blocking, owner: type) -> Callable[Fields, Now]: ...
+    @overload
+    def __get__(self, client: Asynchronous, owner: type) -> Callable[Fields, Later]: ...
+
+    def __get__(self, client: Any, owner: type) -> Any:
+        if client is None:
+            return self._make
+        act = getattr(client, self._act)
+        return wraps(self._make)(lambda *fields, **more: act(self._make(*fields, **more)))
+
+
+def sent(make: Callable[Fields, Call[Answer]]) -> Method[Fields, Answer, Awaitable[Answer]]:
+    """A method that returns the answer to the call."""
+    return Method(make, "send")
 
 
 def streamed(
     make: Callable[Fields, Call[Any]],
-) -> Callable[Concatenate[Blocking, Fields], Iterator[Event]]:
-    """A method that sends the call and returns its events."""
-
-    @wraps(make)
-    def method(self: Blocking, /, *fields: Fields.args, **more: Fields.kwargs) -> Iterator[Event]:
-        return self.events(make(*fields, **more))
-
-    return method
-
-
-def awaited(
-    make: Callable[Fields, Call[Answer]],
-) -> Callable[Concatenate[Asynchronous, Fields], Awaitable[Answer]]:
-    """As `sent`, for a client for asyncio."""
-
-    @wraps(make)
-    async def method(self: Asynchronous, /, *fields: Fields.args, **more: Fields.kwargs) -> Answer:
-        return await self.send(make(*fields, **more))
-
-    return method
-
-
-def awaited_stream(
-    make: Callable[Fields, Call[Any]],
-) -> Callable[Concatenate[Asynchronous, Fields], AsyncIterator[Event]]:
-    """As `streamed`, for `async for`."""
-
-    @wraps(make)
-    def method(
-        self: Asynchronous, /, *fields: Fields.args, **more: Fields.kwargs
-    ) -> AsyncIterator[Event]:
-        return self.events(make(*fields, **more))
-
-    return method
+) -> Method[Fields, Iterator[Event], AsyncIterator[Event]]:
+    """A method that returns the events of the call's work."""
+    return Method(make, "events")
 
 
 JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
