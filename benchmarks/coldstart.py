@@ -52,8 +52,8 @@ from hopsyncd.retrieve.walk import WalkSettings
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.snapshot import load_snapshot
 from hopsyncd.config.values import Search
-from hopsyncd.models.encoder import SentenceEncoder
 from hopsyncd.models.language import SpacyLanguage
+from hopsyncd.models.loading import encoder_of
 from store.sqlite.check import opening_check
 from store.sqlite.database import open_writer
 from store.sqlite.versions import head
@@ -64,20 +64,16 @@ database = config.daemon.data_dir / DATABASE_NAME
 connection = open_writer(database)
 opening_check(connection)
 done("opening and checking the store")
-models = config.models
-encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
-done("SHA-256 of the weights")
+encoder = encoder_of(config)
 served = load_snapshot(connection, head(connection), encoder.dimensions)
 done("the graph from the store")
-import torch
-done("import of torch")
 encoder.encode([sys.argv[2]])
-done("weights, tokenizer, first vector")
+done("encoder, tokenizer, first vector")
 engine = Engine(database, encoder, WalkSettings(hops=config.query.hops))
 engine.publish(served)
 engine.query(sys.argv[2], 10, Search("hop"))
 done("the first query")
-SpacyLanguage(models.language_model).mentions(sys.argv[2])
+SpacyLanguage(config.models.language_model).mentions(sys.argv[2])
 done("spaCy, after the first answer")
 print(json.dumps(parts))
 """

@@ -26,9 +26,10 @@ from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.models.encoder import Encoder, SentenceEncoder
+from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.keywords import Mention
 from hopsyncd.models.language import Language, SpacyLanguage
+from hopsyncd.models.loading import encoder_of
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.snapshot import head_of
 from store.records import Version
@@ -140,9 +141,8 @@ def main() -> None:
     if given.large:
         wanted.append(("2wiki", dataset(given.data, "2wiki") / "corpus.jsonl", LARGE))
     config = Config()
-    models = config.models
-    encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
-    language = SpacyLanguage(models.language_model)
+    encoder = encoder_of(config)
+    language = SpacyLanguage(config.models.language_model)
     encoder.encode(["A first text."])
     language.mentions("A first text.")
     runs = [_run(name, corpus, size, encoder, language, config) for name, corpus, size in wanted]

@@ -14,7 +14,7 @@ from common import arguments, dataset, indexed_daemon, lines, p50, p95, table
 
 from hopsyncd.client import Client
 from hopsyncd.config.configuration import Config
-from hopsyncd.models.encoder import SentenceEncoder
+from hopsyncd.models.loading import encoder_of
 
 _WARM_UP = 10
 _ROUNDS = 3
@@ -78,8 +78,7 @@ def _ms(ask: Callable[[str], object], question: str) -> float:
 
 
 def _embed() -> Callable[[str], object]:
-    models = Config().models
-    encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
+    encoder = encoder_of(Config())
     return lambda question: encoder.encode([question])
 
 

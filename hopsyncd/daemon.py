@@ -31,8 +31,8 @@ from hopsyncd.config.configuration import (
     config_path,
     load_config,
 )
+from hopsyncd.config.edit import ConfigChange, Reloaded, change
 from hopsyncd.config.privacy import own_folder, secrets_of, use_own_temporary
-from hopsyncd.config.reload import ConfigChange, Reloaded, change
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
 from hopsyncd.config.values import group_id
 from hopsyncd.errors import REPORTABLE
@@ -324,6 +324,12 @@ class Daemon:
         return Source(row_id, source.name, connector, caller)
 
 
+def _encoder_in_use(connection: Connection) -> str:
+    """The encoder of the newest version's vectors; empty without a version."""
+    newest = head(connection)
+    return recipe_of(connection, newest.recipe).encoder if newest else ""
+
+
 def _is_slow(source: SourceConfig) -> bool:
     """Whether calls to the source may be slow. Those to folders are quick, and follow hints."""
     return not isinstance(source, FolderSource)
@@ -331,7 +337,7 @@ def _is_slow(source: SourceConfig) -> bool:
 
 def run(
     config: Config,
-    load: Callable[[Config], Models] = load_models,
+    load: Callable[[Config, str], Models] = load_models,
     config_file: Path | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises whatever prevents the start.
@@ -364,7 +370,8 @@ def run(
         log.info("loading models")
         # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
         read_again = partial(load_config, config_path(config_file))
-        daemon = Daemon(config, connection, load(config), read_again)
+        models = load(config, _encoder_in_use(connection))
+        daemon = Daemon(config, connection, models, read_again)
         supervisor.status = daemon.service.summary
         daemon.start()
         stack.callback(daemon.stop)

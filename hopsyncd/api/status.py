@@ -26,7 +26,7 @@ from hopsyncd.api.read_service import ReadService
 from hopsyncd.api.requests import NoParameters
 from hopsyncd.api.version_log import moment_text, time_text
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.reload import Reloaded
+from hopsyncd.config.edit import Reloaded
 from hopsyncd.errors import ReaderUnavailable
 from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
 from hopsyncd.ingest.watch import FolderWatcher

@@ -1,9 +1,6 @@
 """`hopsyncd init`, `serve`, `reload`, `schedule`, `doctor` and `mcp`."""
 
-import gc
 import sys
-import threading
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,24 +11,6 @@ from hopsyncd.client import Client
 from hopsyncd.client.response import printable
 from hopsyncd.config.configuration import config_path, load_config, write_config
 from hopsyncd.errors import DaemonUnavailable
-
-
-def import_torch_meanwhile() -> None:
-    """Import torch on another thread: it takes a second, part of it outside Python's lock.
-
-    Garbage collection is off meanwhile, and never looks at what exists by then: imports make
-    hundreds of thousands of objects that all stay, and scanning them takes a quarter of the time.
-    """
-    threading.Thread(target=_import_torch, name="import torch").start()
-
-
-def _import_torch() -> None:
-    gc.disable()
-    # Its first user gets the same error again, and can report what needed it.
-    with suppress(ImportError, OSError):
-        import torch  # noqa: F401
-    gc.freeze()
-    gc.enable()
 
 
 @click.command()
@@ -69,7 +48,6 @@ def serve(context: click.Context) -> None:
     Example: hopsyncd serve
     """
     config = load_config(context.obj)
-    import_torch_meanwhile()
     # Slow to import too, and the other commands do without it.
     from hopsyncd.daemon import run
 

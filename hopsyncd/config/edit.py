@@ -1,20 +1,27 @@
-"""Adding a `[[source]]` to a configuration file or removing one, keeping comments and all else."""
+"""Changes of the configuration: sources added to the file or removed, and what a reload takes.
+
+Edits keep comments and all else.
+"""
 
 import os
 import re
 import tempfile
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hopsyncd.config.configuration import check_config, free_name
+from hopsyncd.answers.changed import ReloadAnswer
+from hopsyncd.config.configuration import Config, check_config, free_name
 from hopsyncd.config.mistakes import key_lines, toml_value
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.errors import ConfigError
 
 _PLACE_KEYS = {"kind", "path", "url", "start", "host", "user", "table", "query"}
 _WEB_PAGE = re.compile(r"^https?://(?:www\.)?")
+_AT_ONCE = ("query", "watch", "schedule", "retention")
+_KEYS_AT_ONCE = {"daemon": ("log_level",), "access": ("admins",)}
 
 
 def add_source(
@@ -149,3 +156,74 @@ def _replace(file: Path, text: str) -> None:
         raise ConfigError(
             f"Cannot write {file}", (error.strerror or str(error)).lower(), "Check its permissions."
         ) from error
+
+
+@dataclass(slots=True)
+class Reloaded:
+    """How the configuration in force differs from the file; `refused` says why it was rejected."""
+
+    refused: str | None = None
+    restart_needed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """From the configuration in force to the wanted one.
+
+    `config` is the wanted one as far as it can take effect at once. Keys are named like "query.k",
+    sources by their names.
+    """
+
+    config: Config
+    taken: tuple[str, ...]
+    waiting: tuple[str, ...]
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    def told(self, *, pending: bool) -> ReloadAnswer:
+        """The answer to a reload."""
+        return {
+            "changed": list(self.taken),
+            "restart_needed": list(self.waiting),
+            "sources": {
+                "added": list(self.added),
+                "changed": list(self.changed),
+                "removed": list(self.removed),
+            },
+            "pending": pending,
+        }
+
+
+def change(held: Config, wanted: Config) -> ConfigChange:
+    """Compare two configurations. A source that is equal in both counts as unchanged."""
+    taken = {section: getattr(wanted, section) for section in (*_AT_ONCE, "sources")}
+    for section, keys in _KEYS_AT_ONCE.items():
+        values = {key: getattr(getattr(wanted, section), key) for key in keys}
+        taken[section] = getattr(held, section).model_copy(update=values)
+    config = held.model_copy(update=taken)
+    before, after = _by_name(held), _by_name(wanted)
+    both = before.keys() & after.keys()
+    return ConfigChange(
+        config,
+        _differing(held, config),
+        _differing(config, wanted),
+        tuple(name for name in after if name not in both),
+        tuple(name for name in after if name in both and after[name] != before[name]),
+        tuple(name for name in before if name not in both),
+    )
+
+
+def _by_name(config: Config) -> dict[str, SourceConfig]:
+    return {source.name: source for source in config.sources}
+
+
+def _differing(one: Config, other: Config) -> tuple[str, ...]:
+    """The keys that differ, without those of sources."""
+    return tuple(
+        f"{section}.{key}"
+        for section in type(one).model_fields
+        if section != "sources"
+        for key, value in getattr(one, section)
+        if getattr(getattr(other, section), key) != value
+    )

@@ -19,8 +19,9 @@ from hopsyncd.doctor import Diagnosis, well
 from hopsyncd.errors import HopsyncdError, ReaderUnavailable
 from hopsyncd.formats.sandbox.reader_process import WORKER, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
-from hopsyncd.models.encoder import CrossReranker, SentenceEncoder
+from hopsyncd.models.encoder import CrossReranker, has_onnxruntime
 from hopsyncd.models.language import SpacyLanguage
+from hopsyncd.models.loading import encoder_of
 from store.exceptions import OlderSchema, StoreError
 from store.sqlite.check import check
 from store.sqlite.database import library, lost_from, open_reader
@@ -219,11 +220,15 @@ def models(config: Config) -> Iterator[Diagnosis]:
     """The models are installed, and are the ones named."""
     named = config.models
     try:
-        encoder = SentenceEncoder(named.encoder, named.encoder_sha256, named.threads)
+        encoder = encoder_of(config)
         language = SpacyLanguage(named.language_model)
         if named.reranker:
             CrossReranker(named.reranker, named.threads)
     except HopsyncdError as error:
         yield Diagnosis("models", "fail", f"{error.what}: {error.why}", error.hint)
+        return
+    if named.encoder == "default" and not has_onnxruntime():
+        why = f"{encoder.name} runs in torch, at a third of the speed: ONNX Runtime is missing"
+        yield Diagnosis("models", "warn", why, "`pip install onnx onnxruntime`")
     else:
         yield well("models", f"{encoder.name} and {language.name}")

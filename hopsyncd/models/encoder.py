@@ -1,25 +1,38 @@
-"""The encoder, texts to vectors, and the reranker, offline: both by sentence-transformers."""
+"""The encoder, texts to vectors, and the reranker, offline.
+
+The default encoder runs in ONNX Runtime; others, and the reranker, in sentence-transformers.
+"""
 
 import hashlib
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from hopsyncd.errors import ModelUnavailable
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
 # The weights of all-MiniLM-L6-v2 as published.
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 DEFAULT_DIMENSIONS = 384
+# How models/minilm_graph.py writes and quantises them: changes whenever its vectors would.
+_GRAPH = "int8-1"
+_DIGEST_BYTES = 32
 # Longer texts are cut before the tokenizer, whose memory grows with text without spaces.
 _MAX_CHARACTERS = 4000
 _MAX_TOKENS = 256
+
+log = structlog.get_logger(__name__)
 
 
 class Encoder(Protocol):
@@ -83,8 +96,88 @@ class FairLock:
                 self._taken = False
 
 
+def has_onnxruntime() -> bool:
+    """Whether the default encoder can run in ONNX Runtime here."""
+    return all(find_spec(package) for package in ("onnx", "onnxruntime"))
+
+
+class OnnxEncoder:
+    """The default model in ONNX Runtime, with weights of 8 bits. Texts are cut at 256 tokens.
+
+    Threads encode side by side, each one text at a time: activations are quantised by what comes
+    together, so a text's vector would depend on others.
+
+    The model is made from the published weights by the first text that wants it, and kept in
+    `cache`. A file there that is damaged is made again; where none can be written, each process
+    makes its own.
+    """
+
+    dimensions = DEFAULT_DIMENSIONS
+
+    def __init__(self, cache: Path) -> None:
+        """Find the published weights. Raises ModelUnavailable."""
+        path, _ = _locate("default", "")
+        self._folder = Path(path)
+        self._file = cache / f"minilm-{DEFAULT_SHA256[:16]}-{_GRAPH}.model"
+        self.predecessor = f"{self._folder.name}@{DEFAULT_SHA256[:16]}"  # the same model in torch
+        self.name = f"{self.predecessor}/{_GRAPH}"
+        self.preparing = False
+        self._lock = threading.Lock()
+        self._vector: Callable[[str], NDArray[np.float32]] | None = None
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As in the protocol. Raises ModelUnavailable."""
+        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        vector = self._vector or self._opened()
+        for row, text in enumerate(texts):
+            vectors[row] = vector(text[:_MAX_CHARACTERS])
+        return vectors
+
+    def _opened(self) -> Callable[[str], NDArray[np.float32]]:
+        with self._lock:
+            if self._vector is None:
+                try:
+                    self._vector = _in_onnxruntime(self._folder, self._graph())
+                except (OSError, ValueError) as error:
+                    raise _not_loaded(self._folder, error) from error
+            return self._vector
+
+    def _graph(self) -> bytes:
+        """The model as it is kept, or made anew."""
+        try:
+            kept = self._file.read_bytes()
+        except OSError:
+            kept = b""
+        digest, graph = kept[:_DIGEST_BYTES], kept[_DIGEST_BYTES:]
+        if graph and hashlib.sha256(graph).digest() == digest:
+            return graph
+        if kept:
+            log.warning(
+                "the encoder's cached model is damaged, and made again", file=str(self._file)
+            )
+        self.preparing = True
+        try:
+            return self._made()
+        finally:
+            self.preparing = False
+
+    def _made(self) -> bytes:
+        from hopsyncd.models.minilm_graph import minilm_graph
+
+        _checked_digest(str(self._folder), DEFAULT_SHA256)
+        graph = minilm_graph(self._folder)
+        written = self._file.with_suffix(f".{os.getpid()}-{id(self)}")
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            written.write_bytes(hashlib.sha256(graph).digest() + graph)
+            written.replace(self._file)
+        except OSError as error:
+            log.warning("the encoder's model cannot be kept", file=str(self._file), why=str(error))
+        return graph
+
+
 class SentenceEncoder:
-    """A sentence-transformers model on the CPU. Texts are cut at 256 tokens.
+    """A sentence-transformers model on the CPU, by torch. Texts are cut at 256 tokens.
 
     Texts are encoded one at a time: in a batch, padding changes a vector's last bits, and every
     text costs as much as the longest.
@@ -161,17 +254,50 @@ def _loaded(kind: Callable[[Path], Loaded], folder: Path, threads: int) -> Loade
     try:
         return kind(folder)
     except (OSError, ValueError) as error:
-        raise ModelUnavailable(
-            f"Cannot load the encoder in {folder}",
-            str(error).splitlines()[0],
-            'Set models.encoder to "default" or to the folder of a sentence-transformers model',
-        ) from error
+        raise _not_loaded(folder, error) from error
+
+
+def _in_onnxruntime(folder: Path, graph: bytes) -> Callable[[str], NDArray[np.float32]]:
+    """What gives the vector of one text."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    # It would spin on cores that others need; more texts at a time are for more threads.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    tokenizer = _tokenizer(folder)
+
+    def vector(text: str) -> NDArray[np.float32]:
+        tokens = np.array([tokenizer.encode(text).ids])
+        found: NDArray[np.float32] = session.run(None, {"tokens": tokens})[0]
+        return found
+
+    return vector
+
+
+def _not_loaded(folder: Path, error: Exception) -> ModelUnavailable:
+    return ModelUnavailable(
+        f"Cannot load the encoder in {folder}",
+        str(error).splitlines()[0],
+        'Set models.encoder to "default" or to the folder of a sentence-transformers model',
+    )
 
 
 def _minilm(folder: Path) -> Model:
     from hopsyncd.models.minilm import MiniLm
 
-    return MiniLm(folder, _MAX_TOKENS)
+    return MiniLm(folder, _tokenizer(folder))
+
+
+def _tokenizer(folder: Path) -> "Tokenizer":
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_buffer((folder / "tokenizer.json").read_bytes())
+    # The file asks for padding and truncation to 128 tokens.
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(_MAX_TOKENS)
+    return tokenizer
 
 
 def _locate(model: str, sha256: str) -> tuple[str, str]:

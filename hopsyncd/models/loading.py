@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,14 @@ import structlog
 from hopsyncd.config.configuration import Config, LlmConfig
 from hopsyncd.errors import ConfigError
 from hopsyncd.models.asked_questions import AskedMaker
-from hopsyncd.models.encoder import CrossReranker, Encoder, Reranker, SentenceEncoder
+from hopsyncd.models.encoder import (
+    CrossReranker,
+    Encoder,
+    OnnxEncoder,
+    Reranker,
+    SentenceEncoder,
+    has_onnxruntime,
+)
 from hopsyncd.models.language import Language, SpacyLanguage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.llm.openai_llm import OpenAiLlm
@@ -21,6 +28,7 @@ from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from store.sqlite.ledger import Ledger
 
 LEDGER_NAME = "llm.db"
+_CACHE_NAME = "cache"
 _WARM_UP_TEXT = "Nothing in particular."
 _LANGUAGE_AFTER_S = 3.0
 
@@ -32,7 +40,7 @@ class Models:
     """The models in use. Without an `llm`, nothing ever leaves the machine.
 
     `endpoint` is the same object as `llm` if it is a real endpoint, with a ledger and a status that
-    must be closed.
+    must be closed. `newer` are the same with a newer encoder than that of the stored vectors.
     """
 
     encoder: Encoder
@@ -41,10 +49,22 @@ class Models:
     llm: Llm | None = None
     endpoint: OpenAiLlm | None = None
     reranker: Reranker | None = None
+    newer: "Models | None" = None
 
 
-def load_models(config: Config) -> Models:
+def encoder_of(config: Config) -> Encoder:
+    """The configured encoder. Raises ModelUnavailable."""
+    models = config.models
+    if models.encoder == "default" and has_onnxruntime():
+        return OnnxEncoder(config.daemon.data_dir / _CACHE_NAME)
+    return SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
+
+
+def load_models(config: Config, in_use: str = "") -> Models:
     """Find and check the models. Raises ModelUnavailable or ConfigError.
+
+    `in_use` names the encoder of the stored vectors: they keep it until a rebuild makes new ones,
+    unless the configuration names another.
 
     Every query needs the encoder, so it is loaded at once on a thread of its own. The language
     model follows a moment later, as the two would slow each other down. Whoever needs a model
@@ -52,15 +72,23 @@ def load_models(config: Config) -> Models:
     """
     endpoint = open_endpoint(config.llm, config.daemon.data_dir) if config.llm.base_url else None
     models = config.models
-    encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
     language = SpacyLanguage(models.language_model)
     reranker = CrossReranker(models.reranker, models.threads) if models.reranker else None
-    maker = maker_of(config.llm, language, encoder, endpoint)
+
+    def with_encoder(encoder: Encoder) -> Models:
+        maker = maker_of(config.llm, language, encoder, endpoint)
+        return Models(encoder, language, maker, endpoint, endpoint, reranker)
+
+    encoder = encoder_of(config)
+    loaded = with_encoder(encoder)
+    if isinstance(encoder, OnnxEncoder) and in_use == encoder.predecessor:
+        encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
+        loaded = replace(with_encoder(encoder), newer=loaded)
     threading.Thread(target=_warm_up, args=(encoder.encode, [_WARM_UP_TEXT])).start()
     later = threading.Timer(_LANGUAGE_AFTER_S, _warm_up, (language.mentions, _WARM_UP_TEXT))
     later.daemon = True
     later.start()
-    return Models(encoder, language, maker, endpoint, endpoint, reranker)
+    return loaded
 
 
 def _warm_up(model: Callable[[Any], object], text: Any) -> None:

@@ -23,13 +23,10 @@ _EPSILON = 1e-12
 class MiniLm:
     """A BERT encoder with mean pooling and normalisation. Not thread-safe."""
 
-    def __init__(self, folder: Path, max_tokens: int) -> None:
-        """Load the model. Raises OSError or ValueError if files are missing or damaged."""
+    def __init__(self, folder: Path, tokenizer: Tokenizer) -> None:
+        """Load the weights. Raises OSError or ValueError if they are missing or damaged."""
         self._weights = load_file(folder / "model.safetensors")
-        self._tokenizer = Tokenizer.from_buffer((folder / "tokenizer.json").read_bytes())
-        # The file asks for padding and truncation to 128 tokens.
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(max_tokens)
+        self._tokenizer = tokenizer
 
     @torch.inference_mode()
     def vector(self, text: str) -> NDArray[np.float32]:

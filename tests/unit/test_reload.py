@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.config.configuration import Config, check_config
-from hopsyncd.config.reload import change
+from hopsyncd.config.edit import change
 from tests.e2e.daemon import source
 
 HELD = check_config(Path("/x/config.toml"), source("notes", Path("/n")) + source("b", Path("/b")))
