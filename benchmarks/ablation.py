@@ -105,7 +105,7 @@ class Step:
         return ranked(inquiry, by_paper(inquiry, arrived, min(k, TOP_K)))
 
 
-STEPS = {
+STEPS: dict[str, Rank] = {
     "the paper's profile, similarity": Step(),
     "+ our seeds, with their mass": Step(seeds=True),
     "+ our helpfulness": Step(seeds=True, ranking=True),

@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from common import Place, arguments, dataset, indexed_daemon, p50, p95, table
+from common import arguments, dataset, indexed_daemon, p50, p95, table
+
+from tests.e2e.daemon import Place
 
 _POLL_S = 0.01
 _DEADLINE_S = 60.0

@@ -28,7 +28,7 @@ from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.keywords import Mention
-from hopsyncd.models.language import Language, SpacyLanguage
+from hopsyncd.models.language import Entity, Language, SpacyLanguage
 from hopsyncd.models.loading import encoder_of
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.snapshot import head_of
@@ -75,6 +75,10 @@ class TimedLanguage:
     def mentions(self, text: str) -> tuple[Mention, ...]:
         with self._clock.part("spaCy"):
             return self._language.mentions(text)
+
+    def entities(self, text: str) -> tuple[Entity, ...]:
+        with self._clock.part("spaCy"):
+            return self._language.entities(text)
 
 
 class TimedConnector:

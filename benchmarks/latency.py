@@ -8,6 +8,7 @@ python benchmarks/latency.py
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from common import arguments, dataset, indexed_daemon, lines, p50, p95, table
@@ -36,12 +37,7 @@ def main() -> None:
             cold_s = time.monotonic() - began_s
             place.sync()
             asked = {
-                strategy: _times(
-                    questions,
-                    lambda question, strategy=strategy: client.post(
-                        "/v1/query", {"question": question, "strategy": strategy}
-                    ),
-                )
+                strategy: _times(questions, partial(_query, client, strategy))
                 for strategy in ("hop", "hybrid", "dense", "bm25")
             }
         assert place.process is not None
@@ -61,6 +57,10 @@ def main() -> None:
             ["start to first answer", f"{cold_s:.1f} s"],
         ],
     )
+
+
+def _query(client: Client, strategy: str, question: str) -> object:
+    return client.post("/v1/query", {"question": question, "strategy": strategy})
 
 
 def _times(questions: Sequence[str], ask: Callable[[str], object]) -> list[float]:

@@ -20,8 +20,9 @@ from hopsyncd.config.values import STRATEGIES, Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.recorded import recorded_maker
 from hopsyncd.evaluation.run import DATABASE_NAME, build, kept_folder, measure
-from hopsyncd.ingest.prepare import QuestionMaker
+from hopsyncd.models.asked_questions import Mode
 from hopsyncd.models.loading import Models, load_models
+from hopsyncd.models.questions import QuestionMaker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Passage
@@ -39,7 +40,7 @@ BY_LLM = {
     "default, llm-relevance": Search(reasoner="llm-relevance"),
     "decompose by LLM": Search("decompose", reasoner="llm"),
 }
-BASELINES = {name: Search(name) for name in STRATEGIES if name != "hop"}
+BASELINES: dict[str, Search] = {name: Search(name) for name in STRATEGIES if name != "hop"}
 
 # What is known of HopRAG's own figures, by search and who asked the questions: retrieval F1 in
 # percent, on other corpora and with another encoder.
@@ -88,7 +89,8 @@ class Bench:
         models, recorded = self._models, self._folder / "llm_questions.jsonl"
         yield "built-in", models.maker
         if recorded.is_file():
-            for name, mode in (("LLM", "llm"), ("both", "both")):
+            modes: dict[str, Mode] = {"LLM": "llm", "both": "both"}
+            for name, mode in modes.items():
                 yield (
                     name,
                     recorded_maker(recorded, self._corpus, models.language, models.encoder, mode),

@@ -20,9 +20,10 @@ from statistics import quantiles
 from threading import Event
 from typing import Any
 
-from common import Place, arguments, dataset, indexed_daemon, lines, p50, p95, table
+from common import arguments, dataset, indexed_daemon, lines, p50, p95, table
 
 from hopsyncd.client import Client
+from tests.e2e.daemon import Place
 
 _FILES = 4  # edited for one sync
 _WARM_UP_S = 5.0
