@@ -33,7 +33,8 @@ class FastEncoder:
         digests = b"".join(blake2b(word.encode(), digest_size=16).digest() for word in words)
         drawn = np.frombuffer(digests, dtype="<u2").astype(np.int64)
         signs = (drawn >> 15) * 2.0 - 1
-        return np.bincount(drawn % self.dimensions, weights=signs, minlength=self.dimensions)
+        sums = np.bincount(drawn % self.dimensions, weights=signs, minlength=self.dimensions)
+        return sums.astype(np.float64)
 
 
 def _module(*names: str) -> Any:
