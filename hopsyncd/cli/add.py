@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hopsyncd.cli.completion import complete_source
-from hopsyncd.cli.output import client_of, confirm, json_option, local_time, print_json
+from hopsyncd.cli.output import client_of, confirm, json_option, local_time, printed_json
 from hopsyncd.cli.serve import reload_if_running
 from hopsyncd.cli.top import print_problem
 from hopsyncd.client import Client, RequestFailed
@@ -157,9 +157,7 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
         remove_source(file, name)
     done = _remove(config, name, purge)
     reload_if_running(context.obj)
-    if as_json:
-        print_json(done)
-    else:
+    if not printed_json(done, as_json):
         _print_removal(done)
 
 
@@ -208,8 +206,7 @@ def sources(context: click.Context, name: str | None, as_json: bool) -> None:
         raise BadRequest(
             f"Cannot show {name}", "there is no source of that name", f"There are: {known}"
         )
-    if as_json:
-        print_json(found[0] if name else now)
+    if printed_json(found[0] if name else now, as_json):
         return
     for source in found:
         if name:
@@ -260,11 +257,8 @@ def pause(context: click.Context, name: str, as_json: bool) -> None:
 
     Example: hopsyncd pause project
     """
-    with client_of(context) as client:
-        done = client.pause(name)
-    if as_json:
-        print_json(done)
-    else:
+    done = client_of(context).pause(name)
+    if not printed_json(done, as_json):
         click.echo(f"{name} is paused. Its documents stay indexed.")
 
 
@@ -277,9 +271,6 @@ def resume(context: click.Context, name: str, as_json: bool) -> None:
 
     Example: hopsyncd resume project
     """
-    with client_of(context) as client:
-        done = client.resume(name)
-    if as_json:
-        print_json(done)
-    else:
+    done = client_of(context).resume(name)
+    if not printed_json(done, as_json):
         click.echo(f"{name} is resumed and is being scanned.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hopsyncd.cli.output import WholeNumber, echo_drawn, json_option, print_json
+from hopsyncd.cli.output import WholeNumber, echo_drawn, json_option, printed_json
 from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
 from hopsyncd.config.values import ALL_STRATEGIES, PROFILES, REASONERS, STRATEGIES, Search, Strategy
 
@@ -135,8 +135,7 @@ def evaluate(
     if per_question:
         per_question.write_text(question_lines(measured.evaluation), encoding="utf-8")
     written = write_report(report, measured) if report else []
-    if as_json:
-        print_json(evaluation_json(measured))
+    if printed_json(evaluation_json(measured), as_json):
         return
     _print_table(measured)
     for file in written:

@@ -12,7 +12,7 @@ from hopsyncd.cli.output import (
     heading_text,
     json_option,
     local_time,
-    print_json,
+    printed_json,
     send_long,
 )
 from hopsyncd.cli.sync import print_outcomes
@@ -42,10 +42,8 @@ def log(context: click.Context, limit: int, as_json: bool) -> None:
 
     Example: hopsyncd log -n 5
     """
-    with client_of(context) as client:
-        found = client.log(limit)
-    if as_json:
-        print_json(found)
+    found = client_of(context).log(limit)
+    if printed_json(found, as_json):
         return
     for one in found["versions"]:
         tags = "".join(f" [{printable(tag)}]" for tag in one["tags"])
@@ -87,10 +85,9 @@ def diff(context: click.Context, old: str, new: str, whole: bool, as_json: bool)
 
     Example: hopsyncd diff 40 head --all
     """
-    with client_of(context) as client:
-        found: Mapping[str, Any] = client.diff(old, new, None if whole or as_json else _SHOWN)
-    if as_json:
-        print_json(found)
+    limit = None if whole or as_json else _SHOWN
+    found: Mapping[str, Any] = client_of(context).diff(old, new, limit)
+    if printed_json(found, as_json):
         return
     click.secho(f"version {found['from']} to {found['to']}", bold=True)
     counts = found["counts"]
@@ -159,8 +156,8 @@ def why(context: click.Context, question: str, old: str, new: str, k: int, as_js
 
     Example: hopsyncd why "Who runs the mill?" 40
     """
-    with client_of(context) as client:
-        first, second = (client.query(question, k=k, at=at) for at in (old, new))
+    client = client_of(context)
+    first, second = (client.query(question, k=k, at=at) for at in (old, new))
     ranks = [
         {passage["id"]: (rank, passage) for rank, passage in enumerate(found["passages"], 1)}
         for found in (first, second)
@@ -169,8 +166,7 @@ def why(context: click.Context, question: str, old: str, new: str, k: int, as_js
         _compared(ranks[0].get(key), ranks[1].get(key))
         for key in dict.fromkeys([*ranks[1], *ranks[0]])
     ]
-    if as_json:
-        print_json({"from": first["version"], "to": second["version"], "passages": rows})
+    if printed_json({"from": first["version"], "to": second["version"], "passages": rows}, as_json):
         return
     click.secho(f"rank at {first['version']} -> at {second['version']}", bold=True)
     for row in rows:
@@ -226,9 +222,7 @@ def tag(context: click.Context, name: str, version: str, delete: bool, as_json: 
         else:
             tagged = client.tag(name, version)
             done, said = tagged, f"Version {tagged['version']} is tagged {name}."
-    if as_json:
-        print_json(done)
-    else:
+    if not printed_json(done, as_json):
         click.echo(said)
 
 
@@ -254,8 +248,7 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
     Example: hopsyncd restore before-the-move --source notes
     """
     done = send_long(context, calls.restore(version, sources), "restoring")
-    if as_json:
-        print_json(done)
+    if printed_json(done, as_json):
         return
     if not done["changed"]:
         click.echo(f"Nothing to do: the documents are those of version {done['restored']}.")
@@ -285,7 +278,6 @@ def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> 
     Example: hopsyncd release
     """
     done = send_long(context, calls.release(sources))
-    if as_json:
-        print_json(done)
+    if printed_json(done, as_json):
         return
     print_outcomes(done)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from hopsyncd.cli.output import confirm, json_option, print_json, send_long
+from hopsyncd.cli.output import confirm, json_option, print_json, printed_json, send_long
 from hopsyncd.client import calls
 from hopsyncd.client.response import counted, printable
 from hopsyncd.config.configuration import DATABASE_NAME, load_config
@@ -64,9 +64,7 @@ def rebuild(context: click.Context, as_json: bool) -> None:
     Example: hopsyncd rebuild
     """
     done = send_long(context, calls.rebuild(), "rebuilding")
-    if as_json:
-        print_json(done)
-    else:
+    if not printed_json(done, as_json):
         click.echo(f"Rebuilt; serving version {done['version']}. No question was generated.")
 
 
@@ -80,9 +78,7 @@ def backup(context: click.Context, file: Path, as_json: bool) -> None:
     Example: hopsyncd backup ~/backups/notes.db
     """
     done = send_long(context, calls.backup(str(file.absolute())), "copying")
-    if as_json:
-        print_json(done)
-    else:
+    if not printed_json(done, as_json):
         click.echo(
             f"Wrote {done['file']} ({done['bytes'] / 1e6:.1f} MB), up to version {done['version']}."
         )
@@ -142,8 +138,7 @@ def gc(context: click.Context, dry_run: bool, as_json: bool) -> None:
     Example: hopsyncd gc --dry-run
     """
     done: Mapping[str, Any] = send_long(context, calls.gc(dry_run), "collecting")
-    if as_json:
-        print_json(done)
+    if printed_json(done, as_json):
         return
     would = "would go" if dry_run else "went"
     parts = ("documents", "passages", "question_sets", "matches")

@@ -179,6 +179,13 @@ def print_json(value: Mapping[str, Any]) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2).translate(_CONTROLS_IN_JSON))
 
 
+def printed_json(value: Mapping[str, Any], as_json: bool) -> bool:
+    """Print the object if the command was asked for JSON; returns whether it was."""
+    if as_json:
+        print_json(value)
+    return as_json
+
+
 def warn(reasons: list[str]) -> None:
     """Print notes on standard error: why an answer may be behind the documents."""
     for reason in reasons:

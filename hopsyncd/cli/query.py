@@ -15,7 +15,7 @@ from hopsyncd.cli.output import (
     heading_text,
     json_option,
     place_text,
-    print_json,
+    printed_json,
     text_columns,
     warn,
 )
@@ -101,8 +101,7 @@ def query(
             n_hop=n_hop,
             at=at,
         )
-    if as_json:
-        print_json(answer)
+    if printed_json(answer, as_json):
         return
     warn(answer["degraded"])
     if not answer["passages"]:
@@ -185,8 +184,7 @@ def ask(
     Example: hopsyncd ask "Where did the father of Ada Lovelace die?"
     """
     reply = _reply(context, question, k, at, by_llm=by_llm, shown=not as_json)
-    if as_json:
-        print_json(reply)
+    if printed_json(reply, as_json):
         return
     warn(reply["degraded"])
     if not reply["found"]:

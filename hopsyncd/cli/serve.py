@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from hopsyncd.cli.output import client_of, json_option, local_time, print_json, warn
+from hopsyncd.cli.output import client_of, json_option, local_time, print_json, printed_json, warn
 from hopsyncd.client import Client
 from hopsyncd.client.response import printable
 from hopsyncd.config.configuration import config_path, load_config, write_config
@@ -66,10 +66,8 @@ def reload(context: click.Context, as_json: bool) -> None:
     Example: hopsyncd reload
     """
     load_config(context.obj)  # reports mistakes here, with their lines
-    with client_of(context) as client:
-        done = client.reload()
-    if as_json:
-        print_json(done)
+    done = client_of(context).reload()
+    if printed_json(done, as_json):
         return
     sources = done["sources"]
     lines = [f"source added: {name}" for name in sources["added"]]
@@ -102,10 +100,8 @@ def schedule(context: click.Context, as_json: bool) -> None:
 
     Example: hopsyncd schedule
     """
-    with client_of(context) as client:
-        now = client.schedule()
-    if as_json:
-        print_json(now)
+    now = client_of(context).schedule()
+    if printed_json(now, as_json):
         return
     for job in now["jobs"]:
         click.echo(f"{job['job']}: {job['times']}")

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from hopsyncd.cli.completion import complete_source
-from hopsyncd.cli.output import client_of, json_option, print_json, send_long, warn
+from hopsyncd.cli.output import client_of, json_option, print_json, printed_json, send_long, warn
 from hopsyncd.client import calls
 from hopsyncd.client.response import counted, printable
 from hopsyncd.config.configuration import load_config
@@ -51,8 +51,7 @@ def sync(
     if wait:
         result = send_long(context, calls.sync(names, accept_empty))
     else:
-        with client_of(context) as client:
-            result = client.start_sync(names, accept_empty)
+        result = client_of(context).start_sync(names, accept_empty)
     if as_json:
         print_json(result)
     elif wait:
@@ -65,12 +64,10 @@ def _dry_run(context: click.Context, names: tuple[str, ...], as_json: bool) -> N
     limit = None if as_json else _SHOWN
     found: Mapping[str, Any]
     try:
-        with client_of(context) as client:
-            found = client.preview(names, limit)
+        found = client_of(context).preview(names, limit)
     except DaemonUnavailable:
         found = _preview_alone(context, names, limit)
-    if as_json:
-        print_json(found)
+    if printed_json(found, as_json):
         return
     for source in found["sources"]:
         _print_preview(source)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hopsyncd.cli.output import client_of, echo_drawn, json_option, local_time, print_json, warn
+from hopsyncd.cli.output import client_of, echo_drawn, json_option, local_time, printed_json, warn
 from hopsyncd.client import Client
 from hopsyncd.client.response import counted, printable
 
@@ -39,10 +39,8 @@ def status(context: click.Context, as_json: bool) -> None:
 
     Example: hopsyncd status
     """
-    with client_of(context) as client:
-        now = client.status()
-    if as_json:
-        print_json(now)
+    now = client_of(context).status()
+    if printed_json(now, as_json):
         return
     click.echo(
         f"version {now['version']}: {counted(now['documents'], 'document')},"

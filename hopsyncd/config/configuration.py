@@ -216,18 +216,11 @@ class Config(Section):
 
 
 _MODELS: dict[str, type[Section]] = {
-    "daemon": DaemonConfig,
-    "index": IndexConfig,
-    "models": ModelsConfig,
-    "query": QueryConfig,
-    "watch": WatchConfig,
-    "schedule": ScheduleConfig,
-    "retention": RetentionConfig,
-    "llm": LlmConfig,
-    "access": AccessConfig,
-    "limits": LimitsConfig,
-    **{SOURCE_SECTION + kind: model for kind, model in SOURCE_MODELS.items()},
+    name: field.annotation
+    for name, field in Config.model_fields.items()
+    if isinstance(field.annotation, type)
 }
+_MODELS |= {SOURCE_SECTION + kind: model for kind, model in SOURCE_MODELS.items()}
 
 
 def load_config(path: Path | None = None) -> Config:

@@ -1,11 +1,11 @@
 """The kinds of `[[source]]`: a model for each, and one for the kinds of installed packages.
 
-To add a kind, write its model here, list it in `SourceConfig` and `SOURCE_MODELS`, and make its
-connector in hopsyncd/ingest/connect.py.
+To add a kind, write its model here, list it in `SourceConfig`, and make its connector in
+hopsyncd/ingest/connect.py.
 """
 
 from importlib.metadata import entry_points
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import (
     AfterValidator,
@@ -332,15 +332,7 @@ SourceConfig: TypeAlias = Annotated[
 ]
 
 SOURCE_MODELS: dict[str, type[SourceBase]] = {
-    "folder": FolderSource,
-    "git": GitSource,
-    "remote": RemoteSource,
-    "sqlite": SqliteSource,
-    "maildir": MaildirSource,
-    "mbox": MboxSource,
-    "imap": ImapSource,
-    "web": WebSource,
-    _PLUGIN: PluginSource,
+    tag.tag: model for model, tag in map(get_args, get_args(get_args(SourceConfig)[0]))
 }
 
 

@@ -29,60 +29,20 @@ def _run_file(db: Database, name: str) -> None:
         db.conn.execute(statement)
 
 
-@MIGRATIONS(name="001_initial")
-def _initial(db: Database) -> None:
-    _run_file(db, "001_initial.sql")
+_STEPS = """\
+001_initial 002_history 003_digest 004_retention 005_llm 006_cursor 007_jobs 008_links 009_origin
+010_rules 011_feed
+""".split()
+SCHEMA_VERSION = len(_STEPS)
 
 
-@MIGRATIONS(name="002_history")
-def _history(db: Database) -> None:
-    _run_file(db, "002_history.sql")
+def _step(name: str) -> None:
+    @MIGRATIONS(name=name)
+    def run(db: Database) -> None:
+        _run_file(db, f"{name}.sql")
+        if name == "003_digest":
+            fill_digests(db.conn)
 
 
-@MIGRATIONS(name="003_digest")
-def _digest(db: Database) -> None:
-    _run_file(db, "003_digest.sql")
-    fill_digests(db.conn)
-
-
-@MIGRATIONS(name="004_retention")
-def _retention(db: Database) -> None:
-    _run_file(db, "004_retention.sql")
-
-
-@MIGRATIONS(name="005_llm")
-def _llm(db: Database) -> None:
-    _run_file(db, "005_llm.sql")
-
-
-@MIGRATIONS(name="006_cursor")
-def _cursor(db: Database) -> None:
-    _run_file(db, "006_cursor.sql")
-
-
-@MIGRATIONS(name="007_jobs")
-def _jobs(db: Database) -> None:
-    _run_file(db, "007_jobs.sql")
-
-
-@MIGRATIONS(name="008_links")
-def _links(db: Database) -> None:
-    _run_file(db, "008_links.sql")
-
-
-@MIGRATIONS(name="009_origin")
-def _origin(db: Database) -> None:
-    _run_file(db, "009_origin.sql")
-
-
-@MIGRATIONS(name="010_rules")
-def _rules(db: Database) -> None:
-    _run_file(db, "010_rules.sql")
-
-
-@MIGRATIONS(name="011_feed")
-def _feed(db: Database) -> None:
-    _run_file(db, "011_feed.sql")
-
-
-SCHEMA_VERSION = 11
+for step in _STEPS:
+    _step(step)
