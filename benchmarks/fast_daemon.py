@@ -52,7 +52,7 @@ def main() -> None:
     configuration = _module("hopsyncd.config.configuration", "hopsyncd.config")
     language = _module("tests.fakes.models").FakeLanguage()
 
-    def fast_models(config: Any) -> Any:
+    def fast_models(config: Any, *_: Any) -> Any:
         encoder = FastEncoder()
         maker = loading.maker_of(config.llm, language, encoder, None)
         return loading.Models(encoder, language, maker, None, None)

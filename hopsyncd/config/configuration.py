@@ -129,7 +129,7 @@ class DaemonConfig(Section):
 class IndexConfig(Section):
     passage_tokens: int = Field(default=400, ge=20, le=2000)
     edge_budget_factor: float = Field(default=1.0, gt=0, le=100, allow_inf_nan=False)
-    batch_documents: int = Field(default=100, ge=1, le=10_000)
+    batch_documents: int = Field(default=4096, ge=1, le=10_000)
 
 
 class ModelsConfig(Section):

@@ -39,12 +39,55 @@ class Progress:
         self.batch_documents = self.passages_done = self.passages_total = 0
 
 
+_FIRST_PASSAGES, _MOST_PASSAGES = 32, 4096
+_LONGEST_BATCH_S = 60.0  # for which questions are made before there is a version
+_LONGEST_COMMIT_S = 4.0  # of what its passages cost: nothing else runs meanwhile
+_OTHER_SIZE = 1.5  # times as large: from batches of such sizes, what a passage costs can be told
+
+
+@dataclass(slots=True)
+class Pace:
+    """How many new passages the next batch of a sync may have.
+
+    The first batch is small, so that something can be asked for soon. Then each takes twice as
+    many, as a version has a cost of its own: few versions make an import cheap. A batch stays below
+    what a minute is enough for, and below what would keep its commit busy for long; what a commit
+    costs whatever it holds does not count there, as smaller batches would only pay it more often.
+    """
+
+    passages: int = _FIRST_PASSAGES
+    _commit_each_s: float = 0.0
+    _last: tuple[int, float] = (0, 0.0)
+
+    def after(self, passages: int, took_s: float, commit_s: float) -> None:
+        """Learn from a batch of so many new passages; `took_s` includes its commit."""
+        self._learn(passages, commit_s)
+        allowed = [2 * self.passages, _MOST_PASSAGES]
+        if took_s and passages:
+            allowed.append(int(_LONGEST_BATCH_S * passages / took_s))
+        if self._commit_each_s:
+            allowed.append(int(_LONGEST_COMMIT_S / self._commit_each_s))
+        self.passages = max(min(allowed), _FIRST_PASSAGES)
+
+    def _learn(self, passages: int, commit_s: float) -> None:
+        before, before_s = self._last
+        self._last = passages, commit_s
+        smaller, larger = sorted((before, passages))
+        if not before:
+            return
+        if larger > _OTHER_SIZE * smaller:
+            self._commit_each_s = max((commit_s - before_s) / (passages - before), 0.0)
+        elif before_s:
+            self._commit_each_s *= commit_s / before_s
+
+
 @dataclass(slots=True, eq=False)
 class PendingBatch:
     """What the next version of a source takes in, so far: readings, reports and removals by path.
 
     A small sync may preempt the one that fills the batch, and look at the same paths later than
-    that did: they are dropped here then. `unsettled` are the paths to look at again soon.
+    that did: they are dropped here then. `unsettled` are the paths to look at again soon. `new` is
+    how many passages of each document the store does not have.
     """
 
     source: int
@@ -53,6 +96,7 @@ class PendingBatch:
     reports: dict[str, Step] = field(default_factory=dict)
     removals: dict[str, Step] = field(default_factory=dict)
     unsettled: set[str] = field(default_factory=set)
+    new: dict[str, int] = field(default_factory=dict)
     _reading: str | None = None
 
     @property
@@ -61,17 +105,18 @@ class PendingBatch:
         return [reading.read for reading in self.readings.values() if reading.read]
 
     @property
-    def passages(self) -> int:
-        return sum(len(document.passages) for document in self.documents)
+    def new_passages(self) -> int:
+        return sum(self.new.values())
 
     def begin(self, path: str) -> None:
         """From now on this path is being read."""
         self._reading = path
 
-    def end(self, reading: Reading) -> None:
-        """Add the reading, unless somebody read that path later."""
+    def end(self, reading: Reading, new: int) -> None:
+        """Add the reading with so many new passages, unless somebody read that path later."""
         if self._reading is not None:
             self.readings[self._reading] = reading
+            self.new[self._reading] = new
         self._reading = None
 
     def drop(self, is_later: Callable[[str], bool]) -> None:
@@ -81,6 +126,7 @@ class PendingBatch:
             self.unsettled.update(late)
             for path in late:
                 del found[path]
+                self.new.pop(path, None)
         if self._reading is not None and is_later(self._reading):
             self.unsettled.add(self._reading)
             self._reading = None
@@ -103,7 +149,7 @@ class PendingBatch:
             seen=(*(reading.seen for reading in self.readings.values()), *problems),
             unseen=tuple((self.source, path) for path in self.removals),
         )
-        for found in (self.readings, self.reports, self.removals):
+        for found in (self.readings, self.reports, self.removals, self.new):
             found.clear()
         return batch
 
@@ -121,6 +167,7 @@ class SyncRun:
     usage: Usage | None
     progress: Progress
     batch: PendingBatch
+    pace: Pace = field(default_factory=Pace)
     removals: dict[str, Step] = field(default_factory=dict)
     moved: dict[bytes, list[str]] = field(default_factory=dict)
     back: list[Step] = field(default_factory=list)

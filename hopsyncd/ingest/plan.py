@@ -21,6 +21,7 @@ RETRY = ""  # a revision that no item has: the next scan fetches again
 _SMALL_ITEMS = 2000  # that a small sync lists
 _SMALL_STEPS = 100
 _SMALL_BYTES = 1 << 20  # of a document in a small sync
+_LONG_BYTES = 1 << 16  # of a document that others need not wait for
 _WHOLE_EVERY_MS = 24 * 3600 * 1000  # everything is listed that often, whatever cursors say
 
 
@@ -176,7 +177,8 @@ def decide(
 ) -> tuple[Step, ...]:
     """Decide every step: what to fetch first, what to report, and what to remove last. Pure.
 
-    Edited documents are fetched before new ones: many new ones may have come with an edit.
+    Edited documents are fetched before new ones: many new ones may have come with an edit. Long
+    documents come after the others, so that an import soon has something to answer from.
     Removals come last so that a renamed document's passages never cease to be held.
 
     `seen` and `live`, the documents at the head, are those that the listing may name, by path; the
@@ -208,8 +210,12 @@ def decide(
     ]
     if not listing.items and not accept_empty:
         _refuse_to_empty(removals, len(live) if documents is None else documents)
-    wanted = sorted((step for step in fetches if step), key=lambda step: step.reason != CHANGED)
-    return (*wanted, *reports, *removals)
+    return (*sorted((step for step in fetches if step), key=_turn), *reports, *removals)
+
+
+def _turn(step: Step) -> tuple[bool, bool]:
+    """Steps are sorted by this: edited documents before new ones, short ones before long ones."""
+    return step.reason != CHANGED, step.item is not None and step.item.size_bytes > _LONG_BYTES
 
 
 def _fetch(item: Item, seen: Seen | None) -> Step | None:

@@ -31,12 +31,13 @@ from hopsyncd.ingest.plan import (
     since_of,
 )
 from hopsyncd.ingest.prepare import Cost
-from hopsyncd.ingest.read import read_step
+from hopsyncd.ingest.read import Reading, read_step
 from hopsyncd.ingest.scan import TooMuch
 from hopsyncd.ingest.source_thread import Turn, YieldToEdits, finished
 from hopsyncd.ingest.upgrades import Upgrades
 from hopsyncd.models.llm.budget import Usage
 from store.records import Version
+from store.sqlite.content import stored_passages
 from store.sqlite.database import Connection
 from store.sqlite.reads import live_documents
 from store.sqlite.sources import (
@@ -51,11 +52,9 @@ from store.sqlite.sources import (
 
 log = structlog.get_logger(__name__)
 
-_BATCH_PASSAGES = 1000  # a batch also ends when its documents hold this many passages, or fewer
-_FEWEST_PASSAGES = 32
+_MANY_DOCUMENTS = 100  # of more than these, the edited ones come first in a version of their own
 _SMALL_PASSAGES = 32  # that a small sync makes questions of
 _LONGEST_READING_S = 10.0  # of a batch from a slow source: others have their turns then
-_LONGEST_COMMIT_S = 0.5  # beyond it batches get smaller: nothing else runs meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,6 @@ class SourceSync:
     progress: Progress = field(default_factory=Progress)
     upgrades: Upgrades = field(init=False)
     _underway: list[PendingBatch] = field(default_factory=list)
-    _batch_passages: int = _BATCH_PASSAGES
 
     def __post_init__(self) -> None:
         self.upgrades = Upgrades(self.writer, self.new_usage, self.on_version)
@@ -206,7 +204,7 @@ class SourceSync:
     ) -> Generator[Turn, None, None]:
         """Read the items of these steps, and commit each full batch; the last one stays in hand."""
         waiting = deque(steps)
-        are_many = len(steps) > self.batch_documents
+        are_many = len(steps) > min(self.batch_documents, _MANY_DOCUMENTS)
         while waiting:
             problem = self._fill(run, waiting, are_many)
             # What a source gave before it stopped answering is not asked for twice.
@@ -237,7 +235,7 @@ class SourceSync:
         took_s = self.monotonic_s() - began_s if run.is_slow else 0.0
         return (
             len(run.batch.readings) >= self.batch_documents
-            or run.batch.passages >= self._batch_passages
+            or run.batch.new_passages >= run.pace.passages
             or took_s > _LONGEST_READING_S
         )
 
@@ -260,7 +258,11 @@ class SourceSync:
         ):
             run.batch.unsettled.add(step.path)
         if reading:
-            run.batch.end(reading)
+            run.batch.end(reading, self._new_passages(reading))
+
+    def _new_passages(self, reading: Reading) -> int:
+        ids = {passage.id for passage in reading.read.passages} if reading.read else set()
+        return len(ids - stored_passages(self.connection, ids))
 
     def _add_moved(self, run: SyncRun, plan: Plan) -> Generator[Turn, None, None]:
         """Have the batch remove the old paths of what it has at new ones."""
@@ -292,7 +294,7 @@ class SourceSync:
 
     def _commit(self, run: SyncRun) -> None:
         """Make the questions, and commit what nobody looked at later meanwhile."""
-        batch, cost = run.batch, Cost(run.usage)
+        batch, cost, began_s = run.batch, Cost(run.usage), self.monotonic_s()
         run.progress.batch_documents = len(batch.documents)
         prepared = self.writer.prepare(
             batch.documents,
@@ -301,8 +303,7 @@ class SourceSync:
             self.yield_to_edits,
             _SMALL_PASSAGES if run.scope.small else None,
         )
-        taken = batch.take()
-        began_s = time.thread_time()
+        passages, taken, worked_s = batch.new_passages, batch.take(), time.thread_time()
         version = self.writer.commit(taken, cost, prepared)
         run.progress.end_batch(len(taken.seen))
         run.changed += len(taken.read)
@@ -311,21 +312,13 @@ class SourceSync:
         self._drop_preempted(run.source.id, taken.paths.__contains__)
         if version:
             self.on_version(version)
-        if not run.scope.small:
-            self._pace(time.thread_time() - began_s)
+        run.pace.after(passages, self.monotonic_s() - began_s, time.thread_time() - worked_s)
 
     def _drop_preempted(self, source: int, is_later: Callable[[str], bool]) -> None:
         """Syncs that this one preempted have older readings of the paths that it looked at."""
         for batch in self._underway:
             if batch.source == source:
                 batch.drop(is_later)
-
-    def _pace(self, commit_s: float) -> None:
-        """In a large graph batches are smaller, so that none keeps others waiting for long."""
-        if commit_s > _LONGEST_COMMIT_S:
-            self._batch_passages = max(self._batch_passages // 2, _FEWEST_PASSAGES)
-        elif commit_s < _LONGEST_COMMIT_S / 4:
-            self._batch_passages = min(self._batch_passages * 2, _BATCH_PASSAGES)
 
     def _note_rules(self, run: SyncRun) -> None:
         """The source is read by the present rules, but for what could not be read."""

@@ -93,6 +93,15 @@ def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[Pas
     return {PassageId(row[0]): Passage(tuple(json.loads(row[1])), row[2]) for row in rows}
 
 
+def stored_passages(connection: Connection, ids: Iterable[PassageId]) -> set[PassageId]:
+    """Those of the ids whose passage the store has."""
+    rows = connection.execute(
+        "SELECT id FROM passage WHERE id IN (SELECT value FROM json_each(?))",
+        [json.dumps(list(ids))],
+    )
+    return {PassageId(row[0]) for row in rows}
+
+
 def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
     """Those of the ids whose question set the store has."""
     rows = connection.execute(

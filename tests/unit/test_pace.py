@@ -1,0 +1,68 @@
+"""How an import is cut into versions: soon a first one, then few."""
+
+from pathlib import Path
+
+from hopsyncd.ingest.pending_batch import Pace
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
+
+
+def batches(passages: int, each_s: float, commit_s: float, commit_each_s: float) -> list[int]:
+    """The batches of an import whose passages, and whose commits, cost so much."""
+    pace, made = Pace(), list[int]()
+    while passages > 0:
+        now = min(pace.passages, passages)
+        worked_s = commit_s + now * commit_each_s
+        pace.after(now, now * each_s + worked_s, worked_s)
+        made.append(now)
+        passages -= now
+    return made
+
+
+class TestBatches:
+    def test_each_is_twice_as_large_up_to_a_limit(self) -> None:
+        made = batches(20_000, 0.0, 0.0, 0.0001)
+        assert made[:8] == [32, 64, 128, 256, 512, 1024, 2048, 4096]
+        assert max(made) == 4096 and len(made) == 11
+
+    def test_slow_models_have_a_version_a_minute(self) -> None:
+        made = batches(5_000, 1 / 8, 0.0, 0.0)
+        assert made[:4] == [32, 64, 128, 256]
+        assert 400 < max(made) <= 480
+
+    def test_a_passage_that_takes_minutes_still_makes_no_batch_of_one(self) -> None:
+        assert set(batches(100, 100.0, 0.0, 0.0)) == {32, 4}
+
+    def test_what_a_version_costs_by_itself_makes_none_of_them_smaller(self) -> None:
+        """It would only be paid more often."""
+        assert len(batches(20_000, 0.0, 3.0, 0.0)) == 11
+
+    def test_passages_that_are_slow_to_commit_keep_nobody_waiting_for_long(self) -> None:
+        assert 3 < max(batches(5_000, 0.0, 0.1, 0.02)) * 0.02 < 6
+
+
+def test_versions_of_an_import_grow(tmp_path: Path) -> None:
+    files = {f"{n}.md": f"Caesar met Brutus{n} in Rome.".encode() for n in range(200)}
+    stack = Stack(tmp_path / "s.db", MemoryConnector(files), batch_documents=1000)
+    stack.sync()
+    assert [version.passages for version in stack.versions] == [32, 96, 200]
+
+
+def test_moved_documents_are_one_version_however_many_passages_they_have(tmp_path: Path) -> None:
+    connector = MemoryConnector({f"a/{n}.md": f"Rome has {n}.".encode() for n in range(100)})
+    stack = Stack(tmp_path / "s.db", connector, batch_documents=1000)
+    stack.sync()
+    before = stack.head.id
+    for path, data in list(connector.files.items()):
+        connector.put(path.replace("a/", "b/"), data)
+        connector.remove(path)
+    stack.sync()
+    assert stack.head.id == before + 1
+
+
+def test_long_documents_come_after_the_others(tmp_path: Path) -> None:
+    long = b"\n\n".join(f"Caesar crossed the river {n} near Rome.".encode() for n in range(3000))
+    connector = MemoryConnector({"a.md": long, "b.md": b"Nero burnt Rome."})
+    stack = Stack(tmp_path / "s.db", connector)
+    stack.sync()
+    assert connector.fetched == ["b.md", "a.md"]
