@@ -182,6 +182,15 @@ def test_small_texts_need_no_worker() -> None:
         process.extract(b"%PDF-1.7", "application/pdf")
 
 
+def test_a_worker_tells_all_that_a_block_has() -> None:
+    text = b"# Title\n\nThese are read:\n\n- [[One]], the first\n  - what is below it\n"
+    here = ExtractionProcess(command=("/no/such/program",)).extract(text, "text/markdown")
+    assert any(block.leads for block in here)
+    assert any(block.links for block in here)
+    with closing(ExtractionProcess(limits=replace(Limits(), light_bytes=0))) as process:
+        assert process.extract(text, "text/markdown") == here
+
+
 def test_a_heap_of_brackets_ends(process: ExtractionProcess) -> None:
     with pytest.raises(DocumentUnreadable, match="processor time"):
         process.extract(b"[aaaaaaa " * 60_000, "text/markdown")

@@ -56,13 +56,13 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
 def _row(block: Block) -> tuple[object, ...]:
     links = [(at, (link.target, link.shown)) for at, link in block.links]
     own = (block.kind, block.text, block.first_line, block.last_line, block.level)
-    return (*own, links, block.names)
+    return (*own, links, block.names, block.leads)
 
 
 def _block(row: Sequence[Any]) -> Block:
-    kind, text, first_line, last_line, level, links, names = row
+    kind, text, first_line, last_line, level, links, names, leads = row
     placed = tuple((at, WrittenLink(*link)) for at, link in links)
-    return Block(kind, text, first_line, last_line, level, placed, tuple(names))
+    return Block(kind, text, first_line, last_line, level, placed, tuple(names), tuple(leads))
 
 
 _PIECE_BYTES = 1 << 16
