@@ -4,6 +4,8 @@ A keyword is a normalised name: `normalise` is the one place that decides which 
 the same. In a language that the installed model speaks, names are what its entity recogniser and
 its proper nouns find; in any other, runs of capitalised words, quoted phrases, codes and, in
 scripts without spaces, runs of one script; in scripts without capitals, words of some length.
+In all of them options, identifiers, numbered things and versions are names. A heading is the topic
+of what stands below it, unless it only says which part of a page it is.
 """
 
 import re
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 
 _PARENTHESES = re.compile(r"\s*\([^)]*\)")
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
+_OPEN_PARENTHESIS = re.compile(r"\s*\([^()]*$")
 _NOT_WORD = re.compile(r"[\W_]+")
 _DETERMINER = re.compile(r"^(?:the|a|an|this|that|these|those|his|her|its|their) ")
 
@@ -21,6 +24,23 @@ STOP_WORDS = frozenset(
     "also after before during since while however there then once upon most many some several all "
     "both each other another one two three first second new early late later following".split()
 )
+
+# Words of headings that name a part of a page, not a subject.
+_OF_PARTS = frozenset(
+    "about abstract acknowledgements additional advanced answers appendix arguments author authors "
+    "background basic basics bugs caveats changelog changes code commands comments conclusion "
+    "configuration content contents copyright credits definition definitions description detail "
+    "details discussion environment example examples faq features files footnotes frequently asked "
+    "functionality further general getting started goals guide guidelines help history "
+    "implementation important information installation instructions intro introduction key learn "
+    "licence license limitations links list main miscellaneous more motivation name note notes "
+    "open other options output overview parameters preface prerequisites process purpose questions "
+    "quick rationale read reading reference references related remarks requirements resources "
+    "rules scope section see setup settings specification stages step steps summary support "
+    "synopsis syntax table terminology tips tools topics troubleshooting usage use warning "
+    "warnings what".split()
+)
+_SECTION_NUMBER = re.compile(r"(?:\d+\.)+\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +60,28 @@ def normalise(name: str) -> str:
     >>> normalise("World War II")
     'world war ii'
     """
-    plain = _POSSESSIVE.sub("", _PARENTHESES.sub("", name).lower().replace("\u2019", "'"))
+    bare = _OPEN_PARENTHESIS.sub("", _PARENTHESES.sub("", name))
+    plain = _POSSESSIVE.sub("", bare.lower().replace("\u2019", "'"))
     return _DETERMINER.sub("", _NOT_WORD.sub(" ", plain).strip())
+
+
+def topic_of(heading: str) -> str:
+    """The name that a heading gives to what stands below it; none where it tells of no subject.
+
+    >>> topic_of("2.3. Write-Ahead Logging"), topic_of("See also"), topic_of("1. Introduction")
+    ('write ahead logging', '', '')
+    """
+    name = normalise(_SECTION_NUMBER.sub("", heading))
+    tells = any(word not in _OF_PARTS and word not in STOP_WORDS for word in name.split())
+    return name if tells else ""
 
 
 def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]:
     """The spans as mentions in order of appearance, without function words and repetitions."""
+    codes = (match.span() for match in _CODE.finditer(text))
     found = {
         Mention(start, end, keyword)
-        for start, end in spans
+        for start, end in (*spans, *codes)
         if len(keyword := normalise(text[start:end])) > 1 and keyword not in STOP_WORDS
     }
     first: dict[tuple[str, int], Mention] = {}
@@ -57,6 +90,17 @@ def mentions(text: str, spans: Iterable[tuple[int, int]]) -> tuple[Mention, ...]
     return tuple(first.values())
 
 
+_CODE = re.compile(
+    r"""
+    (?<![\w-])--[a-zA-Z][\w-]*\w                            # options
+    | (?<![\w.])[A-Za-z_]\w+(?:\.[a-z_]\w+)+                # dotted identifiers and files
+    | (?<![\w.])[A-Za-z]\w*_\w+                             # identifiers of several words
+    | \b[a-z]+[A-Z]\w+ | \b(?:[A-Z][a-z0-9]+){2,}\b
+    | \b[A-Z]{2,}[ -]\d+\b                                  # what is numbered: PEP 693
+    | (?:(?<![\w.-])|(?<=\bv))\d+(?:\.\d+)+(?![\w%-]|\s%)  # versions
+    """,
+    re.VERBOSE,
+)
 # `re` has no class for them. Beyond the first plane there are only rare scripts.
 _CAPITAL = "[" + "".join(c for c in map(chr, range(0x10000)) if c.isupper() or c.istitle()) + "]"
 _NEUTRAL = re.compile(

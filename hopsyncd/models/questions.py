@@ -21,7 +21,7 @@ from typing import Protocol
 from hopsyncd.errors import LlmError
 from hopsyncd.formats.units import sentences as split_sentences
 from hopsyncd.models.encoder import Encoder
-from hopsyncd.models.keywords import Mention, normalise
+from hopsyncd.models.keywords import Mention, topic_of
 from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import LlmContext
 from store.records import (
@@ -35,7 +35,7 @@ from store.records import (
     to_grid,
 )
 
-GENERATOR = "builtin/1"
+GENERATOR = "builtin/2"
 _MIN_LINE_CHARACTERS = 40  # a shorter line, of code or a list, is read with the next
 
 Made = tuple[Passage, QuestionSet | LlmError]
@@ -94,7 +94,7 @@ class Drafts:
 def draft(passage: Passage, mentions_of: Callable[[str], Sequence[Mention]]) -> Drafts:
     """Ask the questions of a passage; a function of its heading path and text alone."""
     spans = sentence_spans(passage.text)
-    topics = {keyword: topic for topic in passage.heading if (keyword := normalise(topic))}
+    topics = {keyword: topic for topic in passage.heading if (keyword := topic_of(topic))}
     by_sentence = _by_sentence(mentions_of(passage.text), spans)
     about = " > ".join(passage.heading)
     contexts = [f"{about}\n{passage.text}" if about else passage.text]

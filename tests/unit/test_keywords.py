@@ -2,7 +2,7 @@
 
 import pytest
 
-from hopsyncd.models.keywords import mentions, neutral_spans, normalise
+from hopsyncd.models.keywords import mentions, neutral_spans, normalise, topic_of
 
 
 def names(text: str) -> list[str]:
@@ -38,3 +38,44 @@ def test_scripts_without_capitals_give_words() -> None:
 )
 def test_one_name_has_one_spelling(spelling: str) -> None:
     assert normalise(spelling) == "beatles"
+
+
+def test_a_section_of_a_manual_is_no_part_of_a_name() -> None:
+    assert normalise("git-push(1") == normalise("git-push(1)") == "git push"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Give --dry-run, not -n", "dry run"),
+        ("set by http.sslVerify there", "http sslverify"),
+        ("it calls shared_memory first", "shared memory"),
+        ("see PEP 693 and others", "pep 693"),
+        ("since v3.12, or so", "3 12"),
+        ("a pageSize of one", "pagesize"),
+    ],
+)
+def test_options_identifiers_numbered_things_and_versions_are_names(
+    text: str, expected: str
+) -> None:
+    assert expected in {mention.keyword for mention in mentions(text, [])}
+
+
+@pytest.mark.parametrize("text", ["e.g. this, i.e. that", "half.The rest", "12.5 % of 2021-08-05"])
+def test_abbreviations_shares_and_dates_are_no_codes(text: str) -> None:
+    assert mentions(text, []) == ()
+
+
+@pytest.mark.parametrize(
+    ("heading", "topic"),
+    [
+        ("2.3. Write-Ahead Logging", "write ahead logging"),
+        ("3.12 release schedule", "3 12 release schedule"),
+        ("Usage", ""),
+        ("1. Introduction", ""),
+        ("Frequently asked questions", ""),
+        ("Usage of leave", "usage of leave"),
+    ],
+)
+def test_a_heading_is_a_topic_unless_it_names_a_part_of_the_page(heading: str, topic: str) -> None:
+    assert topic_of(heading) == topic
