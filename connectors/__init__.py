@@ -1,1 +1,1 @@
-"""Where documents come from: list, fetch, say what is wrong. Knows no graph, no model, no SQL."""
+"""Where documents come from: list, fetch, say what is wrong. Knows neither graph, model nor SQL."""

@@ -116,7 +116,7 @@ class _Known:
 
     @classmethod
     def read(cls, row: Any) -> "_Known":
-        """From its row in the cursor."""
+        """The folder that a row of the cursor describes."""
         validity, uids = row
         return cls(int(validity), Uids.parsed(uids))
 

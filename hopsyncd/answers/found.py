@@ -20,7 +20,7 @@ class Failed(TypedDict):
 
 
 class PassagePlace(TypedDict):
-    """Where a passage stands; all null if it stands nowhere at this version."""
+    """Where a passage is; all null if it is nowhere at this version."""
 
     source: str | None
     document: str | None
@@ -219,8 +219,10 @@ class PathsAnswer(TypedDict):
 
 
 class ProgressEvent(TypedDict):
-    """How far the work is: of a sync, of a check with what it is `checking`, or the `stage` of an
-    ask, which is `search` and then `answer`, from so many `passages`."""
+    """How far the work is. A sync has `source` to `share`, a check `checking` and what follows it.
+
+    An ask has a `stage`: `search`, then `answer` with the number of `passages` to answer from.
+    """
 
     event: Literal["progress"]
     stage: NotRequired[Literal["search", "answer"]]

@@ -168,7 +168,7 @@ class Guard:
     def _caller(
         self, credentials: Credentials, headers: Iterable[tuple[bytes, bytes]]
     ) -> Caller | JSONResponse:
-        """Who asks, or the refusal."""
+        """The caller, or the refusal."""
         given = list(headers)
         over_tcp = credentials.uid is None
         caller = (

@@ -23,7 +23,7 @@ _ASK_K = 8
 
 
 def _digits(given: object) -> object:
-    """Only digits: pydantic alone would read ` 1_0 ` as a number."""
+    """Accept only digits: pydantic alone would read ` 1_0 ` as a number."""
     if isinstance(given, str) and not (given.isascii() and given.isdecimal()):
         raise ValueError(f"{given!r} is not a whole number")
     return given

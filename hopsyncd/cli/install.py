@@ -47,7 +47,7 @@ CapabilityBoundingSet=
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What a service runs, as whom, and where its files are.
+    """What a service runs, which user runs it, and where its files are.
 
     command: how to run hopsyncd. user: the user that a system service runs as; None for a user's
     own service. home: HOPSYNCD_HOME, if set. config: the configuration file, if one was named.

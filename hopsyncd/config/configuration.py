@@ -65,7 +65,7 @@ def default_data_dir() -> Path:
 
 
 def default_socket() -> Path:
-    """In /tmp if the system gives the user no runtime folder; its owner is checked before use."""
+    """The socket; in /tmp if the user has no runtime folder. Its owner is checked before use."""
     base = home()
     if base is not None:
         # A folder of its own, as others may have access to HOPSYNCD_HOME.

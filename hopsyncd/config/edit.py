@@ -168,7 +168,7 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """From the configuration in force to the wanted one.
+    """What separates the configuration in force from the wanted one.
 
     `config` is the wanted one as far as it can take effect at once. Keys are named like "query.k",
     sources by their names.

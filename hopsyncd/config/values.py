@@ -1,4 +1,4 @@
-"""What a line of the configuration may hold, the ways to search, and `[access]` and `[limits]`."""
+"""The types of values in the configuration, the ways to search, `[access]` and `[limits]`."""
 
 import grp
 import ipaddress
@@ -186,7 +186,7 @@ WhoList = Annotated[tuple[Who, ...], Field(strict=False)]
 
 
 class AccessConfig(Section):
-    """Who may ask besides the daemon's own user, who may do everything."""
+    """Who may ask, apart from the daemon's own user, who may do everything."""
 
     group: GroupName = Field(
         default="", description="Write the name of a group of this machine, or nothing."

@@ -34,10 +34,10 @@ def read_corpus(path: Path) -> dict[str, Passage]:
         except KeyError as error:
             raise _bad(path, number, f"the key {error} is missing") from error
         if id_ in corpus:
-            raise _bad(path, number, f"the id {id_!r} is there already")
+            raise _bad(path, number, f"the id {id_!r} occurs twice")
         corpus[id_] = passage
     if not corpus:
-        raise _bad(path, 1, "there is no passage in it")
+        raise _bad(path, 1, "it contains no passage")
     return corpus
 
 
@@ -59,7 +59,7 @@ def read_questions(path: Path, corpus: dict[str, Passage]) -> list[GoldQuestion]
             raise _bad(path, number, f"gold is not in the corpus: {sorted(unknown) or 'empty'}")
         questions.append(question)
     if not questions:
-        raise _bad(path, 1, "there is no question in it")
+        raise _bad(path, 1, "it contains no question")
     return questions
 
 
@@ -73,10 +73,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     continue
                 line = json.loads(text.decode())
                 if not isinstance(line, dict):
-                    raise _bad(path, number, "it is no JSON object")
+                    raise _bad(path, number, "it is not a JSON object")
                 yield number, line
     except json.JSONDecodeError as error:
-        raise _bad(path, number, f"it is no JSON ({error.msg})") from error
+        raise _bad(path, number, f"it is not JSON ({error.msg})") from error
     except UnicodeDecodeError as error:
         raise _bad(path, number, "it is not UTF-8") from error
     except OSError as error:

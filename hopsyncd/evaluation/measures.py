@@ -15,7 +15,7 @@ from store.records import PassageId
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-# HotpotQA: beside one of these, words in common count for nothing.
+# As in HotpotQA: if one side is one of these, words in common do not count.
 _WHOLE = frozenset({"yes", "no", "noanswer"})
 _WORD = re.compile(r"\w+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
@@ -31,7 +31,7 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Retrieved:
-    """How much of the gold is among the first so many passages: shares between 0 and 1."""
+    """How much of the gold is among the first passages: shares between 0 and 1."""
 
     recall: float
     precision: float
@@ -41,8 +41,8 @@ class Retrieved:
 def retrieved(ranks: Collection[int | None], depth: int) -> Retrieved:
     """Judge the first `depth` passages by the ranks of the gold ones, from 1; None: not found.
 
-    Precision is over `depth` places, also where fewer passages were found, so that a strategy does
-    not gain by finding little.
+    Precision is over `depth` places even if fewer passages were found, so that a strategy does not
+    gain by finding little.
 
     >>> retrieved([1, 4], depth=2)
     Retrieved(recall=0.5, precision=0.5, f1=0.5)
@@ -135,10 +135,10 @@ DEPTHS = (2, 5, 10, 20)
 
 @dataclass(frozen=True, slots=True)
 class QuestionOutcome:
-    """What came of one question.
+    """The result of one question.
 
-    ranks: of each gold name, from 1; None for one that is not among the first 20. reply: None where
-    no answer was made. Calls and tokens are those of the search and the answer together.
+    ranks: by gold name, from 1; None if it is not among the first 20. reply: None if no answer was
+    made. Calls and tokens are those of the search and the answer together.
     """
 
     question: GoldQuestion
@@ -160,7 +160,7 @@ class QuestionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AnswerScores:
-    """How good the answers were, in percent; None where there was no question to tell.
+    """How good the answers were, in percent; None if no question can tell.
 
     em, f1: of the short answer, or the first sentence, over the questions that have an answer.
     shown: how many of these were given a short answer. right: how many of all that were shown are

@@ -18,7 +18,7 @@ Gold = Mapping[str, frozenset[PassageId]]
 
 Cause = Literal["not read", "not seeded", "not walked to", "ranked out"]
 
-_NEAR = 20  # so many first places count as being seeded, or walked to
+_NEAR = 20  # a passage among the first 20 counts as seeded, or as reached by the walk
 _DEEP = 200
 _SHOWN = 5
 
@@ -49,7 +49,7 @@ class Missing:
 
 
 def rank_of(found: Sequence[PassageId], wanted: frozenset[PassageId]) -> int | None:
-    """Of the first of the wanted ones, from 1."""
+    """The rank of the first passage that is wanted, from 1; None if none was found."""
     return next((rank for rank, passage in enumerate(found, 1) if passage in wanted), None)
 
 
@@ -61,7 +61,7 @@ def missing_of(
     encoder: Encoder,
     settings: WalkSettings,
 ) -> Mapping[str, Missing]:
-    """By the ids of those questions that miss something, by the default search."""
+    """What the default search misses, by the ids of the questions that miss something."""
     seeds, walk = (
         Engine(database, encoder, walking) for walking in (replace(settings, hops=0), settings)
     )

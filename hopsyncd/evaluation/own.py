@@ -21,10 +21,10 @@ from store.sqlite.content import recipe_of
 from store.sqlite.database import open_reader, snapshot
 from store.sqlite.versions import head
 
-_TRIES = 200  # pairs looked at for each question wanted
-_SPARE = 2  # pairs sent to an LLM for each question wanted
+_TRIES = 200  # pairs tried for each wanted question
+_SPARE = 2  # pairs sent to an LLM for each wanted question
 
-_CALLS = 6  # for each question wanted: two for each pair, and some to repair
+_CALLS = 6  # for each wanted question: two for each pair, and some repairs
 
 Made = TypeVar("Made")
 
@@ -93,7 +93,7 @@ def measured_own(
 def own_questions(
     database: Path, models: Models, wanted: int, seed: int, llm: Llm | None, usage: Usage
 ) -> Own:
-    """At most so many questions, by rule or, with `llm`, by it; no passage is in two of them.
+    """At most `wanted` questions, made by rule or by `llm`; no two have a passage in common.
 
     Only reads; the daemon may be running. Raises BadRequest where there is nothing to ask about,
     and LlmError if the LLM gives nothing.

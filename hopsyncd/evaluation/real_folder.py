@@ -44,12 +44,11 @@ from store.sqlite.versions import head
 KINDS = ("single", "multi", "none")
 _SHOWN_CHARACTERS = 60
 _WORD = re.compile(r"\w+")
-_FEWEST_WORDS = 2  # of a quote that must stand in a passage for it to hold a part
 
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Words that stand in a document, where any run of white space equals a blank."""
+    """Words of a document; any run of white space equals a blank."""
 
     document: str
     text: str
@@ -64,7 +63,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class QuotedQuestion:
-    """A question, and for each needed passage the quotes that mark it: any of them will do."""
+    """A question, and for each passage it needs the quotes that mark it: any one will do."""
 
     id: str
     kind: str
@@ -109,7 +108,7 @@ def read_quoted(path: Path) -> list[QuotedQuestion]:
 def marked(
     connection: Connection, version: int, questions: Sequence[QuotedQuestion]
 ) -> dict[str, frozenset[PassageId]]:
-    """The passages that the quotes mark at a version, by the names of the gold; none: not read."""
+    """The passages that the quotes mark, by the names of the gold; empty if none contains them."""
     pages = _pages(connection, version)
     return {
         quotes[0].name: frozenset(
@@ -132,10 +131,10 @@ def _pages(connection: Connection, version: int) -> Mapping[str, Sequence[Passag
 
 
 def _holders(quote: Quote, page: Sequence[Passage]) -> Iterator[PassageId]:
-    """The passages in whose text the quote stands; else those whose heading or context has it;
-    else, of two that have a part of it each, the one with the larger part.
+    """The passages whose text contains the quote, or else whose heading or context does.
 
-    Words are compared, for what a reader of a format takes away is mostly marks.
+    If two neighbours share it, the one with the larger part. Only words are compared, as readers
+    mostly remove markup.
     """
     wanted = _words(quote.text)
     for shown in (lambda passage: passage.text, full_text):
@@ -169,13 +168,13 @@ def _bad(path: Path, number: int, why: str) -> BadRequest:
 
 
 def source_of(folder: Path, ignore: Sequence[str] = ()) -> FolderSource:
-    """The folder as a source; `ignore` are patterns of what is no document of it."""
+    """The folder as a source, without the files that match `ignore`."""
     told = {"name": "documents", "path": str(folder.resolve()), "ignore": list(ignore)}
     return FolderSource.model_validate(told)
 
 
 def index_place(keep: Path, source: FolderSource, maker: QuestionMaker) -> Path:
-    """Where in `keep` the store of the folder is, one for each recipe and each installation."""
+    """The place in `keep` for the store of the folder, by recipe and installation."""
     told = f"{source.path}\0{maker.recipe.name}\0{Path(__file__).parent}"
     return keep / hashlib.blake2b(told.encode(), digest_size=8).hexdigest()
 
@@ -187,9 +186,9 @@ def index_folder(
     maker: QuestionMaker,
     on_passages: OnProgress = lambda done, total: None,
 ) -> Snapshot:
-    """Bring the store in `place` to what the folder has now, every document read afresh.
+    """Bring the store in `place` up to date with the folder, reading every document afresh.
 
-    Of passages that it knows, whenever it met them, nothing is made again. Raises BadRequest.
+    Nothing is computed again for passages that the store knows. Raises BadRequest.
     """
     place.mkdir(parents=True, exist_ok=True)
     connection = open_writer(place / DATABASE_NAME)
@@ -247,7 +246,7 @@ def measured_folder(
 ) -> Evaluation:
     """Index the folder below `keep`, where vectors are kept too, and ask. Raises BadRequest."""
     began_s = time.perf_counter()
-    # Not the configured maker: to index with an LLM is dear, and nobody asked for it here.
+    # Never the configured LLM: indexing with it is expensive, and nobody asked for that.
     maker = BuiltinMaker(models.language, KeptVectors(models.encoder, keep))
     place = index_place(keep, source, maker)
     served = index_folder(place, source, config, maker, on_passages)

@@ -19,10 +19,9 @@ _INTERVAL = "recall@5 from - to: the 95 % bootstrap interval, of 2,000 seeded re
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """An evaluation with what is to be said beside its figures.
+    """An evaluation, with its title and the notes that a reader needs to judge the figures.
 
-    title: of what. notes: what a reader must know to judge the figures. searches: by the names that
-    the evaluation has.
+    `searches` have the names that they have in the evaluation.
     """
 
     title: str
@@ -55,7 +54,7 @@ def scores_json(scores: Scores) -> dict[str, Any]:
 
 
 def answers_json(scores: AnswerScores | None) -> dict[str, float]:
-    """Percentages; only those that there were questions for."""
+    """Percentages, without those that no question could tell."""
     if scores is None:
         return {}
     return {
@@ -93,7 +92,7 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
 
 
 def _kinds(result: Evaluation) -> list[str]:
-    """Of the questions that have an answer, where they have kinds."""
+    """The kinds of the questions that have an answer."""
     kinds = {
         one.question.kind: None
         for some in result.outcomes.values()
@@ -159,7 +158,7 @@ def write_report(folder: Path, measured: Measured) -> list[Path]:
 
 
 def require_matplotlib() -> None:
-    """Raises HopsyncdError that says how to install it: a report is not to fail at its end."""
+    """Raise HopsyncdError if it is missing: a long evaluation must not fail at its report."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:

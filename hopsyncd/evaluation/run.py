@@ -1,4 +1,4 @@
-"""One evaluation: index the corpus in a store of its own, ask every question in every way."""
+"""One evaluation: index the corpus in its own store, and ask every question in every way."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ from store.sqlite.sources import register_source
 from store.sqlite.versions import head
 
 DATABASE_NAME = "evaluation.db"
-ANSWER_DEPTH = 8  # an answer is made from so many passages, as `hopsyncd ask` does
+ANSWER_DEPTH = 8  # passages to answer from, as for `hopsyncd ask`
 
 Answers = Literal["none", "extractive", "llm"]
 ReplyTo = Callable[[str, Answer], AskReply]
@@ -49,8 +49,8 @@ OnProgress = Callable[[int, int], None]
 class Evaluation:
     """What one run measured, by the name of each search.
 
-    unread: the gold that no passage has. missing: why the default search has not found some of it,
-    by question.
+    unread: gold that no passage contains. missing: why the default search did not find some of the
+    gold, by question.
     """
 
     outcomes: Mapping[str, Sequence[QuestionOutcome]]
@@ -75,7 +75,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the configuration, not the sweep, decides; None does not limit a query's LLM calls."""
+    """What the configuration decides, not the sweep; None sets no limit on a query's LLM calls."""
 
     budget_factor: float = 1.0
     walk: WalkSettings = field(default_factory=WalkSettings)
@@ -93,7 +93,7 @@ def evaluate(
     on_passages: OnProgress = lambda done, total: None,
     on_question: Callable[[], None] = lambda: None,
 ) -> Evaluation:
-    """Build a store in `folder`, or take the one that is there, and ask; nothing else is written.
+    """Ask the questions of the store in `folder`, which is built if need be. Writes nothing else.
 
     Raises BadRequest for a search that cannot be made here.
     """
@@ -151,7 +151,7 @@ def gold_of(corpus: Mapping[str, Passage]) -> Gold:
 def kept_folder(
     keep: Path, corpus: Mapping[str, Passage], maker: QuestionMaker, budget_factor: float
 ) -> Path:
-    """Where in `keep` the store of this corpus, recipe and budget is, or is to be."""
+    """The place in `keep` for the store of this corpus, recipe and budget."""
     name = f"{corpus_digest(corpus)} {maker.recipe.name} {budget_factor}"
     return keep / hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
@@ -280,8 +280,10 @@ def searches_of(
     top_ks: Sequence[int] = (),
     n_hops: Sequence[int] = (),
 ) -> dict[str, Search]:
-    """Their product by name, without what is no search of its own: a parameter that the strategy
-    or reasoner does not heed, and the paper's profile with the walk. No values: the default.
+    """All combinations, by name. An empty sequence stands for the default value.
+
+    Parameters that a strategy or reasoner ignores make no further search, and the paper's profile
+    is not combined with the walk.
 
     >>> list(searches_of(["hop", "bm25"], reasoners=["similarity", "walk"], top_ks=[4, 8]))[:2]
     ['hop reasoner=similarity top_k=4', 'hop reasoner=similarity top_k=8']
@@ -304,7 +306,7 @@ def searches_of(
 
 
 def _heeded(search: Search) -> Search:
-    """The search without what it does not heed."""
+    """The search without the parameters that it ignores."""
     if search.strategy == "decompose":
         return Search("decompose", reasoner=search.reasoner if search.wants_llm else None)
     if search.strategy != "hop":

@@ -82,9 +82,9 @@ def vacuum(connection: Connection) -> None:
 
 
 def _shrunk(connection: Connection, statement: str) -> None:
-    """Run what takes pages away: the next checkpoint, of whomever, may make the file smaller.
+    """Run a statement that frees pages: anyone's next checkpoint may make the file smaller.
 
-    That holds too where the disk makes it fail, as it may be done all the same.
+    That is possible even if the statement fails, as the disk may have done it all the same.
     """
     with disk_failures(connection):
         expect_shrinking(connection)

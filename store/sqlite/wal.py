@@ -35,7 +35,7 @@ _NATIVE: ByteOrder = "<" if sys.byteorder == "little" else ">"
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """From the log's index: the salt of its log, and how many frames are committed."""
+    """What the log's index says: the salt of the log, and how many frames are committed."""
 
     salt: bytes
     committed: int

@@ -73,10 +73,10 @@ def test_questions_name_gold_passages(tmp_path: Path) -> None:
     [
         ('{"id": "a", "text": "x"}\n\n{"id": "b"}\n', ":3: the key 'text' is missing"),
         ('{"text": "x"}\n', ":1: the key 'id' is missing"),
-        ('{"id": "a", "text": "x"}\n["a"]\n', ":2: it is no JSON object"),
-        ('{"id": "a", "text": "x"}\n{"id":\n', ":2: it is no JSON"),
-        ('{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n', ":2: the id 'a' is there already"),
-        ("", ":1: there is no passage in it"),
+        ('{"id": "a", "text": "x"}\n["a"]\n', ":2: it is not a JSON object"),
+        ('{"id": "a", "text": "x"}\n{"id":\n', ":2: it is not JSON"),
+        ('{"id": "a", "text": "x"}\n{"id": "a", "text": "y"}\n', ":2: the id 'a' occurs twice"),
+        ("", ":1: it contains no passage"),
     ],
 )
 def test_a_bad_corpus_line_is_named(tmp_path: Path, text: str, told: str) -> None:

@@ -124,7 +124,7 @@ def shortened(text: str, max_tokens: int) -> str:
 def fitted(
     frame: Mapping[str, Any], quoting: Sequence[Mapping[str, Any]], max_tokens: int
 ) -> list[dict[str, Any]]:
-    """As many of the first objects as fit beside the frame, with their quotes cut fairly.
+    """The first objects, as many as fit beside the frame, with their quotes cut fairly.
 
     An object whose quote was cut has `shortened`.
     """
@@ -141,7 +141,7 @@ def fitted(
 def in_order(
     frame: Mapping[str, Any], quoting: Sequence[Mapping[str, Any]], max_tokens: int
 ) -> list[dict[str, Any]]:
-    """As many of the first objects as fit beside the frame whole; or the first one, cut."""
+    """The first objects, as many as fit beside the frame uncut; or the first one, cut."""
     room, taken = max_tokens - token_count(frame), list[dict[str, Any]]()
     for one in quoting:
         room -= token_count(one) + 1

@@ -277,7 +277,7 @@ def read_reply(text: str, shape: type[BaseModel]) -> str:
 
 
 def _objects(text: str) -> Iterator[str]:
-    """Where the JSON object may be: the whole text after its thoughts, a fence, or amid words."""
+    """What may be the JSON object: all after the thoughts, a fence, or what is in braces."""
     said = text.rpartition("</think>")[2].strip()
     yield said
     if fenced := _FENCE.search(said):

@@ -1,4 +1,4 @@
-"""The real LLM: any OpenAI-compatible endpoint, none of them trusted.
+"""The real LLM: any OpenAI-compatible endpoint. None is trusted.
 
 Every call ends with a reply that was checked against its shape, or with an LlmError that says why.
 """
