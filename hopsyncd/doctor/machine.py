@@ -19,9 +19,10 @@ from hopsyncd.doctor import Diagnosis, well
 from hopsyncd.errors import HopsyncdError, ReaderUnavailable
 from hopsyncd.formats.sandbox.reader_process import WORKER, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
-from hopsyncd.models.encoder import CrossReranker, has_onnxruntime
+from hopsyncd.models.encoder import CrossReranker
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import encoder_of
+from hopsyncd.models.minilm_onnx import has_onnxruntime
 from store.exceptions import OlderSchema, StoreError
 from store.sqlite.check import check
 from store.sqlite.database import library, lost_from, open_reader

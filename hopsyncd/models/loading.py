@@ -15,15 +15,14 @@ from hopsyncd.models.asked_questions import AskedMaker
 from hopsyncd.models.encoder import (
     CrossReranker,
     Encoder,
-    OnnxEncoder,
     Reranker,
     SentenceEncoder,
-    has_onnxruntime,
 )
 from hopsyncd.models.language import Language, SpacyLanguage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.llm.openai_llm import OpenAiLlm
 from hopsyncd.models.llm_questions import LlmAsker
+from hopsyncd.models.minilm_onnx import OnnxEncoder, has_onnxruntime
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from store.sqlite.ledger import Ledger
 

