@@ -62,6 +62,7 @@ WALKS = {
     "edges only": EDGES_ONLY,
     "names only": replace(DEFAULT, by_names=1.0, by_links=0.0),
     "no links": replace(DEFAULT, by_links=0.0),
+    "names take half": replace(DEFAULT, by_names=0.5),
     "edges directed": replace(DEFAULT, backwards=0.0),
     "nothing for what is new": replace(DEFAULT, gain=0.0),
     "blind to the query": replace(

@@ -50,7 +50,7 @@ class Ranked:
 
 
 _WEIGHT = 4.0
-_REPEATED = 0.25
+_REPEATED = 0.2
 _DEPTH = 20  # so many of the most important are ordered by what they add
 
 

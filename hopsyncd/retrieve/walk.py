@@ -52,7 +52,7 @@ class WalkSettings:
     sharpness: float = 8.0
     name_sharpness: float = 2.0
     gain: float = 8.0
-    by_names: float = 0.5
+    by_names: float = 0.8
     link_sharpness: float = 8.0
     by_links: float = 0.4
 
