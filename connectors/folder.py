@@ -15,7 +15,15 @@ from typing import TypeAlias
 
 from connectors.ignore import DEFAULT_INCLUDE, IGNORE_FILES, Level, Rules, read_level
 from connectors.media_type import media_type
-from connectors.protocol import Fetched, Item, ItemUnreadable, Problem, SourceUnavailable
+from connectors.protocol import (
+    Fetched,
+    Item,
+    ItemUnreadable,
+    Problem,
+    SourceUnavailable,
+    prefixes,
+    printable_id,
+)
 from connectors.regular_file import read_beneath, revision_of, too_large
 from connectors.settings import DEFAULT_MAX_BYTES
 
@@ -99,7 +107,7 @@ class FolderConnector:
         one brings something back, only the next full scan sees its changes.
         """
         never = _ids_beneath(os.path.realpath(self._root), self._never)
-        return any(path in never or self._rules.hides(path, True, ()) for path in _prefixes(id_))
+        return any(path in never or self._rules.hides(path, True, ()) for path in prefixes(id_))
 
     def _walk(self, scope: Scope) -> Iterator[Item | Problem]:
         root = self._enter()
@@ -151,7 +159,7 @@ class FolderConnector:
             return None
         if not is_folder and kind in (stat.S_IFREG, stat.S_IFLNK) and not self._rules.includes(id_):
             return None
-        if not _is_utf8(id_):
+        if id_ != printable_id(id_):
             return _unstorable(id_, is_folder)
         if kind == stat.S_IFLNK:
             return _judge_link(root, id_, is_folder)
@@ -242,7 +250,7 @@ def _judge_link(root: _Root, id_: str, is_folder: bool) -> Problem | None:
         return None
     return Problem(
         id_,
-        f"it is a symbolic link that leads out of the folder, to {_printable(target)}",
+        f"it is a symbolic link that leads out of the folder, to {printable_id(target)}",
         "Make its target a source of its own, or add the link to `ignore`.",
         subtree=is_folder,
     )
@@ -254,12 +262,12 @@ def _failed(id_: str, error: OSError, subtree: bool = False) -> Problem:
         if isinstance(error, PermissionError)
         else "The next scan tries again; check the disk if this continues."
     )
-    return Problem(_printable(id_), _reason(error), hint, subtree)
+    return Problem(printable_id(id_), _reason(error), hint, subtree)
 
 
 def _unstorable(id_: str, is_folder: bool) -> Problem:
     return Problem(
-        _printable(id_), "its name is not UTF-8", "Rename it, for example with convmv.", is_folder
+        printable_id(id_), "its name is not UTF-8", "Rename it, for example with convmv.", is_folder
     )
 
 
@@ -315,21 +323,6 @@ def _ids_beneath(root: str, paths: Sequence[Path]) -> frozenset[str]:
 
 def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def _prefixes(id_: str) -> Iterator[str]:
-    """The folders above the path, topmost first, and the path itself."""
-    parts = id_.split("/")
-    return ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
-
-
-def _is_utf8(text: str) -> bool:
-    return text == _printable(text)
-
-
-def _printable(text: str) -> str:
-    """The text with every byte that is not UTF-8 as a backslash escape, so it can be stored."""
-    return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 def _reason(error: OSError) -> str:

@@ -35,14 +35,15 @@ from connectors.protocol import (
     Gone,
     Item,
     ItemUnreadable,
-    ItemVanished,
     Problem,
     Selection,
     SourceUnavailable,
     iso_date,
     prefixes,
+    printable_id,
+    vanished,
 )
-from connectors.regular_file import check_text, too_large
+from connectors.regular_file import check_size, check_text, too_large
 from connectors.settings import FileSettings
 
 _DATED_COMMITS = 20_000
@@ -146,7 +147,7 @@ class GitConnector:
         repository = self._here()
         data = _blob(repository, item.revision, self._settings.max_bytes, item.id)
         if data is None:
-            raise ItemVanished(f"Cannot read {item.id!r}", "it is gone", "The next scan decides.")
+            raise vanished(item.id)
         if data.startswith(_LFS_POINTER):
             raise ItemUnreadable(
                 f"Cannot index {item.id!r}",
@@ -231,7 +232,7 @@ class GitConnector:
                 if not rules.wants(entry.path):
                     continue
                 if not entry.is_file:
-                    yield Gone(_printable(entry.path))
+                    yield Gone(printable_id(entry.path))
                     continue
                 size = _ask(sizes, entry.blob)
                 if not size:
@@ -240,7 +241,7 @@ class GitConnector:
 
     def _judge(self, entry: _Entry, size: str) -> Item | Problem:
         """`size` is what git says about the object, which a partial clone may lack."""
-        id_ = _printable(entry.path)
+        id_ = printable_id(entry.path)
         if id_ != entry.path:
             return Problem(id_, "its name is not UTF-8", "Rename it in the repository.")
         if not {"", ".", ".."}.isdisjoint(id_.split("/")):
@@ -301,8 +302,7 @@ def _blob(repository: Repository, blob: str, max_bytes: int, id_: str) -> bytes 
         if len(facts) != 3 or facts[1] != b"blob":
             return None
         size = int(facts[2])
-        if size > max_bytes:
-            raise ItemUnreadable(f"Cannot read {id_!r}", *too_large(size, max_bytes))
+        check_size(id_, size, max_bytes)
         assert process.stdout is not None
         data = process.stdout.read(size)
         process.stdout.read(1)  # the newline after it
@@ -353,8 +353,3 @@ def _name(path: str) -> str:
 
 def _text(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
-
-
-def _printable(path: str) -> str:
-    """The path with every byte that is not UTF-8 as a backslash escape, so it can be stored."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -148,6 +148,16 @@ class ItemUnreadable(ConnectorError):
     """The item exists but cannot be read or indexed."""
 
 
+def vanished(id_: str) -> ItemVanished:
+    """The error for an item that is gone when it is fetched."""
+    return ItemVanished(f"Cannot read {id_!r}", "it is gone", "The next scan decides.")
+
+
+def printable_id(text: str) -> str:
+    """The text with every byte that is not UTF-8 as a backslash escape, so it can be stored."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 class Selection:
     """The `under` of a listing; None selects everything. Thousands of parts cost no more than one.
 

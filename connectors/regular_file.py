@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from connectors.media_type import media_type
-from connectors.protocol import ItemUnreadable, ItemVanished
+from connectors.protocol import ItemUnreadable, ItemVanished, vanished
 
 ATTEMPTS = 3
 ATTEMPT_PAUSE_S = 0.05
@@ -113,6 +113,12 @@ def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
     )
 
 
+def check_size(id_: str, size_bytes: int, max_bytes: int) -> None:
+    """Raise ItemUnreadable if a file is over the limit."""
+    if size_bytes > max_bytes:
+        raise ItemUnreadable(f"Cannot read {id_!r}", *too_large(size_bytes, max_bytes))
+
+
 def _check(state: os.stat_result, id_: str, max_bytes: int) -> None:
     if stat.S_ISDIR(state.st_mode):
         raise ItemVanished(f"Cannot read {id_!r}", "it is a folder now", "The next scan decides.")
@@ -120,8 +126,7 @@ def _check(state: os.stat_result, id_: str, max_bytes: int) -> None:
         raise ItemUnreadable(
             f"Cannot read {id_!r}", "it is not a regular file", "Add it to `ignore`."
         )
-    if state.st_size > max_bytes:
-        raise ItemUnreadable(f"Cannot read {id_!r}", *too_large(state.st_size, max_bytes))
+    check_size(id_, state.st_size, max_bytes)
 
 
 def _let_the_clock_tick(state: os.stat_result) -> None:
@@ -133,7 +138,7 @@ def _let_the_clock_tick(state: os.stat_result) -> None:
 
 def _explained(error: OSError, id_: str) -> ItemVanished | ItemUnreadable:
     if error.errno in _GONE:
-        return ItemVanished(f"Cannot read {id_!r}", "it is gone", "The next scan decides.")
+        return vanished(id_)
     hint = (
         "Give the daemon's user read permission, or add it to `ignore`."
         if isinstance(error, PermissionError)

@@ -14,8 +14,16 @@ from typing import Any
 
 from connectors.ignore import IGNORE_FILES, MAX_IGNORE_FILE_BYTES, Level, patterns_in
 from connectors.media_type import media_type
-from connectors.protocol import Fetched, Item, ItemUnreadable, ItemVanished, Problem, Selection
-from connectors.regular_file import check_text, too_large
+from connectors.protocol import (
+    Fetched,
+    Item,
+    ItemUnreadable,
+    Problem,
+    Selection,
+    printable_id,
+    vanished,
+)
+from connectors.regular_file import check_size, check_text, too_large
 from connectors.remote_driver import Driver, Facts
 from connectors.settings import FileSettings
 
@@ -142,9 +150,7 @@ class RemoteConnector:
                 if fetched is not None:
                     return fetched
         except _GONE as error:
-            raise ItemVanished(
-                f"Cannot read {item.id!r}", "it is gone", "The next scan decides."
-            ) from error
+            raise vanished(item.id) from error
         except PermissionError as error:
             raise ItemUnreadable(f"Cannot read {item.id!r}", *_FORBIDDEN) from error
         raise ItemUnreadable(
@@ -160,14 +166,14 @@ class RemoteConnector:
         before = self._driver.facts(path)
         if before.get("type") == "directory":
             raise FileNotFoundError(path)
-        _check_size(id_, size_of(before), self._settings.max_bytes)
+        check_size(id_, size_of(before), self._settings.max_bytes)
         seconds = modified_s(before)
         if seconds is not None:
             # Wait, so that a later write gets a later time and with it another revision.
             wait_s = seconds + clock_tick_s(before) - time.time()
             time.sleep(wait_s if 0 < wait_s <= clock_tick_s(before) else 0)
         data = self._driver.read(path, self._settings.max_bytes + 1)
-        _check_size(id_, len(data), self._settings.max_bytes)
+        check_size(id_, len(data), self._settings.max_bytes)
         self._driver.forget()
         after = self._driver.facts(path)
         revision = revision_of(after)
@@ -213,8 +219,8 @@ class RemoteConnector:
             return None
         if not is_folder and not self._rules.includes(id_):
             return None
-        if id_ != _printable(id_):
-            return Problem(_printable(id_), "its name is not UTF-8", _RENAME, is_folder)
+        if id_ != printable_id(id_):
+            return Problem(printable_id(id_), "its name is not UTF-8", _RENAME, is_folder)
         if is_folder and id_.count("/") >= _MAX_DEPTH:
             return Problem(id_, f"it is more than {_MAX_DEPTH} folders deep", _RENAME, True)
         if is_folder:
@@ -259,11 +265,6 @@ class RemoteConnector:
             raise self._driver.unavailable(*_FORBIDDEN) from error
 
 
-def _check_size(id_: str, size_bytes: int, max_bytes: int) -> None:
-    if size_bytes > max_bytes:
-        raise ItemUnreadable(f"Cannot read {id_!r}", *too_large(size_bytes, max_bytes))
-
-
 def _name_of(facts: Facts) -> str:
     return str(facts["name"]).rstrip("/").rpartition("/")[2]
 
@@ -272,7 +273,3 @@ def _is_wanted(found: Item | Problem, parts: Selection) -> bool:
     """Whether it belongs to the parts; a problem with a folder concerns all that is in it."""
     around = isinstance(found, Problem) and found.subtree
     return parts.has(found.id) or (around and parts.leads_to(found.id))
-
-
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -35,6 +35,7 @@ from connectors.protocol import (
     cursors,
     known_of,
     mark_of,
+    vanished,
 )
 from connectors.settings import ImapSettings
 
@@ -271,7 +272,7 @@ class ImapConnector:
         _check(status, data)
         body = next((row[1] for row in data if isinstance(row, tuple)), None)
         if body is None:
-            raise ItemVanished(f"Cannot read {item.id!r}", "it is gone", "The next scan decides.")
+            raise vanished(item.id)
         if len(body) > limit:
             raise ItemUnreadable(f"Cannot read {item.id!r}", *too_large(len(body), limit))
         return fetched(body, f"{opened.validity}-{uid}")

@@ -21,6 +21,8 @@ from connectors.protocol import (
     Problem,
     Selection,
     SourceUnavailable,
+    printable_id,
+    vanished,
 )
 from connectors.regular_file import open_beneath
 from connectors.settings import DEFAULT_FOLDERS, DEFAULT_MAX_MESSAGE_BYTES
@@ -64,7 +66,7 @@ class MaildirConnector:
         found_any = False
         for folder, error in self._walk():
             if error is not None:
-                yield Problem(_printable(folder), *_explained(error), subtree=True)
+                yield Problem(printable_id(folder), *_explained(error), subtree=True)
             else:
                 found_any = True
                 if not folder or parts.leads_to(folder):
@@ -94,7 +96,7 @@ class MaildirConnector:
 
     def _read(self, item: Item, path: str | None) -> Fetched:
         if path is None:
-            raise ItemVanished(f"Cannot read {item.id!r}", "it is gone", "The next scan decides.")
+            raise vanished(item.id)
         try:
             with os.fdopen(open_beneath(os.fspath(self._root), path), "rb") as file:
                 data = file.read(self._max_bytes + 1)
@@ -132,7 +134,7 @@ class MaildirConnector:
         try:
             names = self._look(folder)
         except OSError as error:
-            yield Problem(_printable(folder), *_explained(error), subtree=True)
+            yield Problem(printable_id(folder), *_explained(error), subtree=True)
             return
         for unique in names.strange:
             yield Problem(
@@ -187,8 +189,8 @@ class MaildirConnector:
                     break
                 for name in names:
                     unique = name.partition(":")[0]
-                    if unique != _printable(unique):
-                        strange.add(_printable(unique))
+                    if unique != printable_id(unique):
+                        strange.add(printable_id(unique))
                     else:
                         paths[unique] = f"{folder}/{part}/{name}" if folder else f"{part}/{name}"
                 if before == after:
@@ -214,11 +216,6 @@ class MaildirConnector:
 def _revision(state: os.stat_result) -> str:
     """Stays the same when flags change, which renames the file, but not when it is rewritten."""
     return f"{state.st_size}-{state.st_mtime_ns}-{state.st_ino}"
-
-
-def _printable(text: str) -> str:
-    """The text with every byte that is not UTF-8 as a backslash escape, so it can be stored."""
-    return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 def _explained(error: OSError) -> tuple[str, str]:

@@ -20,10 +20,10 @@ from connectors.protocol import (
     Found,
     Item,
     ItemUnreadable,
-    ItemVanished,
     Problem,
     Selection,
     SourceUnavailable,
+    vanished,
 )
 from connectors.regular_file import revision_of
 from connectors.settings import DEFAULT_MAX_MESSAGE_BYTES
@@ -86,7 +86,7 @@ class MboxConnector:
             _, span = self._contents(file).entries.get(item.id, (None, None))
             read = self._at(file, span) if span else None
         if span is None or read is None:
-            raise ItemVanished(f"Cannot read {item.id!r}", "it is gone", "The next scan decides.")
+            raise vanished(item.id)
         if span.size_bytes > self._max_bytes:
             raise ItemUnreadable(
                 f"Cannot read {item.id!r}", *too_large(span.size_bytes, self._max_bytes)
