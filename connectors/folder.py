@@ -160,7 +160,8 @@ class FolderConnector:
         if not is_folder and kind in (stat.S_IFREG, stat.S_IFLNK) and not self._rules.includes(id_):
             return None
         if id_ != printable_id(id_):
-            return _unstorable(id_, is_folder)
+            hint = "Rename it, for example with convmv."
+            return Problem(printable_id(id_), "its name is not UTF-8", hint, is_folder)
         if kind == stat.S_IFLNK:
             return _judge_link(root, id_, is_folder)
         return _Folder(id_, levels, scope) if is_folder else self._judge_file(path, id_, state)
@@ -263,12 +264,6 @@ def _failed(id_: str, error: OSError, subtree: bool = False) -> Problem:
         else "The next scan tries again; check the disk if this continues."
     )
     return Problem(printable_id(id_), _reason(error), hint, subtree)
-
-
-def _unstorable(id_: str, is_folder: bool) -> Problem:
-    return Problem(
-        printable_id(id_), "its name is not UTF-8", "Rename it, for example with convmv.", is_folder
-    )
 
 
 def _reaches_below(found: Item | Problem | _Folder) -> bool:

@@ -144,7 +144,8 @@ class GitConnector:
 
     def fetch(self, item: Item) -> Fetched:
         """As in the protocol: the blob that was listed, even if the branch has moved on."""
-        repository = self._here()
+        origin = self._origin
+        repository = origin.repository if isinstance(origin, Mirror) else origin
         data = _blob(repository, item.revision, self._settings.max_bytes, item.id)
         if data is None:
             raise vanished(item.id)
@@ -167,9 +168,6 @@ class GitConnector:
 
     def close(self) -> None:
         """Nothing is held."""
-
-    def _here(self) -> Repository:
-        return self._origin.repository if isinstance(self._origin, Mirror) else self._origin
 
     def _tip(self, repository: Repository) -> str:
         """The newest commit of the branch."""
@@ -215,13 +213,9 @@ class GitConnector:
     ) -> Iterator[Item | Problem | Gone]:
         rules = _Rules(self._rules, _levels(repository, new))
         if old is None:
-            return self._all(repository, new, rules)
+            files = _files(repository, new)
+            return (self._judge(one, size) for one, size in files if rules.wants(one.path))
         return self._changed(repository, old, new, rules)
-
-    def _all(self, repository: Repository, commit: str, rules: _Rules) -> Iterator[Item | Problem]:
-        for entry, size in _files(repository, commit):
-            if rules.wants(entry.path):
-                yield self._judge(entry, size)
 
     def _changed(
         self, repository: Repository, old: str, new: str, rules: _Rules

@@ -242,7 +242,9 @@ class Daemon:
         self._extraction = self._extraction or ExtractionProcess(
             yield_to_edits,
             quarantined=quarantined(self._connection, READER),
-            on_quarantine=self._quarantine,
+            on_quarantine=lambda content, why: put_quarantined(
+                self._connection, content, READER, why, now_ms()
+            ),
             unavailable=self.service.unavailable,
         )
         path = SourceSync(
@@ -268,9 +270,6 @@ class Daemon:
             source.name: self._task(source, self._config) for source in self._config.sources
         }
         return path, list(self._tasks.values())
-
-    def _quarantine(self, content: bytes, why: str) -> None:
-        put_quarantined(self._connection, content, READER, why, now_ms())
 
     def _publish_stored(self) -> None:
         """Serve the newest version, if its vectors are from the current encoder."""

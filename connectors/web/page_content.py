@@ -79,7 +79,9 @@ def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | No
     if not is_readable(kind):
         return None
     if looks_like_feed(kind, body):
-        return _listed(links_of(body, max_links), visit.url)
+        found = links_of(body, max_links)
+        pages, sitemaps = (_addresses(some, visit.url) for some in (found.pages, found.sitemaps))
+        return PageContent(None, pages, sitemaps)
     if kind in _FILES:
         return PageContent(_fetched(visit, body, kind))
     text = _decoded(body, visit.reply.header("content-type"))
@@ -93,10 +95,6 @@ def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | No
         visit, page.html.encode(), "text/html; charset=utf-8", title=page.title, links=inner
     )
     return PageContent(fetched, _addresses(page.links, visit.url)[:max_links])
-
-
-def _listed(links: "FeedLinks", base: str) -> PageContent:
-    return PageContent(None, _addresses(links.pages, base), _addresses(links.sitemaps, base))
 
 
 def _addresses(links: list[str] | tuple[str, ...], base: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import json
 import tempfile
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import BinaryIO, Literal
 
 from connectors.protocol import (
@@ -107,7 +107,9 @@ class WebConnector:
     def __init__(self, settings: WebSettings, client: PageFetcher | None = None) -> None:
         self._settings = settings
         self._starts = tuple(dict.fromkeys(_start(text) for text in settings.start))
-        self._hosts = (*map(_exactly, map(host_of, self._starts)), *settings.hosts)
+        # Shell patterns for exactly these hosts: an IPv6 address has brackets.
+        own = (host_of(start).replace("[", "[[]") for start in self._starts)
+        self._hosts = (*own, *settings.hosts)
         self._client = client or PageFetcher(
             settings.timeout_s,
             settings.max_bytes,
@@ -131,7 +133,7 @@ class WebConnector:
         named = yield from self._from_starts(known, now)
         yield from self._pages(known, now, named)
         self._last = now
-        yield from cursors(self._mark(), {url: _row(state) for url, state in now.items()})
+        yield from cursors(self._mark(), {url: astuple(state) for url, state in now.items()})
 
     def fetch(self, item: Item) -> Fetched:
         """As in the protocol; what the listing has read is not fetched again."""
@@ -297,15 +299,6 @@ def _start(text: str) -> str:
     if found is None:
         raise ValueError(f"{text!r} is not the address of a page: write https://…")
     return found
-
-
-def _exactly(host: str) -> str:
-    """A shell pattern for exactly this host: an IPv6 address has brackets."""
-    return host.replace("[", "[[]")
-
-
-def _row(state: _State) -> tuple[str, str, str, str]:
-    return state.etag, state.modified, state.revision, state.elsewhere
 
 
 def _short(validator: str) -> str:

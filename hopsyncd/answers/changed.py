@@ -27,15 +27,13 @@ class SyncedSource(TypedDict):
 
 
 class SyncAnswer(TypedDict):
-    """POST /v1/sync and /v1/release."""
-
     version: int
     sources: list[SyncedSource]
     degraded: list[str]
 
 
 class Accepted(TypedDict):
-    """POST /v1/sync without `wait`: 202."""
+    """The 202 answer of a sync without `wait`."""
 
     accepted: Literal[True]
 
@@ -57,8 +55,6 @@ class PreviewedSource(TypedDict):
 
 
 class PreviewAnswer(TypedDict):
-    """POST /v1/preview."""
-
     version: int
     degraded: list[str]
     sources: list[PreviewedSource]
@@ -88,7 +84,7 @@ class LoggedVersion(TypedDict):
 
 
 class LogAnswer(TypedDict):
-    """GET /v1/log: newest first."""
+    """The newest version comes first."""
 
     version: int
     degraded: list[str]
@@ -168,15 +164,11 @@ DiffAnswer = TypedDict(
 
 
 class TagAnswer(TypedDict):
-    """POST /v1/tags."""
-
     name: str
     version: int
 
 
 class UntagAnswer(TypedDict):
-    """DELETE /v1/tags/{name}."""
-
     name: str
 
 
@@ -188,8 +180,6 @@ class RestoredSource(TypedDict):
 
 
 class RestoreAnswer(TypedDict):
-    """POST /v1/restore."""
-
     version: int
     restored: int
     changed: bool
@@ -197,14 +187,12 @@ class RestoreAnswer(TypedDict):
 
 
 class PauseAnswer(TypedDict):
-    """POST /v1/pause and /v1/resume."""
-
     name: str
     paused: bool
 
 
 class RemoveAnswer(TypedDict):
-    """POST /v1/remove; `held_by` has [source, document] pairs with some of the same text."""
+    """`held_by` has [source, document] pairs with some of the same text."""
 
     name: str
     version: int
@@ -224,29 +212,23 @@ class CheckFinding(TypedDict):
 
 
 class CheckAnswer(TypedDict):
-    """POST /v1/check."""
-
     version: int
     deep: bool
     findings: list[CheckFinding]
 
 
 class BackupAnswer(TypedDict):
-    """POST /v1/backup."""
-
     file: str
     bytes: int
     version: int
 
 
 class RebuildAnswer(TypedDict):
-    """POST /v1/rebuild."""
-
     version: int
 
 
 class GcAnswer(TypedDict):
-    """POST /v1/gc. A dry run has `bytes`, an estimate; a real one has `freed_bytes`."""
+    """A dry run has `bytes`, an estimate; a real one has `freed_bytes`."""
 
     dry_run: bool
     versions: list[int]
@@ -260,7 +242,7 @@ class GcAnswer(TypedDict):
 
 
 class PurgeAnswer(TypedDict):
-    """POST /v1/purge; with `again`, only `included` says what was done."""
+    """With `again`, only `included` says what was done."""
 
     source: str
     document: str
@@ -282,7 +264,7 @@ class ReloadedSources(TypedDict):
 
 
 class ReloadAnswer(TypedDict):
-    """POST /v1/reload. pending: it takes effect after the current batch."""
+    """`pending`: it takes effect after the current batch."""
 
     changed: list[str]
     restart_needed: list[str]

@@ -17,7 +17,7 @@ class Job(TypedDict):
 
 
 class ScheduleAnswer(TypedDict):
-    """GET /v1/schedule: the next job first."""
+    """The next job comes first."""
 
     jobs: list[Job]
 
@@ -34,8 +34,6 @@ class SyncProgress(TypedDict):
 
 
 class JobsAnswer(TypedDict):
-    """GET /v1/jobs."""
-
     running: SyncProgress | None
     pending: bool
     jobs: list[Job]
@@ -126,8 +124,6 @@ class ConfigurationStatus(TypedDict):
 
 
 class StatusAnswer(TypedDict):
-    """GET /v1/status."""
-
     version: int
     created: str | None
     documents: int
@@ -157,16 +153,12 @@ class StatusAnswer(TypedDict):
 
 
 class SourcesAnswer(TypedDict):
-    """GET /v1/sources."""
-
     version: int
     degraded: list[str]
     sources: list[SourceStatus]
 
 
 class HealthAnswer(TypedDict):
-    """GET /v1/health."""
-
     status: str
     version: int
 
@@ -181,8 +173,6 @@ class RequestStats(TypedDict):
 
 
 class StatsAnswer(TypedDict):
-    """GET /v1/stats."""
-
     version: int
     degraded: list[str]
     passages: int

@@ -75,8 +75,6 @@ class QueryCost(TypedDict):
 
 
 class QueryAnswer(TypedDict):
-    """POST /v1/query."""
-
     version: int
     strategy: str
     profile: str | None
@@ -87,7 +85,7 @@ class QueryAnswer(TypedDict):
 
 
 class QueriesAnswer(TypedDict):
-    """POST /v1/queries: in the order of the queries."""
+    """The answers are in the order of the queries."""
 
     answers: list[QueryAnswer | Failed]
 
@@ -112,8 +110,6 @@ class AskCost(QueryCost):
 
 
 class AskAnswer(TypedDict):
-    """POST /v1/ask."""
-
     version: int
     found: bool
     answer: str | None
@@ -134,8 +130,6 @@ class PassageQuestions(TypedDict):
 
 
 class PassageAnswer(TypedDict):
-    """GET /v1/passages/{id}."""
-
     version: int
     degraded: list[str]
     passage: PlacedPassage
@@ -152,7 +146,7 @@ class ListedDocument(TypedDict):
 
 
 class DocumentsAnswer(TypedDict):
-    """GET /v1/documents; `next` is null on the last page."""
+    """`next` is null on the last page."""
 
     version: int
     degraded: list[str]
@@ -161,7 +155,7 @@ class DocumentsAnswer(TypedDict):
 
 
 class DocumentAnswer(TypedDict):
-    """GET /v1/document: its passages in reading order."""
+    """The passages are in reading order."""
 
     version: int
     degraded: list[str]
@@ -196,7 +190,7 @@ NearEdge = TypedDict(
 
 
 class NeighboursAnswer(TypedDict):
-    """GET /v1/neighbours/{id}: the passage itself first, at distance 0."""
+    """The passage itself comes first, at distance 0."""
 
     version: int
     degraded: list[str]
@@ -211,7 +205,7 @@ class PathHop(WalkedHop):
 
 
 class PathsAnswer(TypedDict):
-    """GET /v1/paths: the shortest first; none if no path is short enough."""
+    """The shortest path comes first; there is none if no path is short enough."""
 
     version: int
     degraded: list[str]

@@ -142,7 +142,7 @@ async def _answered(
         return partial(act, listener) if endpoint.listens else act
 
     if endpoint.streams and NDJSON in request.headers.get("accept", ""):
-        progress = _no_progress if endpoint.listens else service.progress
+        progress = (lambda: None) if endpoint.listens else service.progress
         return StreamingResponse(event_lines(work, progress, run, note), media_type=NDJSON)
     listener = Listener()
     result = await while_connected(request, listener, result_of(work(listener), run))
@@ -157,10 +157,6 @@ def _runner(pools: WorkerPools, endpoint: Endpoint, parsed: Any, caller: Caller)
         return run_in_threadpool
     pool = pools.llm if getattr(parsed, "wants_llm", False) else pools.processor
     return partial(pool.run, caller.credentials)
-
-
-def _no_progress() -> Json | None:
-    return None
 
 
 async def _parsed(request: Request, endpoint: Endpoint) -> Any:

@@ -146,14 +146,12 @@ def _operation(one: Endpoint, answers: Mapping[str, dict[str, Any]]) -> dict[str
     if one.method == "POST":
         schema = {"$ref": _REF.format(model=one.request.__name__)}
         made["requestBody"] = {"content": {"application/json": {"schema": schema}}}
-        made["requestBody"]["required"] = _has_required(one)
+        made["requestBody"]["required"] = any(
+            field.is_required() for field in one.request.model_fields.values()
+        )
     else:
         made["parameters"] = _parameters(one)
     return made
-
-
-def _has_required(one: Endpoint) -> bool:
-    return any(field.is_required() for field in one.request.model_fields.values())
 
 
 def _parameters(one: Endpoint) -> list[dict[str, Any]]:

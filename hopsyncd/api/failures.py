@@ -2,7 +2,6 @@
 
 import difflib
 import re
-from collections.abc import Iterable
 
 import structlog
 from pydantic import BaseModel, ValidationError
@@ -59,8 +58,9 @@ def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
     why, hint = _in_words(first), "docs/api.md describes each request"
     if first["type"] == "extra_forbidden":
         why = "there is no such field"
-        known = _fields(model) if len(first["loc"]) == 1 else ()
-        if near := difflib.get_close_matches(str(first["loc"][-1]), list(known), n=1):
+        known = [field.alias or name for name, field in model.model_fields.items()]
+        near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
+        if near and len(first["loc"]) == 1:
             hint = f'Did you mean "{near[0]}"? {hint}'
     return BadRequest("The request was refused", f"{field}: {why}" if field else why, hint)
 
@@ -71,7 +71,3 @@ def _in_words(found: ErrorDetails) -> str:
     if form := _PATTERN_FAILURES.get(str(found.get("ctx", {}).get("pattern"))):
         return form
     return re.sub("^(Input|String) should", "it should", found["msg"].removeprefix("Value error, "))
-
-
-def _fields(model: type[BaseModel]) -> Iterable[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]

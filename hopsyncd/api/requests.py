@@ -43,7 +43,7 @@ class _Body(BaseModel):
 
 
 class QueryRequest(_Body):
-    """POST /v1/query. None stands for the configured default."""
+    """None stands for the configured default."""
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
     k: int | None = Field(default=None, ge=1, le=1000)
@@ -60,7 +60,7 @@ class QueryRequest(_Body):
 
 
 class QueriesRequest(_Body):
-    """POST /v1/queries. Queries with the same `at` are answered at one version."""
+    """Queries with the same `at` are answered at one version."""
 
     queries: Annotated[
         tuple[QueryRequest, ...], Field(min_length=1, max_length=MAX_QUERIES, strict=False)
@@ -72,7 +72,7 @@ class QueriesRequest(_Body):
 
 
 class AskRequest(_Body):
-    """POST /v1/ask. `k`: from how many passages; `llm`: let the LLM write the answer."""
+    """`k`: from how many passages; `llm`: let the LLM write the answer."""
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
     k: int = Field(default=_ASK_K, ge=1, le=50)
@@ -85,7 +85,7 @@ class AskRequest(_Body):
 
 
 class SyncRequest(_Body):
-    """POST /v1/sync. No sources: all of them."""
+    """No sources means all of them."""
 
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
     wait: bool = True
@@ -93,65 +93,57 @@ class SyncRequest(_Body):
 
 
 class PreviewRequest(_Body):
-    """POST /v1/preview. No sources: all of them. `limit` cuts the lists."""
+    """No sources means all of them. `limit` cuts the lists."""
 
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
     limit: int | None = Field(default=None, ge=0, le=_MAX_NUMBER)
 
 
 class RestoreRequest(_Body):
-    """POST /v1/restore. No sources: all of them."""
+    """No sources means all of them."""
 
     version: At
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
 
 
 class ReleaseRequest(_Body):
-    """POST /v1/release. No sources: all of them."""
+    """No sources means all of them."""
 
     sources: tuple[SourceName, ...] = Field(default=(), strict=False)
 
 
 class PauseRequest(_Body):
-    """POST /v1/pause and /v1/resume."""
-
     name: SourceName
 
 
 class RemoveRequest(_Body):
-    """POST /v1/remove. `purge`: from every version."""
+    """`purge`: from every version."""
 
     name: SourceName
     purge: bool = False
 
 
 class TagRequest(_Body):
-    """POST /v1/tags."""
-
     name: str = Field(min_length=1, max_length=100)
     version: At = "head"
 
 
 class CheckRequest(_Body):
-    """POST /v1/check."""
-
     deep: bool = False
 
 
 class BackupRequest(_Body):
-    """POST /v1/backup. `file`: an absolute path that does not exist yet."""
+    """`file`: an absolute path that does not exist yet."""
 
     file: str = Field(min_length=2, max_length=4096, pattern=ABSOLUTE)
 
 
 class GcRequest(_Body):
-    """POST /v1/gc."""
-
     dry_run: bool = False
 
 
 class PurgeRequest(_Body):
-    """POST /v1/purge. `document`: its path in the source, or an absolute path.
+    """`document`: its path in the source, or an absolute path.
 
     With `again`, scans may index a purged document once more.
     """
@@ -178,14 +170,12 @@ class NoParameters(_Parameters):
 
 
 class PassageRequest(_Parameters):
-    """GET /v1/passages/{id}."""
-
     id: PassageHex
     at: At = "head"
 
 
 class DocumentsRequest(_Parameters):
-    """GET /v1/documents. `under`: a folder; `after`: the `next` of an earlier answer."""
+    """`under`: a folder; `after`: the `next` of an earlier answer."""
 
     source: SourceName | None = None
     under: Path | None = None
@@ -195,16 +185,12 @@ class DocumentsRequest(_Parameters):
 
 
 class DocumentRequest(_Parameters):
-    """GET /v1/document."""
-
     source: SourceName
     document: Path
     at: At = "head"
 
 
 class NeighboursRequest(_Parameters):
-    """GET /v1/neighbours/{id}."""
-
     id: PassageHex
     hops: Annotated[int, Field(ge=1, le=4), Digits] = 1
     limit: Annotated[int, Field(ge=1, le=1000), Digits] = 50
@@ -212,8 +198,6 @@ class NeighboursRequest(_Parameters):
 
 
 class PathsRequest(_Parameters):
-    """GET /v1/paths."""
-
     start: Annotated[PassageHex, Field(alias="from")]
     end: Annotated[PassageHex, Field(alias="to")]
     max_hops: Annotated[int, Field(ge=1, le=6), Digits] = 4
@@ -222,14 +206,14 @@ class PathsRequest(_Parameters):
 
 
 class LogRequest(_Parameters):
-    """GET /v1/log. `before`: only versions older than this one."""
+    """`before`: only versions older than this one."""
 
     limit: Limit = 20
     before: Limit | None = None
 
 
 class DiffRequest(_Parameters):
-    """GET /v1/diff. Lists are cut to `limit` lines."""
+    """Lists are cut to `limit` lines."""
 
     old: Annotated[At, Field(alias="from")] = "head"
     new: Annotated[At, Field(alias="to")] = "head"
@@ -237,6 +221,4 @@ class DiffRequest(_Parameters):
 
 
 class UntagRequest(_Parameters):
-    """DELETE /v1/tags/{name}."""
-
     name: Annotated[str, Field(min_length=1)]

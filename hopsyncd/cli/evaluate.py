@@ -191,8 +191,10 @@ def _measured_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
 
     file, folder = Path(given["questions"]), given["folder"]
     questions = read_quoted(file)
-    beside = [f"/{file.resolve().relative_to(folder.resolve())}"] if _is_in(file, folder) else []
-    source = source_of(folder, [*given["ignore"], *beside])
+    ignored, path = list(given["ignore"]), file.resolve()
+    if path.is_relative_to(folder.resolve()):
+        ignored.append(f"/{path.relative_to(folder.resolve())}")
+    source = source_of(folder, ignored)
     models, searches = _models(config, given), _searches(given, _PLAIN_STRATEGIES)
     keep = given["keep"]
     store = nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="hopsyncd-eval-")
@@ -212,10 +214,6 @@ def _measured_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
     title = f"Evaluation of {folder.name} with {file.name}"
     notes = [f"No passage holds: {name}" for name in result.unread]
     return Measured(title, notes, searches, result)
-
-
-def _is_in(file: Path, folder: Path) -> bool:
-    return file.resolve().is_relative_to(folder.resolve())
 
 
 def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":

@@ -84,7 +84,7 @@ def service_unit(installed: Installation, *, socket_activated: bool) -> str:
         # Otherwise systemd stops workers and git as well, and they seem to have failed.
         "KillMode=mixed",
         *([f"User={installed.user}"] if installed.user else []),
-        *([_environment("HOPSYNCD_HOME", installed.home)] if installed.home else []),
+        *([f"Environment={_quoted(f'HOPSYNCD_HOME={installed.home}')}"] if installed.home else []),
         f"EnvironmentFile=-{_escaped(str(installed.environment_file))}",
         "Restart=on-failure",
         "RestartSec=5",
@@ -161,10 +161,6 @@ def _command(words: Sequence[str]) -> str:
     """A command line. systemd replaces variables in all words but the first."""
     program, *arguments = map(_quoted, words)
     return " ".join([program, *(word.replace("$", "$$") for word in arguments)])
-
-
-def _environment(name: str, value: Path) -> str:
-    return f"Environment={_quoted(f'{name}={value}')}"
 
 
 def _escaped(text: str) -> str:

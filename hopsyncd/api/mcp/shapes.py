@@ -4,7 +4,7 @@ A quoting object is a dictionary with a document's text under `quote`, if it has
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hopsyncd.client.response import ARROWS, title_of
@@ -131,8 +131,9 @@ def fitted(
     bare = [token_count({**one, "quote": "", "shortened": True}) for one in quoting]
     wanted = [token_count(one["quote"]) for one in quoting]
     room = max_tokens - token_count(frame)
+    least = [min(tokens, _LEAST_QUOTE_TOKENS) for tokens in wanted]
     kept = len(quoting)
-    while kept and sum(bare[:kept]) + sum(_least(wanted[:kept])) > room:
+    while kept and sum(bare[:kept]) + sum(least[:kept]) > room:
         kept -= 1
     given = shares(wanted[:kept], room - sum(bare[:kept]))
     return [_cut(one, tokens) for one, tokens in zip(quoting[:kept], given, strict=True)]
@@ -149,10 +150,6 @@ def in_order(
             break
         taken.append(dict(one))
     return taken or fitted(frame, quoting[:1], max_tokens)
-
-
-def _least(wanted: Sequence[int]) -> Iterator[int]:
-    return (min(tokens, _LEAST_QUOTE_TOKENS) for tokens in wanted)
 
 
 def _cut(one: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:

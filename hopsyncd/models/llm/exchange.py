@@ -92,10 +92,6 @@ class Sender(Protocol):
         ...
 
 
-def _wait(stop: threading.Event, seconds: float) -> bool:
-    return stop.wait(seconds)
-
-
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Sources of time and randomness. `wait` sleeps, and returns True early if told to stop."""
@@ -103,7 +99,7 @@ class Timing:
     monotonic_s: Callable[[], float] = time.monotonic
     unix_s: Callable[[], float] = time.time
     random: Callable[[], float] = random.random
-    wait: Callable[[threading.Event, float], bool] = _wait
+    wait: Callable[[threading.Event, float], bool] = threading.Event.wait
 
 
 @dataclass(frozen=True, slots=True)
