@@ -260,7 +260,6 @@ def _read_patterns(path: str) -> Patterns:
 
 
 def patterns_in(data: bytes) -> Patterns:
-    """The patterns in an ignore file with this content."""
     lines = data.decode("utf-8-sig", "surrogateescape").split("\n")
     return Patterns([line for line in lines if _is_pattern(line)])
 

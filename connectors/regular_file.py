@@ -106,7 +106,6 @@ def is_binary(data: bytes) -> bool:
 
 
 def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
-    """Why and hint for a file over the limit."""
     return (
         f"it is too large: {size_bytes:,} bytes, the limit is {max_bytes:,}",
         "Raise `max_bytes` of its source in config.toml, split it, or add it to `ignore`.",
@@ -114,7 +113,6 @@ def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
 
 
 def check_size(id_: str, size_bytes: int, max_bytes: int) -> None:
-    """Raise ItemUnreadable if a file is over the limit."""
     if size_bytes > max_bytes:
         raise ItemUnreadable(f"Cannot read {id_!r}", *too_large(size_bytes, max_bytes))
 

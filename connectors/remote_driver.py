@@ -97,7 +97,6 @@ class Driver:
         return dict(found)
 
     def read(self, path: str, max_bytes: int) -> bytes:
-        """The first `max_bytes` of a file's content."""
         system = self._connected()
 
         def read() -> bytes:
@@ -162,7 +161,6 @@ class Driver:
 
 
 def install_hint(protocol: str) -> str:
-    """How to install a missing driver."""
     if protocol in EXTRAS:
         return f"Install its driver: pip install 'hopsyncd[{EXTRAS[protocol]}]'."
     return "Install the driver that it names with pip."

@@ -168,7 +168,6 @@ class Guard:
     def _caller(
         self, credentials: Credentials, headers: Iterable[tuple[bytes, bytes]]
     ) -> Caller | JSONResponse:
-        """The caller, or the refusal."""
         given = list(headers)
         over_tcp = credentials.uid is None
         caller = (

@@ -100,7 +100,6 @@ class ClientConnection(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in hand."""
         return (self.cycle is None or self.cycle.response_complete) and not self.pipeline
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -33,7 +33,6 @@ _PATTERN_FAILURES = {  # by the pattern that a text does not match
 
 
 def failed(code: str, message: str, hint: str) -> Failed:
-    """The body of an error."""
     return {"error": {"code": code, "message": message, "hint": hint}}
 
 

@@ -67,7 +67,6 @@ class Requests:
             self._took_ms[operation].append(took_ms)
 
     def by_operation(self) -> dict[str, RequestStats]:
-        """For /v1/stats."""
         with self._lock:
             times = {name: list(took) for name, took in self._took_ms.items()}
             counts, errors = dict(self._counts), dict(self._errors)

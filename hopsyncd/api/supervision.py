@@ -131,7 +131,6 @@ def reload_at_hang_ups(
 
 
 def is_terminal() -> bool:
-    """Whether standard input is an open terminal."""
     try:
         termios.tcgetattr(0)
     except (termios.error, OSError):

@@ -33,7 +33,6 @@ def moment_text(unix_ms: int) -> str:
 
 
 def logged_version(entry: LogEntry) -> LoggedVersion:
-    """A version as the log shows it."""
     version = entry.version
     return {
         "version": version.id,

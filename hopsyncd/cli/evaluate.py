@@ -183,7 +183,6 @@ def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
 
 
 def _measured_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
-    """Measure on real documents."""
     if given["corpus"] or given["questions_from"] or given["questions"] is None:
         raise click.UsageError("--folder goes with --questions, and with no corpus")
     from hopsyncd.evaluation.real_folder import measured_folder, read_quoted, source_of
@@ -217,7 +216,6 @@ def _measured_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
 
 
 def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":
-    """Measure the user's own index."""
     if given["corpus"] or given["folder"] or given["questions_from"]:
         raise click.UsageError("--self measures your own index: it takes no corpus and no folder")
     wanted = given["questions"] or "50"

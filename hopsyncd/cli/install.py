@@ -70,7 +70,6 @@ class Installation:
 
 
 def service_unit(installed: Installation, *, socket_activated: bool) -> str:
-    """The text of hopsyncd.service."""
     lines = [
         "[Unit]",
         "Description=hopsyncd, a knowledge graph of documents that keeps itself true",
@@ -132,7 +131,6 @@ def socket_unit(installed: Installation) -> str:
 
 
 def launchd_plist(installed: Installation, log: Path) -> str:
-    """The property list of a launchd agent."""
     variables = {"HOPSYNCD_HOME": str(installed.home)} if installed.home else {}
     return plistlib.dumps(
         {
@@ -293,7 +291,6 @@ def _folders(config: Config) -> list[Path]:
 
 
 def _files(installed: Installation, socket_activation: bool) -> dict[Path, str]:
-    """The files to write: path and text."""
     if _is_mac():
         log = Path.home() / "Library/Logs/hopsyncd.log"
         return {_places(False)[0]: launchd_plist(installed, log)}

@@ -46,7 +46,6 @@ class WholeNumber(click.IntRange):
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        """The number. Raises click.BadParameter."""
         if isinstance(value, str) and not _WHOLE.fullmatch(value):
             self.fail(f"{value!r} is not a whole number.", parameter, context)
         return super().convert(value, parameter, context)
@@ -116,7 +115,6 @@ def _progress_text(event: "ProgressEvent") -> str:
 
 
 def heading_text(end: Mapping[str, Any]) -> str:
-    """What to call a passage."""
     return printable(title_of(end))
 
 
@@ -175,7 +173,6 @@ def confirm(question: str, refused: str) -> None:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on standard output."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2).translate(_CONTROLS_IN_JSON))
 
 

@@ -51,7 +51,6 @@ def send_and_wait(client: Client, call: Call[Answer], doing: str) -> Answer:
 
 
 def ask_and_show(client: Client, question: str, k: int, at: str) -> dict[str, Any]:
-    """Ask the LLM, and show its draft until the answer arrives."""
     result: dict[str, Any] = {}
     draft = ""
     with Live(console=Console(), transient=True) as shown:

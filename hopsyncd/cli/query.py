@@ -130,7 +130,6 @@ def _print_passage(rank: int, passage: Mapping[str, Any], explain: bool) -> None
 
 
 def _beginning(text: str) -> list[str]:
-    """The first lines of a text, without blank lines."""
     start = text if len(text) <= _TEXT_CHARACTERS else text[:_TEXT_CHARACTERS].rsplit(" ", 1)[0]
     lines = [line.expandtabs(4) for line in start.splitlines() if line.strip()]
     cut = len(start) < len(text) or len(lines) > _TEXT_LINES

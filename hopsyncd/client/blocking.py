@@ -113,11 +113,9 @@ class Client(Methods):
         return self.send(Call("GET", path))
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """POST a JSON object."""
         return self.send(Call("POST", path, body))
 
     def delete(self, path: str) -> dict[str, Any]:
-        """DELETE a path."""
         return self.send(Call("DELETE", path))
 
     def send(self, call: Call[Answer]) -> Answer:

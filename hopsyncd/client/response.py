@@ -214,7 +214,6 @@ def unusable(place: object, why: str) -> DaemonUnavailable:
 
 
 def too_long(place: object) -> DaemonUnavailable:
-    """The error for a response that exceeds MAX_BYTES."""
     return unusable(place, f"it is longer than {MAX_BYTES >> 20} MiB")
 
 

@@ -182,7 +182,6 @@ class ConfigChange:
     removed: tuple[str, ...]
 
     def told(self, *, pending: bool) -> ReloadAnswer:
-        """The answer to a reload."""
         return {
             "changed": list(self.taken),
             "restart_needed": list(self.waiting),

@@ -179,7 +179,6 @@ def _value_hint(at: KeyPath, section: str, got: object, models: Models) -> str:
 
 
 def _nearest_kind(got: object) -> str:
-    """A suggestion for an unknown kind of source."""
     near = difflib.get_close_matches(str(got), known_kinds(), n=1)
     if near:
         return f'Did you mean "{near[0]}"?'
@@ -187,7 +186,6 @@ def _nearest_kind(got: object) -> str:
 
 
 def _nearest_key(at: KeyPath, section: str, models: Models) -> str:
-    """A suggestion for an unknown key."""
     key = str(at[-1])
     model = models.get(section) if len(at) > 1 else None
     sections = dict.fromkeys(name.partition(" ")[0] for name in models)
@@ -242,7 +240,6 @@ def _header(section: str) -> str:
 
 
 def toml_value(value: object) -> str:
-    """The value as written in TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

@@ -70,7 +70,6 @@ def recognised(place: str, kind: str = "", given: Mapping[str, Any] | None = Non
 
 
 def _refused(place: str, why: str, hint: str) -> ConfigError:
-    """The error for a place that cannot be added."""
     return ConfigError(f"Cannot add {place}", why, hint)
 
 

@@ -51,7 +51,6 @@ class Search:
 
     @property
     def wants_llm(self) -> bool:
-        """Whether the search asks an LLM."""
         is_llm = self.reasoner in ("llm", "llm-relevance")
         return is_llm and self.strategy in ("hop", "decompose")
 
@@ -109,14 +108,12 @@ def are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_cron(expression: str) -> str:
-    """A cron expression, or nothing."""
     if expression not in ("", GC_AT, FULL_SCAN_AT):  # parsing any other one loads a library
         at(expression)
     return expression
 
 
 def is_time_zone(name: str) -> str:
-    """The name of a time zone, or nothing."""
     if name:
         zone_of(name)
     return name

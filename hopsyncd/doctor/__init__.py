@@ -20,5 +20,4 @@ class Diagnosis:
 
 
 def well(check: str, detail: str) -> Diagnosis:
-    """The diagnosis of a check that found nothing wrong."""
     return Diagnosis(check, "ok", detail)

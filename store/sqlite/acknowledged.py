@@ -46,7 +46,6 @@ NOTHING = Acknowledged(0, 0, "")
 
 
 def note_path(database: Path) -> Path:
-    """Where a database's note is."""
     return database.with_suffix(".head")
 
 

@@ -97,7 +97,6 @@ class Ledger:
         return reservation
 
     def settle(self, reserved: Reservation, prompt_tokens: int, completion_tokens: int) -> None:
-        """Replace a reservation by what the request used."""
         with self._writing() as connection:
             _add(
                 connection,

@@ -66,7 +66,6 @@ def quarantined(connection: Connection, rules: str) -> dict[bytes, str]:
 
 
 def count_quarantined(connection: Connection) -> int:
-    """How many contents are in quarantine."""
     return int(connection.execute("SELECT count(*) FROM quarantine").fetchone()[0])
 
 

@@ -71,7 +71,6 @@ def register_source(
 
 
 def listing_state(connection: Connection, source: int) -> ListingState:
-    """Where the next listing of the source begins."""
     row = connection.execute(
         "SELECT cursor, listed_ms FROM source_state WHERE source = ?", [source]
     ).fetchone()
@@ -168,7 +167,6 @@ def hold_source(connection: Connection, source: int, held_ms: int | None) -> Non
 
 
 def is_held(connection: Connection, source: int) -> bool:
-    """Whether a user paused the source."""
     row = connection.execute(
         "SELECT 1 FROM source_state WHERE source = ? AND held_ms IS NOT NULL", [source]
     ).fetchone()

@@ -91,7 +91,6 @@ class DocumentServer(MCPServer[Any]):
         self._client = client
 
     async def list_resources(self) -> list[Resource]:
-        """The first documents."""
         try:
             return await asyncio.to_thread(listed, self._client)
         except REPORTABLE as error:

@@ -55,7 +55,6 @@ def hop_line(hop: Mapping[str, Any]) -> str:
 
 
 def version_brief(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A version: when and why it was made, and what it changed."""
     kept = ("version", "created", "reason", "tags", "documents", "passages")
     changes = {
         name: entry[name]
@@ -69,7 +68,6 @@ def version_brief(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def source_brief(source: Mapping[str, Any]) -> dict[str, Any]:
-    """A source: its state, and its problem if it has one."""
     kept = ("name", "kind", "state", "documents", "problems")
     brief = {name: source[name] for name in kept}
     if source["problem"]:

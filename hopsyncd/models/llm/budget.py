@@ -34,7 +34,6 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
 
     def reserve(self, tokens: int) -> None:

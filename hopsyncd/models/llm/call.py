@@ -77,7 +77,6 @@ class Llm(Protocol):
 def ask_all(
     llm: Llm, calls: Sequence[LlmCall], shape: type[Reply], usage: Usage
 ) -> list[Reply | LlmError]:
-    """The results of all calls, in their order."""
     results = dict(llm.ask_each(calls, shape, usage))
     return [results[index] for index in range(len(calls))]
 

@@ -160,7 +160,6 @@ class OpenAiLlm:
                 self._stops.discard(stop)
 
     def close(self) -> None:
-        """Abandon all calls and accept no more."""
         with self._lock:
             self._closed = True
             for stop in self._stops:

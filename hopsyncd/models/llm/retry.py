@@ -143,7 +143,6 @@ class Breaker:
 
 
 def error_of(failure: RequestFailure, host: str, api_key_env: str) -> LlmError:
-    """The error for a call that ends with this failure."""
     what = f"The LLM endpoint {host} gave no reply"
     if not failure.readable:
         return LlmNonsense(what, failure.message, "Check that `base_url` in [llm] is right")
