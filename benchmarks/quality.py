@@ -12,7 +12,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import STRATEGIES, Search
 from hopsyncd.evaluation.corpus import read_corpus, read_questions
 from hopsyncd.evaluation.measures import DEPTHS, Scores
-from hopsyncd.evaluation.run import Settings, evaluate, kept_folder
+from hopsyncd.evaluation.run import Experiment, evaluate, kept_folder
 from hopsyncd.models.loading import load_models
 from hopsyncd.retrieve.walk import WalkSettings
 
@@ -37,9 +37,12 @@ def main() -> None:
                 kept_folder(keep, corpus, models.maker, config.index.edge_budget_factor),
                 corpus,
                 questions,
-                {name: Search(name) for name in STRATEGIES},
-                models,
-                Settings(config.index.edge_budget_factor, WalkSettings(hops=config.query.hops)),
+                Experiment(
+                    {name: Search(name) for name in STRATEGIES},
+                    models,
+                    config.index.edge_budget_factor,
+                    WalkSettings(hops=config.query.hops),
+                ),
             )
         print(
             f"{name}: {len(corpus)} passages, {len(questions)} questions, {result.edges} edges,"

@@ -9,7 +9,7 @@ by each run: a passage whose content was met before costs nothing, a text is enc
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,8 +22,8 @@ from hopsyncd.evaluation.measures import QuestionOutcome, Scores, scores_of
 from hopsyncd.evaluation.real_folder import measured_folder, read_quoted, source_of
 from hopsyncd.evaluation.recorded import KeptVectors
 from hopsyncd.evaluation.report import question_lines
-from hopsyncd.evaluation.run import Evaluation, Settings, evaluate, kept_folder
-from hopsyncd.models.loading import Models, load_models
+from hopsyncd.evaluation.run import Evaluation, Experiment, evaluate, kept_folder
+from hopsyncd.models.loading import load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.walk import WalkSettings
 
@@ -53,16 +53,19 @@ def main() -> None:
         index = config.index.model_copy(update={"passage_tokens": given.passage_tokens})
         config = config.model_copy(update={"index": index})
     models = load_models(config)
-    settings = Settings(config.index.edge_budget_factor, WalkSettings(hops=config.query.hops))
+    experiment = Experiment(
+        searches,
+        models,
+        config.index.edge_budget_factor,
+        WalkSettings(hops=config.query.hops),
+        answers="extractive" if given.answers else "none",
+    )
     result = measured_folder(
         given.keep,
         source_of(folder, IGNORED),
         read_quoted(folder / "questions.jsonl"),
-        searches,
-        models,
         config,
-        settings,
-        "extractive" if given.answers else "none",
+        experiment,
     )
     print(
         f"{result.passages} passages, {result.edges} edges, indexed in {result.index_s:.1f} s,"
@@ -76,7 +79,7 @@ def main() -> None:
         answers(result)
     if given.samples:
         for name in SAMPLES:
-            on_sample(given.data / name, given.keep, searches, models, settings)
+            on_sample(given.data / name, given.keep, experiment)
 
 
 def overview(result: Evaluation) -> None:
@@ -135,15 +138,15 @@ def answers(result: Evaluation) -> None:
     table(["answers", *columns], rows)
 
 
-def on_sample(
-    folder: Path, keep: Path, searches: Mapping[str, Search], models: Models, settings: Settings
-) -> None:
+def on_sample(folder: Path, keep: Path, experiment: Experiment) -> None:
     """The table of a sample, whose passages are one a line."""
     corpus = read_corpus(folder / "corpus.jsonl")
     questions = read_questions(folder / "questions.jsonl", corpus)
-    models = replace(models, maker=BuiltinMaker(models.language, KeptVectors(models.encoder, keep)))
-    place = kept_folder(keep, corpus, models.maker, settings.budget_factor)
-    result = evaluate(place, corpus, questions, searches, models, settings)
+    models = experiment.models
+    maker = BuiltinMaker(models.language, KeptVectors(models.encoder, keep))
+    experiment = replace(experiment, models=replace(models, maker=maker), answers="none")
+    place = kept_folder(keep, corpus, maker, experiment.budget_factor)
+    result = evaluate(place, corpus, questions, experiment)
     columns = ["recall@2", "recall@5", "recall@10", "all@5", "all@10", "MRR", "ms p50"]
     rows = [
         [

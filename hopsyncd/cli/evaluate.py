@@ -16,7 +16,7 @@ from hopsyncd.config.values import ALL_STRATEGIES, PROFILES, REASONERS, STRATEGI
 
 if TYPE_CHECKING:
     from hopsyncd.evaluation.report import Measured
-    from hopsyncd.evaluation.run import Settings
+    from hopsyncd.evaluation.run import Answers, Experiment
     from hopsyncd.models.loading import Models
     from hopsyncd.models.questions import QuestionMaker
 
@@ -162,24 +162,14 @@ def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
     if recorded:
         maker = recorded_maker(recorded, corpus, models.language, models.encoder, mode)
         notes.append(f"Indexed with the questions of {recorded.name} (mode {mode}).")
-    searches, settings = _searches(given, STRATEGIES), _settings(config)
+    experiment = _experiment(config, given, replace(models, maker=maker), STRATEGIES)
     keep = given["keep"]
-    folder = keep and kept_folder(keep, corpus, maker, settings.budget_factor)
+    folder = keep and kept_folder(keep, corpus, maker, experiment.budget_factor)
     store = nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="hopsyncd-eval-")
-    with store as place, _bars(len(corpus), len(searches) * len(questions)) as (passage, question):
-        result = run(
-            Path(place),
-            corpus,
-            questions,
-            searches,
-            replace(models, maker=maker),
-            settings,
-            _answers(given),
-            passage,
-            question,
-        )
+    with store as place, _bars(experiment, len(corpus), len(questions)) as shown:
+        result = run(Path(place), corpus, questions, shown)
     title = f"Evaluation of {given['corpus'].name} with {Path(given['questions']).name}"
-    return Measured(title, notes, searches, result)
+    return Measured(title, notes, experiment.searches, result)
 
 
 def _measured_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
@@ -194,25 +184,14 @@ def _measured_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
     if path.is_relative_to(folder.resolve()):
         ignored.append(f"/{path.relative_to(folder.resolve())}")
     source = source_of(folder, ignored)
-    models, searches = _models(config, given), _searches(given, _PLAIN_STRATEGIES)
+    experiment = _experiment(config, given, _models(config, given), _PLAIN_STRATEGIES)
     keep = given["keep"]
     store = nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="hopsyncd-eval-")
-    with store as place, _bars(1, len(searches) * len(questions)) as (passage, question):
-        result = measured_folder(
-            Path(place),
-            source,
-            questions,
-            searches,
-            models,
-            config,
-            _settings(config),
-            _answers(given),
-            passage,
-            question,
-        )
+    with store as place, _bars(experiment, 1, len(questions)) as shown:
+        result = measured_folder(Path(place), source, questions, config, shown)
     title = f"Evaluation of {folder.name} with {file.name}"
     notes = [f"No passage holds: {name}" for name in result.unread]
-    return Measured(title, notes, searches, result)
+    return Measured(title, notes, experiment.searches, result)
 
 
 def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":
@@ -224,20 +203,11 @@ def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":
     from hopsyncd.evaluation.own import NOTES, measured_own
     from hopsyncd.evaluation.report import Measured
 
-    models, searches = _models(config, given), _searches(given, _PLAIN_STRATEGIES)
-    with _bars(0, 0) as (_, question):
-        result = measured_own(
-            config.daemon.data_dir / DATABASE_NAME,
-            int(wanted),
-            given["seed"],
-            searches,
-            models,
-            _settings(config),
-            _answers(given),
-            by_llm=given["by_llm"],
-            on_question=question,
-        )
-    return Measured("Evaluation of your own index", NOTES[given["by_llm"]], searches, result)
+    experiment = _experiment(config, given, _models(config, given), _PLAIN_STRATEGIES)
+    database, by_llm = config.daemon.data_dir / DATABASE_NAME, given["by_llm"]
+    with _bars(experiment, 0, 0) as shown:
+        result = measured_own(database, int(wanted), given["seed"], shown, by_llm=by_llm)
+    return Measured("Evaluation of your own index", NOTES[by_llm], experiment.searches, result)
 
 
 def _models(config: Config, given: Mapping[str, Any]) -> "Models":
@@ -247,12 +217,6 @@ def _models(config: Config, given: Mapping[str, Any]) -> "Models":
     if given["by_llm"] and models.llm is None:
         raise click.UsageError("--llm needs a section [llm] in the configuration")
     return models
-
-
-def _answers(given: Mapping[str, Any]) -> Any:
-    if not given["answers"]:
-        return "none"
-    return "llm" if given["by_llm"] else "extractive"
 
 
 def _searches(given: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[str, Search]:
@@ -267,30 +231,39 @@ def _searches(given: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[s
     return searches
 
 
-def _settings(config: Config) -> "Settings":
-    from hopsyncd.evaluation.run import Settings
+def _experiment(
+    config: Config, given: Mapping[str, Any], models: "Models", strategies: tuple[Strategy, ...]
+) -> "Experiment":
+    """What was asked for; `strategies` are the default ones."""
+    from hopsyncd.evaluation.run import Experiment
     from hopsyncd.retrieve.walk import WalkSettings
 
-    return Settings(
+    by: Answers = "llm" if given["by_llm"] else "extractive"
+    return Experiment(
+        _searches(given, strategies),
+        models,
         config.index.edge_budget_factor,
         WalkSettings(hops=config.query.hops),
         config.llm.max_calls_per_query or None,
+        by if given["answers"] else "none",
     )
 
 
 @contextmanager
-def _bars(passages: int, questions: int) -> Iterator[tuple[Any, Any]]:
-    """Two progress bars on a terminal; yields the callbacks for a passage and a question done."""
+def _bars(experiment: "Experiment", passages: int, questions: int) -> Iterator["Experiment"]:
+    """The same experiment, with a progress bar for passages and one for questions."""
     from hopsyncd.cli.progress import bars
 
+    asked = len(experiment.searches) * questions
     with bars(disable=not sys.stderr.isatty()) as shown:
         first = shown.add_task(
             "indexing", total=passages or None, visible=bool(passages), unit="passages"
         )
-        then = shown.add_task("asking", total=questions or None, unit="questions")
-        yield (
-            lambda done, total: shown.update(first, completed=done, total=total),
-            lambda: shown.advance(then),
+        then = shown.add_task("asking", total=asked or None, unit="questions")
+        yield replace(
+            experiment,
+            on_passages=lambda done, total: shown.update(first, completed=done, total=total),
+            on_question=lambda: shown.advance(then),
         )
 
 

@@ -7,11 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.evaluation.own_questions import Pair, pairs, ruled, written
-from hopsyncd.evaluation.run import Answers, Evaluation, Settings, ask_all_ways, gold_of
+from hopsyncd.evaluation.run import Evaluation, Experiment, ask_all_ways, gold_of
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.loading import Models
@@ -53,40 +52,15 @@ class Own:
 
 
 def measured_own(
-    database: Path,
-    wanted: int,
-    seed: int,
-    searches: Mapping[str, Search],
-    models: Models,
-    settings: Settings,
-    answers: Answers,
-    *,
-    by_llm: bool,
-    on_question: Callable[[], None],
+    database: Path, wanted: int, seed: int, experiment: Experiment, *, by_llm: bool
 ) -> Evaluation:
     """Make questions and ask them; the calls that wrote them are not among those counted.
 
     Raises as `own_questions`.
     """
-    own = own_questions(
-        database,
-        models,
-        wanted,
-        seed,
-        models.llm if by_llm else None,
-        Usage(max_calls=_CALLS * wanted),
-    )
-    asked = ask_all_ways(
-        database,
-        own.served,
-        gold_of(own.corpus),
-        own.questions,
-        searches,
-        models,
-        settings,
-        answers,
-        on_question,
-    )
+    models, usage = experiment.models, Usage(max_calls=_CALLS * wanted)
+    own = own_questions(database, models, wanted, seed, models.llm if by_llm else None, usage)
+    asked = ask_all_ways(database, own.served, gold_of(own.corpus), own.questions, experiment)
     return Evaluation(asked, 0.0, own.served.version.passages, len(own.served.view.source))
 
 

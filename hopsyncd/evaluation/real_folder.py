@@ -4,7 +4,7 @@ import hashlib
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,17 +12,15 @@ from pathlib import Path
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import FolderSource
-from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import GoldQuestion, read_lines
 from hopsyncd.evaluation.missing import missing_of
 from hopsyncd.evaluation.recorded import KeptVectors
 from hopsyncd.evaluation.run import (
     DATABASE_NAME,
-    Answers,
     Evaluation,
+    Experiment,
     OnProgress,
-    Settings,
     ask_all_ways,
 )
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
@@ -31,7 +29,6 @@ from hopsyncd.ingest.connect import folder_of, settings_of
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from hopsyncd.retrieve.snapshot import Snapshot, head_of
 from store.records import Passage, PassageId
@@ -236,33 +233,26 @@ def measured_folder(
     keep: Path,
     source: FolderSource,
     questions: Sequence[QuotedQuestion],
-    searches: Mapping[str, Search],
-    models: Models,
     config: Config,
-    settings: Settings,
-    answers: Answers = "none",
-    on_passages: OnProgress = lambda done, total: None,
-    on_question: Callable[[], None] = lambda: None,
+    experiment: Experiment,
 ) -> Evaluation:
     """Index the folder below `keep`, where vectors are kept too, and ask. Raises BadRequest."""
     began_s = time.perf_counter()
+    models = experiment.models
     # Never the configured LLM: indexing with it is expensive, and nobody asked for that.
     maker = BuiltinMaker(models.language, KeptVectors(models.encoder, keep))
     place = index_place(keep, source, maker)
-    served = index_folder(place, source, config, maker, on_passages)
+    served = index_folder(place, source, config, maker, experiment.on_passages)
     index_s = time.perf_counter() - began_s
     database = place / DATABASE_NAME
     with closing(open_reader(database)) as connection, snapshot(connection):
         gold = marked(connection, served.version.id, questions)
     asked = [one.gold for one in questions]
-    outcomes = ask_all_ways(
-        database, served, gold, asked, searches, models, settings, answers, on_question
-    )
     return Evaluation(
-        outcomes,
+        ask_all_ways(database, served, gold, asked, experiment),
         index_s,
         served.version.passages,
         len(served.view.source),
         tuple(name for name, passages in gold.items() if not passages),
-        missing_of(database, served, gold, asked, models.encoder, settings.walk),
+        missing_of(database, served, gold, asked, models.encoder, experiment.walk),
     )

@@ -74,43 +74,38 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What the configuration decides, not the sweep; None sets no limit on a query's LLM calls."""
+class Experiment:
+    """The searches to compare, by name, and all that is the same for each.
 
+    `max_llm_calls` is a query's limit; None means no limit. `on_passages` gets how many passages
+    have questions, and of how many; `on_question` is called after each question.
+    """
+
+    searches: Mapping[str, Search]
+    models: Models
     budget_factor: float = 1.0
     walk: WalkSettings = field(default_factory=WalkSettings)
     max_llm_calls: int | None = MAX_LLM_CALLS
+    answers: Answers = "none"
+    on_passages: OnProgress = lambda done, total: None
+    on_question: Callable[[], None] = lambda: None
 
 
 def evaluate(
     folder: Path,
     corpus: Mapping[str, Passage],
     questions: Sequence[GoldQuestion],
-    searches: Mapping[str, Search],
-    models: Models,
-    settings: Settings,
-    answers: Answers = "none",
-    on_passages: OnProgress = lambda done, total: None,
-    on_question: Callable[[], None] = lambda: None,
+    experiment: Experiment,
 ) -> Evaluation:
     """Ask the questions of the store in `folder`, which is built if need be. Writes nothing else.
 
     Raises BadRequest for a search that cannot be made here.
     """
     began_s = time.perf_counter()
-    served = build(folder, corpus, models.maker, settings.budget_factor, on_passages)
+    maker = experiment.models.maker
+    served = build(folder, corpus, maker, experiment.budget_factor, experiment.on_passages)
     index_s = time.perf_counter() - began_s
-    asked = ask_all_ways(
-        folder / DATABASE_NAME,
-        served,
-        gold_of(corpus),
-        questions,
-        searches,
-        models,
-        settings,
-        answers,
-        on_question,
-    )
+    asked = ask_all_ways(folder / DATABASE_NAME, served, gold_of(corpus), questions, experiment)
     return Evaluation(asked, index_s, served.version.passages, len(served.view.source))
 
 
@@ -119,27 +114,24 @@ def ask_all_ways(
     served: Snapshot,
     gold: Gold,
     questions: Sequence[GoldQuestion],
-    searches: Mapping[str, Search],
-    models: Models,
-    settings: Settings,
-    answers: Answers = "none",
-    on_question: Callable[[], None] = lambda: None,
+    experiment: Experiment,
 ) -> dict[str, list[QuestionOutcome]]:
     """The outcomes of all questions for each search, at one version of a database."""
+    models, answers = experiment.models, experiment.answers
     engine = Engine(
         database,
         models.encoder,
-        settings.walk,
+        experiment.walk,
         models.llm,
         models.reranker,
-        settings.max_llm_calls,
+        experiment.max_llm_calls,
     )
     engine.publish(served)
     asker = Asker(engine, models.encoder, models.language, models.llm)
     reply_to = partial(asker.reply, by_llm=answers == "llm") if answers != "none" else None
     return {
-        name: outcomes(engine, search, gold, questions, reply_to, on_question)
-        for name, search in searches.items()
+        name: outcomes(engine, search, gold, questions, reply_to, experiment.on_question)
+        for name, search in experiment.searches.items()
     }
 
 

@@ -13,7 +13,7 @@ from hopsyncd.evaluation.report import Measured, evaluation_json, question_lines
 from hopsyncd.evaluation.run import (
     Answers,
     Evaluation,
-    Settings,
+    Experiment,
     evaluate,
     kept_folder,
     searches_of,
@@ -49,7 +49,8 @@ def measured(
     llm: FakeLlm | None = None,
 ) -> Evaluation:
     searches = {name: Search(name) for name in STRATEGIES}
-    return evaluate(folder, CORPUS, questions, searches, models(llm), Settings(), answers)
+    experiment = Experiment(searches, models(llm), answers=answers)
+    return evaluate(folder, CORPUS, questions, experiment)
 
 
 def asked(question: str, *gold: str, answers: tuple[str, ...] = ()) -> GoldQuestion:
@@ -184,7 +185,7 @@ def test_a_kept_store_is_built_once_for_a_corpus_and_a_recipe(tmp_path: Path) ->
     assert isinstance(some.maker, CountingMaker)
     folder = kept_folder(tmp_path, CORPUS, some.maker, 1.0)
     for _ in range(2):
-        evaluate(folder, CORPUS, [asked("Ada", "a")], {"hop": Search()}, some, Settings())
+        evaluate(folder, CORPUS, [asked("Ada", "a")], Experiment({"hop": Search()}, some))
     assert len(some.maker.made) == len(CORPUS)
     changed = CORPUS | {"a": Passage(("Ada",), "Ada lives in Lower Wick.")}
     wider = BuiltinMaker(FakeLanguage(), FakeEncoder(24))
@@ -224,10 +225,7 @@ def test_a_report_has_its_tables_and_plots(tmp_path: Path) -> None:
         tmp_path / "store",
         CORPUS,
         [asked("Where does Ada live?", "a", "b", answers=("x",))],
-        searches,
-        models(),
-        Settings(),
-        "extractive",
+        Experiment(searches, models(), answers="extractive"),
     )
     written = write_report(tmp_path / "r", Measured("Mine", ["A note."], searches, result))
     told = json.loads((tmp_path / "r/report.json").read_text())

@@ -9,7 +9,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
 from hopsyncd.evaluation.own import measured_own, own_questions
 from hopsyncd.evaluation.own_questions import Pair, gives_away, ruled, written
-from hopsyncd.evaluation.run import Settings
+from hopsyncd.evaluation.run import Experiment
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.loading import Models
@@ -102,12 +102,8 @@ def test_questions_of_an_index_are_drawn_by_the_seed_and_asked_of_it(tmp_path: P
         database,
         5,
         0,
-        {"hop": Search(), "bm25": Search("bm25")},
-        models(),
-        Settings(),
-        "none",
+        Experiment({"hop": Search(), "bm25": Search("bm25")}, models()),
         by_llm=False,
-        on_question=lambda: None,
     )
     assert result.scores["hop"].recall[2] == 100
     assert result.passages == 3

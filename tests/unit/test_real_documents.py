@@ -14,7 +14,7 @@ from hopsyncd.evaluation.measures import is_held, is_right
 from hopsyncd.evaluation.real_folder import QuotedQuestion, measured_folder, read_quoted, source_of
 from hopsyncd.evaluation.recorded import KeptVectors
 from hopsyncd.evaluation.report import Measured, evaluation_json, question_lines
-from hopsyncd.evaluation.run import Answers, Evaluation, Settings
+from hopsyncd.evaluation.run import Answers, Evaluation, Experiment
 from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import BuiltinMaker
 from tests.fakes.models import FakeEncoder, FakeLanguage
@@ -60,11 +60,12 @@ def measured(
         folder.parent / "kept",
         source_of(folder),
         read(folder, *lines),
-        SEARCHES,
-        Models(encoder, language, BuiltinMaker(language, encoder)),
         Config(),
-        Settings(),
-        answers,
+        Experiment(
+            SEARCHES,
+            Models(encoder, language, BuiltinMaker(language, encoder)),
+            answers=answers,
+        ),
     )
 
 
