@@ -210,7 +210,13 @@ class DaemonService(StateService):
             self.removed.add(request.name)
             path.paused.pop(request.name, None)
             try:
-                done = removed(path.connection, path.commit, request.name, request.purge)
+                done = removed(
+                    path.connection,
+                    path.commit,
+                    request.name,
+                    request.purge,
+                    path.yield_to_edits,
+                )
             finally:
                 self._engine.forget_pasts()
             drop_mirror(self.config, request.name)

@@ -10,9 +10,8 @@ from hopsyncd.ingest.scan import Listing, TooMuch, scan
 from hopsyncd.ingest.source_thread import CallRunner, Turn, WriterThread, YieldToEdits
 from store.records import Seen
 from store.sqlite.database import Connection
-from store.sqlite.purge import excluded_paths
 from store.sqlite.reads import count_live_documents, live_documents
-from store.sqlite.sources import ListingState, pins_of, seen_items
+from store.sqlite.sources import ListingState, excluded_paths, pins_of, seen_items
 
 CHANGED = "changed"  # the reason for a fetch of an edited document
 AGAIN = "read again"  # the reason for a fetch of what could not be used, or is wanted afresh

@@ -24,9 +24,8 @@ from hopsyncd.ingest.plan import AGAIN, RETRY, Scope, Source, Step
 from hopsyncd.ingest.source_thread import YieldToEdits, finished, in_turns
 from store.records import Document, Link, Passage, Placement, Seen, content_hash
 from store.sqlite.database import Connection
-from store.sqlite.purge import excluded_paths
 from store.sqlite.reads import live_document
-from store.sqlite.sources import pins_of
+from store.sqlite.sources import excluded_paths, pins_of
 
 log = structlog.get_logger(__name__)
 

@@ -26,11 +26,16 @@ _PASSES = 3  # a fetch under way may write between two of them
 
 
 def removed(
-    connection: Connection, apply: Callable[[Batch], object], name: str, purge: bool
+    connection: Connection,
+    apply: Callable[[Batch], object],
+    name: str,
+    purge: bool,
+    between: Callable[[], None] = lambda: None,
 ) -> RemoveAnswer:
     """Take the documents of a source out of the head by a version, and all else known of it.
 
-    `apply` commits the version. `purge` takes them out of the other versions too.
+    `apply` commits the version. `purge` takes them out of the other versions too; `between` runs
+    after each of its transactions.
     """
     rows = {known: row for row, known in source_names(connection).items()}
     gone: list[str] = []
@@ -43,7 +48,7 @@ def removed(
         if gone:
             reason = f"{name}: the source was removed"
             apply(Batch(reason, gone=tuple((row, path) for path in gone)))
-        erased = purge_source(connection, row) if purge else None
+        erased = purge_source(connection, row, between) if purge else None
     newest = head(connection)
     return {
         "name": name,

@@ -38,17 +38,17 @@ from store.records import (
     SetId,
     Version,
 )
-from store.sqlite.backup import backup
 from store.sqlite.check import OnCheck, check, count_checks, run_checks
 from store.sqlite.content import known_passages, recipe_dimensions, sets_at, sets_by_id
 from store.sqlite.database import Connection
 from store.sqlite.gc import GcPlan, GcResult, Retention, collect, plan_gc
 from store.sqlite.history import delete_tag, resolve, set_tag
-from store.sqlite.purge import include_again, purge
+from store.sqlite.purge import purge
 from store.sqlite.reads import documents_at, live_content, live_documents, matches_at
 from store.sqlite.sources import (
     all_sources,
     hold_source,
+    include_again,
     is_held,
     knows_item,
     pins_of,
@@ -56,6 +56,7 @@ from store.sqlite.sources import (
     release_pins,
     seen_items,
 )
+from store.sqlite.space import backup
 from store.sqlite.versions import head
 from store.sqlite.versions import version as require_version
 
@@ -304,7 +305,7 @@ def purged(path: SourceSync, document: str, source: str | None, now_ms: int) -> 
         gone = ((row, item),)
         # The reason names nothing: it stays in the log.
         path.commit(Batch("a document was purged", gone=gone, unseen=gone))
-    done = purge(path.connection, row, item, now_ms)
+    done = purge(path.connection, row, item, now_ms, path.yield_to_edits)
     return {
         "source": name,
         "document": item,

@@ -33,6 +33,7 @@ _MATCHES_AT_ONCE, _ROWS_AT_ONCE = 2000, 100
 _ROW_BYTES, _MATCH_BYTES = 40, 60
 
 Gap = tuple[int, int]
+_Row = tuple[int, ...]
 Between = Callable[[], None]
 
 _DEAD = "born > ?1 AND died > ?1 AND died <= ?2"
@@ -138,10 +139,7 @@ def collect(
         _note_unused(connection, now_ms)
     between()
     gone = sweep(connection, between)
-    for part in _parts(_forsaken(connection, retention, now_ms)):
-        with unchecked(connection):
-            gone.update(drop_sets(connection, part))
-        between()
+    gone.update(drop_unused(connection, _forsaken(connection, retention, now_ms), between))
     shrink(connection, between, text=gone["passages"] > 0)
     return GcResult(
         versions=tuple(versions),
@@ -157,19 +155,28 @@ def collect(
 def sweep(connection: Connection, between: Between = lambda: None) -> Counter[str]:
     """Delete rows in force at no kept version, with their content; returns counts by table."""
     gone: Counter[str] = Counter()
-    for step in (_sweep_matches, _sweep_documents, _sweep_lives):
-        for gap in _gaps(kept_versions(connection)):
-            while deleted := _once(connection, step, gap):
-                gone.update(deleted)
-                between()
+    for table, key, at_once, delete in _STEPS:
+        # What is dead stays dead, whatever `between` commits, so the rows are looked for once.
+        dead = [
+            row
+            for gap in _gaps(kept_versions(connection))
+            for row in connection.execute(f"SELECT {key} FROM {table} WHERE {_DEAD}", gap)
+        ]
+        for start in range(0, len(dead), at_once):
+            with unchecked(connection):
+                gone.update(delete(connection, dead[start : start + at_once]))
+            between()
     return gone
 
 
-def _once(
-    connection: Connection, step: Callable[[Connection, Gap], Counter[str]], gap: Gap
-) -> Counter[str]:
-    with unchecked(connection):
-        return step(connection, gap)
+def drop_unused(connection: Connection, sets: Sequence[int], between: Between) -> Counter[str]:
+    """As drop_sets, in transactions of their own; `between` runs after each."""
+    gone: Counter[str] = Counter()
+    for start in range(0, len(sets), _ROWS_AT_ONCE):
+        with unchecked(connection):
+            gone.update(drop_sets(connection, sets[start : start + _ROWS_AT_ONCE]))
+        between()
+    return gone
 
 
 def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
@@ -230,40 +237,34 @@ def _gaps(kept: Iterable[int]) -> list[Gap]:
     return [(a, b) for a, b in zip([0, *rising], rising, strict=False) if b - a > 1]
 
 
-def _parts(ids: Sequence[int]) -> list[Sequence[int]]:
-    return [ids[start : start + _ROWS_AT_ONCE] for start in range(0, len(ids), _ROWS_AT_ONCE)]
+def _sweep_matches(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
+    connection.executemany("DELETE FROM match WHERE question = ? AND born = ?", rows)
+    return Counter(matches=len(rows))
 
 
-def _sweep_matches(connection: Connection, gap: Gap) -> Counter[str]:
-    deleted = connection.execute(
-        "DELETE FROM match WHERE (question, born) IN"
-        f" (SELECT question, born FROM match WHERE {_DEAD} LIMIT {_MATCHES_AT_ONCE})",
-        gap,
-    )
-    return Counter(matches=deleted.rowcount) if deleted.rowcount else Counter()
+def _sweep_documents(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
+    connection.executemany("DELETE FROM placement WHERE document = ?", rows)
+    connection.executemany("DELETE FROM document WHERE id = ?", rows)
+    return Counter(documents=len(rows))
 
 
-def _sweep_documents(connection: Connection, gap: Gap) -> Counter[str]:
-    ids = connection.execute(
-        f"SELECT id FROM document WHERE {_DEAD} LIMIT {_ROWS_AT_ONCE}", gap
-    ).fetchall()
-    connection.executemany("DELETE FROM placement WHERE document = ?", ids)
-    connection.executemany("DELETE FROM document WHERE id = ?", ids)
-    return Counter(documents=len(ids)) if ids else Counter()
-
-
-def _sweep_lives(connection: Connection, gap: Gap) -> Counter[str]:
-    rows = connection.execute(
-        "SELECT l.id, l.question_set, s.recipe FROM life AS l"
-        f" JOIN question_set AS s ON s.id = l.question_set WHERE {_DEAD} LIMIT {_ROWS_AT_ONCE}",
-        gap,
-    ).fetchall()
-    for life, _, recipe in rows:
+def _sweep_lives(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
+    sets = []
+    for life, question_set in rows:
+        (recipe,) = connection.execute(
+            "SELECT recipe FROM question_set WHERE id = ?", [question_set]
+        ).fetchone()
         connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [life])
         connection.execute("DELETE FROM life WHERE id = ?", [life])
-    if not rows:
-        return Counter()
-    return Counter(lives=len(rows)) + drop_sets(connection, [row[1] for row in rows])
+        sets.append(question_set)
+    return Counter(lives=len(rows)) + drop_sets(connection, sets)
+
+
+_STEPS = (
+    ("match", "question, born", _MATCHES_AT_ONCE, _sweep_matches),
+    ("document", "id", _ROWS_AT_ONCE, _sweep_documents),
+    ("life", "id, question_set", _ROWS_AT_ONCE, _sweep_lives),
+)
 
 
 def _note_unused(connection: Connection, now_ms: int) -> None:

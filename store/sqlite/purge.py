@@ -5,27 +5,28 @@ passages unless another document held them then, and all matches from or to thei
 version finds no other edges in their place. Its counts, its edge budget and its cut are adjusted,
 so that its other edges stay as they were.
 
-One transaction removes the rows; then their bytes are erased from the files. After a kill between
-the two, run the purge again to finish it.
+The rows go in small transactions, some revisions in each, and every one of them leaves all versions
+sound; what it costs is what it removes, and a little for each version that had it. Then the bytes
+are erased from the files. After a kill, run the purge again to finish it.
 """
 
 import json
-import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from store.exceptions import PurgeRefused
 from store.records import ALIVE, Cut, PassageId, QuestionId
 from store.sqlite.acknowledged import count_rewrite
 from store.sqlite.database import Connection, transaction
-from store.sqlite.gc import drop_sets, sweep, unchecked, unheld_sets
-from store.sqlite.search import put_vector, recipes
-from store.sqlite.sources import forget_cursor, rows_under
+from store.sqlite.gc import Between, drop_sets, drop_unused, sweep, unchecked, unheld_sets
+from store.sqlite.losses import Losses, Ranking, Span
+from store.sqlite.search import put_vector
 from store.sqlite.space import erase
-from store.sqlite.versions import kept_versions, version
 
-Span = tuple[int, int]
+_REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 100, 400  # what one transaction removes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,33 +47,37 @@ class PurgeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Losses:
-    """What each kept version lost, by its number; `edges` are the matches within its cut."""
+class _Revision:
+    """A row of `document`, when it was in force, and how many passages it has."""
 
-    documents: Counter[int] = field(default_factory=Counter)
-    passages: Counter[int] = field(default_factory=Counter)
-    words: Counter[int] = field(default_factory=Counter)
-    matches: Counter[int] = field(default_factory=Counter)
-    edges: Counter[int] = field(default_factory=Counter)
+    id: int
+    span: Span
+    passages: int
 
 
-def purge(connection: Connection, source: int, path: str, now_ms: int) -> PurgeResult:
+def purge(
+    connection: Connection, source: int, path: str, now_ms: int, between: Between = lambda: None
+) -> PurgeResult:
     """Remove the document from all versions, content, indexes and records, and from the files.
 
     Passages that another document holds stay in the versions where it does. All content that no
     version ever held is deleted too, as some of it may come from an earlier text of the document.
-    The path is excluded from now on (see `include_again`). Raises PurgeRefused while the document
-    is at the head, or if nothing is known of it.
+    The path is excluded from now on (see `include_again`). `between` runs after each transaction.
+    Raises PurgeRefused while the document is at the head, or if nothing is known of it.
     """
     _require_gone(connection, source, path)
+    with transaction(connection):
+        for table in ("seen", "pin"):
+            connection.execute(f"DELETE FROM {table} WHERE source = ? AND path = ?", [source, path])
+        connection.execute(
+            "INSERT OR IGNORE INTO excluded VALUES (?, ?, ?)", [source, path, now_ms]
+        )
+    return _purge(connection, _revisions(connection, source, path), between)
 
-    def forget() -> None:
-        _forget(connection, source, path, now_ms)
 
-    return _purge(connection, _revisions(connection, source, path), forget)
-
-
-def purge_source(connection: Connection, source: int) -> PurgeResult:
+def purge_source(
+    connection: Connection, source: int, between: Between = lambda: None
+) -> PurgeResult:
     """As purge, for all documents that a source ever had. Call `forget_source` first.
 
     Excludes no further paths. Raises PurgeRefused while one of the documents is at the head.
@@ -82,54 +87,37 @@ def purge_source(connection: Connection, source: int) -> PurgeResult:
     ).fetchone()
     if alive:
         raise _in_head(alive[0])
-    return _purge(connection, _revisions(connection, source))
+    return _purge(connection, _revisions(connection, source), between)
 
 
-def _purge(
-    connection: Connection,
-    revisions: Sequence[tuple[int, Span]],
-    forget: Callable[[], None] = lambda: None,
-) -> PurgeResult:
-    """Remove these revisions, none of them at the head; `forget` deletes their scan records."""
-    sweep(connection)
-    with unchecked(connection):
-        count_rewrite(connection)
-        kept = kept_versions(connection)
-        losses = _Losses()
-        losses.documents.update(_versions_in([span for _, span in revisions], kept))
-        passages = _take_documents(connection, [row_id for row_id, _ in revisions])
-        shortened = _shorten_lives(connection, passages, kept, losses)
-        _cut_matches(connection, shortened, kept, losses)
-        forget()
-        gone = drop_sets(connection, unheld_sets(connection))
-        _correct_versions(connection, losses)
-        held_by = _holders(connection, passages)
+def _purge(connection: Connection, revisions: Sequence[_Revision], between: Between) -> PurgeResult:
+    """Remove these revisions, none of them at the head."""
+    sweep(connection, between)
+    versions, passages, gone = set[int](), set[PassageId](), Counter[str]()
+    ranking = Ranking(connection)
+    for part in _parts(revisions):
+        with unchecked(connection):
+            count_rewrite(connection)
+            losses = Losses(connection)
+            for revision in part:
+                losses.count(losses.documents, revision.span)
+            held = _take_documents(connection, [revision.id for revision in part])
+            shortened = _shorten_lives(connection, held, losses)
+            gone["matches"] += _cut_matches(connection, shortened, losses)
+            gone.update(drop_sets(connection, shortened))
+            _correct_versions(connection, losses, ranking)
+        versions.update(losses.kept[losses.documents > 0].tolist())
+        passages.update(held)
+        between()
+    gone.update(drop_unused(connection, unheld_sets(connection), between))
     return PurgeResult(
         revisions=len(revisions),
         passages=gone["passages"],
-        matches=losses.matches.total(),
-        versions=tuple(sorted(losses.documents)),
-        held_by=held_by,
-        erased=erase(connection),
+        matches=gone["matches"],
+        versions=tuple(sorted(versions)),
+        held_by=_holders(connection, passages),
+        erased=erase(connection, between),
     )
-
-
-def excluded_paths(
-    connection: Connection, source: int, under: Collection[str] | None = None
-) -> set[str]:
-    """The items that scans pass over because they were purged."""
-    select = "SELECT t.path FROM excluded"
-    return {row[0] for row in rows_under(connection, select, source, under)}
-
-
-def include_again(connection: Connection, source: int, path: str) -> bool:
-    """Let the next scan index a purged item like any other; False if it was not excluded."""
-    with transaction(connection):
-        gone = connection.execute(
-            "DELETE FROM excluded WHERE source = ? AND path = ?", [source, path]
-        )
-        forget_cursor(connection, source)
-    return bool(gone.rowcount)
 
 
 def _require_gone(connection: Connection, source: int, path: str) -> None:
@@ -160,20 +148,27 @@ def _in_head(path: str) -> PurgeRefused:
     )
 
 
-def _revisions(
-    connection: Connection, source: int, path: str | None = None
-) -> list[tuple[int, Span]]:
+def _revisions(connection: Connection, source: int, path: str | None = None) -> list[_Revision]:
     """The revisions of a document of the source, or of all its documents."""
     rows = connection.execute(
-        "SELECT id, born, died FROM document WHERE source = ?1 AND path = coalesce(?2, path)",
+        "SELECT id, born, died, (SELECT count(*) FROM placement WHERE document = d.id)"
+        " FROM document AS d WHERE source = ?1 AND (?2 IS NULL OR path = ?2) ORDER BY path, born",
         [source, path],
     )
-    return [(row[0], (row[1], row[2])) for row in rows]
+    return [_Revision(row[0], (row[1], row[2]), row[3]) for row in rows]
 
 
-def _versions_in(spans: Iterable[Span], kept: Sequence[int]) -> list[int]:
-    """The kept versions in the spans, once for each span that contains the version."""
-    return [number for born, died in spans for number in kept if born <= number < died]
+def _parts(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:
+    """The revisions by transaction."""
+    part: list[_Revision] = []
+    for revision in revisions:
+        part.append(revision)
+        passages = sum(one.passages for one in part)
+        if len(part) >= _REVISIONS_AT_ONCE or passages >= _PASSAGES_AT_ONCE:
+            yield part
+            part = []
+    if part:
+        yield part
 
 
 def _take_documents(connection: Connection, documents: Sequence[int]) -> list[PassageId]:
@@ -189,7 +184,7 @@ def _take_documents(connection: Connection, documents: Sequence[int]) -> list[Pa
 
 
 def _shorten_lives(
-    connection: Connection, passages: Iterable[PassageId], kept: Sequence[int], losses: _Losses
+    connection: Connection, passages: Iterable[PassageId], losses: Losses
 ) -> list[int]:
     """Cut each passage's intervals to when a remaining document holds it.
 
@@ -198,21 +193,20 @@ def _shorten_lives(
     shortened: list[int] = []
     for passage in passages:
         spans = _spans(connection, passage)
-        words = connection.execute("SELECT words FROM passage WHERE id = ?", [passage]).fetchone()[
-            0
-        ]
         lives = connection.execute(
-            "SELECT id, born, died, question_set FROM life WHERE passage = ?", [passage]
+            "SELECT l.id, l.born, l.died, s.id, s.recipe, p.words FROM life AS l"
+            " JOIN question_set AS s ON s.id = l.question_set JOIN passage AS p ON p.id = l.passage"
+            " WHERE l.passage = ?",
+            [passage],
         ).fetchall()
-        for life, born, died, question_set in lives:
-            left = _within((born, died), spans, kept)
-            missing = set(_versions_in([(born, died)], kept)) - set(_versions_in(left, kept))
-            if not missing:
-                continue
-            _replace_life(connection, (life, passage, question_set), left)
-            shortened.append(question_set)
-            losses.passages.update(missing)
-            losses.words.update(dict.fromkeys(missing, words))
+        for life, born, died, question_set, recipe, words in lives:
+            left = _within((born, died), spans, losses)
+            if losses.count(losses.passages, (born, died), left):
+                losses.count(losses.words, (born, died), left, words)
+                connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [life])
+                connection.execute("DELETE FROM life WHERE id = ?", [life])
+                _insert_lives(connection, passage, question_set, left)
+                shortened.append(question_set)
     return shortened
 
 
@@ -232,62 +226,54 @@ def _spans(connection: Connection, passage: PassageId) -> list[Span]:
     return spans
 
 
-def _within(span: Span, others: Iterable[Span], kept: Sequence[int]) -> list[Span]:
-    """The parts of a span inside the others, without those that contain no kept version.
-
-    >>> _within((2, 9), [(1, 4), (6, 7), (8, 20)], [3, 6, 10])
-    [(2, 4), (6, 7)]
-    """
+def _within(span: Span, others: Iterable[Span], losses: Losses) -> list[Span]:
+    """The parts of a span inside the others, without those that contain no kept version."""
     parts = [(max(span[0], born), min(span[1], died)) for born, died in others]
-    return [part for part in parts if _versions_in([part], kept)]
+    return [part for part in parts if losses.holds(part)]
 
 
-def _replace_life(
-    connection: Connection, life: tuple[int, PassageId, int], left: Sequence[Span]
+def _insert_lives(
+    connection: Connection, passage: PassageId, question_set: int, spans: Iterable[Span]
 ) -> None:
-    row_id, passage, question_set = life
-    for recipe in recipes(connection):
-        connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [row_id])
-    connection.execute("DELETE FROM life WHERE id = ?", [row_id])
-    for born, died in left:
+    for span in spans:
         made = connection.execute(
             "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?)",
-            [passage, born, died, question_set],
+            [passage, *span, question_set],
         )
         put_vector(connection, int(made.lastrowid or 0))
 
 
-def _cut_matches(
-    connection: Connection, sets: Sequence[int], kept: Sequence[int], losses: _Losses
-) -> None:
-    """Cut each match from or to these question sets to when both its passages are in force."""
+def _cut_matches(connection: Connection, sets: Sequence[int], losses: Losses) -> int:
+    """Cut each match from or to these question sets to when both its passages are in force.
+
+    Returns how many matches the versions lost, one by one.
+    """
     questions = connection.execute(
         "SELECT id FROM question WHERE question_set IN (SELECT value FROM json_each(?))",
         [json.dumps(sets)],
     )
-    wanted = json.dumps([row[0] for row in questions])
-    cuts = {number: version(connection, number).cut for number in kept}
     rows = connection.execute(
         "SELECT question, born, died, target, similarity FROM match"
-        " WHERE question IN (SELECT value FROM json_each(?1))"
-        " OR target IN (SELECT value FROM json_each(?1))",
-        [wanted],
+        " WHERE question IN (SELECT value FROM json_each(?1)) UNION"
+        " SELECT question, born, died, target, similarity FROM match"
+        " WHERE target IN (SELECT value FROM json_each(?1))",
+        [json.dumps([row[0] for row in questions])],
     ).fetchall()
+    lives: dict[int, list[Span]] = {}
     for question, born, died, target, similarity in rows:
         spans: list[Span] = [(born, died)]
         for end in (question, target):
-            lives = _lives_of(connection, end)
-            spans = [part for span in spans for part in _within(span, lives, kept)]
-        if spans == [(born, died)]:
+            if end not in lives:
+                lives[end] = _lives_of(connection, end)
+            spans = [part for span in spans for part in _within(span, lives[end], losses)]
+        if not losses.count_match((question, similarity), (born, died), spans):
             continue
         connection.execute("DELETE FROM match WHERE question = ? AND born = ?", [question, born])
         connection.executemany(
             "INSERT INTO match (question, born, died, target, similarity) VALUES (?, ?, ?, ?, ?)",
             [(question, *span, target, similarity) for span in spans],
         )
-        for number in set(_versions_in([(born, died)], kept)) - set(_versions_in(spans, kept)):
-            losses.matches[number] += 1
-            losses.edges[number] += _admits(cuts[number], question, similarity)
+    return int(losses.matches.sum())
 
 
 def _lives_of(connection: Connection, question: QuestionId) -> list[Span]:
@@ -301,49 +287,30 @@ def _lives_of(connection: Connection, question: QuestionId) -> list[Span]:
     return [(row[0], row[1]) for row in rows]
 
 
-def _admits(cut: Cut | None, question: QuestionId, similarity: float) -> bool:
-    return cut is None or (-similarity, question) <= (-cut.similarity, cut.question)
-
-
-def _forget(connection: Connection, source: int, path: str, now_ms: int) -> None:
-    for table in ("seen", "pin"):
-        connection.execute(f"DELETE FROM {table} WHERE source = ? AND path = ?", [source, path])
-    connection.execute("INSERT OR IGNORE INTO excluded VALUES (?, ?, ?)", [source, path, now_ms])
-
-
-def _correct_versions(connection: Connection, losses: _Losses) -> None:
-    """Subtract from the counts of each version what it lost."""
-    for number in sorted(losses.documents.keys() | losses.passages.keys() | losses.matches.keys()):
-        old = version(connection, number)
-        matches = old.matches - losses.matches[number]
-        budget = old.edge_budget - (losses.edges[number] if old.cut else 0)
-        cut = _last_admitted(connection, number, budget) if budget < matches else None
-        connection.execute(
-            "UPDATE version SET documents = documents - ?, passages = passages - ?,"
-            " words = words - ?, matches = ?, edge_budget = ?, cut_similarity = ?,"
-            " cut_question = ? WHERE id = ?",
-            [
-                losses.documents[number],
-                losses.passages[number],
-                losses.words[number],
-                matches,
-                budget,
+def _correct_versions(connection: Connection, losses: Losses, ranking: Ranking) -> None:
+    """Subtract from the counts of each version what it lost, and move its cut."""
+    lost = losses.documents | losses.passages | losses.matches
+    matches, budget = losses.had_matches - losses.matches, losses.had_budget - losses.edges
+    rows = []
+    for at in np.flatnonzero(lost).tolist():
+        number, cut = int(losses.kept[at]), None
+        if losses.is_cut[at] and budget[at] < matches[at]:
+            cut = Cut(float(losses.cut_similarity[at]), QuestionId(int(losses.cut_question[at])))
+            cut = ranking.last_admitted(number, cut) if losses.edges[at] else cut
+        counts = (losses.documents[at], losses.passages[at], losses.words[at])
+        rows.append(
+            (
+                *(int(count) for count in (*counts, matches[at], budget[at])),
                 cut.similarity if cut else None,
                 cut.question if cut else None,
                 number,
-            ],
+            )
         )
-
-
-def _last_admitted(connection: Connection, number: int, budget: int) -> Cut:
-    if budget == 0:
-        return Cut(math.inf, QuestionId(-1))
-    row = connection.execute(
-        "SELECT similarity, question FROM match WHERE born <= ?1 AND ?1 < died"
-        " ORDER BY similarity DESC, question LIMIT 1 OFFSET ?2 - 1",
-        [number, budget],
-    ).fetchone()
-    return Cut(row[0], QuestionId(row[1]))
+    connection.executemany(
+        "UPDATE version SET documents = documents - ?, passages = passages - ?, words = words - ?,"
+        " matches = ?, edge_budget = ?, cut_similarity = ?, cut_question = ? WHERE id = ?",
+        rows,
+    )
 
 
 def _holders(connection: Connection, passages: Iterable[PassageId]) -> tuple[tuple[str, str], ...]:

@@ -265,3 +265,21 @@ def item_problems(
         [limit, names_json(hidden)],
     )
     return [tuple(row) for row in rows]
+
+
+def excluded_paths(
+    connection: Connection, source: int, under: Collection[str] | None = None
+) -> set[str]:
+    """The items that scans pass over because they were purged."""
+    select = "SELECT t.path FROM excluded"
+    return {row[0] for row in rows_under(connection, select, source, under)}
+
+
+def include_again(connection: Connection, source: int, path: str) -> bool:
+    """Let the next scan index a purged item like any other; False if it was not excluded."""
+    with transaction(connection):
+        gone = connection.execute(
+            "DELETE FROM excluded WHERE source = ? AND path = ?", [source, path]
+        )
+        forget_cursor(connection, source)
+    return bool(gone.rowcount)

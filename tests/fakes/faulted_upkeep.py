@@ -9,11 +9,11 @@ from pathlib import Path
 from hopsyncd.ingest.commit import rebuild
 from hopsyncd.ingest.upkeep import verify_matches
 from store.exceptions import BackupFailed, DiskFailure, NotAcknowledged, StoreError
-from store.sqlite.backup import backup
 from store.sqlite.check import check
 from store.sqlite.database import Connection, confirm, open_reader, open_writer, snapshot
 from store.sqlite.gc import Retention, collect
 from store.sqlite.purge import purge
+from store.sqlite.space import backup
 from store.sqlite.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.faulted_batch import LIVE, Outcome

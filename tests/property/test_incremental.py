@@ -26,8 +26,7 @@ from connectors.protocol import Selection
 from hopsyncd.ingest.upkeep import purged
 from store.sqlite.gc import Retention, collect
 from store.sqlite.history import delete_tag, set_tag
-from store.sqlite.purge import include_again
-from store.sqlite.sources import release_pins
+from store.sqlite.sources import include_again, release_pins
 from tests.fakes.dump import graph_at, without
 from tests.property.drawn import PARAGRAPHS, PATHS, Then, documents, paths, then
 from tests.property.followed import BINARY, NOTES, RETRY, Followed

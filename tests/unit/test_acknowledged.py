@@ -8,10 +8,9 @@ import pytest
 
 from store.exceptions import DatabaseGone, DiskFailure, NotAcknowledged, VersionsLost
 from store.sqlite.acknowledged import note_path, noted, state_of
-from store.sqlite.backup import backup
 from store.sqlite.database import open_reader, open_writer, transaction, writer_place
 from store.sqlite.history import delete_tag, set_tag
-from store.sqlite.space import truncate_wal, vacuum
+from store.sqlite.space import backup, truncate_wal, vacuum
 from tests.fakes.lived import lived
 
 

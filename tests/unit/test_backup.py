@@ -8,10 +8,10 @@ import pytest
 
 from hopsyncd.ingest.upkeep import verify_matches
 from store.exceptions import BackupFailed
-from store.sqlite import backup as backup_module
-from store.sqlite.backup import backup
+from store.sqlite import space
 from store.sqlite.check import check
 from store.sqlite.database import SqliteError, open_reader, open_writer
+from store.sqlite.space import backup
 from store.sqlite.versions import head
 from tests.fakes.dump import graph_at
 from tests.fakes.lived import lived, page
@@ -91,7 +91,7 @@ def test_a_failure_leaves_nothing(
     def full(*_: object) -> None:
         raise SqliteError("database or disk is full")
 
-    monkeypatch.setattr(backup_module, "_sync", full)
+    monkeypatch.setattr(space, "_sync", full)
     before = set(tmp_path.iterdir())
     with pytest.raises(BackupFailed, match="disk is full"):
         backup(stack.connection, tmp_path / "b.db")

@@ -13,10 +13,10 @@ from hopsyncd.ingest.source_sync import SyncOutcome
 from hopsyncd.ingest.source_thread import finished
 from hopsyncd.ingest.upkeep import paused, resumed
 from store.records import Seen
-from store.sqlite.purge import include_again
 from store.sqlite.sources import (
     ListingState,
     all_sources,
+    include_again,
     listing_state,
     put_listing_state,
     register_source,

@@ -19,10 +19,11 @@ from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, open_reader, snapshot
 from store.sqlite.gc import Retention, collect
 from store.sqlite.history import diff, set_tag
-from store.sqlite.purge import PurgeResult, excluded_paths, include_again, purge
+from store.sqlite.purge import PurgeResult, purge
 from store.sqlite.search import postings
+from store.sqlite.sources import excluded_paths, include_again
 from store.sqlite.versions import kept_versions, version
-from tests.fakes.dump import Rows, graph_at
+from tests.fakes.dump import Rows, graph_at, without
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
@@ -322,3 +323,57 @@ def test_after_any_history_what_is_left_is_sound_and_unchanged(
         assert check(stack.connection, deep=True) == []
         assert verify_matches(stack.connection) == []
         stack.close()
+
+
+class TestManyRevisions:
+    """More than one transaction removes: each leaves every version sound."""
+
+    @pytest.fixture
+    def edited(self, tmp_path: Path) -> Stack:
+        """secret.md with a revision in each of 130 versions, beside a page that stays."""
+        files = MemoryConnector({"secret.md": SECRET, "other.md": OTHER})
+        made = Stack(tmp_path / "s.db", files, budget_factor=0.3)
+        made.sync()
+        for number in range(129):
+            files.put("secret.md", SECRET + f"\nBrutus met Nero{number} in Rome.\n".encode())
+            made.sync()
+        made.writer.apply(Batch("", gone=((made.source.id, "secret.md"),)))
+        assert any(version(made.connection, n).cut for n in kept_versions(made.connection))
+        return made
+
+    def test_versions_are_sound_after_each_and_a_second_purge_ends_the_first(
+        self, edited: Stack
+    ) -> None:
+        class Killed(Exception):
+            pass
+
+        def between() -> None:
+            assert check(edited.connection, deep=True) == []
+            raise Killed
+
+        left = {n: without(rows, "secret.md") for n, rows in graphs(edited.connection).items()}
+        with pytest.raises(Killed):
+            purge(edited.connection, edited.source.id, "secret.md", NOW_MS, between)
+        assert purge(edited.connection, edited.source.id, "secret.md", NOW_MS).erased
+        assert check(edited.connection, deep=True) == []
+        for number, rows in graphs(edited.connection).items():
+            assert {**rows, "counts": []} == {**left[number], "counts": []}
+
+    def test_what_is_written_meanwhile_is_kept(self, edited: Stack, tmp_path: Path) -> None:
+        """Even where it says what the purged document said."""
+        assert isinstance(edited.connector, MemoryConnector)
+        files = edited.connector
+
+        def between() -> None:
+            if "new.md" not in files.files:
+                files.put("new.md", SECRET)
+                edited.preempt("new.md")
+
+        purge(edited.connection, edited.source.id, "secret.md", NOW_MS, between)
+        assert check(edited.connection, deep=True) == []
+        assert verify_matches(edited.connection) == []
+        assert files_with(tmp_path, TEXT)
+        assert [row[1] for row in graph_at(edited.connection, edited.head.id)["documents"]] == [
+            "new.md",
+            "other.md",
+        ]

@@ -1,0 +1,244 @@
+"""What purge, gc, retention, checks, `diff` and `why` cost under a long history.
+
+A store of documents of one passage each, that so many versions edited, each three of them; then one
+source, with most of the documents, is removed and purged. The rows are written as a sync writes
+them, but invented: no text is read and nothing is matched. The longest hold is the time for which
+an edit would have to wait.
+
+python benchmarks/upkeep.py --documents 20000 --versions 3000
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from common import arguments, table
+
+from store.records import (
+    Change,
+    Direction,
+    Document,
+    Match,
+    Passage,
+    PassageId,
+    Placement,
+    Question,
+    QuestionId,
+    QuestionSet,
+    Recipe,
+    content_hash,
+    question_id,
+    set_id,
+    to_grid,
+)
+from store.sqlite.check import check, opening_check
+from store.sqlite.content import put_content, register_recipe, sets_at
+from store.sqlite.database import Connection, open_writer, snapshot
+from store.sqlite.gc import Retention, collect
+from store.sqlite.history import diff
+from store.sqlite.purge import purge_source
+from store.sqlite.sources import register_source
+from store.sqlite.versions import commit, version
+
+_RECIPE = Recipe("invented", "invented", 384)
+_TEXTS, _QUESTIONS = 5, 4  # of a passage
+_STAY = 10  # of so many documents one is in the source that stays
+_EDITED = 3  # documents a version
+_IMPORT = 2000  # documents a version
+_LATER_MS = 10**12
+
+
+@dataclass(slots=True)
+class Store:
+    """A store in the making; `now` has the number of edits of each document."""
+
+    connection: Connection
+    chance: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
+    now: dict[int, int] = field(default_factory=dict)
+    recipe: int = field(init=False)
+    sources: list[int] = field(init=False)
+    head: int = 0
+
+    def __post_init__(self) -> None:
+        self.recipe = register_recipe(self.connection, _RECIPE)
+        self.sources = [
+            register_source(self.connection, name, "folder", name) for name in ("goes", "stays")
+        ]
+
+    def source(self, number: int) -> int:
+        return self.sources[number % _STAY == 0]
+
+    def put(self, numbers: list[int]) -> None:
+        """A version in which these documents are new or edited."""
+        ended = [self._set(one) for one in numbers if one in self.now]
+        for number in numbers:
+            self.now[number] = self.now.get(number, -1) + 1
+        made = [self._passage(number) for number in numbers]
+        put_content(self.connection, self.recipe, made)
+        self._commit(
+            numbers,
+            ended=ended,
+            begun=[one for _, one in made],
+            new=[self._document(number) for number in numbers],
+        )
+
+    def remove(self) -> None:
+        """A version without the source that goes."""
+        numbers = [number for number in self.now if self.source(number) == self.sources[0]]
+        ended = [self._set(number) for number in numbers]
+        gone = [(self.sources[0], f"{number}.md") for number in numbers]
+        for number in numbers:
+            del self.now[number]
+        self._commit([], ended=ended, gone=gone)
+
+    def _commit(
+        self,
+        numbers: list[int],
+        ended: list[QuestionSet],
+        begun: list[QuestionSet] | None = None,
+        new: list[Document] | None = None,
+        gone: list[tuple[int, str]] | None = None,
+    ) -> None:
+        begun = begun or []
+        matches = [match for number in numbers for match in self._matches(number)]
+        change = Change(
+            reason="invented",
+            recipe=self.recipe,
+            rules="",
+            documents_gone=gone or [],
+            documents_new=new or [],
+            passages_ended=[one.passage for one in ended],
+            passages_begun=[(one.passage, one.id) for one in begun],
+            matches_ended=[id_ for one in ended for id_ in _outgoing(one)],
+            matches_begun=matches,
+            matches=len(self.now) * _QUESTIONS // 2,
+            edge_budget=10**9,
+            cut=None,
+            seen=[],
+            unseen=[],
+            counters={},
+        )
+        self.head = commit(self.connection, change, 1_000_000 + self.head).id
+
+    def _matches(self, number: int) -> Iterator[Match]:
+        """From its outgoing questions to incoming ones of a document that is never edited."""
+        other = 0 if number else _STAY
+        if _is_quiet(number) and number > 4:
+            other = number - 4
+        anchor = _incoming(self._set(other))
+        for at, question in enumerate(_outgoing(self._set(number))):
+            yield Match(question, anchor[at], float(self.chance.random()))
+
+    def _text(self, number: int) -> Passage:
+        return Passage(
+            (f"Document {number}",), f"As of edit {self.now.get(number, 0)} it is {number}."
+        )
+
+    def _set(self, number: int) -> QuestionSet:
+        return _questions(self._text(number).id, np.zeros((_TEXTS, _RECIPE.dimensions), np.int16))
+
+    def _passage(self, number: int) -> tuple[Passage, QuestionSet]:
+        passage = self._text(number)
+        vectors = to_grid(self.chance.standard_normal((_TEXTS, _RECIPE.dimensions)))
+        return passage, _questions(passage.id, vectors)
+
+    def _document(self, number: int) -> Document:
+        passage = self._text(number)
+        content = content_hash(passage.text.encode())
+        place = (Placement(passage.id, 1, 1),)
+        return Document(self.source(number), f"{number}.md", content, "text/markdown", place)
+
+
+def _is_quiet(number: int) -> bool:
+    return number % 4 == 1
+
+
+def _questions(passage: PassageId, vectors: np.ndarray) -> QuestionSet:
+    id_ = set_id(passage, _RECIPE.name)
+    questions = tuple(
+        Question(
+            question_id(id_, direction, ordinal), direction, "?", frozenset({"rome"}), ordinal + 1
+        )
+        for direction in Direction
+        for ordinal in range(_QUESTIONS // 2)
+    )
+    return QuestionSet(id_, passage, questions, vectors)
+
+
+def _outgoing(one: QuestionSet) -> list[QuestionId]:
+    return [asked.id for asked in one.questions if asked.direction is Direction.OUTGOING]
+
+
+def _incoming(one: QuestionSet) -> list[QuestionId]:
+    return [asked.id for asked in one.questions if asked.direction is Direction.INCOMING]
+
+
+@dataclass(slots=True)
+class Timer:
+    """How long work took, and the longest time between two of its steps."""
+
+    began_s: float = field(default_factory=time.monotonic)
+    longest_s: float = 0.0
+    last_s: float = field(default_factory=time.monotonic)
+
+    def step(self) -> None:
+        now_s = time.monotonic()
+        self.longest_s, self.last_s = max(self.longest_s, now_s - self.last_s), now_s
+
+
+def _timed(name: str, work: Callable[[Callable[[], None]], object]) -> list[object]:
+    timer = Timer()
+    work(timer.step)
+    timer.step()
+    print(name, f"{timer.last_s - timer.began_s:.2f} s", flush=True)
+    return [name, f"{timer.last_s - timer.began_s:.2f}", f"{timer.longest_s:.2f}"]
+
+
+def main() -> None:
+    given = arguments(
+        (__doc__ or "").partition("\n")[0],
+        ("--documents", {"type": int, "default": 20_000}),
+        ("--versions", {"type": int, "default": 3_000}),
+    )
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "upkeep.db"
+        connection = open_writer(path)
+        total = given.documents * _STAY // (_STAY - 1)
+        store = Store(connection)
+        for start in range(0, total, _IMPORT):
+            store.put([*range(start, min(start + _IMPORT, total))])
+        first = store.head
+        lively = [number for number in range(_STAY + 1, total) if not _is_quiet(number)]
+        for _ in range(given.versions):
+            store.put(sorted({*store.chance.choice(lively, _EDITED).tolist()}))
+        rows = [
+            _timed("opening check", lambda _: opening_check(connection)),
+            _timed("question sets of the head", lambda _: [*sets_at(connection, store.head)]),
+            _timed("diff of all versions", lambda _: _diff(connection, first, store.head)),
+            _timed("deep check", lambda _: _checked(connection)),
+            _timed("a version without a source", lambda _: store.remove()),
+            _timed("purge", lambda step: purge_source(connection, store.sources[0], step)),
+            _timed("deep check after it", lambda _: _checked(connection)),
+            _timed("gc", lambda step: collect(connection, Retention(10, 0), _LATER_MS, step)),
+            _timed("deep check after it", lambda _: _checked(connection)),
+        ]
+        connection.close()
+    print(f"\n{total} documents, {store.head} versions, one source purged\n")
+    table(["what", "seconds", "longest hold"], rows)
+
+
+def _diff(connection: Connection, old: int, new: int) -> None:
+    with snapshot(connection):
+        diff(connection, version(connection, old), version(connection, new))
+
+
+def _checked(connection: Connection) -> None:
+    found = check(connection, deep=True)
+    assert found == [], [str(one) for one in found[:5]]
+
+
+if __name__ == "__main__":
+    main()
