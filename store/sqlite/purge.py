@@ -161,12 +161,13 @@ def _revisions(connection: Connection, source: int, path: str | None = None) -> 
 def _parts(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:
     """The revisions by transaction."""
     part: list[_Revision] = []
+    passages = 0
     for revision in revisions:
         part.append(revision)
-        passages = sum(one.passages for one in part)
+        passages += revision.passages
         if len(part) >= _REVISIONS_AT_ONCE or passages >= _PASSAGES_AT_ONCE:
             yield part
-            part = []
+            part, passages = [], 0
     if part:
         yield part
 
