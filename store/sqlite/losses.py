@@ -68,7 +68,7 @@ class Losses:
         return is_lost
 
 
-class Ranking:
+class CutSearch:
     """All matches from the best to the worst, read when a cut has to move."""
 
     def __init__(self, connection: Connection) -> None:

@@ -22,7 +22,7 @@ from store.records import ALIVE, Cut, PassageId, QuestionId
 from store.sqlite.acknowledged import count_rewrite
 from store.sqlite.database import Connection, transaction
 from store.sqlite.gc import Between, drop_sets, drop_unused, sweep, unchecked, unheld_sets
-from store.sqlite.losses import Losses, Ranking, Span
+from store.sqlite.losses import CutSearch, Losses, Span
 from store.sqlite.search import put_vector
 from store.sqlite.space import erase
 
@@ -94,7 +94,7 @@ def _purge(connection: Connection, revisions: Sequence[_Revision], between: Betw
     """Remove these revisions, none of them at the head."""
     sweep(connection, between)
     versions, passages, gone = set[int](), set[PassageId](), Counter[str]()
-    ranking = Ranking(connection)
+    cuts = CutSearch(connection)
     for part in _parts(revisions):
         with unchecked(connection):
             count_rewrite(connection)
@@ -105,7 +105,7 @@ def _purge(connection: Connection, revisions: Sequence[_Revision], between: Betw
             shortened = _shorten_lives(connection, held, losses)
             gone["matches"] += _cut_matches(connection, shortened, losses)
             gone.update(drop_sets(connection, shortened))
-            _correct_versions(connection, losses, ranking)
+            _correct_versions(connection, losses, cuts)
         versions.update(losses.kept[losses.documents > 0].tolist())
         passages.update(held)
         between()
@@ -288,7 +288,7 @@ def _lives_of(connection: Connection, question: QuestionId) -> list[Span]:
     return [(row[0], row[1]) for row in rows]
 
 
-def _correct_versions(connection: Connection, losses: Losses, ranking: Ranking) -> None:
+def _correct_versions(connection: Connection, losses: Losses, cuts: CutSearch) -> None:
     """Subtract from the counts of each version what it lost, and move its cut."""
     lost = losses.documents | losses.passages | losses.matches
     matches, budget = losses.had_matches - losses.matches, losses.had_budget - losses.edges
@@ -297,7 +297,7 @@ def _correct_versions(connection: Connection, losses: Losses, ranking: Ranking) 
         number, cut = int(losses.kept[at]), None
         if losses.is_cut[at] and budget[at] < matches[at]:
             cut = Cut(float(losses.cut_similarity[at]), QuestionId(int(losses.cut_question[at])))
-            cut = ranking.last_admitted(number, cut) if losses.edges[at] else cut
+            cut = cuts.last_admitted(number, cut) if losses.edges[at] else cut
         counts = (losses.documents[at], losses.passages[at], losses.words[at])
         rows.append(
             (
