@@ -6,12 +6,23 @@ doing it again from the stored questions, batch by batch.
 
 python benchmarks/indexing.py            250, 500 and 994 passages of HotpotQA
 python benchmarks/indexing.py --large    and 2,000 of 2WikiMultiHopQA
+
+python benchmarks/indexing.py --folder DIR --json           the first index of a folder
+python benchmarks/indexing.py --folder DIR --checkout PATH  daemons of this and of that code in turn
+
+Of a folder, seconds of the encoder and of the names are those of the processor, as is the share
+outside of the models.
 """
 
+import json
+import os
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,7 +150,20 @@ class Run:
 
 
 def main() -> None:
-    given = arguments(__doc__ or "", ("--large", {"action": "store_true"}))
+    given = arguments(
+        __doc__ or "",
+        ("--large", {"action": "store_true"}),
+        ("--folder", {"type": Path}),
+        ("--json", {"action": "store_true"}),
+        ("--checkout", {"type": Path, "help": "Another checkout to compare with."}),
+        ("--rounds", {"type": int, "default": 2, "help": "Of a comparison. Default: 2"}),
+    )
+    if given.folder and given.checkout:
+        _compare(given.folder.resolve(), given.checkout.resolve(), given.rounds)
+        return
+    if given.folder:
+        _print(_folder_run(given.folder.resolve()), given.json)
+        return
     hotpot = dataset(given.data, "hotpotqa") / "corpus.jsonl"
     wanted = [("hotpotqa", hotpot, size) for size in SIZES]
     if given.large:
@@ -162,6 +186,111 @@ def main() -> None:
             for run in runs
         ],
     )
+
+
+class ProcessorTimedEncoder:
+    """An encoder, and the processor's seconds inside of it, of all threads."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.name, self.dimensions = encoder.name, encoder.dimensions
+        self._encoder = encoder
+        self._lock = threading.Lock()
+        self.spent_s = 0.0
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        began_s = time.thread_time()
+        vectors = self._encoder.encode(texts)
+        with self._lock:
+            self.spent_s += time.thread_time() - began_s
+        return vectors
+
+
+def _folder_run(folder: Path) -> dict[str, float]:
+    """The first index of a folder in this process, models loaded."""
+    config = Config()
+    encoder = ProcessorTimedEncoder(encoder_of(config))
+    language = SpacyLanguage(config.models.language_model)
+    maker = BuiltinMaker(language, encoder, config.models.workers)
+    encoder.encode(["A first text."])
+    language.mentions("A first text.")
+    encoder.spent_s = 0.0
+    loaded_s = _child_s()
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    with tempfile.TemporaryDirectory() as base, closing(open_writer(Path(base) / "db")) as database:
+        version = _index(database, folder, maker, Clock(), config)
+    wall_s, own_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
+    names_s = _child_s() - loaded_s
+    language.close()
+    cpu_s = own_s + names_s
+    return {
+        "passages": version.passages,
+        "wall_s": wall_s,
+        "cpu_s": cpu_s,
+        "passages_per_s": version.passages / wall_s,
+        "encoder_s": encoder.spent_s,
+        "names_s": names_s,
+        "outside_models_percent": 100 * (1 - (encoder.spent_s + names_s) / cpu_s),
+    }
+
+
+def _child_s() -> float:
+    """Processor seconds of the processes that this one started and that still run."""
+    listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return sum(_processor_s(int(pid)) for pid in listed)
+
+
+def _processor_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _compare(folder: Path, checkout: Path, rounds: int) -> None:
+    here = Path(__file__).parents[1]
+    took: dict[Path, list[tuple[float, float]]] = {here: [], checkout: []}
+    for code in (here, checkout) * rounds:
+        took[code].append(_daemon_run(folder, code))
+    ours, other = ([min(part) for part in zip(*took[code], strict=True)] for code in took)
+    ratios = [theirs / our for our, theirs in zip(ours, other, strict=True)]
+    print(f"{rounds} rounds, the best of each; seconds from the start of a daemon to its version\n")
+    rows = [["this", *ours], ["the other", *other], ["the other / this", *ratios]]
+    table(["code", "wall s", "processor s"], rows)
+
+
+def _daemon_run(folder: Path, code: Path) -> tuple[float, float]:
+    """Wall and processor seconds that a daemon of the code takes to index the folder."""
+    with tempfile.TemporaryDirectory() as temporary:
+        home = Path(temporary)
+        lines = [
+            "[[source]]",
+            'name = "files"',
+            'kind = "folder"',
+            f"path = {json.dumps(str(folder))}",
+        ]
+        (home / "config.toml").write_text("\n".join(lines) + "\n")
+        environment = {**os.environ, "HOPSYNCD_HOME": str(home), "PYTHONPATH": str(code)}
+        command = [sys.executable, "-P", "-m", "hopsyncd"]
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        began_s = time.perf_counter()
+        daemon = subprocess.Popen([*command, "serve"], env=environment, cwd=home, **quiet)
+        try:
+            while subprocess.run(
+                [*command, "sync", "--wait"], env=environment, cwd=home, **quiet, check=False
+            ).returncode:
+                time.sleep(0.2)
+            wall_s = time.perf_counter() - began_s
+            listed = Path(f"/proc/{daemon.pid}/task").glob("*/children")
+            pids = {daemon.pid, *(int(pid) for file in listed for pid in file.read_text().split())}
+            return wall_s, sum(map(_processor_s, pids))
+        finally:
+            daemon.terminate()
+            daemon.wait()
+
+
+def _print(run: dict[str, float], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({name: round(value, 3) for name, value in run.items()}))
+    else:
+        table([*run], [[*run.values()]])
 
 
 def _run(

@@ -142,6 +142,7 @@ class ModelsConfig(Section):
     language_model: ModelName = "default"
     reranker: Annotated[str, AfterValidator(is_model)] = ""
     threads: int = Field(default=1, ge=1, le=256)
+    workers: int = Field(default=3, ge=1, le=256)
 
 
 class QueryConfig(Section):

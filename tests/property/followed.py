@@ -47,7 +47,7 @@ class Followed(RuleBasedStateMachine):
         self.folder = TemporaryDirectory(dir=MEMORY)
         self.base = Path(self.folder.name)
         self.makers = {
-            d: CountingMaker(BuiltinMaker(FakeLanguage(), FakeEncoder(d))) for d in (16, 8)
+            d: CountingMaker(BuiltinMaker(FakeLanguage(), FakeEncoder(d), 2)) for d in (16, 8)
         }
         self.connector = MemoryConnector()
         self.texts: dict[str, bytes] = {}

@@ -1,9 +1,14 @@
 """The encoder and the language model by their real load paths."""
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +21,8 @@ from hopsyncd.models.encoder import SentenceEncoder
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import load_models
 from hopsyncd.models.minilm_onnx import OnnxEncoder
+from hopsyncd.models.questions import BuiltinMaker
+from store.records import Passage, QuestionSet
 
 pytestmark = pytest.mark.models
 
@@ -89,12 +96,15 @@ def test_no_model_is_imported_before_a_text_wants_it_and_torch_never(cache: Path
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+import hopsyncd.cli.main, hopsyncd.daemon
 from hopsyncd.models.minilm_onnx import OnnxEncoder
 from hopsyncd.models.language import SpacyLanguage
 encoder, language = OnnxEncoder(Path(sys.argv[1])), SpacyLanguage("default")
 print({"torch", "spacy", "onnx", "onnxruntime", "tokenizers"} & sys.modules.keys())
 encoder.encode(["a"])
-print({"torch", "transformers", "sentence_transformers"} & sys.modules.keys())
+language.mentions("a")
+language.close()
+print({"torch", "transformers", "sentence_transformers", "spacy"} & sys.modules.keys())
 """
     command = [sys.executable, "-c", script, str(cache)]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -170,3 +180,84 @@ def test_stored_vectors_keep_their_encoder_until_they_are_made_again(tmp_path: P
     assert kept.newer.maker.recipe == fresh.maker.recipe
     for in_use in (fresh.encoder.name, "another", ""):
         assert load_models(config, in_use).newer is None
+
+
+@pytest.fixture
+def language() -> Iterator[SpacyLanguage]:
+    with closing(SpacyLanguage("default")) as language:
+        yield language
+
+
+def worker_of(language: SpacyLanguage) -> "subprocess.Popen[str]":
+    language.mentions("A text.")
+    assert language._process
+    return language._process
+
+
+def test_a_language_process_that_dies_is_started_again_and_finds_the_same(
+    language: SpacyLanguage,
+) -> None:
+    text = "Mira Kaltenbrunn wrote it in Oslo in 1994; Peter Ravn read it, and Anna Holm."
+    names, entities = language.mentions(text), language.entities(text)
+    assert {"mira kaltenbrunn", "oslo"} <= {name.keyword for name in names}
+    for kill in (signal.SIGKILL, signal.SIGTERM):
+        worker = worker_of(language)
+        worker.send_signal(kill)
+        worker.wait()
+        assert (language.mentions(text), language.entities(text)) == (names, entities)
+
+
+def test_a_language_process_killed_while_it_works_costs_no_text(language: SpacyLanguage) -> None:
+    texts = [f"Person{n} Ravn met Anna Holm in Oslo in {1900 + n}. " * 20 for n in range(40)]
+    expected = [language.mentions(text) for text in texts]
+    worker = worker_of(language)
+    with ThreadPoolExecutor(3) as pool:
+        found = [pool.submit(language.mentions, text) for text in texts]
+        found[5].result()
+        worker.kill()
+        assert [one.result() for one in found] == expected
+
+
+def test_the_language_process_ends_with_the_one_that_started_it_and_knows_no_secret() -> None:
+    script = """
+import os, sys
+from pathlib import Path
+from hopsyncd.models.language import SpacyLanguage
+language = SpacyLanguage("default")
+language.mentions("A text.")
+pid = language._process.pid
+print(pid, b"SECRET" in Path(f"/proc/{pid}/environ").read_bytes(), flush=True)
+os.kill(os.getpid(), 9)
+"""
+    environment = {**os.environ, "HOPSYNCD_SECRET": "x"}
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False
+    )
+    pid, knows = ran.stdout.split()
+    assert knows == "False"
+    end_s = time.monotonic() + 20
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < end_s:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_sets_made_side_by_side_are_those_made_one_after_the_other_in_the_same_order(
+    cache: Path, language: SpacyLanguage
+) -> None:
+    passages = [
+        Passage(
+            ("Ravn", f"Part {n}"), f"Anna Holm met Peter Ravn in Oslo in {1900 + n}. " * (n % 7)
+        )
+        for n in range(30)
+    ]
+    encoder = OnnxEncoder(cache)
+    serial, beside = (
+        [
+            (passage, made.id, made.questions, made.vectors.tobytes())
+            for ((passage, made),) in BuiltinMaker(language, encoder, workers).make_each(passages)
+            if isinstance(made, QuestionSet)
+        ]
+        for workers in (1, 4)
+    )
+    assert beside == serial
+    assert [row[0] for row in serial] == passages
