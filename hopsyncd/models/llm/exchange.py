@@ -1,6 +1,7 @@
 """One exchange with the endpoint: a request within the budget, its retries, the reply's text."""
 
 import json
+import math
 import random
 import threading
 import time
@@ -113,8 +114,8 @@ class CompletionRequest:
     shape: type[BaseModel]
     usage: Usage
     stop: threading.Event
-    deadline_s: float
     sink: TokenSink | None = None
+    deadline_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

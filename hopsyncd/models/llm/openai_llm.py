@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from urllib.parse import urlsplit
@@ -143,9 +144,10 @@ class OpenAiLlm:
         pool = ThreadPoolExecutor(threads, thread_name_prefix="llm")
         try:
             with usage.stopping(stop):
+                requests = [CompletionRequest(call, shape, usage, stop, sink) for call in calls]
                 futures = {
-                    pool.submit(self._result, call, shape, usage, stop, sink): index
-                    for index, call in enumerate(calls)
+                    pool.submit(self._result, request, shape): index
+                    for index, request in enumerate(requests)
                 }
                 waiting = {*futures}
                 while waiting:
@@ -202,53 +204,32 @@ class OpenAiLlm:
                 stop.set()
         return stop
 
-    def _result(
-        self,
-        call: LlmCall,
-        shape: type[Reply],
-        usage: Usage,
-        stop: threading.Event,
-        sink: TokenSink | None,
-    ) -> Reply | LlmError:
+    def _result(self, request: CompletionRequest, shape: type[Reply]) -> Reply | LlmError:
         try:
-            return self._reply(call, shape, usage, stop, sink)
+            return self._reply(request, shape)
         except LlmError as error:
             failed = error
         except Exception as error:
-            log.exception("a call to the LLM failed unexpectedly", purpose=call.purpose)
+            log.exception("a call to the LLM failed unexpectedly", purpose=request.call.purpose)
             failed = LlmUnavailable(
                 "The call to the LLM failed", type(error).__name__, "The log has the details"
             )
-        usage.count_failure(failed.kind)
+        request.usage.count_failure(failed.kind)
         if not isinstance(failed, BudgetSpent | Abandoned):
             self.last_failure = self._timing.unix_s(), failed
         return failed
 
-    def _reply(
-        self,
-        call: LlmCall,
-        shape: type[Reply],
-        usage: Usage,
-        stop: threading.Event,
-        sink: TokenSink | None,
-    ) -> Reply:
+    def _reply(self, request: CompletionRequest, shape: type[Reply]) -> Reply:
         text, kept = self._replies.once(
-            _key(self.name, call, shape),
-            lambda: self._checked(call, shape, usage, stop, sink),
+            _key(self.name, request.call, shape),
+            lambda: self._checked(request),
             shared=lambda error: not isinstance(error, BudgetSpent | Abandoned),
         )
         if kept:
-            usage.count_cached()
+            request.usage.count_cached()
         return shape.model_validate_json(text)
 
-    def _checked(
-        self,
-        call: LlmCall,
-        shape: type[BaseModel],
-        usage: Usage,
-        stop: threading.Event,
-        sink: TokenSink | None,
-    ) -> str:
+    def _checked(self, request: CompletionRequest) -> str:
         """The JSON of a valid reply, if necessary after one repair. Raises LlmError."""
         limit_s = self._config.timeout_s
         if not self._slots.acquire(timeout=limit_s):
@@ -259,7 +240,7 @@ class OpenAiLlm:
             )
         try:
             deadline_s = self._timing.monotonic_s() + limit_s
-            return self._repaired(CompletionRequest(call, shape, usage, stop, deadline_s, sink))
+            return self._repaired(replace(request, deadline_s=deadline_s))
         except UnusableReply as error:
             raise LlmNonsense(
                 f"The reply of {self._config.model} cannot be used",
