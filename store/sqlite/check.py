@@ -1,6 +1,7 @@
 """Checking the database against its invariants, without changing anything. Three depths:
 
-- opening_check: what a daemon that serves from the file relies on; takes a fraction of a second.
+- opening_check: what a daemon that serves from the file relies on, as far as indexes and the small
+  tables tell; takes a fraction of a second.
 - check: SQLite's own structure, the schema, and the intervals at the head.
 - check(deep): every invariant in docs/FORMAT.md that the store can verify by itself. The arithmetic
   of matches is left to hopsyncd.ingest.upkeep.
@@ -94,7 +95,8 @@ def _unreadable(what: str, error: Exception) -> Finding:
 
 def opening_check(connection: Connection) -> None:
     """Raise NotADatabase if the file is too damaged to serve from."""
-    found = run_checks(connection, (_schema, *_STRUCTURE, _small_tables))
+    checks = (_schema, _versions, _interval_bounds, _head_counts, _small_tables)
+    found = run_checks(connection, checks)
     if found:
         more = f", and {len(found) - 1} more problems" if len(found) > 1 else ""
         raise NotADatabase(
@@ -138,8 +140,8 @@ def _integrity(connection: Connection) -> Iterator[Finding]:
 
 
 def _small_tables(connection: Connection) -> Iterator[Finding]:
-    """The tables of the graph; the large tables of content are left to the deeper checks."""
-    for table in (*_INTERVALS, "version", "recipe", "source", "pin", "tag"):
+    """The tables that grow with documents; matches and content are left to the deeper checks."""
+    for table in ("document", "life", "version", "recipe", "source", "pin", "tag"):
         yield from _pragma(connection, f"quick_check({table})")
 
 
@@ -209,6 +211,26 @@ def _intervals(connection: Connection) -> Iterator[Finding]:
                 f"1 <= born < died, up to the head ({last})",
                 f"{table} {_shown(of)}",
                 f"born {born}, died {died}",
+                RESTORE,
+            )
+
+
+def _interval_bounds(connection: Connection) -> Iterator[Finding]:
+    """What `_intervals` checks, as far as the ends of the indexes tell."""
+    newest = head(connection)
+    last = newest.id if newest else 0
+    for table in _INTERVALS:
+        first, latest, later = connection.execute(
+            f"SELECT (SELECT min(born) FROM {table}), (SELECT max(born) FROM {table}),"
+            f" EXISTS (SELECT 1 FROM {table} WHERE died > ?1 AND died < {ALIVE})"
+            f" OR EXISTS (SELECT 1 FROM {table} WHERE died > {ALIVE})",
+            [last],
+        ).fetchone()
+        if later or not (first is None or 1 <= first <= latest <= last):
+            yield Finding(
+                f"1 <= born < died, up to the head ({last})",
+                table,
+                f"born from {first} to {latest}{', died after the head' if later else ''}",
                 RESTORE,
             )
 

@@ -6,6 +6,7 @@ unused is found again by its id, so it is never computed twice.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import count, groupby
 
 import numpy as np
@@ -27,22 +28,14 @@ from store.sqlite.digests import QUESTION_COLUMNS, set_digest
 from store.sqlite.search import create_vectors
 from store.words import count_words, searchable
 
-_SETS_AT = """
-    SELECT s.id, s.passage, s.vectors, s.provisional, r.dimensions FROM life AS l
-    JOIN question_set AS s ON s.id = l.question_set JOIN recipe AS r ON r.id = s.recipe
-    WHERE l.born <= ?1 AND ?1 < l.died ORDER BY s.id
-"""
-_QUESTIONS_AT = """
-    SELECT q.question_set, q.id, q.direction, q.text, q.keywords, q.vector_row
-    FROM life AS l JOIN question AS q ON q.question_set = l.question_set
-    WHERE l.born <= ?1 AND ?1 < l.died ORDER BY q.question_set, q.direction, q.ordinal
-"""
-_SETS_BY_ID = """
+_SETS_AT_ONCE = 1000  # read together: sorting all of them by SQL would copy their vectors
+_DIRECTIONS = tuple(Direction)
+_SETS = """
     SELECT s.id, s.passage, s.vectors, s.provisional, r.dimensions FROM question_set AS s
     JOIN recipe AS r ON r.id = s.recipe
     WHERE s.id IN (SELECT value FROM json_each(?1)) ORDER BY s.id
 """
-_QUESTIONS_BY_ID = """
+_QUESTIONS = """
     SELECT q.question_set, q.id, q.direction, q.text, q.keywords, q.vector_row FROM question AS q
     WHERE q.question_set IN (SELECT value FROM json_each(?1))
     ORDER BY q.question_set, q.direction, q.ordinal
@@ -252,29 +245,33 @@ def question_texts(
 
 def sets_at(connection: Connection, version: int) -> Iterator[QuestionSet]:
     """Stream the question sets in force at a version, by id."""
-    yield from _assemble(connection, _SETS_AT, _QUESTIONS_AT, version)
+    rows = connection.execute(
+        "SELECT question_set FROM life WHERE born <= ?1 AND ?1 < died", [version]
+    ).fetchall()
+    yield from sets_by_id(connection, [SetId(row[0]) for row in rows])
 
 
 def sets_by_id(connection: Connection, ids: Iterable[SetId]) -> Iterator[QuestionSet]:
     """Stream the question sets of these ids, by id; unknown ids are left out."""
-    yield from _assemble(connection, _SETS_BY_ID, _QUESTIONS_BY_ID, json.dumps(list(ids)))
-
-
-def _assemble(
-    connection: Connection, sets_sql: str, questions_sql: str, argument: int | str
-) -> Iterator[QuestionSet]:
-    questions = groupby(connection.execute(questions_sql, [argument]), key=lambda row: row[0])
-    pending = next(questions, None)
-    for set_row, passage, blob, provisional, dimensions in connection.execute(sets_sql, [argument]):
-        rows: tuple[Question, ...] = ()
-        if pending is not None and pending[0] == set_row:
-            rows = tuple(_question(row) for row in pending[1])
-            pending = next(questions, None)
-        vectors = np.frombuffer(blob, dtype="<i2").reshape(-1, dimensions)
-        yield QuestionSet(SetId(set_row), PassageId(passage), rows, vectors, bool(provisional))
+    rising = sorted(set(ids))
+    for start in range(0, len(rising), _SETS_AT_ONCE):
+        wanted = [json.dumps(rising[start : start + _SETS_AT_ONCE])]
+        questions = groupby(connection.execute(_QUESTIONS, wanted), key=lambda row: row[0])
+        pending = next(questions, None)
+        for set_row, passage, blob, provisional, dimensions in connection.execute(_SETS, wanted):
+            rows: tuple[Question, ...] = ()
+            if pending is not None and pending[0] == set_row:
+                rows = tuple(_question(row) for row in pending[1])
+                pending = next(questions, None)
+            vectors = np.frombuffer(blob, dtype="<i2").reshape(-1, dimensions)
+            yield QuestionSet(SetId(set_row), PassageId(passage), rows, vectors, bool(provisional))
 
 
 def _question(row: tuple[int, int, int, str, str, int]) -> Question:
-    return Question(
-        QuestionId(row[1]), Direction(row[2]), row[3], frozenset(json.loads(row[4])), row[5]
-    )
+    return Question(QuestionId(row[1]), _DIRECTIONS[row[2]], row[3], _keywords(row[4]), row[5])
+
+
+@lru_cache(maxsize=1 << 16)
+def _keywords(column: str) -> frozenset[str]:
+    """One set for all questions with these keywords."""
+    return frozenset(json.loads(column))

@@ -18,8 +18,9 @@ from store.sqlite.visible import (
     placed_in,
 )
 
-# Rows in force at the version ?1 and not at ?2.
-_AT_ALONE = "born <= ?1 AND ?1 < died AND NOT (born <= ?2 AND ?2 < died)"
+# Rows in force at the version ?1 and not at a later ?2, or an earlier one.
+_NO_LONGER = "born <= ?1 AND died > ?1 AND died <= ?2"
+_NOT_YET = "born > ?2 AND born <= ?1 AND died > ?1"
 _LEFT_OUT = "(SELECT id FROM source WHERE name IN (SELECT value FROM json_each(?2)))"
 # How many documents the version ?1 moved to another path, without those of the sources ?2.
 _RENAMES = f"""
@@ -251,7 +252,7 @@ def diff(connection: Connection, old: Version, new: Version) -> Diff:
     Reads only the rows that are in force at one of the two and not at the other.
     """
     before, after = _documents(connection, old.id, new.id), _documents(connection, new.id, old.id)
-    lived, live = _passages(connection, old, new), _passages(connection, new, old)
+    lived, live = (_passages(connection, *ends) for ends in ((old.id, new.id), (new.id, old.id)))
     was, now = _edges(connection, old, new), _edges(connection, new, old)
     added, removed = after.keys() - before.keys(), before.keys() - after.keys()
     renamed = _renamed({key: before[key] for key in removed}, {key: after[key] for key in added})
@@ -318,15 +319,15 @@ def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
 def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, str], bytes]:
     """The content hashes of the documents in force at `at` alone, by source name and path."""
     rows = connection.execute(
-        "SELECT s.name, d.path, d.content FROM document AS d"
-        f" JOIN source AS s ON s.id = d.source WHERE {_AT_ALONE}",
+        f"SELECT s.name, d.path, d.content FROM {_alone('document', at, other)} AS d"
+        " JOIN source AS s ON s.id = d.source",
         [at, other],
     )
     return {(row[0], row[1]): row[2] for row in rows}
 
 
-def _passages(connection: Connection, at: Version, other: Version) -> set[PassageId]:
-    rows = connection.execute(f"SELECT passage FROM life WHERE {_AT_ALONE}", [at.id, other.id])
+def _passages(connection: Connection, at: int, other: int) -> set[PassageId]:
+    rows = connection.execute(f"SELECT passage FROM {_alone('life', at, other)}", [at, other])
     return {PassageId(row[0]) for row in rows}
 
 
@@ -334,14 +335,25 @@ def _edges(
     connection: Connection, at: Version, other: Version
 ) -> set[tuple[QuestionId, QuestionId]]:
     """The edges at `at` that are not edges at `other`: not in force there, or beyond its cut."""
+    admitted = "(?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
+    values = [at.id, other.id, *_cut(at)]
     rows = connection.execute(
-        "SELECT question, target FROM match WHERE born <= ?1 AND ?1 < died"
-        " AND (?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
-        " AND NOT (born <= ?2 AND ?2 < died"
-        " AND (?6 IS NULL OR similarity > ?5 OR (similarity = ?5 AND question <= ?6)))",
-        [at.id, other.id, *_cut(at), *_cut(other)],
-    )
+        f"SELECT question, target FROM {_alone('match', at.id, other.id)} WHERE {admitted}", values
+    ).fetchall()
+    if other.cut is not None and at.cut != other.cut:
+        rows += connection.execute(
+            "SELECT question, target FROM match NOT INDEXED"
+            " WHERE born <= min(?1, ?2) AND died > max(?1, ?2)"
+            f" AND {admitted} AND NOT (similarity > ?5 OR (similarity = ?5 AND question <= ?6))",
+            [*values, *_cut(other)],
+        )
     return {(QuestionId(row[0]), QuestionId(row[1])) for row in rows}
+
+
+def _alone(table: str, at: int, other: int) -> str:
+    """The rows in force at one version and not at the other, found by what ended or began."""
+    index, where = ("died", _NO_LONGER) if at < other else ("born", _NOT_YET)
+    return f"(SELECT * FROM {table} INDEXED BY {table}_{index} WHERE {where})"
 
 
 def _cut(at: Version) -> tuple[float | None, int | None]:

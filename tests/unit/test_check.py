@@ -240,3 +240,20 @@ class TestOpening:
     def test_a_database_without_our_schema_is_refused(self) -> None:
         with pytest.raises(NotADatabase):
             opening_check(memory_database())
+
+    @pytest.mark.parametrize(
+        "column", ["life SET born = 99", "match SET died = 99", "match SET born = 0"]
+    )
+    def test_intervals_beyond_the_versions_are_refused(self, stack: Stack, column: str) -> None:
+        damage(stack.connection, f"UPDATE {column} WHERE died = {ALIVE}")
+        with pytest.raises(NotADatabase, match="born from"):
+            opening_check(stack.connection)
+
+    def test_it_reads_no_row_of_a_match(self, stack: Stack) -> None:
+        asked: list[str] = []
+        stack.connection.set_trace_callback(asked.append)
+        opening_check(stack.connection)
+        stack.connection.set_trace_callback(None)
+        for sql in (one for one in asked if "match" in one and one.startswith("SELECT")):
+            plan = stack.connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
+            assert not [row for row in plan if row[3] == "SCAN match"], (sql, plan)
