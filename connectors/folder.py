@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from connectors.ignore import DEFAULT_INCLUDE, IGNORE_FILES, Level, Rules, read_level
+from connectors.ignore import IGNORE_FILES, Level, read_level
 from connectors.media_type import media_type
 from connectors.protocol import (
     Fetched,
@@ -25,7 +25,9 @@ from connectors.protocol import (
     printable_id,
 )
 from connectors.regular_file import read_beneath, revision_of, too_large
-from connectors.settings import DEFAULT_MAX_BYTES
+from connectors.settings import FileSettings
+
+_DEFAULT = FileSettings()
 
 Scope: TypeAlias = "dict[str, Scope] | None"
 """Which children to list: None for all, or those named, each with its own scope."""
@@ -51,28 +53,18 @@ class _Folder:
 
 
 class FolderConnector:
-    """Lists and reads the text files under `root`.
+    """Lists and reads the files under `root` that the settings select.
 
-    `include`, `ignore` and `deny` are gitignore patterns relative to the root; `include` may
-    contain `@text` and `@documents`. `deny` adds to the built-in secrets, and only `index_secrets`
-    lifts both. `never` are paths (hopsyncd's own data) that no pattern brings back. Raises
-    ValueError for an invalid pattern.
+    `never` are paths (hopsyncd's own data) that no pattern brings back. Raises ValueError for an
+    invalid pattern.
     """
 
     def __init__(
-        self,
-        root: Path,
-        include: Sequence[str] = DEFAULT_INCLUDE,
-        ignore: Sequence[str] = (),
-        max_bytes: int = DEFAULT_MAX_BYTES,
-        never: Sequence[Path] = (),
-        *,
-        deny: Sequence[str] = (),
-        index_secrets: bool = False,
+        self, root: Path, settings: FileSettings = _DEFAULT, never: Sequence[Path] = ()
     ) -> None:
         self._root = root
-        self._rules = Rules(include, ignore, deny, index_secrets)
-        self._max_bytes = max_bytes
+        self._rules = settings.rules()
+        self._max_bytes = settings.max_bytes
         self._never = tuple(never)
 
     def discover(

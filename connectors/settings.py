@@ -26,7 +26,11 @@ Tls = Literal["tls", "starttls", "off"]
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """Which files of a tree are documents, by .gitignore patterns relative to its root."""
+    """Which files of a tree are documents, by .gitignore patterns relative to its root.
+
+    `include` may contain `@text` and `@documents`. `deny` adds to the built-in secrets, and only
+    `index_secrets` lifts both.
+    """
 
     include: tuple[str, ...] = DEFAULT_INCLUDE
     ignore: tuple[str, ...] = ()

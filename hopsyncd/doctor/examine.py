@@ -18,7 +18,7 @@ from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, So
 from hopsyncd.doctor import Diagnosis, machine, well
 from hopsyncd.errors import ConfigError, DaemonUnavailable, DaemonUntrusted, HopsyncdError
 from hopsyncd.ingest.connect import connector_of
-from hopsyncd.models.llm.openai_llm import endpoint_host
+from hopsyncd.models.llm.exchange import endpoint_host
 from hopsyncd.models.llm.transport import bounded_http
 
 _ENDPOINT_S = 5.0

@@ -115,15 +115,8 @@ def _made(source: SourceConfig, config: Config) -> Connector:
 
 def folder_of(source: FolderSource, config: Config) -> FolderConnector:
     """The connector of a folder, which never lists hopsyncd's own files."""
-    return FolderConnector(
-        source.path,
-        source.include,
-        source.ignore,
-        source.max_bytes,
-        (config.daemon.data_dir, config.daemon.socket.parent),
-        deny=source.deny,
-        index_secrets=source.index_secrets,
-    )
+    never = config.daemon.data_dir, config.daemon.socket.parent
+    return FolderConnector(source.path, FileSettings(**_files_of(source)), never)
 
 
 def _files_of(source: FilesSource) -> dict[str, Any]:

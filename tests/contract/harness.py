@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from connectors.folder import FolderConnector
 from connectors.protocol import Connector, SourceUnavailable
+from connectors.settings import FileSettings
 from connectors.sqlite_rows import SqliteConnector, SqliteSettings, sqlite
 from tests.fakes.memory import MemoryConnector
 
@@ -109,7 +110,7 @@ class FolderHarness:
         self._root.mkdir()
 
     def connector(self) -> Connector:
-        return FolderConnector(self._root, max_bytes=self.max_bytes)
+        return FolderConnector(self._root, FileSettings(max_bytes=self.max_bytes))
 
     def put(self, key: str, text: str) -> str:
         path = self._root / f"{key}.md"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from connectors.folder import FolderConnector
 from connectors.protocol import Connector, Item, ItemVanished, Problem, SourceUnavailable
+from connectors.settings import FileSettings
 
 
 class Counterpart(Protocol):
@@ -31,7 +32,7 @@ class FolderCounterpart:
         self.root.mkdir()
 
     def connector(self) -> FolderConnector:
-        return FolderConnector(self.root, max_bytes=100_000)
+        return FolderConnector(self.root, FileSettings(max_bytes=100_000))
 
     def put(self, id_: str, data: bytes) -> None:
         path = self.root / id_

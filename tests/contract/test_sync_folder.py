@@ -9,6 +9,7 @@ import pytest
 
 from connectors.folder import FolderConnector
 from connectors.protocol import Fetched, Item
+from connectors.settings import FileSettings
 from store.records import PassageId, Seen, content_hash
 from store.sqlite.content import counters
 from store.sqlite.reads import live_documents, places_at, words_at
@@ -24,7 +25,9 @@ class Notes:
     def __init__(self, base: Path) -> None:
         self.root = base / "notes"
         self.root.mkdir()
-        self.stack = Stack(base / "graph.db", FolderConnector(self.root, max_bytes=10_000))
+        self.stack = Stack(
+            base / "graph.db", FolderConnector(self.root, FileSettings(max_bytes=10_000))
+        )
 
     def write(self, path: str, text: str) -> None:
         file = self.root / path

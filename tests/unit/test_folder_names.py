@@ -10,6 +10,7 @@ from connectors.folder import FolderConnector, widened
 from connectors.ignore import NOISE, SECRETS
 from connectors.media_type import is_text_name, media_type
 from connectors.protocol import Item, Problem
+from connectors.settings import FileSettings
 
 
 def write(root: Path, *ids: str, text: str = "text") -> None:
@@ -38,7 +39,9 @@ def test_a_newline_and_other_control_characters_in_a_name(tmp_path: Path) -> Non
 
 def test_patterns_hold_in_names_with_newlines(tmp_path: Path) -> None:
     write(tmp_path, "x\ny/private/a.md", "x\ny/b.md", "x\ny/.env", "c.md\n.md", "d.md\n")
-    assert listed(FolderConnector(tmp_path, deny=["private/"], ignore=["c*"])) == ["x\ny/b.md"]
+    assert listed(FolderConnector(tmp_path, FileSettings(deny=["private/"], ignore=["c*"]))) == [
+        "x\ny/b.md"
+    ]
 
 
 def test_names_that_are_not_utf8_are_problems_with_storable_ids(tmp_path: Path) -> None:
@@ -66,16 +69,20 @@ def test_names_that_are_not_utf8_are_problems_with_storable_ids(tmp_path: Path) 
 def test_secrets_are_never_listed_whatever_brings_them_back(tmp_path: Path, name: str) -> None:
     write(tmp_path, name, "note.md")
     write(tmp_path, ".hopsyncdignore", text="!*\n")
-    connector = FolderConnector(tmp_path, include=["*"], ignore=["!*"], deny=["!*"])
+    connector = FolderConnector(tmp_path, FileSettings(include=["*"], ignore=["!*"], deny=["!*"]))
     assert listed(connector) == [".hopsyncdignore", "note.md"]
     assert connector.is_noise(name)
-    opened = FolderConnector(tmp_path, include=["*"], ignore=["!*"], index_secrets=True)
+    opened = FolderConnector(
+        tmp_path, FileSettings(include=["*"], ignore=["!*"], index_secrets=True)
+    )
     assert name in listed(opened)
 
 
 def test_deny_extends_the_secrets_and_outranks_ignore(tmp_path: Path) -> None:
     write(tmp_path, "diary/a.md", "b.md")
-    assert listed(FolderConnector(tmp_path, ignore=["!*"], deny=["diary/"])) == ["b.md"]
+    assert listed(FolderConnector(tmp_path, FileSettings(ignore=["!*"], deny=["diary/"]))) == [
+        "b.md"
+    ]
 
 
 def test_noise_is_hidden_until_an_own_pattern_brings_it_back(tmp_path: Path) -> None:
@@ -84,19 +91,21 @@ def test_noise_is_hidden_until_an_own_pattern_brings_it_back(tmp_path: Path) -> 
     assert listed(FolderConnector(tmp_path)) == ["g.md"]
     write(tmp_path, ".hopsyncdignore", text="!build/\n")
     assert listed(FolderConnector(tmp_path)) == ["build/a.md", "g.md"]
-    assert listed(FolderConnector(tmp_path, ignore=["build"])) == ["g.md"]
-    assert not FolderConnector(tmp_path, ignore=["!build/"]).is_noise("build/a.md")
+    assert listed(FolderConnector(tmp_path, FileSettings(ignore=["build"]))) == ["g.md"]
+    assert not FolderConnector(tmp_path, FileSettings(ignore=["!build/"])).is_noise("build/a.md")
 
 
 def test_version_control_folders_stay_hidden(tmp_path: Path) -> None:
     write(tmp_path, ".git/a.md", "b.md")
-    assert listed(FolderConnector(tmp_path, ignore=["!*"], index_secrets=True)) == ["b.md"]
+    assert listed(FolderConnector(tmp_path, FileSettings(ignore=["!*"], index_secrets=True))) == [
+        "b.md"
+    ]
 
 
 def test_own_data_is_never_listed(tmp_path: Path) -> None:
     write(tmp_path, "data/a.md", "b.md")
     (tmp_path / "link").symlink_to("data")
-    connector = FolderConnector(tmp_path, ignore=["!*"], never=[tmp_path / "link"])
+    connector = FolderConnector(tmp_path, FileSettings(ignore=["!*"]), never=[tmp_path / "link"])
     assert listed(connector) == ["b.md"]
     assert listed(connector, ["data/a.md"]) == []
     assert connector.is_noise("data/a.md")
@@ -105,8 +114,10 @@ def test_own_data_is_never_listed(tmp_path: Path) -> None:
 def test_include_patterns(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "b.py", "docs/c.md", "d.csv", "e.png")
     assert listed(FolderConnector(tmp_path)) == ["a.md", "b.py", "docs/c.md"]
-    assert listed(FolderConnector(tmp_path, include=["docs/**/*.md"])) == ["docs/c.md"]
-    with_csv = FolderConnector(tmp_path, include=["@text", "*.csv", "!*.py"])
+    assert listed(FolderConnector(tmp_path, FileSettings(include=["docs/**/*.md"]))) == [
+        "docs/c.md"
+    ]
+    with_csv = FolderConnector(tmp_path, FileSettings(include=["@text", "*.csv", "!*.py"]))
     assert listed(with_csv) == ["a.md", "d.csv", "docs/c.md"]
 
 
@@ -115,7 +126,7 @@ def test_include_patterns(tmp_path: Path) -> None:
 )
 def test_a_pattern_that_is_none_is_refused(tmp_path: Path, lists: dict[str, list[str]]) -> None:
     with pytest.raises(ValueError, match="not a gitignore pattern"):
-        FolderConnector(tmp_path, **lists)  # type: ignore[arg-type]
+        FolderConnector(tmp_path, FileSettings(**lists))  # type: ignore[arg-type]
 
 
 GIT_CASES = {

@@ -12,6 +12,7 @@ import pytest
 
 from connectors.folder import FolderConnector
 from connectors.media_type import media_type
+from connectors.settings import FileSettings
 from hopsyncd.config.values import Search
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.location import DOCX, PDF, XLSX
@@ -47,7 +48,9 @@ def engine(
     notes.mkdir()
     for sample in SAMPLES:
         (notes / sample.name).write_bytes(sample.data)
-    connector = FolderConnector(notes, ["@text", "@documents", "*.csv", "*.json"])
+    connector = FolderConnector(
+        notes, FileSettings(include=["@text", "@documents", "*.csv", "*.json"])
+    )
     stack = Stack(folder / "s.db", connector, passage_tokens=200, extract=process.extract)
     assert stack.sync().changed == len({sample.name for sample in SAMPLES})
     engine = Engine(folder / "s.db", FakeEncoder(), WalkSettings())

@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import structlog
 from pydantic import BaseModel
 
+from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.errors import BudgetSpent, LlmNonsense, LlmRefused, LlmUnavailable
 from hopsyncd.models.llm.budget import Usage, estimated_tokens
 from hopsyncd.models.llm.call import LlmCall, TokenSink
@@ -42,6 +44,11 @@ log = structlog.get_logger(__name__)
 DAY_S = 86_400
 _WHAT = "The LLM was not asked"
 _FIRST_SHARE = 0.75  # of the remaining time: a stalled request leaves some for another
+
+
+def endpoint_host(base_url: str) -> str:
+    """The host, with its port if one is written, as the status and errors show it."""
+    return urlsplit(base_url).netloc.rpartition("@")[2]
 
 
 def reserve(
@@ -131,25 +138,15 @@ class Abandoned(LlmUnavailable):
 
 
 class Exchange:
-    """Asks one endpoint; `host` and `api_key_env` appear in errors."""
+    """Asks the configured endpoint."""
 
-    def __init__(
-        self,
-        sender: Sender,
-        model: str,
-        ledger: Ledger,
-        timing: Timing,
-        *,
-        host: str,
-        api_key_env: str,
-    ) -> None:
+    def __init__(self, sender: Sender, config: LlmConfig, ledger: Ledger, timing: Timing) -> None:
         self._sender = sender
-        self._model = model
+        self._config = config
+        self._host = endpoint_host(config.base_url)
         self._ledger = ledger
         self._timing = timing
-        self._host = host
-        self._api_key_env = api_key_env
-        self._dialect = Dialect(model)
+        self._dialect = Dialect(config.model)
         self._breaker = Breaker(timing.monotonic_s)
 
     def ask(self, request: CompletionRequest, repair: Repair | None = None) -> CompletionText:
@@ -221,7 +218,7 @@ class Exchange:
 
     def _pause_s(self, failure: RequestFailure, failed: int, request: CompletionRequest) -> float:
         """How long to wait before the next request. Raises LlmError if none is worth trying."""
-        error = error_of(failure, self._host, self._api_key_env)
+        error = error_of(failure, self._host, self._config.api_key_env)
         if not isinstance(error, LlmUnavailable):
             if concerns_every_call(failure):
                 self._breaker.refused(error)
@@ -241,7 +238,7 @@ class Exchange:
         choice = completion.choices[0]
         if choice.message.refusal or choice.finish_reason == "content_filter":
             raise LlmRefused(
-                f"{self._model} does not answer",
+                f"{self._config.model} does not answer",
                 "it declines to, or a filter withheld its answer",
                 "The work goes on without it; another model may answer",
             )

@@ -11,7 +11,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import blake2b
-from urllib.parse import urlsplit
 
 import structlog
 from pydantic import BaseModel
@@ -29,6 +28,7 @@ from hopsyncd.models.llm.exchange import (
     Exchange,
     Sender,
     Timing,
+    endpoint_host,
 )
 from store.exceptions import StoreError
 from store.sqlite.ledger import Ledger, Spent
@@ -112,14 +112,7 @@ class OpenAiLlm:
         self.last_failure: tuple[float, LlmError] | None = None
         self._config = config
         self._timing = timing
-        self._exchange = Exchange(
-            sender,
-            config.model,
-            ledger,
-            timing,
-            host=endpoint_host(config.base_url),
-            api_key_env=config.api_key_env,
-        )
+        self._exchange = Exchange(sender, config, ledger, timing)
         self._slots = threading.BoundedSemaphore(config.concurrency)
         self._replies = ReplyCache(_CACHE_BYTES)
         self._lock = threading.Lock()
@@ -269,11 +262,6 @@ class OpenAiLlm:
         except UnusableReply as error:
             limit = f"it was cut off at {request.call.max_tokens} tokens, be shorter; "
             return reply.text, (limit if reply.cut else "") + str(error)
-
-
-def endpoint_host(base_url: str) -> str:
-    """The host, with its port if one is written, as the status and errors show it."""
-    return urlsplit(base_url).netloc.rpartition("@")[2]
 
 
 def _spent_json(row: Spent) -> LlmSpent:
