@@ -42,7 +42,7 @@ from hopsyncd.retrieve.ranking import Ranked, most_helpful, paper_helpfulness
 from hopsyncd.retrieve.snapshot import Snapshot, head_of
 from hopsyncd.retrieve.walk import WalkSettings, pull_of, walk
 from store.records import PassageId, Vectors, to_grid
-from store.sqlite.content import sets_at
+from store.sqlite.content import known_passages, sets_at
 from store.sqlite.database import Connection, open_reader
 from store.sqlite.reads import matches_at
 from store.sqlite.search import postings
@@ -195,13 +195,16 @@ class Ranking:
         rank: Rank,
     ) -> None:
         self._postings = partial(postings, connection)
+        self._read = partial(known_passages, connection)
         self._head = head
         self._vector_of = vector_of
         self._rank = rank
 
     def query(self, question: str, k: int, _: Search) -> SimpleNamespace:
         vector, head = self._vector_of(question), self._head
-        inquiry = QueryContext.of(question, vector, head.view, head.words, self._postings)
+        inquiry = QueryContext.of(
+            question, vector, head.view, head.words, self._postings, self._read
+        )
         return SimpleNamespace(ranked=self._rank(inquiry, k), llm=None)
 
 

@@ -50,8 +50,8 @@ class Ranked:
 
 
 _WEIGHT = 4.0
-_REPEATED = 0.2
-_DEPTH = 20  # so many of the most important are ordered by what they add
+_REPEATED = 0.25
+RERANKED = 20  # so many of the most important are ordered by what they add
 
 
 def paper_helpfulness(
@@ -66,6 +66,14 @@ def paper_helpfulness(
     return helpfulness
 
 
+def most_important(
+    importance: NDArray[np.float64], ids: NDArray[np.int64], count: int
+) -> list[int]:
+    """The positions of the most important, best first; ties go to the lower id."""
+    order: list[int] = np.lexsort((ids, -importance))[:count].tolist()
+    return order
+
+
 def most_helpful(
     importance: NDArray[np.float64],
     ids: NDArray[np.int64],
@@ -74,8 +82,8 @@ def most_helpful(
     k: int,
 ) -> list[tuple[int, float]]:
     """The k best positions with their H, best first; ties go to the lower id."""
-    order = np.lexsort((ids, -importance))[: max(k, _DEPTH)]
-    left, rest = order[:_DEPTH].tolist(), order[_DEPTH:].tolist()
+    order = most_important(importance, ids, max(k, RERANKED))
+    left, rest = order[:RERANKED], order[RERANKED:]
     covered = np.zeros(len(coverage.share))
     before: Counter[int] = Counter()
     ranked: list[tuple[int, float]] = []

@@ -27,6 +27,7 @@ from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.snapshot import Snapshot
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Vectors, to_grid
+from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, snapshot
 from store.sqlite.search import postings
 
@@ -136,7 +137,9 @@ class Searcher:
 
     def _inquiry(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
         found = partial(postings, connection)
-        return QueryContext.of(question, self.vector(question), head.view, head.words, found)
+        read = partial(known_passages, connection)
+        vector = self.vector(question)
+        return QueryContext.of(question, vector, head.view, head.words, found, read)
 
     def _required_llm(self) -> Llm:
         if self._llm is None:

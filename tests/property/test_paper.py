@@ -86,7 +86,9 @@ def held_against(view: GraphView, query: NDArray[np.int16], names: set[str]) -> 
     cosines = (view.rows @ query.astype(np.float32)).astype(np.float64) / (GRID * GRID)
     unasked = Coverage(np.empty(0), np.empty((0, len(view.passage))))
     worth = dict.fromkeys(sorted(names), 0.5)
-    return QueryContext(view, cosines, worth, np.zeros(len(view.passage)), unasked)
+    return QueryContext(
+        view, cosines, worth, np.zeros(len(view.passage)), unasked, {}, lambda _: {}
+    )
 
 
 def first(forks: Sequence[Fork]) -> list[int | None]:
