@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from subprocess import PIPE
 
 from connectors.git_mirror import TIP, Mirror, branch_name
-from connectors.git_program import Process, Repository
+from connectors.git_program import BlobReader, Repository, ask
 from connectors.ignore import (
     MAX_IGNORE_FILE_BYTES,
     OWN_IGNORE_FILE,
@@ -43,7 +43,7 @@ from connectors.protocol import (
     printable_id,
     vanished,
 )
-from connectors.regular_file import check_size, check_text, too_large
+from connectors.regular_file import check_text, too_large
 from connectors.settings import FileSettings
 
 _DATED_COMMITS = 20_000
@@ -122,12 +122,14 @@ class GitConnector:
         self._rules = settings.rules()
         self._listed: tuple[str, ...] = ()  # the commits that the last listing covered
         self._changes_of: dict[str, _Change] | None = None  # by file
+        self._blobs = BlobReader()
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """As in the protocol, in git's order of paths.
 
         A Cursor of other settings, or of a commit that the branch has left, raises CursorExpired.
         """
+        self._blobs.close()
         origin = self._origin
         repository = origin.refresh(self._branch) if isinstance(origin, Mirror) else origin
         tip = self._tip(repository)
@@ -146,7 +148,9 @@ class GitConnector:
         """As in the protocol: the blob that was listed, even if the branch has moved on."""
         origin = self._origin
         repository = origin.repository if isinstance(origin, Mirror) else origin
-        data = _blob(repository, item.revision, self._settings.max_bytes, item.id)
+        data = None
+        if _OBJECT_ID.fullmatch(item.revision):
+            data = self._blobs.read(repository, item.revision, self._settings.max_bytes, item.id)
         if data is None:
             raise vanished(item.id)
         if data.startswith(_LFS_POINTER):
@@ -167,7 +171,8 @@ class GitConnector:
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """End the git that reads."""
+        self._blobs.close()
 
     def _tip(self, repository: Repository) -> str:
         """The newest commit of the branch."""
@@ -228,7 +233,7 @@ class GitConnector:
                 if not entry.is_file:
                     yield Gone(printable_id(entry.path))
                     continue
-                size = _ask(sizes, entry.blob)
+                size = ask(sizes, entry.blob)
                 if not size:
                     raise repository.unavailable("git ended unexpectedly", "Run `git fsck` in it.")
                 yield self._judge(entry, size.decode().strip())
@@ -273,6 +278,7 @@ def _differences(repository: Repository, old: str, new: str) -> Iterator[_Entry]
 def _levels(repository: Repository, commit: str) -> dict[str, Level]:
     """The commit's own ignore files, by their folder."""
     levels = {}
+    blobs = BlobReader()
     for record in repository.records("ls-tree", "-r", "-z", "--full-tree", commit):
         facts, _, path = record.partition(b"\t")
         mode, _, blob = facts.decode().split()
@@ -280,29 +286,12 @@ def _levels(repository: Repository, commit: str) -> dict[str, Level]:
         if _name(entry.path) == OWN_IGNORE_FILE and entry.is_file:
             base = entry.path.removesuffix(OWN_IGNORE_FILE)
             try:
-                data = _blob(repository, blob, MAX_IGNORE_FILE_BYTES, entry.path) or b""
+                data = blobs.read(repository, blob, MAX_IGNORE_FILE_BYTES, entry.path) or b""
             except ItemUnreadable as error:
                 raise repository.unavailable(f"{entry.path}: {error.why}", "Shorten it.") from error
             levels[base] = Level(base, patterns_in(data), Patterns(()))
+    blobs.close()
     return levels
-
-
-def _blob(repository: Repository, blob: str, max_bytes: int, id_: str) -> bytes | None:
-    """The content of a blob; None if the repository has no such blob."""
-    if not _OBJECT_ID.fullmatch(blob):
-        return None
-    with repository.process("cat-file", "--batch", stdin=PIPE) as process:
-        facts = _ask(process, blob).split()
-        if len(facts) != 3 or facts[1] != b"blob":
-            return None
-        size = int(facts[2])
-        check_size(id_, size, max_bytes)
-        assert process.stdout is not None
-        data = process.stdout.read(size)
-        process.stdout.read(1)  # the newline after it
-    if len(data) != size:
-        raise repository.unavailable(f"its object {blob} is cut short", "Run `git fsck` in it.")
-    return data
 
 
 def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _Change]:
@@ -330,15 +319,6 @@ def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _
             elif change is not None:
                 changes.setdefault(_text(record.removeprefix(b"\n")), change)
     return changes
-
-
-def _ask(process: Process, object_id: str) -> bytes:
-    """The line that `cat-file` prints about an object; empty if git has ended."""
-    assert process.stdin is not None and process.stdout is not None
-    with suppress(BrokenPipeError):
-        process.stdin.write(object_id.encode() + b"\n")
-        process.stdin.flush()
-    return process.stdout.readline()
 
 
 def _name(path: str) -> str:

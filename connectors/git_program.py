@@ -8,13 +8,15 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from connectors.protocol import SourceUnavailable
+from connectors.regular_file import check_size
 
 NO_PROTOCOL = "none"  # not the name of any transport, so git connects nowhere
 LIMIT_S = 600.0
@@ -186,6 +188,69 @@ class Repository:
         errors = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
         why = "".join(c for c in errors[-1] if c.isprintable())[:300] if errors else "git failed"
         return self.unavailable(why.rstrip("."), "The next scan tries again.")
+
+
+def ask(process: Process, object_id: str) -> bytes:
+    """The line that `cat-file` prints about an object; empty if git has ended."""
+    assert process.stdin is not None and process.stdout is not None
+    with suppress(BrokenPipeError):
+        process.stdin.write(object_id.encode() + b"\n")
+        process.stdin.flush()
+    return process.stdout.readline()
+
+
+class BlobReader:
+    """The contents of blobs, many of them from one `git cat-file`; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+        self._process: Process | None = None
+        self._repository: Repository | None = None
+        self._until_s = 0.0
+
+    def read(self, repository: Repository, blob: str, max_bytes: int, id_: str) -> bytes | None:
+        """The content of a blob; None if the repository has no such blob."""
+        try:
+            return self._read(repository, blob, max_bytes, id_)
+        except BaseException:
+            self.close()  # the rest of the answer may still come
+            raise
+
+    def close(self) -> None:
+        """End git."""
+        self._process = None
+        with suppress(SourceUnavailable):
+            self._held.close()
+
+    def _read(self, repository: Repository, blob: str, max_bytes: int, id_: str) -> bytes | None:
+        process = self._opened(repository)
+        line = ask(process, blob)
+        if not line:
+            self._process = None
+            self._held.close()  # raises what git says
+        facts = line.split()
+        if len(facts) != 3 or facts[1] != b"blob":
+            return None
+        size = int(facts[2])
+        check_size(id_, size, max_bytes)
+        assert process.stdout is not None
+        data = process.stdout.read(size)
+        process.stdout.read(1)  # the newline after it
+        if len(data) != size:
+            raise repository.unavailable(f"its object {blob} is cut short", "Run `git fsck` in it.")
+        return data
+
+    def _opened(self, repository: Repository) -> Process:
+        """A running git, with at least half of its time left."""
+        if self._process and self._repository == repository and time.monotonic() < self._until_s:
+            return self._process
+        self.close()
+        process = self._held.enter_context(
+            repository.process("cat-file", "--batch", stdin=subprocess.PIPE)
+        )
+        self._process, self._repository = process, repository
+        self._until_s = time.monotonic() + repository.limit_s / 2
+        return process
 
 
 _PLACE = "Correct `path` or `url` of this source in config.toml. What is indexed of it is kept."

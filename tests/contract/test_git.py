@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from connectors.git import GitConnector, GitSettings
-from connectors.protocol import CursorExpired, Gone, Item
+from connectors.protocol import CursorExpired, Gone, Item, ItemUnreadable
 from tests.contract.git_sources import here, ids, listed, mirror
 from tests.fakes.git_repository import GitRepository, needs_git
 
@@ -94,6 +94,21 @@ class TestWhatChanged:
         assert isinstance(found[0], Item)
         fetched = connector.fetch(found[0])
         assert (fetched.data, fetched.revision) == (b"# A", found[0].revision)
+
+    def test_one_git_reads_them_all_and_goes_on_after_one_that_is_too_large(
+        self, repository: GitRepository
+    ) -> None:
+        for path, data in (("a.md", b"one"), ("big.md", b"two " * 100), ("z.md", b"three")):
+            repository.put(path, data)
+        items = {one.id: one for one in listed(here(repository))[0] if isinstance(one, Item)}
+        small = here(repository, max_bytes=100)
+        assert small.fetch(items["a.md"]).data == b"one"
+        with pytest.raises(ItemUnreadable):
+            small.fetch(items["big.md"])
+        assert small.fetch(items["z.md"]).data == b"three"
+        small.close()
+        assert small.fetch(items["a.md"]).data == b"one"
+        small.close()
 
     def test_parts_are_listed_alone_and_without_a_cursor(self, connector: GitConnector) -> None:
         whole, _ = listed(connector)
