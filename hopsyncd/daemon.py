@@ -16,7 +16,7 @@ from queue import SimpleQueue
 import structlog
 
 from connectors.folder import widened
-from hopsyncd.answers.changed import ReloadAnswer
+from hopsyncd.answers.changed import RebuildAnswer, ReloadAnswer
 from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
 from hopsyncd.api.app import make_app
 from hopsyncd.api.daemon_service import DaemonService, collect
@@ -38,13 +38,12 @@ from hopsyncd.config.values import group_id
 from hopsyncd.errors import REPORTABLE
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers
 from hopsyncd.ingest.commit import Writer
-from hopsyncd.ingest.connect import UnusableSource, connector_of, folder_of, settings_of
-from hopsyncd.ingest.plan import Source
+from hopsyncd.ingest.connect import folder_of, is_slow, opened
 from hopsyncd.ingest.read import READER, rules_of
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.source_thread import SourceThread, WriterThread
 from hopsyncd.ingest.timetable import GC, full_scan_times, gc_times, scan_times
+from hopsyncd.ingest.upkeep import reencoded
 from hopsyncd.ingest.watch import FolderWatcher
 from hopsyncd.ingest.writer import Chore, SyncWorker
 from hopsyncd.logs import configure_logs
@@ -60,7 +59,7 @@ from store.sqlite.content import recipe_of
 from store.sqlite.database import Connection, confirm, open_writer, writer_place
 from store.sqlite.operational import end_quarantine, end_waits, put_quarantined, quarantined
 from store.sqlite.presence import refuse_gone
-from store.sqlite.sources import listing_state, register_source, source_names
+from store.sqlite.sources import listing_state, source_names
 from store.sqlite.versions import head
 
 log = structlog.get_logger(__name__)
@@ -85,9 +84,24 @@ class Daemon:
         self._config = config
         self._read_config = read_config
         self._connection = connection
-        self._maker = models.maker
+        self._models = models
         self._endpoint = models.endpoint
-        self._engine = Engine(
+        self._engine = self._engine_of(models)
+        self._worker = SyncWorker(self._open_path, self._chores(config))
+        self._watchers: dict[str, FolderWatcher] = {}
+        self.service = DaemonService(
+            config, models, self._engine, self._worker, self._watchers, self.reload, self._reencode
+        )
+        self._published = threading.Event()
+        self._worker.on_synced = self.service.measurements.note_sync
+        self._extraction: ExtractionProcess | None = None
+        self._tasks: dict[str, Task] = {}
+        self.service.require_database = partial(refuse_gone, connection)
+        self.known_sources = set(source_names(connection).values())
+
+    def _engine_of(self, models: Models) -> Engine:
+        config = self._config
+        return Engine(
             config.daemon.data_dir / DATABASE_NAME,
             models.encoder,
             WalkSettings(hops=config.query.hops),
@@ -96,17 +110,6 @@ class Daemon:
             config.llm.max_calls_per_query or None,
             config.index.edge_budget_factor,
         )
-        self._worker = SyncWorker(self._open_path, self._chores(config))
-        self._watchers: dict[str, FolderWatcher] = {}
-        self.service = DaemonService(
-            config, models, self._engine, self._worker, self._watchers, self.reload
-        )
-        self._published = threading.Event()
-        self._worker.on_synced = self.service.measurements.note_sync
-        self._extraction: ExtractionProcess | None = None
-        self._tasks: dict[str, Task] = {}
-        self.service.require_database = partial(refuse_gone, connection)
-        self.known_sources = set(source_names(connection).values())
 
     def start(self) -> None:
         """Watch, then scan, so that no change between the two is missed."""
@@ -198,8 +201,10 @@ class Daemon:
 
     def _chores(self, config: Config) -> Sequence[Chore]:
         when = gc_times(config)
-        job = partial(collect, config=config, engine=self._engine)
-        return (Chore(GC, when, job),) if when else ()
+        return (Chore(GC, when, self._collect),) if when else ()
+
+    def _collect(self, path: SourceSync) -> None:
+        collect(path, self._config, self._engine)
 
     def _watch(self, source: SourceConfig) -> None:
         """Watch a folder, so that changes become hints."""
@@ -227,15 +232,7 @@ class Daemon:
             self._publish_stored()
         finally:
             self._published.set()
-        index = self._config.index
-        writer = Writer(
-            self._connection,
-            self._maker,
-            rules=rules_of(index.passage_tokens),
-            budget_factor=index.edge_budget_factor,
-            now_ms=now_ms,
-            patience_s=_LLM_PATIENCE_S,
-        )
+        index, writer = self._config.index, self._writer_of(self._models)
         end_waits(self._connection)
         self._close(self._tasks.values())
         end_quarantine(self._connection, READER)
@@ -271,10 +268,34 @@ class Daemon:
         }
         return path, list(self._tasks.values())
 
+    def _writer_of(self, models: Models) -> Writer:
+        index = self._config.index
+        return Writer(
+            self._connection,
+            models.maker,
+            rules=rules_of(index.passage_tokens),
+            budget_factor=index.edge_budget_factor,
+            now_ms=now_ms,
+            patience_s=_LLM_PATIENCE_S,
+        )
+
+    def _reencode(self, path: SourceSync, dry_run: bool) -> RebuildAnswer:
+        """Bring the head to the newer encoder, on the writer's thread, and answer by it."""
+        newer = self._models.with_newer_encoder()
+        writer = self._writer_of(newer)
+        version, answer = reencoded(path, writer, dry_run)
+        if version:
+            # A request that has begun keeps the engine that it has.
+            self._models, self._engine = newer, self._engine_of(newer)
+            path.write_by(writer, partial(self._publish, writer))
+            self._publish(writer, version)
+            self.service.answer_by(newer, self._engine)
+        return answer
+
     def _publish_stored(self) -> None:
         """Serve the newest version, if its vectors are from the current encoder."""
         newest = head(self._connection)
-        recipe = self._maker.recipe
+        recipe = self._models.maker.recipe
         if newest and recipe_of(self._connection, newest.recipe).encoder == recipe.encoder:
             self._engine.publish(load_snapshot(self._connection, newest, recipe.dimensions))
 
@@ -303,35 +324,20 @@ class Daemon:
 
     def _task(self, source: SourceConfig, config: Config, same: Task | None = None) -> Task:
         """The task that keeps a source in sync; `same` is its present task if it is unchanged."""
-        ready = same.source if same else self._source(source, config)
+        ready = same.source if same else opened(self._connection, source, config)
         return Task(
             ready,
             scan_times(source, config),
             full_scan_times(source, config),
-            at_start=not _is_slow(source)
+            at_start=not is_slow(source)
             or listing_state(self._connection, ready.id).listed_ms is None,
         )
 
-    def _source(self, source: SourceConfig, config: Config) -> Source:
-        row_id = register_source(
-            self._connection, source.name, source.kind, source.location, settings_of(source)
-        )
-        connector = connector_of(source, config)
-        if isinstance(connector, UnusableSource):
-            log.error("a connector cannot be created", source=source.name, exc_info=connector.error)
-        caller = SourceThread(source.name) if _is_slow(source) else WriterThread()
-        return Source(row_id, source.name, connector, caller)
 
-
-def _encoder_in_use(connection: Connection) -> str:
-    """The encoder of the newest version's vectors; empty without a version."""
+def _recipe_in_use(connection: Connection) -> str:
+    """The name of the newest version's recipe; empty without a version."""
     newest = head(connection)
-    return recipe_of(connection, newest.recipe).encoder if newest else ""
-
-
-def _is_slow(source: SourceConfig) -> bool:
-    """Whether calls to the source may be slow. Those to folders are quick, and follow hints."""
-    return not isinstance(source, FolderSource)
+    return recipe_of(connection, newest.recipe).name if newest else ""
 
 
 def run(
@@ -369,7 +375,7 @@ def run(
         log.info("loading models")
         # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
         read_again = partial(load_config, config_path(config_file))
-        models = load(config, _encoder_in_use(connection))
+        models = load(config, _recipe_in_use(connection))
         daemon = Daemon(config, connection, models, read_again)
         supervisor.status = daemon.service.summary
         daemon.start()

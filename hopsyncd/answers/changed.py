@@ -224,7 +224,11 @@ class BackupAnswer(TypedDict):
 
 
 class RebuildAnswer(TypedDict):
+    """For how many passages new vectors were made, or are to be, and the time it was to take."""
+
     version: int
+    passages: int
+    estimated_s: float
 
 
 class GcAnswer(TypedDict):

@@ -113,6 +113,8 @@ class StatusModels(TypedDict):
     """The models in use."""
 
     recipe: str
+    encoder_due: str | None
+    preparing: str | None
     llm_endpoint: str | None
 
 

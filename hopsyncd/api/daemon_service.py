@@ -129,9 +129,11 @@ class DaemonService(StateService):
         worker: SyncWorker,
         watchers: Mapping[str, FolderWatcher],
         reload: Callable[[], ReloadAnswer],
+        reencode: Callable[[SourceSync, bool], RebuildAnswer],
     ) -> None:
         super().__init__(config, models, engine, worker, watchers)
         self._reload = reload
+        self._reencode = reencode
         self.reported = ReportedVersions()
 
     @endpoint("POST", "/v1/sync", "admin", streams=True, may_accept=True)
@@ -262,6 +264,14 @@ class DaemonService(StateService):
     @endpoint("POST", "/v1/rebuild", "admin")
     def rebuild(self, request: RebuildRequest, caller: Caller) -> Future[RebuildAnswer]:
         """Compute again all that is derived from passages and questions."""
+        if request.encoder:
+            return self._worker.submit(lambda path: self._reencode(path, request.dry_run))
+        if request.dry_run:
+            raise BadRequest(
+                "The request was refused",
+                "there is a dry run only of a rebuild with a newer encoder",
+                "Add `encoder`, or leave `dry_run` out",
+            )
         return self._worker.submit(rebuilt)
 
     @endpoint("POST", "/v1/gc", "admin")

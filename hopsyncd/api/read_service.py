@@ -74,8 +74,7 @@ class ReadService:
         self.path: SourceSync | None = None
         self.config = config
         self._database = config.daemon.data_dir / DATABASE_NAME
-        self._engine = engine
-        self._asker = Asker(engine, models.encoder, models.language, models.llm)
+        self.answer_by(models, engine)
         self._worker = worker
         self._queries = 0
         self.measurements = Metrics()
@@ -260,6 +259,11 @@ class ReadService:
         except DatabaseGone as error:
             return str(error)
         return self._worker.error
+
+    def answer_by(self, models: Models, engine: Engine) -> None:
+        """Answer with these from the next request on."""
+        self._models, self._engine = models, engine
+        self._asker = Asker(engine, models.encoder, models.language, models.llm)
 
     @property
     def _version(self) -> int:

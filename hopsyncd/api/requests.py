@@ -158,7 +158,10 @@ class ReloadRequest(_Body):
 
 
 class RebuildRequest(_Body):
-    """POST /v1/rebuild: an empty object."""
+    """POST /v1/rebuild. `encoder`: with the vectors of the newer encoder that `status` tells of."""
+
+    encoder: bool = False
+    dry_run: bool = False
 
 
 class _Parameters(BaseModel):

@@ -17,6 +17,7 @@ from hopsyncd.answers.daemon_state import (
     SourceStatus,
     StatsAnswer,
     StatusAnswer,
+    StatusModels,
     SyncProgress,
 )
 from hopsyncd.api.access import Caller
@@ -63,7 +64,6 @@ class StateService(ReadService):
         super().__init__(config, models, engine, worker)
         self.reloaded = Reloaded()
         self.load = Load()
-        self._recipe = models.maker.recipe.name
         self._endpoint = models.endpoint
         self._watchers = watchers
         self._started_ms = now_ms()
@@ -126,7 +126,7 @@ class StateService(ReadService):
             "quarantined": count_quarantined(connection) if whole else 0,
             "counters": {**counters(connection), "queries": self._queries} if whole else {},
             "waiting": waiting_by_reason(connection, version.id) if version and whole else {},
-            "models": {"recipe": self._recipe, "llm_endpoint": llm["endpoint"] if llm else None},
+            "models": self._models_status(),
             "llm": llm if whole else None,
             "configuration": {
                 "refused": self.reloaded.refused if whole else None,
@@ -137,6 +137,15 @@ class StateService(ReadService):
             "socket": str(self.config.daemon.socket),
             "pid": os.getpid(),
             "started": moment_text(self._started_ms),
+        }
+
+    def _models_status(self) -> StatusModels:
+        models = self._models
+        return {
+            "recipe": models.maker.recipe.name,
+            "encoder_due": models.newer.encoder.name if models.newer else None,
+            "preparing": models.preparing,
+            "llm_endpoint": self._endpoint.status()["endpoint"] if self._endpoint else None,
         }
 
     def _source(self, row: SourceRow, configured: bool, next_ms: int | None) -> SourceStatus:

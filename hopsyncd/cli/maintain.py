@@ -56,16 +56,36 @@ def _checked_alone(context: click.Context, deep: bool) -> Mapping[str, Any]:
 
 
 @click.command()
+@click.option("--encoder", is_flag=True, help="Switch to the newer encoder that status tells of.")
+@click.option("--dry-run", is_flag=True, help="With --encoder: only estimate what it takes.")
 @json_option
 @click.pass_context
-def rebuild(context: click.Context, as_json: bool) -> None:
+def rebuild(context: click.Context, encoder: bool, dry_run: bool, as_json: bool) -> None:
     """Compute the graph again from the stored passages and questions, as one version.
 
-    Example: hopsyncd rebuild
+    With --encoder, every passage gets vectors of the newer encoder. The old ones serve until all
+    the new ones are there; edits are taken in meanwhile.
+
+    Example: hopsyncd rebuild --encoder --dry-run
     """
-    done = send_long(context, calls.rebuild(), "rebuilding")
-    if not printed_json(done, as_json):
-        click.echo(f"Rebuilt; serving version {done['version']}. No question was generated.")
+    if dry_run and not encoder:
+        raise click.UsageError("--dry-run goes with --encoder")
+    if encoder:
+        planned = send_long(context, calls.rebuild(encoder, dry_run=True), "estimating")
+        if dry_run and printed_json(planned, as_json):
+            return
+        if not as_json:
+            click.echo(
+                f"New vectors for {counted(planned['passages'], 'passage')}:"
+                f" about {planned['estimated_s']:,.0f} s."
+            )
+        if dry_run:
+            return
+    done = send_long(context, calls.rebuild(encoder), "rebuilding")
+    if printed_json(done, as_json):
+        return
+    made = "Every passage has its new vectors." if encoder else "No question was generated."
+    click.echo(f"Rebuilt; serving version {done['version']}. {made}")
 
 
 @click.command()

@@ -81,6 +81,10 @@ def status(context: click.Context, as_json: bool) -> None:
         print_problem(problem)
     if (more := sum(one["problems"] for one in now["sources"]) - len(shown)) > 0:
         click.echo(f"  and {more:,} more: `hopsyncd sources NAME` lists those of a source")
+    if preparing := now["models"]["preparing"]:
+        click.echo(f"{preparing} is being made")
+    if due := now["models"]["encoder_due"]:
+        click.echo(f"a newer encoder is there, {due}: `hopsyncd rebuild --encoder` switches to it")
     warn(now["degraded"])
 
 

@@ -238,9 +238,9 @@ def backup(file: str) -> Call[changed.BackupAnswer]:
     return call("POST", "/v1/backup", {"file": file}, "BackupAnswer")
 
 
-def rebuild() -> Call[changed.RebuildAnswer]:
+def rebuild(encoder: bool = False, dry_run: bool = False) -> Call[changed.RebuildAnswer]:
     """Compute again all that is derived from passages and questions."""
-    return call("POST", "/v1/rebuild", {}, "RebuildAnswer")
+    return call("POST", "/v1/rebuild", {"encoder": encoder, "dry_run": dry_run}, "RebuildAnswer")
 
 
 def gc(dry_run: bool = False) -> Call[changed.GcAnswer]:

@@ -5,6 +5,7 @@ matches and the cut go into one transaction. Until that commits the old version 
 """
 
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -222,6 +223,25 @@ class Writer:
         """Commit the head again with all that is derived made anew; None without a head."""
         self._index = None
         return rebuild(self._connection, self._budget_factor, self._now_ms())
+
+    def owed(self) -> list[Passage]:
+        """The passages at the head that have no set of the present recipe."""
+        newest = head(self._connection)
+        if newest is None:
+            return []
+        passages = {questions.passage for questions in sets_at(self._connection, newest.id)}
+        lacking = passages - best_sets(self._connection, self._recipe, passages).keys()
+        return [*known_passages(self._connection, sorted(lacking)).values()]
+
+    def prepare_ahead(self, passages: Sequence[Passage], yield_to_edits: YieldToEdits) -> None:
+        """Make and store sets of the present recipe, for a later renew()."""
+        self._preparer.prepare({"": passages}, Cost(), yield_to_edits=yield_to_edits)
+
+    def made_in_s(self, passage: Passage) -> float:
+        """How long the built-in questions of a passage take to make; nothing is stored."""
+        began_s = time.perf_counter()
+        self._maker.make_provisional(passage)
+        return time.perf_counter() - began_s
 
     def _switch_recipe(self, newest: Version) -> Version:
         cost = Cost()

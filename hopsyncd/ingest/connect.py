@@ -7,6 +7,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from connectors.folder import FolderConnector
 from connectors.git_mirror import Mirror
 from connectors.git_program import Repository
@@ -28,6 +30,12 @@ from hopsyncd.config.source_kinds import (
     SqliteSource,
     WebSource,
 )
+from hopsyncd.ingest.plan import Source
+from hopsyncd.ingest.source_thread import SourceThread, WriterThread
+from store.sqlite.database import Connection
+from store.sqlite.sources import register_source
+
+log = structlog.get_logger(__name__)
 
 _COMMON = set(SourceBase.model_fields)
 
@@ -41,6 +49,23 @@ def connector_of(source: SourceConfig, config: Config) -> Connector:
         return _made(source, config)
     except Exception as error:  # noqa: BLE001 - a package may raise anything; each listing tells
         return UnusableSource(source.name, error)
+
+
+def opened(connection: Connection, source: SourceConfig, config: Config) -> Source:
+    """The source as syncs know it, with its connector."""
+    row_id = register_source(
+        connection, source.name, source.kind, source.location, settings_of(source)
+    )
+    connector = connector_of(source, config)
+    if isinstance(connector, UnusableSource):
+        log.error("a connector cannot be created", source=source.name, exc_info=connector.error)
+    caller = SourceThread(source.name) if is_slow(source) else WriterThread()
+    return Source(row_id, source.name, connector, caller)
+
+
+def is_slow(source: SourceConfig) -> bool:
+    """Whether calls to the source may be slow. Those to folders are quick, and follow hints."""
+    return not isinstance(source, FolderSource)
 
 
 @dataclass(frozen=True, slots=True)

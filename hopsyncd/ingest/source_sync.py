@@ -101,6 +101,11 @@ class SourceSync:
     def __post_init__(self) -> None:
         self.upgrades = Upgrades(self.writer, self.new_usage, self.on_version)
 
+    def write_by(self, writer: Writer, on_version: Callable[[Version], None]) -> None:
+        """Write by another writer from the next batch on."""
+        self.writer, self.on_version = writer, on_version
+        self.upgrades = Upgrades(writer, self.new_usage, on_version)
+
     def is_behind(self, source: Source) -> bool:
         """Whether the next scan of all of the source has to read every document afresh."""
         return not is_read_by(self.connection, source.id, self.writer.rules)

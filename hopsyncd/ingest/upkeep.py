@@ -21,7 +21,7 @@ from hopsyncd.answers.changed import (
 )
 from hopsyncd.index.matching import MergeIndex
 from hopsyncd.index.similarity import similarity
-from hopsyncd.ingest.commit import Batch
+from hopsyncd.ingest.commit import Batch, Writer
 from hopsyncd.ingest.plan import held
 from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.source_sync import SourceSync
@@ -61,6 +61,7 @@ from store.sqlite.versions import head
 from store.sqlite.versions import version as require_version
 
 MATCH_CHECKS = 2
+_SAMPLE = 8  # passages from which an estimate is made
 _GROUP = 2000  # matches whose question sets are held at once
 
 _MATCHES = """
@@ -274,7 +275,31 @@ def rebuilt(path: SourceSync) -> RebuildAnswer:
     version = path.writer.rebuild()
     if version:
         path.on_version(version)
-    return {"version": version.id if version else 0}
+    return {"version": version.id if version else 0, "passages": 0, "estimated_s": 0.0}
+
+
+def reencoded(
+    path: SourceSync, writer: Writer, dry_run: bool
+) -> tuple[Version | None, RebuildAnswer]:
+    """Bring the head to the recipe of another writer, in one version; a dry run only estimates.
+
+    What it needs is made beside what serves, and kept if this is abandoned.
+    """
+    owed = writer.owed()
+    sample = owed[: _SAMPLE + 1]
+    taken_s = [writer.made_in_s(passage) for passage in sample][1:]  # the first loads the models
+    estimated_s = len(owed) * sum(taken_s) / max(len(taken_s), 1)
+    version = None
+    if not dry_run:
+        writer.prepare_ahead(owed, path.yield_to_edits)
+        version = writer.renew()
+    served = version or head(path.connection)
+    answer: RebuildAnswer = {
+        "version": served.id if served else 0,
+        "passages": len(owed),
+        "estimated_s": round(estimated_s, 1),
+    }
+    return version, answer
 
 
 def collected(path: SourceSync, retention: Retention, now_ms: int, dry_run: bool) -> GcAnswer:

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from hopsyncd.config.configuration import Config, LlmConfig
-from hopsyncd.errors import ConfigError
+from hopsyncd.errors import BadRequest, ConfigError
 from hopsyncd.models.asked_questions import AskedMaker
 from hopsyncd.models.encoder import (
     CrossReranker,
@@ -50,6 +50,22 @@ class Models:
     reranker: Reranker | None = None
     newer: "Models | None" = None
 
+    def with_newer_encoder(self) -> "Models":
+        """Raises BadRequest where there is none."""
+        if self.newer is None:
+            raise BadRequest(
+                "There is nothing to switch to",
+                "the vectors are of the newest encoder for this configuration",
+                "`hopsyncd status` tells when there is a newer one",
+            )
+        return self.newer
+
+    @property
+    def preparing(self) -> str | None:
+        """What of the models is being made now, once and for all."""
+        making = isinstance(self.encoder, OnnxEncoder) and self.encoder.preparing
+        return "the encoder's model file" if making else None
+
 
 def encoder_of(config: Config) -> Encoder:
     """The configured encoder. Raises ModelUnavailable."""
@@ -62,8 +78,8 @@ def encoder_of(config: Config) -> Encoder:
 def load_models(config: Config, in_use: str = "") -> Models:
     """Find and check the models. Raises ModelUnavailable or ConfigError.
 
-    `in_use` names the encoder of the stored vectors: they keep it until a rebuild makes new ones,
-    unless the configuration names another.
+    `in_use` names the recipe of the newest version. What was made with the former default encoder
+    keeps it until a rebuild is asked for, unless everything has to be made anew anyway.
 
     Every query needs the encoder, so it is loaded at once on a thread of its own. The language
     model follows a moment later, as the two would slow each other down. Whoever needs a model
@@ -78,11 +94,12 @@ def load_models(config: Config, in_use: str = "") -> Models:
         maker = maker_of(config.llm, language, encoder, endpoint, models.workers)
         return Models(encoder, language, maker, endpoint, endpoint, reranker)
 
-    encoder = encoder_of(config)
+    encoder: Encoder = encoder_of(config)
     loaded = with_encoder(encoder)
-    if isinstance(encoder, OnnxEncoder) and in_use == encoder.predecessor:
-        encoder = SentenceEncoder(models.encoder, models.encoder_sha256, models.threads)
-        loaded = replace(with_encoder(encoder), newer=loaded)
+    if isinstance(encoder, OnnxEncoder) and in_use.endswith(encoder.predecessor):
+        former = with_encoder(SentenceEncoder(models.encoder, "", models.threads))
+        if former.maker.recipe.name == in_use:
+            encoder, loaded = former.encoder, replace(former, newer=loaded)
     threading.Thread(target=_warm_up, args=(encoder.encode, [_WARM_UP_TEXT])).start()
     later = threading.Timer(_LANGUAGE_AFTER_S, _warm_up, (language.mentions, _WARM_UP_TEXT))
     later.daemon = True

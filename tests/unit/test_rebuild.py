@@ -4,13 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.ingest.upkeep import verify_matches
+from hopsyncd.ingest.commit import Writer
+from hopsyncd.ingest.upkeep import reencoded, verify_matches
+from hopsyncd.models.questions import BuiltinMaker
+from store.records import Version
 from store.sqlite.check import check
-from store.sqlite.content import counters
+from store.sqlite.content import counters, recipe_of
 from store.sqlite.database import SqliteError, open_reader
 from tests.fakes.dump import graph_at
 from tests.fakes.lived import lived, page
 from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack
 
 
@@ -91,3 +95,52 @@ def test_syncs_go_on_from_it(stack: Stack) -> None:
 
 def test_a_store_without_a_version_stays_so(tmp_path: Path) -> None:
     assert Stack(tmp_path / "s.db", MemoryConnector()).writer.rebuild() is None
+
+
+def wider_writer(stack: Stack) -> Writer:
+    maker = BuiltinMaker(FakeLanguage(), FakeEncoder(24))
+    rules = stack.writer.rules
+    return Writer(stack.connection, maker, rules=rules, budget_factor=1.0, now_ms=lambda: 2_000_000)
+
+
+def test_a_switch_of_encoder_makes_new_vectors_beside_the_old_ones_and_one_version(
+    stack: Stack, tmp_path: Path
+) -> None:
+    before, writer = graph_at(stack.connection, 6), wider_writer(stack)
+    assert (version_and_answer := reencoded(stack.path, writer, True))[0] is None
+    assert version_and_answer[1]["passages"] == stack.head.passages
+    assert version_and_answer[1]["version"] == stack.head.id == 6
+    seen: list[int] = []
+    stack.path.yield_to_edits = lambda: seen.append(stack.head.id)
+    made, answer = reencoded(stack.path, writer, False)
+    assert made is not None and answer["version"] == made.id == stack.head.id == 7
+    assert set(seen) == {6} and len(seen) >= answer["passages"]
+    assert recipe_of(stack.connection, made.recipe).encoder == FakeEncoder(24).name
+    assert graph_at(stack.connection, 6) == before
+    assert check(stack.connection, deep=True) + verify_matches(stack.connection) == []
+
+    versions: list[Version] = []
+    stack.path.write_by(writer, versions.append)
+    assert isinstance(stack.connector, MemoryConnector)
+    stack.connector.put("new.md", page("Later", "Anna Holm met Peter Ravn in Oslo."))
+    stack.sync()
+    assert [one.recipe for one in versions] == [made.recipe]
+    incremental = graph_at(stack.connection, stack.head.id)
+    rebuilt = writer.rebuild()
+    assert rebuilt is not None
+    assert graph_at(stack.connection, rebuilt.id) == incremental
+
+
+def test_an_abandoned_switch_of_encoder_leaves_the_version_and_can_be_made_later(
+    stack: Stack,
+) -> None:
+    def abandon() -> None:
+        raise InterruptedError
+
+    stack.path.yield_to_edits = abandon
+    with pytest.raises(InterruptedError):
+        reencoded(stack.path, wider_writer(stack), False)
+    assert stack.head.id == 6
+    stack.path.yield_to_edits = lambda: None
+    made, _ = reencoded(stack.path, wider_writer(stack), False)
+    assert made is not None and made.id == 7
