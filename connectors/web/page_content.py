@@ -218,9 +218,11 @@ def page_of(text: str) -> Page:
     links = _hrefs(pieces)
     title = _title(pieces)
     body = list(_without(pieces))
-    kept = next((part for name in _MAIN if _has_text(part := list(_inside(body, name)))), body)
+    mains = (list(_inside(body, name)) for name in _MAIN)
+    kept = next((part for part in mains if any(not p.tag and p.value.strip() for p in part)), body)
     html = "".join(_shown(kept))
-    head = f"<title>{_escaped(title)}</title>\n" if title else ""
+    shown = (title or "").replace("&", "&amp;").replace("<", "&lt;")
+    head = f"<title>{shown}</title>\n" if title else ""
     return Page(head + html, title, links, _hrefs(kept))
 
 
@@ -254,10 +256,6 @@ def _inside(pieces: list[Token], name: str) -> Iterator[Token]:
             yield piece
 
 
-def _has_text(pieces: list[Token]) -> bool:
-    return any(not piece.tag and piece.value.strip() for piece in pieces)
-
-
 def _title(pieces: list[Token]) -> str | None:
     for at, piece in enumerate(pieces[:-1]):
         if piece.tag == "title" and not piece.closes and not pieces[at + 1].tag:
@@ -277,14 +275,5 @@ def _shown(pieces: list[Token]) -> Iterator[str]:
 
 
 def _hrefs(pieces: list[Token]) -> tuple[str, ...]:
-    found: dict[str, None] = {}
-    for piece in pieces:
-        if piece.href:
-            found[piece.href] = None
-            if len(found) >= _MAX_PAGE_LINKS:
-                break
-    return tuple(found)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+    found = dict.fromkeys(href for piece in pieces if (href := piece.href))
+    return tuple(islice(found, _MAX_PAGE_LINKS))

@@ -35,8 +35,8 @@ from hopsyncd.config.values import (
     Seconds,
     Section,
     Strategy,
+    ZoneName,
     is_model,
-    is_time_zone,
 )
 from hopsyncd.errors import ConfigError
 
@@ -160,7 +160,7 @@ class WatchConfig(Section):
 class ScheduleConfig(Section):
     """When jobs run by themselves. With an empty `gc_at`, gc never does."""
 
-    time_zone: Annotated[str, AfterValidator(is_time_zone)] = Field(
+    time_zone: ZoneName = Field(
         default="", description='Write a name like "Europe/Berlin", or nothing.'
     )
     full_scan_at: CronText = Field(default=FULL_SCAN_AT, description=CRON_HINT)

@@ -5,6 +5,7 @@ import ipaddress
 import os
 import pwd
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -107,16 +108,20 @@ def are_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     return patterns
 
 
-def is_cron(expression: str) -> str:
-    if expression not in ("", GC_AT, FULL_SCAN_AT):  # parsing any other one loads a library
+def _unless_empty(check: Callable[[str], object]) -> AfterValidator:
+    """Accept an empty text, and every other one that `check` does not refuse."""
+
+    def checked(text: str) -> str:
+        if text:
+            check(text)
+        return text
+
+    return AfterValidator(checked)
+
+
+def _is_cron(expression: str) -> None:
+    if expression not in (GC_AT, FULL_SCAN_AT):  # parsing any other one loads a library
         at(expression)
-    return expression
-
-
-def is_time_zone(name: str) -> str:
-    if name:
-        zone_of(name)
-    return name
 
 
 def group_id(name: str) -> int:
@@ -133,12 +138,6 @@ def user_id(name: str) -> int:
         return pwd.getpwnam(name).pw_uid
     except KeyError as error:
         raise ValueError(f"there is no user {name} on this machine") from error
-
-
-def _is_group(name: str) -> str:
-    if name:
-        group_id(name)
-    return name
 
 
 def _is_who(who: str) -> str:
@@ -165,19 +164,14 @@ def host_and_port(address: str) -> tuple[str, int]:
     return str(host), int(found["port"])
 
 
-def _is_address(address: str) -> str:
-    if address:
-        host_and_port(address)
-    return address
-
-
 ConfigPath = Annotated[Path, BeforeValidator(to_path)]
 PatternList = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(are_patterns)]
 ModelName = Annotated[str, Field(min_length=1), AfterValidator(is_model)]
-CronText = Annotated[str, AfterValidator(is_cron)]
+CronText = Annotated[str, _unless_empty(_is_cron)]
+ZoneName = Annotated[str, _unless_empty(zone_of)]
 Seconds = Annotated[float, Field(ge=1, allow_inf_nan=False)]
-GroupName = Annotated[str, AfterValidator(_is_group)]
-LoopbackAddress = Annotated[str, AfterValidator(_is_address)]
+GroupName = Annotated[str, _unless_empty(group_id)]
+LoopbackAddress = Annotated[str, _unless_empty(host_and_port)]
 Who = Annotated[str, AfterValidator(_is_who)]
 WhoList = Annotated[tuple[Who, ...], Field(strict=False)]
 

@@ -211,7 +211,11 @@ def scores_of(measured: Sequence[QuestionOutcome]) -> Scores:
         whole={
             depth: _percent([float(one.recall == 1) for one in some]) for depth, some in at.items()
         },
-        reciprocal_rank=float(np.mean([_reciprocal_rank(one) for one in measured])),
+        reciprocal_rank=float(
+            np.mean(
+                [max((1 / r for r in one.ranks.values() if r), default=0.0) for one in measured]
+            )
+        ),
         ms_p50=float(np.percentile(took_ms, 50)),
         ms_p95=float(np.percentile(took_ms, 95)),
         llm_calls=float(np.mean([one.llm_calls for one in measured])),
@@ -231,7 +235,7 @@ def answer_scores_of(measured: Sequence[QuestionOutcome]) -> AnswerScores | None
         f1=_share(answerable, lambda one: one.f1),
         shown=_share(answerable, _short),
         right=_share(shown, lambda one: is_right(_short(one), one.question.answers)),
-        held=_share(answerable, lambda one: is_held(_texts(one), one.question.answers)),
+        held=_share(answerable, _is_held),
         refused_wrongly=_share(answerable, _is_refused),
         refused_rightly=_share(hopeless, _is_refused),
     )
@@ -249,16 +253,13 @@ def _short(outcome: QuestionOutcome) -> str:
     return outcome.reply.short or "" if outcome.reply else ""
 
 
-def _texts(outcome: QuestionOutcome) -> list[str]:
-    return parts_of(outcome.reply) if outcome.reply else []
+def _is_held(outcome: QuestionOutcome) -> bool:
+    reply = outcome.reply
+    return reply is not None and is_held(parts_of(reply), outcome.question.answers)
 
 
 def _is_refused(outcome: QuestionOutcome) -> bool:
     return outcome.reply is not None and not outcome.reply.found
-
-
-def _reciprocal_rank(outcome: QuestionOutcome) -> float:
-    return max((1 / rank for rank in outcome.ranks.values() if rank), default=0.0)
 
 
 def _percent(shares: Sequence[float]) -> float:

@@ -68,6 +68,7 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
     """The whole result; `strategies` has one entry for each search, by its name."""
     result = measured.evaluation
     every = [one for some in result.outcomes.values() for one in some]
+    kinds = dict.fromkeys(one.question.kind for one in every if one.question.gold)
     return {
         "title": measured.title,
         "notes": list(measured.notes),
@@ -78,10 +79,11 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
         },
         "kinds": {
             kind: {
-                name: scores_json(scores_of(_of_kind(some, kind)))
+                name: scores_json(scores_of([one for one in some if one.question.kind == kind]))
                 for name, some in result.outcomes.items()
             }
-            for kind in _kinds(result)
+            for kind in kinds
+            if kind
         },
         "index_s": round(result.index_s, 3),
         "passages": result.passages,
@@ -89,21 +91,6 @@ def evaluation_json(measured: Measured) -> dict[str, Any]:
         "llm_calls": sum(one.llm_calls for one in every),
         "llm_tokens": sum(one.llm_tokens for one in every),
     }
-
-
-def _kinds(result: Evaluation) -> list[str]:
-    """The kinds of the questions that have an answer."""
-    kinds = {
-        one.question.kind: None
-        for some in result.outcomes.values()
-        for one in some
-        if one.question.kind and one.question.gold
-    }
-    return list(kinds)
-
-
-def _of_kind(outcomes: Sequence[QuestionOutcome], kind: str) -> list[QuestionOutcome]:
-    return [one for one in outcomes if one.question.kind == kind]
 
 
 def question_lines(evaluation: Evaluation) -> str:
