@@ -177,7 +177,7 @@ class Guard:
             return _refusal(
                 401,
                 "unauthorized",
-                "The request was refused: it does not bear the token",
+                "The request was refused: it does not carry the token",
                 "Send `Authorization: Bearer TOKEN`; access.token_file holds the token",
                 {"www-authenticate": "Bearer"},
             )

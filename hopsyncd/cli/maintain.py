@@ -130,7 +130,7 @@ def recover(context: click.Context, yes: bool) -> None:
             return
         click.echo(f"{database}: {why}.")
         if not yes:
-            confirm("Go on with what is left, for good?", "Nothing was recovered")
+            confirm("Continue with what is left, for good?", "Nothing was recovered")
         with closing(open_writer(database, accept_loss=True)) as connection:
             newest = head(connection)
             found = check(connection, deep=True)

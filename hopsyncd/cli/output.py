@@ -71,7 +71,7 @@ def send_long(context: click.Context, call: Call[Answer], doing: str | None = No
             return _send_and_show(client, call, doing)
         except KeyboardInterrupt:
             click.echo(
-                "The daemon goes on with what it has begun: `hopsyncd status` shows it.", err=True
+                "The daemon continues what it has begun: `hopsyncd status` shows it.", err=True
             )
             raise
 

@@ -90,7 +90,7 @@ def remove_source(file: Path, name: str) -> None:
     if new is None:
         raise ConfigError(
             f"Cannot remove {name}",
-            f"the lines of that source in {file} cannot be told from others",
+            f"the lines of that source in {file} cannot be told apart from others",
             "Edit it by hand",
         )
     check_config(file, new)

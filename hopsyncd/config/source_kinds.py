@@ -242,7 +242,7 @@ class ImapSource(SourceBase):
     )
     port: int = Field(default=993, ge=1, le=65_535)
     tls: Annotated[Tls, AfterValidator(_is_safe_tls)] = Field(
-        default="tls", description='Write "tls", or "starttls", mostly with port 143.'
+        default="tls", description='Write "tls", or "starttls", usually with port 143.'
     )
     ca_file: ConfigPath | None = Field(
         default=None, description="Leave the line out to trust what the system trusts."

@@ -231,8 +231,8 @@ def _refuse_to_empty(removals: Iterable[Step], documents: int) -> None:
     if 0 < documents <= sum(step.action is Action.REMOVE for step in removals):
         raise SourceUnavailable(
             "The source is paused",
-            f"nothing of its {documents} indexed documents is there any more",
-            "If that is meant, run `hopsyncd sync --accept-empty`; nothing was removed",
+            f"none of its {documents} indexed documents is there any more",
+            "If that is intended, run `hopsyncd sync --accept-empty`; nothing was removed",
         )
 
 

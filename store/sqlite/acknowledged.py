@@ -60,7 +60,7 @@ def noted(database: Path) -> Acknowledged | None:
         raise DiskFailure(
             f"Cannot read {note}",
             (error.strerror or str(error)).lower(),
-            "See that you may read it, and look for a failing disk",
+            "Check that you may read it, and look for a failing disk",
         ) from error
     slots = [_decoded(data[start : start + _SLOT_BYTES]) for start in (0, _SLOT_BYTES)]
     return max((slot for slot in slots if slot), key=lambda slot: slot.writes, default=None)
