@@ -7,10 +7,12 @@ everything" (a hint of None), and the threads of watchdog only ever put a path i
 
 import errno
 import logging
+import math
 import os
 import stat
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ everything. Where events were lost, everything is hinted at, and beside it the p
 log = structlog.get_logger(__name__)
 
 DEBOUNCE_S = 0.3
+_SETTLE_S = 0.02  # what one save of a file raises comes within it
 MAX_PATHS = 20_000
 CHECK_EVERY_S = 2.0
 RETRY_AFTER_LIMIT_S = 60.0
@@ -61,6 +64,7 @@ class WatchStatus:
 class FolderWatcher:
     """Watches one folder, on one thread beside those of watchdog.
 
+    Events are collected for `debounce_s`, but for the first ones after a quiet time.
     `skip` says of a relative path that its changes do not matter. `max_paths` is how many distinct
     paths one hint may name, the newest; where more came there is a hint of None too.
     `check_every_s` is how soon a dead watch or a root that came back is noticed. `observer` makes
@@ -85,6 +89,7 @@ class FolderWatcher:
         self._stopping = threading.Event()
         self._status = WatchStatus(False, "the watch was not started", "Call watch().")
         self._wait_s = check_every_s
+        self._hinted_s = -math.inf
         self._session: _Session | None = None
         self._thread: threading.Thread | None = None
 
@@ -132,7 +137,7 @@ class FolderWatcher:
     def _turn(self, root: Path, on_hint: Hint) -> None:
         """Wait for the first event or the next check, act on it, and pass on what it hints at."""
         if self._pending.wait(self._wait_s):
-            self._stopping.wait(self._debounce_s)
+            self._stopping.wait(self._collecting_s())
         seen = self._pending.take()
         if self._stopping.is_set():
             return
@@ -146,6 +151,13 @@ class FolderWatcher:
             on_hint(None)
         if paths:
             on_hint(paths)
+            self._hinted_s = time.monotonic()
+
+    def _collecting_s(self) -> float:
+        """How long events are collected: after a quiet time the first ones are passed on at once,
+        so that an edit need not wait; what follows them comes together."""
+        is_quiet = time.monotonic() - self._hinted_s > self._debounce_s
+        return min(_SETTLE_S, self._debounce_s) if is_quiet else self._debounce_s
 
     def _begin(self, root: Path) -> bool:
         """Try to watch. Sets the status."""

@@ -137,11 +137,34 @@ def covers(call: list[str] | None, id_: str) -> bool:
 def test_too_many_paths_become_everything_and_the_newest(root: Path, hints: Hints) -> None:
     watcher = FolderWatcher(debounce_s=2.0, max_paths=20)
     watcher.watch(root, hints)
+    (root / "first.md").touch()
+    wait_for(lambda: "first.md" in hints.told)
     for number in range(50):
         (root / f"{number}.md").touch()
     wait_for(lambda: {None, "49.md"} <= hints.told)
     watcher.stop()
     assert "0.md" not in hints.told
+
+
+def test_the_first_change_after_a_quiet_time_is_told_at_once_and_later_ones_together(
+    root: Path, hints: Hints
+) -> None:
+    watcher = FolderWatcher(debounce_s=3.0)
+    watcher.watch(root, hints)
+    began_s = time.monotonic()
+    (root / "first.md").touch()
+    wait_for(lambda: bool(hints.calls))
+    assert time.monotonic() - began_s < 2.0
+    for number in range(10):
+        (root / f"{number}.md").touch()
+        time.sleep(0.05)
+    wait_for(lambda: "9.md" in hints.told)
+    assert time.monotonic() - began_s >= 3.0
+    watcher.stop()
+    assert [sorted(call or ()) for call in hints.calls] == [
+        ["first.md"],
+        [f"{number}.md" for number in range(10)],
+    ]
 
 
 def test_skipped_paths_raise_no_hint(root: Path, hints: Hints) -> None:

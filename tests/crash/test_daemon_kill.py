@@ -245,9 +245,11 @@ def test_a_kill_after_an_event_leaves_it_to_the_next_scan() -> None:
         place.write("old.md", "Nero met Ada.\n")
         place.start()
         place.sync()
+        place.write("first.md", "Ada met Cato.\n")
+        place.until(lambda: bool(place.status()["documents"] == 2))
         place.write("new.md", "Ada met Basho.\n")
         time.sleep(0.2)
-        assert place.status()["documents"] == 1
+        assert place.status()["documents"] == 2
         place.kill()
         place.start()
-        place.until(lambda: bool(place.status()["documents"] == 2))
+        place.until(lambda: bool(place.status()["documents"] == 3))
