@@ -26,7 +26,7 @@ from store.sqlite.losses import CutSearch, Losses, Span
 from store.sqlite.search import put_vector
 from store.sqlite.space import erase
 
-_REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 100, 400  # what one transaction removes
+_REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # what one transaction removes
 
 
 @dataclass(frozen=True, slots=True)

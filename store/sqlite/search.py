@@ -1,6 +1,6 @@
 """Exact search at a version: postings of words, and the sqlite-vec tables of passage vectors."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,17 +81,28 @@ def recipes(connection: Connection) -> list[int]:
     return [row[0] for row in connection.execute("SELECT id FROM recipe ORDER BY id")]
 
 
-def is_worn(connection: Connection, recipe: int) -> bool:
-    """Whether rewriting the table would free a third of it, or the one chunk it has to spare.
+def sparse_chunks(connection: Connection, recipe: int) -> list[list[int]]:
+    """The lives whose vectors should move, by chunk: of each chunk that is less than full, but the
+    last, where more than a quarter is free.
 
     sqlite-vec frees a chunk only when its last row is deleted, and never reuses a gap.
     """
-    chunks, rows = connection.execute(
-        f"SELECT (SELECT count(*) FROM passage_vector_{recipe}_chunks),"
-        f" (SELECT count(*) FROM passage_vector_{recipe}_rowids)"
-    ).fetchone()
-    needed = -(-rows // _CHUNK_ROWS)
-    return bool(chunks >= needed + max(1, needed // 2))
+    table = f"passage_vector_{recipe}"
+    sparse = connection.execute(
+        f"SELECT chunk_id FROM {table}_rowids GROUP BY chunk_id HAVING count(*) < ?"
+        f" AND chunk_id < (SELECT max(chunk_id) FROM {table}_chunks)",
+        [_CHUNK_ROWS * 3 // 4],
+    ).fetchall()
+    lives = f"SELECT rowid FROM {table}_rowids WHERE chunk_id = ?"
+    return [[row[0] for row in connection.execute(lives, chunk)] for chunk in sparse]
+
+
+def move_vectors(connection: Connection, recipe: int, lives: Sequence[int]) -> None:
+    """Write the vectors of these lives again, behind all others, in one transaction."""
+    with transaction(connection):
+        for life in lives:
+            connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [life])
+            put_vector(connection, life)
 
 
 def renew_vectors(connection: Connection, recipe: int) -> None:

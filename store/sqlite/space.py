@@ -23,9 +23,10 @@ from store.sqlite.database import (
     transaction,
 )
 from store.sqlite.presence import expect_shrinking, note_size
-from store.sqlite.search import is_worn, recipes, renew_vectors
+from store.sqlite.search import move_vectors, recipes, renew_vectors, sparse_chunks
 
 _PAGES = 2000  # freed per step
+_QUICK_BYTES = 1 << 26  # of a file that is rewritten within a second
 _MERGED_PAGES = 500  # of the full-text index rewritten per step
 _WAIT_MS, _NO_WAIT_MS = 10_000, 200
 
@@ -42,13 +43,13 @@ def shrink(connection: Connection, between: Callable[[], None], *, text: bool) -
     """Shrink the file by what was deleted, in steps; `between` runs after each.
 
     `text` says whether full text was deleted, which stays in the index until it is merged. If a
-    tenth of the file is free, about as much again is lost in half-empty pages, so the whole file is
-    vacuumed. The writer waits for that, readers do not, and the disk needs room for a WAL as large
-    as the file. This also turns incremental vacuum on for a database made without it.
+    tenth of a small file is free, about as much again is lost in half-empty pages, so the file is
+    vacuumed as a whole; this also turns incremental vacuum on for a database made without it. The
+    writer would wait too long for a large one, which gives back its free pages in steps.
     """
     for recipe in recipes(connection):
-        if is_worn(connection, recipe):
-            renew_vectors(connection, recipe)
+        for lives in sparse_chunks(connection, recipe):
+            move_vectors(connection, recipe, lives)
             between()
     if text:
         _merge_text(connection, between)
@@ -71,7 +72,7 @@ def _merge_text(connection: Connection, between: Callable[[], None]) -> None:
 
 def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
     free, whole = _free_pages(connection), connection.execute("PRAGMA page_count").fetchone()[0]
-    if 10 * free > whole:
+    if 10 * free > whole and file_bytes(connection) <= _QUICK_BYTES:
         vacuum(connection)
         between()
         return

@@ -330,11 +330,11 @@ class TestManyRevisions:
 
     @pytest.fixture
     def edited(self, tmp_path: Path) -> Stack:
-        """secret.md with a revision in each of 130 versions, beside a page that stays."""
+        """secret.md with a revision in each of 230 versions, beside a page that stays."""
         files = MemoryConnector({"secret.md": SECRET, "other.md": OTHER})
         made = Stack(tmp_path / "s.db", files, budget_factor=0.3)
         made.sync()
-        for number in range(129):
+        for number in range(229):
             files.put("secret.md", SECRET + f"\nBrutus met Nero{number} in Rome.\n".encode())
             made.sync()
         made.writer.apply(Batch("", gone=((made.source.id, "secret.md"),)))
