@@ -79,6 +79,14 @@ def _cell(value: object) -> str:
     return f"{value:,.1f}" if isinstance(value, float) else str(value)
 
 
+def processor_s(pid: int) -> float:
+    """Processor seconds of a process and of those that it started and that still run."""
+    listed = Path(f"/proc/{pid}/task").glob("*/children")
+    pids = {pid, *(int(one) for file in listed for one in file.read_text().split())}
+    fields = [Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in pids]
+    return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
+
+
 def p50(values: Sequence[float]) -> float:
     return statistics.median(values)
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common import arguments, dataset, table, write_markdown
+from common import arguments, dataset, processor_s, table, write_markdown
 
 from connectors.folder import FolderConnector
 from connectors.protocol import Connector, Fetched, Found, Item
@@ -214,12 +214,12 @@ def _folder_run(folder: Path) -> dict[str, float]:
     encoder.encode(["A first text."])
     language.mentions("A first text.")
     encoder.spent_s = 0.0
-    loaded_s = _child_s()
+    loaded_s = _children_s()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     with tempfile.TemporaryDirectory() as base, closing(open_writer(Path(base) / "db")) as database:
         version = _index(database, folder, maker, Clock(), config)
     wall_s, own_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
-    names_s = _child_s() - loaded_s
+    names_s = _children_s() - loaded_s
     language.close()
     cpu_s = own_s + names_s
     return {
@@ -233,15 +233,9 @@ def _folder_run(folder: Path) -> dict[str, float]:
     }
 
 
-def _child_s() -> float:
+def _children_s() -> float:
     """Processor seconds of the processes that this one started and that still run."""
-    listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return sum(_processor_s(int(pid)) for pid in listed)
-
-
-def _processor_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return processor_s(os.getpid()) - time.process_time()
 
 
 def _compare(folder: Path, checkout: Path, rounds: int) -> None:
@@ -278,9 +272,7 @@ def _daemon_run(folder: Path, code: Path) -> tuple[float, float]:
             ).returncode:
                 time.sleep(0.2)
             wall_s = time.perf_counter() - began_s
-            listed = Path(f"/proc/{daemon.pid}/task").glob("*/children")
-            pids = {daemon.pid, *(int(pid) for file in listed for pid in file.read_text().split())}
-            return wall_s, sum(map(_processor_s, pids))
+            return wall_s, processor_s(daemon.pid)
         finally:
             daemon.terminate()
             daemon.wait()
