@@ -39,9 +39,9 @@ from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.extractive import asked_of
-from hopsyncd.retrieve.answering.short_answer import Candidate, candidates, likeliest
+from hopsyncd.retrieve.answering.short_answer import Candidate, Short, candidates, likeliest
 from hopsyncd.retrieve.answering.support import needs
-from hopsyncd.retrieve.answering.weights import probability
+from hopsyncd.retrieve.answering.weights import log_odds, probability
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.snapshot import Snapshot
 from hopsyncd.retrieve.walk import WalkSettings
@@ -162,12 +162,18 @@ def fit_values(some: Sequence[Case]) -> dict[str, float]:
     return logistic(rows, wanted, counts, 1.0)
 
 
-def fit_right(some: Sequence[Case], fits: dict[str, float]) -> dict[str, float]:
+def short_of(case: Case, fits: Mapping[str, float], held: Mapping[str, float]) -> Short | None:
+    return likeliest(case.values, log_odds(held, case.needs), fits)
+
+
+def fit_right(
+    some: Sequence[Case], fits: Mapping[str, float], held: Mapping[str, float]
+) -> dict[str, float]:
     """Whether the likeliest value is right."""
     shorts = [
         (case, short)
         for case in some
-        if case.sort in ("own", "none") and (short := likeliest(case.values, fits))
+        if case.sort in ("own", "none") and (short := short_of(case, fits, held))
     ]
     return logistic(
         [short.features for _, short in shorts],
@@ -233,10 +239,11 @@ def left_out(every: Sequence[Case]) -> Iterator[Judged]:
     for name in dict.fromkeys(case.left_out for case in every):
         others = [case for case in every if name not in (case.left_out, case.collection)]
         fits = fit_values(others)
-        right, held = fit_right(others, fits), fit_held(others)
+        held = fit_held(others)
+        right = fit_right(others, fits, held)
         for case in every:
             if case.left_out == name and case.sort in ("own", "none", "gone"):
-                short = likeliest(case.values, fits)
+                short = short_of(case, fits, held)
                 yield Judged(
                     case,
                     probability(right, short.features) if short else 0.0,
@@ -253,7 +260,7 @@ def by_threshold(judged: Sequence[Judged]) -> None:
         own, none, gone = (
             [one for one in some if one.case.sort == sort] for sort in ("own", "none", "gone")
         )
-        for show in (0.4, 0.5, 0.6):
+        for show in (0.4, 0.45, 0.5, 0.6):
             for hold in (0.35, 0.4, 0.45, 0.5):
                 shown = [one for one in own + none if one.right >= show]
                 right = sum(one.is_right for one in shown)
@@ -307,11 +314,11 @@ def main() -> None:
     told = list(left_out(every))
     by_threshold(told)
     reliability(told)
-    fits = fit_values(every)
+    fits, holds = fit_values(every), fit_held(every)
     for name, weights in (
         ("FITS", fits),
-        ("RIGHT", fit_right(every, fits)),
-        ("HELD", fit_held(every)),
+        ("RIGHT", fit_right(every, fits, holds)),
+        ("HELD", holds),
     ):
         print(f"{name}: Mapping[str, float] = {{")
         for feature, weight in weights.items():

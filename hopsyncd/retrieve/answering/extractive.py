@@ -82,7 +82,9 @@ def function_terms() -> frozenset[str]:
     return frozenset(index_terms(f"{' '.join(STOP_WORDS)} {_AUXILIARIES}"))
 
 
-Kind = Literal["name", "date", "weekday", "duration", "frequency", "number", "version", "code"]
+Kind = Literal[
+    "name", "date", "moment", "weekday", "duration", "frequency", "number", "version", "code"
+]
 
 _AUXILIARY = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|must|may|should)"
 _PLACES = "city|country|state|county|town|village|continent|province|territory|place|region|island"
@@ -104,8 +106,8 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
         rf"|(?:what|which) (?:is the |are the )?(?:\w+ ){{0,2}}(?:{_AMOUNTS})s?\b",
     ),
     ("date", r"(?:which|what) (?:\w+ )?(?:year|date|day|month|century|decade)s?\b"),
-    ("date", rf"when {_AUXILIARY}\b"),
-    ("date", r"when$"),
+    ("moment", rf"when {_AUXILIARY}\b"),
+    ("moment", r"when$"),
     ("name", rf"(?:which|what) (?:\w+ )?(?:{_PLACES})\b"),
     ("name", rf"where {_AUXILIARY}\b"),
     ("name", r"where$"),
@@ -128,12 +130,24 @@ _SECOND = frozenset(index_terms("second"))  # a function word elsewhere
 _COUNTED = re.compile(rf"\bhow many (?!{_AUXILIARY}\b)((?:[\w-]+ ?){{1,4}})", re.IGNORECASE)
 
 
+_SHARE = re.compile(r"\b(?:percent(?:age)?|share|proportion|fraction)\b", re.IGNORECASE)
+_MONEY = re.compile(
+    r"\bhow much (?:money|.*\b(?:cost|paid|pay|spend|earn))\b"
+    r"|\b(?:price|salary|fee|cost|(?:monthly|annual|yearly|daily) amount)\b",
+    re.IGNORECASE,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class QuestionNeeds:
-    """The kind of the answer, and the terms of what is counted: `hours` in `How many hours`."""
+    """The kind of the answer, and the terms of what is counted: `hours` in `How many hours`.
+
+    `unit` says of a number that it must be one of money, or a share of something.
+    """
 
     kind: Kind
     counted: frozenset[str] = frozenset()
+    unit: Literal["money", "share"] | None = None
 
 
 def asked_of(question: str) -> QuestionNeeds | None:
@@ -143,7 +157,7 @@ def asked_of(question: str) -> QuestionNeeds | None:
     mayor of what city?`), else the first words that ask.
 
     >>> asked_of("Ada left. Where does she live?")
-    QuestionNeeds(kind='name', counted=frozenset())
+    QuestionNeeds(kind='name', counted=frozenset(), unit=None)
     >>> asked_of("How many hours can be saved?").counted
     frozenset({'hour'})
     """
@@ -161,7 +175,10 @@ def asked_of(question: str) -> QuestionNeeds | None:
         kind = None if question.rstrip().endswith("?") else next(asked, None)
         return QuestionNeeds(kind) if kind else None
     kind = min(found, key=lambda one: one[:2])[2]
-    return QuestionNeeds(kind, _counted(words) if kind == "number" else frozenset())
+    if kind != "number":
+        return QuestionNeeds(kind)
+    unit: Literal["money", "share"] | None = "share" if _SHARE.search(words) else None
+    return QuestionNeeds(kind, _counted(words), "money" if _MONEY.search(words) else unit)
 
 
 def _counted(words: str) -> frozenset[str]:

@@ -32,11 +32,12 @@ _UNIT = (
     r"(?:milli|micro|nano)?seconds?|minutes?|hours?|days?|weeks?|fortnights?|months?|quarters?"
     r"|years?|decades?|centur(?:y|ies)|pay periods?"
 )
+_OF_TIME = "(?:business|working|work|calendar|consecutive|full|more|additional|whole|week)"
 _WEEKDAYS = "Mondays?|Tuesdays?|Wednesdays?|Thursdays?|Fridays?|Saturdays?|Sundays?"
 _PATTERNS: dict[Kind, re.Pattern[str]] = {
     "duration": re.compile(
         rf"(?<![\w.-])(?:(?:(?:{_NUMBER})(?: ?- ?| to ))?(?:{_NUMBER})|\ban?\b|\ba few)"
-        rf"[ .-](?:[a-z]+ )?(?:{_UNIT})\b(?!-)",
+        rf"[ .-](?:{_OF_TIME} )?(?:{_UNIT})\b(?!-)",
         re.IGNORECASE,
     ),
     "frequency": re.compile(
@@ -50,7 +51,7 @@ _PATTERNS: dict[Kind, re.Pattern[str]] = {
     "number": re.compile(
         rf"(?<=\d:)\d{{2,5}}\b"  # the port of an address
         rf"|(?<![\w./:#(-])[$-]?(?:(?!one\b){_NUMBER})(?:%|(?![\w:/]|[.,]\d|-\d))"
-        r"(?: ?(?:[KMGT]i?B|bytes?|percent|person-hours?)\b)?",
+        r"(?: ?(?:%|(?:[KMGT]i?B|bytes?|percent|person-hours?)\b))?",
         re.IGNORECASE,
     ),
     "code": re.compile(
@@ -61,6 +62,8 @@ _PATTERNS: dict[Kind, re.Pattern[str]] = {
 # Of a list or a section, also where a sentence goes over several items.
 _ITEM_NUMBER = re.compile(r"(?:^|\n|[-*] )\s*(?:[-*]\s*)?(\(?\d+(?:\.\d+)*[.)]?)(?=\s)")
 _TIME_AFTER = re.compile(rf"[ -](?:[a-z]+ )?(?:{_UNIT})\b", re.IGNORECASE)
+_SHARE = re.compile(r"%|per ?cent|\b(?:thirds?|quarters?|fifths?)\b")
+_MONEY = re.compile(r"[$\u20ac\u00a3]|\b(?:dollars?|euros?|pounds?|cents?)\b")
 _AFTER = re.compile(r"(?:[ -][\w-]+){0,3}")  # where what a number counts stands
 
 
@@ -100,20 +103,21 @@ def _after(text: str, end: int) -> str:
     return match[0] if match else ""
 
 
-MIN_RIGHT = 0.6  # the probability from which a short answer is shown
-_SENTENCES = 24  # those most like the question are looked through
+MIN_RIGHT = 0.45  # the probability from which a short answer is shown
+_SENTENCES = 40  # those most like the question are looked through
 _NEAR = 60  # characters around a value in which words of the question count
 _FEW = frozenset("0 1 2 two three four".split())
-# What may stand for a kind: a date can be told by how long it is until then.
-_ALSO: Mapping[Kind, tuple[Kind, ...]] = {"date": ("duration",)}
+# A moment is told by its date, or by how long it is until then.
+_TOLD_BY: Mapping[Kind, tuple[Kind, ...]] = {"moment": ("date", "duration")}
 _YEAR = re.compile(r"(?:1[5-9]|20)\d\d")
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A value in a sentence, and what speaks for it."""
+    """A value of some kind in a sentence, and what speaks for it."""
 
     text: str
+    kind: Kind
     sentence: Sentence
     features: Mapping[str, float]
 
@@ -141,14 +145,14 @@ def candidates(
     covered = _by_passage(sentences)
     around = _around(sentences)
     best = max(one.cosine for one in sentences)
+    kinds = _TOLD_BY.get(asked.kind, (asked.kind,))
     found = []
     for sentence in sorted(sentences, key=lambda one: -one.cosine)[:_SENTENCES]:
-        for kind in (asked.kind, *_ALSO.get(asked.kind, ())):
+        for kind in kinds:
             for value in values_of(sentence.text, kind, language):
                 is_named = f" {normalise(value.text)} " in named
                 counted = not asked.counted.isdisjoint(index_terms(value.text + value.after))
-                is_other = _is_loose(value) if not asked.counted else not counted
-                if kind == "number" and is_other:
+                if kind == "number" and not _is_wanted(value, asked, counted):
                     continue
                 if is_named or words.issuperset(index_terms(value.text)):
                     continue
@@ -159,35 +163,36 @@ def candidates(
                     "around": max(around[sentence] - sentence.cosine, 0.0),
                     "covered": _share(sentence.terms, weights),
                     "passage": _share(covered[sentence.rank], weights),
-                    "other_kind": float(kind != asked.kind),
+                    "other_kind": float(kind != kinds[0]),
                 }
                 features = place | {
-                    "near": _share(weights.keys() & _near(value, sentence), weights)
+                    "uncounted": float(bool(asked.counted) and not counted),
+                    "near": _share(weights.keys() & _near(value, sentence), weights),
                 }
-                found.append(Candidate(value.text, sentence, features))
+                found.append(Candidate(value.text, kind, sentence, features))
     return found
 
 
-def likeliest(found: Sequence[Candidate], weights: Mapping[str, float] = FITS) -> Short | None:
-    """The best of the candidates, and how far it leads what says something else.
-
-    None where even that is more likely wrong than right.
+def likeliest(
+    found: Sequence[Candidate], held: float, weights: Mapping[str, float] = FITS
+) -> Short | None:
+    """The best of the candidates, how far it leads what says something else, and how often it is
+    said; `held` are the log odds that there is an answer at all.
     """
     if not found:
         return None
     odds = [log_odds(weights, one.features) for one in found]
     first = int(np.argmax(odds))
-    if odds[first] < 0:
-        return None
-    best, said = found[first], index_terms(found[first].text)
-    others = [
-        value for value, one in zip(odds, found, strict=True) if index_terms(one.text) != said
-    ]
+    best, said = found[first], [tuple(index_terms(one.text)) for one in found]
+    others = [value for value, one in zip(odds, said, strict=True) if one != said[first]]
     features = {
-        "odds": min(odds[first], 2.0),
+        "odds": min(max(odds[first], -3.0), 4.0),
         "lead": min(odds[first] - max(others), 4.0) if others else 0.0,
-        "alone": float(not others),
-        **{name: best.features[name] for name in ("near", "behind")},
+        "few": 1 / (1 + len(set(said))),
+        "again": float(said.count(said[first]) > 1),
+        "near": best.features["near"],
+        "number": float(best.kind == "number"),
+        "held": held,
     }
     return Short(best.text, best.sentence, features)
 
@@ -196,6 +201,15 @@ def _near(value: Value, sentence: Sentence) -> set[str]:
     """The terms around a value in its sentence."""
     start = max(value.start - _NEAR, 0)
     return set(index_terms(sentence.text[start : value.end + _NEAR]))
+
+
+def _is_wanted(number: Value, asked: QuestionNeeds, counted: bool) -> bool:
+    """Whether a number may be what is asked for."""
+    if asked.unit == "share":
+        return _SHARE.search(number.text + number.after) is not None
+    if asked.unit == "money":
+        return _MONEY.search(number.text + number.after) is not None
+    return counted or not _is_loose(number)
 
 
 def _is_loose(number: Value) -> bool:

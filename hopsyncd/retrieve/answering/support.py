@@ -23,10 +23,10 @@ from hopsyncd.retrieve.answering.short_answer import (
     candidates,
     likeliest,
 )
-from hopsyncd.retrieve.answering.weights import HELD, RIGHT, probability
+from hopsyncd.retrieve.answering.weights import HELD, RIGHT, log_odds, probability
 from store.words import index_terms
 
-MIN_HELD = 0.45  # the probability below which the answer is "not found"
+MIN_HELD = 0.5  # the probability below which the answer is "not found"
 _MANY = 1000  # passages
 _LESS_OF_FEW = 0.03  # with each e-fold of passages below that
 _DEPTH = 5  # passages whose words count
@@ -101,8 +101,8 @@ def judged(
     """
     asked = asked_of(question)
     values = candidates(question, asked, sentences, weights, language) if asked else []
-    short = likeliest(values)
+    told = needs(question, asked, sentences, weights, values, passages)
+    short = likeliest(values, log_odds(HELD, told))
     if short and probability(RIGHT, short.features) >= MIN_RIGHT:
         return Judgement(True, short)
-    held = probability(HELD, needs(question, asked, sentences, weights, values, passages))
-    return Judgement(bool(sentences) and held >= MIN_HELD, None)
+    return Judgement(bool(sentences) and probability(HELD, told) >= MIN_HELD, None)
