@@ -24,6 +24,15 @@ _FOLDERS = 12
 _SIGNS = {"added": "+", "changed": "~", "removed": "-", "renamed": ">"}
 
 
+_sources_option = click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    shell_complete=complete_source,
+    help="Only this source. Repeatable.",
+)
+
+
 @click.command()
 @click.option(
     "-n",
@@ -228,13 +237,7 @@ def tag(context: click.Context, name: str, version: str, delete: bool, as_json: 
 
 @click.command()
 @click.argument("version", shell_complete=complete_version)
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    shell_complete=complete_source,
-    help="Only this source. Repeatable.",
-)
+@_sources_option
 @json_option
 @click.pass_context
 def restore(context: click.Context, version: str, sources: tuple[str, ...], as_json: bool) -> None:
@@ -263,13 +266,7 @@ def restore(context: click.Context, version: str, sources: tuple[str, ...], as_j
 
 
 @click.command()
-@click.option(
-    "--source",
-    "sources",
-    multiple=True,
-    shell_complete=complete_source,
-    help="Only this source. Repeatable.",
-)
+@_sources_option
 @json_option
 @click.pass_context
 def release(context: click.Context, sources: tuple[str, ...], as_json: bool) -> None:

@@ -12,7 +12,7 @@ from tests.e2e.daemon import GC_LATER, SMALL, Place, new_place, source
 def place() -> Iterator[Place]:
     """Version 2 is in a backup; versions 3 and 4 were acknowledged after it."""
     with new_place(SMALL) as made:
-        made.configure(GC_LATER + source("notes", made.notes))
+        made.configure(GC_LATER + "[watch]\nenabled = false\n" + source("notes", made.notes))
         made.start()
         for version, colour in enumerate(("red", "blue", "white", "green"), 1):
             made.write("pier.md", f"# Pier\n\nThe lamp of the pier is {colour}.\n")
