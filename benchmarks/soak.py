@@ -6,10 +6,12 @@ first third is its warm-up: growth is counted from there to its end.
 
 python benchmarks/soak.py --minutes 10          # with the default models
 python benchmarks/soak.py --minutes 10 --small  # with tiny ones: more edits and queries
+python benchmarks/soak.py --edits 10000 --small # until there were so many edits
 """
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -41,7 +43,8 @@ class Look:
 
     life: int
     at_s: float
-    rss_mb: float
+    own_mb: float
+    mapped_mb: float
     descriptors: int
     threads: int
     wal_mb: float
@@ -61,6 +64,7 @@ def main() -> None:
     given = arguments(
         __doc__ or "",
         ("--minutes", {"type": float, "default": 10.0}),
+        ("--edits", {"type": int, "default": 0, "help": "Instead of minutes"}),
         ("--documents", {"type": int, "default": 300}),
         ("--small", {"action": "store_true"}),
     )
@@ -75,7 +79,11 @@ def main() -> None:
         for file in files:
             _edit(file, chance)
         for life in range(_LIVES):
-            _live(place, files, life, 60 * given.minutes / _LIVES, chance, work, looks)
+
+            def is_over(for_s: float, until: int = given.edits * (life + 1) // _LIVES) -> bool:
+                return work.edits >= until if until else for_s >= 60 * given.minutes / _LIVES
+
+            _live(place, files, life, is_over, chance, work, looks)
         versions = place.status()["version"]
     print(f"{work.edits} edits, {versions} versions, {work.queries} queries, {work.kills} kills\n")
     _tell(looks)
@@ -85,7 +93,7 @@ def _live(
     place: Place,
     files: list[Path],
     life: int,
-    for_s: float,
+    is_over: Callable[[float], bool],
     chance: random.Random,
     work: Work,
     looks: list[Look],
@@ -94,7 +102,7 @@ def _live(
     place.start()
     place.sync()
     began_s = look_s = time.monotonic()
-    while (now_s := time.monotonic()) < began_s + for_s:
+    while not is_over((now_s := time.monotonic()) - began_s):
         _edit(chance.choice(files), chance)
         work.edits += 1
         for _ in range(5):
@@ -135,7 +143,8 @@ def _look(place: Place, life: int, at_s: float) -> Look:
     return Look(
         life + 1,
         at_s,
-        int(status["VmRSS"].split()[0]) / 1024,
+        int(status["RssAnon"].split()[0]) / 1024,
+        int(status["RssFile"].split()[0]) / 1024,
         len(list((process / "fd").iterdir())),
         int(status["Threads"]),
         wal.stat().st_size / 1e6 if wal.exists() else 0.0,
@@ -145,7 +154,7 @@ def _look(place: Place, life: int, at_s: float) -> Look:
 
 def _tell(looks: list[Look]) -> None:
     table(
-        ["life", "at s", "RSS MB", "descriptors", "threads", "log MB", "database MB"],
+        ["life", "at s", "own MB", "mapped MB", "descriptors", "threads", "log MB", "database MB"],
         [[one.life, round(one.at_s), *astuple(one)[2:]] for one in looks[::_TOLD_EVERY]],
     )
     rows = []
@@ -153,14 +162,14 @@ def _tell(looks: list[Look]) -> None:
         own = [one for one in looks if one.life == life]
         warm = [one for one in own if one.at_s >= own[-1].at_s / 3]
         few = max(1, len(warm) // 5)
-        first, last = p50([o.rss_mb for o in warm[:few]]), p50([o.rss_mb for o in warm[-few:]])
+        first, last = p50([o.own_mb for o in warm[:few]]), p50([o.own_mb for o in warm[-few:]])
         held = [one.descriptors for one in warm]
         growth = f"{100 * (last / first - 1):+.1f} %"
         rows.append(
             [life, first, last, growth, f"{min(held)} to {max(held)}", max(o.wal_mb for o in own)]
         )
     print("From the end of the warm-up to the end of each life:\n")
-    table(["life", "RSS MB", "then", "growth", "descriptors", "largest log MB"], rows)
+    table(["life", "own MB", "then", "growth", "descriptors", "largest log MB"], rows)
 
 
 if __name__ == "__main__":

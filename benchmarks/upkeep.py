@@ -41,6 +41,7 @@ from store.sqlite.gc import Retention, collect
 from store.sqlite.history import diff
 from store.sqlite.purge import purge_source
 from store.sqlite.sources import register_source
+from store.sqlite.space import file_bytes
 from store.sqlite.versions import commit, version
 
 _RECIPE = Recipe("invented", "invented", 384)
@@ -189,12 +190,15 @@ class Timer:
         self.longest_s, self.last_s = max(self.longest_s, now_s - self.last_s), now_s
 
 
-def _timed(name: str, work: Callable[[Callable[[], None]], object]) -> list[object]:
-    timer = Timer()
+def _timed(
+    connection: Connection, name: str, work: Callable[[Callable[[], None]], object]
+) -> list[object]:
+    timer, began_s = Timer(), time.process_time()
     work(timer.step)
     timer.step()
-    print(name, f"{timer.last_s - timer.began_s:.2f} s", flush=True)
-    return [name, f"{timer.last_s - timer.began_s:.2f}", f"{timer.longest_s:.2f}"]
+    took_s, worked_s = timer.last_s - timer.began_s, time.process_time() - began_s
+    megabytes = file_bytes(connection) / 1e6
+    return [name, *(f"{s:.2f}" for s in (took_s, worked_s, timer.longest_s)), megabytes]
 
 
 def main() -> None:
@@ -214,20 +218,20 @@ def main() -> None:
         lively = [number for number in range(_STAY + 1, total) if not _is_quiet(number)]
         for _ in range(given.versions):
             store.put(sorted({*store.chance.choice(lively, _EDITED).tolist()}))
-        rows = [
-            _timed("opening check", lambda _: opening_check(connection)),
-            _timed("question sets of the head", lambda _: [*sets_at(connection, store.head)]),
-            _timed("diff of all versions", lambda _: _diff(connection, first, store.head)),
-            _timed("deep check", lambda _: _checked(connection)),
-            _timed("a version without a source", lambda _: store.remove()),
-            _timed("purge", lambda step: purge_source(connection, store.sources[0], step)),
-            _timed("deep check after it", lambda _: _checked(connection)),
-            _timed("gc", lambda step: collect(connection, Retention(10, 0), _LATER_MS, step)),
-            _timed("deep check after it", lambda _: _checked(connection)),
+        work: list[tuple[str, Callable[[Callable[[], None]], object]]] = [
+            ("opening check", lambda _: opening_check(connection)),
+            ("question sets of the head", lambda _: [*sets_at(connection, store.head)]),
+            ("diff of all versions", lambda _: _diff(connection, first, store.head)),
+            ("deep check", lambda _: _checked(connection)),
+            ("a version without a source", lambda _: store.remove()),
+            ("purge", lambda step: purge_source(connection, store.sources[0], step)),
+            ("gc", lambda step: collect(connection, Retention(10, 0), _LATER_MS, step)),
+            ("deep check after both", lambda _: _checked(connection)),
         ]
+        rows = [_timed(connection, *one) for one in work]
         connection.close()
     print(f"\n{total} documents, {store.head} versions, one source purged\n")
-    table(["what", "seconds", "longest hold"], rows)
+    table(["what", "seconds", "of processor", "longest hold", "database MB"], rows)
 
 
 def _diff(connection: Connection, old: int, new: int) -> None:
