@@ -261,3 +261,31 @@ def test_sets_made_side_by_side_are_those_made_one_after_the_other_in_the_same_o
     )
     assert beside == serial
     assert [row[0] for row in serial] == passages
+
+
+def test_while_its_model_is_made_the_encoder_says_so(tmp_path: Path) -> None:
+    encoder, seen = OnnxEncoder(tmp_path), set()
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(encoder.encode, ["a"])
+        while not made.done():
+            seen.add(encoder.preparing)
+            time.sleep(0.001)
+    assert True in seen
+    assert not encoder.preparing
+
+
+def test_without_onnx_runtime_the_default_encoder_is_that_of_torch_and_doctor_says_so() -> None:
+    script = """
+import sys
+sys.modules["onnxruntime"] = None
+from hopsyncd.config.configuration import Config
+from hopsyncd.doctor.machine import models
+from hopsyncd.models.loading import encoder_of
+(found,) = models(Config())
+print(encoder_of(Config()).name, found.level, found.remedy)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    name, state, *remedy = ran.stdout.split()
+    assert name == SentenceEncoder("default", "", 1).name
+    assert state == "warn"
+    assert "onnxruntime" in " ".join(remedy)
