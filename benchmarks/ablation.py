@@ -38,7 +38,7 @@ from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.edge_traversal import choose_first, traverse
 from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.ranking import Ranked, most_helpful, paper_helpfulness
+from hopsyncd.retrieve.ranking import Ranked, helpful, most_helpful, paper_helpfulness
 from hopsyncd.retrieve.snapshot import Snapshot, head_of
 from hopsyncd.retrieve.walk import WalkSettings, pull_of, walk
 from store.records import PassageId, Vectors, to_grid
@@ -100,9 +100,7 @@ class Step:
         arrived = np.zeros(len(view.passage))
         arrived[list(found.visits)] = list(found.visits.values())
         if self.ranking:
-            return ranked(
-                inquiry, most_helpful(arrived, view.passage, view.document, inquiry.coverage, k)
-            )
+            return ranked(inquiry, helpful(inquiry, arrived, k))
         return ranked(inquiry, by_paper(inquiry, arrived, min(k, TOP_K)))
 
 
@@ -129,15 +127,22 @@ def within_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
         mentions=mentions_of(*columns, view.mentions.spelled, apart, unsaid),
     )
     walked = walk(loose, inquiry.seeds(), inquiry.cosines, inquiry.coverage, DEFAULT)
-    found = most_helpful(walked.arrived, view.passage, view.document, inquiry.coverage, k)
-    return ranked(inquiry, found)
+    return ranked(inquiry, helpful(inquiry, walked.arrived, k))
 
 
 def any_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for how many passages are of one document."""
     view = inquiry.view
     walked = walk(view, inquiry.seeds(), inquiry.cosines, inquiry.coverage, DEFAULT)
-    found = most_helpful(walked.arrived, view.passage, view.passage, inquiry.coverage, k)
+    alone = replace(inquiry, view=replace(view, document=view.passage))
+    return ranked(inquiry, helpful(alone, walked.arrived, k))
+
+
+def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
+    """Ranked without a thought for what stands together in one sentence."""
+    view = inquiry.view
+    walked = walk(view, inquiry.seeds(), inquiry.cosines, inquiry.coverage, DEFAULT)
+    found = most_helpful(walked.arrived, view.passage, view.document, inquiry.coverage, k)
     return ranked(inquiry, found)
 
 
@@ -174,6 +179,7 @@ VARIANTS: dict[str, Rank] = {
     **{name: partial(hop, settings=settings) for name, settings in WALKS.items()},
     "ways within documents too": within_documents,
     "any number of passages of a document": any_documents,
+    "whole passages, not their best sentences": any_sentences,
     "seeds without words": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),
     "seeds by whole passages, not sentences": asked_as(of_whole_passages),
     "seeds without names": asked_as(lambda one: replace(one, names={})),

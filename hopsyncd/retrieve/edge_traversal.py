@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hopsyncd.index.view import GraphView
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.ranking import Hop, Ranked, most_helpful, paper_helpfulness
+from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, paper_helpfulness
 from hopsyncd.retrieve.walk import WalkSettings, pull_of
 from store.records import PassageId, QuestionId
 
@@ -149,9 +149,9 @@ def follow(
     arrived = np.zeros(len(view.passage))
     arrived[list(found.visits)] = list(found.visits.values())
     depth = min(k, len(found.visits))
-    ranked = most_helpful(arrived, view.passage, view.document, inquiry.coverage, depth)
     return [
-        _ranked(view, found, seeds, position, score, settings.hops) for position, score in ranked
+        _ranked(view, found, seeds, position, score, settings.hops)
+        for position, score in helpful(inquiry, arrived, depth)
     ]
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from hopsyncd.index.view import GraphView
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.ranking import RERANKED, Hop, Ranked, most_helpful, most_important
+from hopsyncd.retrieve.ranking import Hop, Ranked, helpful
 from hopsyncd.retrieve.walk import Walked, WalkSettings, walk
 from store.records import PassageId, QuestionId
 
@@ -99,11 +99,7 @@ def hop(inquiry: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
     start = inquiry.seeds()
     walked = walk(view, start, inquiry.cosines, inquiry.coverage, settings)
     trail = PathExplainer(view, walked, start)
-    importance = walked.arrived.copy()
-    first = most_important(importance, view.passage, RERANKED)
-    importance[first] *= np.exp(inquiry.by_sentence(first))
-    ranked = most_helpful(importance, view.passage, view.document, inquiry.coverage, k)
     return [
         Ranked(PassageId(int(view.passage[position])), score, trail.to(position, settings.hops))
-        for position, score in ranked
+        for position, score in helpful(inquiry, walked.arrived, k)
     ]

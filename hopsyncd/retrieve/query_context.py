@@ -78,7 +78,9 @@ class QueryContext:
         found = _finder(self.terms)
         best = np.zeros(len(ids))
         for number, (position, id_) in enumerate(zip(positions, ids, strict=True)):
-            passage = passages[id_]
+            passage = passages.get(id_)
+            if passage is None:  # purged since
+                continue
             above = found(" ".join(passage.heading))
             spans = _spans_of(passage.text)
             cosines = self._of_sentences(position, len(spans))

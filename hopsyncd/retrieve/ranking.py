@@ -7,6 +7,9 @@ share of the query's words that the passage has and those ranked before it have 
 its document that ranks before it takes exp(-repeated) of H: a question that one passage does not
 answer seldom finds the rest beside it.
 
+Importance is what arrived at a passage, times exp(fit): how well its best sentence, alone, is like
+the query and has its words.
+
 Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
 y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.
 """
@@ -18,6 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.walk import Coverage
 from store.records import PassageId, QuestionId
 
@@ -51,7 +55,7 @@ class Ranked:
 
 _WEIGHT = 4.0
 _REPEATED = 0.25
-RERANKED = 20  # so many of the most important are ordered by what they add
+_DEPTH = 20  # so many of the most important are ordered by what they add
 
 
 def paper_helpfulness(
@@ -66,7 +70,15 @@ def paper_helpfulness(
     return helpfulness
 
 
-def most_important(
+def helpful(inquiry: QueryContext, arrived: NDArray[np.float64], k: int) -> list[tuple[int, float]]:
+    """The k most helpful positions by what arrived at each passage, and by its best sentence."""
+    view, importance = inquiry.view, arrived.copy()
+    first = _most_important(importance, view.passage, _DEPTH)
+    importance[first] *= np.exp(inquiry.by_sentence(first))
+    return most_helpful(importance, view.passage, view.document, inquiry.coverage, k)
+
+
+def _most_important(
     importance: NDArray[np.float64], ids: NDArray[np.int64], count: int
 ) -> list[int]:
     """The positions of the most important, best first; ties go to the lower id."""
@@ -82,8 +94,8 @@ def most_helpful(
     k: int,
 ) -> list[tuple[int, float]]:
     """The k best positions with their H, best first; ties go to the lower id."""
-    order = most_important(importance, ids, max(k, RERANKED))
-    left, rest = order[:RERANKED], order[RERANKED:]
+    order = _most_important(importance, ids, max(k, _DEPTH))
+    left, rest = order[:_DEPTH], order[_DEPTH:]
     covered = np.zeros(len(coverage.share))
     before: Counter[int] = Counter()
     ranked: list[tuple[int, float]] = []
