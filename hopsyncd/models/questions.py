@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count, islice
 from typing import Protocol
 
 from hopsyncd.errors import LlmError
@@ -43,6 +43,7 @@ from store.records import (
 GENERATOR = "builtin/2"
 _MIN_LINE_CHARACTERS = 40  # a shorter line, of code or a list, is read with the next
 _NICE = 10  # queries come first
+_FEW = 2  # passages of an edit, which waits neither for a thread nor at low priority
 
 Made = tuple[Passage, QuestionSet | LlmError]
 
@@ -222,13 +223,15 @@ class BuiltinMaker:
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None = None
     ) -> Iterator[Sequence[Made]]:
-        if self._pool is None:
-            for passage in passages:
+        coming = iter(passages)
+        first = [*islice(coming, _FEW + 1)] if self._pool else []
+        if self._pool is None or len(first) <= _FEW:
+            for passage in chain(first, coming):
                 yield [(passage, self.make(passage))]
             return
         pending: deque[tuple[Passage, Future[QuestionSet]]] = deque()
         try:
-            for passage in passages:
+            for passage in chain(first, coming):
                 pending.append((passage, self._pool.submit(self.make, passage)))
                 if len(pending) > self._ahead:
                     yield [_next_made(pending)]
