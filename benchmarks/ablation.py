@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 import numpy as np
 from common import arguments, table
-from numpy.typing import NDArray
 from real import IGNORED, KEEP
 
 from hopsyncd.config.configuration import Config
@@ -30,25 +29,24 @@ from hopsyncd.evaluation.real_folder import (
 )
 from hopsyncd.evaluation.recorded import KeptVectors
 from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
-from hopsyncd.index.matching import MergeIndex, Spans
-from hopsyncd.index.names import mentions_of
-from hopsyncd.index.similarity import HALF_COSINE
+from hopsyncd.index.columns import Floats, Integers, with_places
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.matching import HALF_COSINE, MatchColumns, cut_of, questions_of, replaced
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
-from hopsyncd.retrieve.edge_traversal import choose_first, traverse
+from hopsyncd.retrieve.edge_traversal import Offers, choose_first, traverse
 from hopsyncd.retrieve.hop import hop
-from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.ranking import Ranked, helpful, most_helpful, paper_helpfulness
-from hopsyncd.retrieve.snapshot import Snapshot, head_of
-from hopsyncd.retrieve.walk import WalkSettings, pull_of, walk
-from store.records import PassageId, Vectors, to_grid
-from store.sqlite.content import known_passages, sets_at
-from store.sqlite.database import Connection, open_reader
-from store.sqlite.reads import matches_at
-from store.sqlite.search import postings
+from hopsyncd.retrieve.query_context import QueryContext, seeds
+from hopsyncd.retrieve.ranking import Ranked, largest, most_helpful, paper_helpfulness
+from hopsyncd.retrieve.walk import WalkSettings, walk
+from hopsyncd.retrieve.ways import pull_of
+from store.records import PassageId, Vectors, Version, to_grid
+from store.sqlite.content import known_passages
+from store.sqlite.database import Connection, open_reader, snapshot
 
 Rank = Callable[[QueryContext, int], Sequence[Ranked]]
-Floats = NDArray[np.float64]
 
 TOP_K, N_HOP = 20, 4
 _BLOCK = 256
@@ -81,27 +79,30 @@ class Step:
     pull: bool = False
 
     def __call__(self, inquiry: QueryContext, k: int) -> list[Ranked]:
-        view, likeness = inquiry.view, inquiry.of_edges()
+        graph = inquiry.snapshot
         if self.seeds:
-            mass = inquiry.seeds()
-            begin = {at: float(mass[at]) for at in best(mass, view.passage)[:TOP_K].tolist()}
+            mass = seeds(inquiry)
+            best = largest(mass, graph.ids[: len(mass)], TOP_K)
+            begin = {at: float(mass[at]) for at in best.tolist()}
         else:
-            targets = view.target[best(likeness, view.question)[:TOP_K]].tolist()
+            out, into, _ = graph.edges()
+            best = largest(inquiry.of_edges(out, into), graph.index["outgoing"]["id"][out], TOP_K)
+            targets = graph.index["incoming"]["entry"][into[best]].tolist()
             begin = {at: float(targets.count(at)) for at in targets}
-        worth = np.tile(pull_of(view, inquiry.cosines, DEFAULT) if self.pull else likeness, 2)
-        leading = view.ways.both if self.both_ways else view.ways.forwards
 
-        def ways(passage: int) -> tuple[int, ...]:
-            out = leading(passage)
-            return tuple(out[best(worth[out], view.question[out % len(view.source)])].tolist())
+        def worth(out: Integers, into: Integers, similarity: Floats) -> Floats:
+            if self.pull:
+                return pull_of(inquiry, out, similarity, DEFAULT.sharpness)
+            return inquiry.of_edges(out, into)
 
+        offers = Offers(graph, worth, self.both_ways)
         weight = (lambda had: DEFAULT.damping * had) if self.seeds else (lambda _: 1.0)
-        found = traverse(begin, ways, view.ways.end, choose_first, N_HOP, weight)
-        arrived = np.zeros(len(view.passage))
+        found = traverse(begin, offers.ways, offers.end, choose_first, N_HOP, weight)
+        arrived = np.zeros(len(graph.statistics.visible.entries))
         arrived[list(found.visits)] = list(found.visits.values())
         if self.ranking:
-            return ranked(inquiry, helpful(inquiry, arrived, k))
-        return ranked(inquiry, by_paper(inquiry, arrived, min(k, TOP_K)))
+            return by_ours(inquiry, arrived, k, graph.home)
+        return by_paper(inquiry, arrived, min(k, TOP_K))
 
 
 STEPS: dict[str, Rank] = {
@@ -115,64 +116,76 @@ STEPS: dict[str, Rank] = {
 }
 
 
+class Apart(Snapshot):
+    """A snapshot in which each passage is a document of its own."""
+
+    def homes(self, entries: Integers) -> Integers:
+        return self.index["entries"]["number"][entries].astype(np.int64)
+
+    def entries_at(self, homes: Integers) -> tuple[Integers, Integers]:
+        return self.statistics.visible.entry[homes], np.arange(len(homes))
+
+
 def within_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The walk as if each passage were a document of its own; the ranking knows better."""
-    view = inquiry.view
-    apart, said = np.arange(len(view.passage)), view.mentions.said
-    columns = (view.mentions.passage, view.mentions.name, view.mentions.row)
-    unsaid = len(columns[0]) - said
-    loose = replace(
-        view,
-        document=apart,
-        mentions=mentions_of(*columns, view.mentions.spelled, apart, unsaid),
-    )
-    walked = walk(loose, inquiry.seeds(), inquiry.cosines, inquiry.coverage, DEFAULT)
-    return ranked(inquiry, helpful(inquiry, walked.arrived, k))
+    graph, counts = inquiry.snapshot, inquiry.snapshot.statistics
+    joins = (counts.mentioned > 1) & (counts.saying > 0)
+    apart = Apart(graph.index, graph.version, replace(counts, joins=joins))
+    walked = walk(replace(inquiry, snapshot=apart), seeds(inquiry), DEFAULT)
+    return by_ours(inquiry, walked.arrived, k, graph.home)
 
 
 def any_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for how many passages are of one document."""
-    view = inquiry.view
-    walked = walk(view, inquiry.seeds(), inquiry.cosines, inquiry.coverage, DEFAULT)
-    alone = replace(inquiry, view=replace(view, document=view.passage))
-    return ranked(inquiry, helpful(alone, walked.arrived, k))
+    walked = walk(inquiry, seeds(inquiry), DEFAULT)
+    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.ids)
 
 
 def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for what stands together in one sentence."""
-    view = inquiry.view
-    walked = walk(view, inquiry.seeds(), inquiry.cosines, inquiry.coverage, DEFAULT)
-    found = most_helpful(walked.arrived, view.passage, view.document, inquiry.coverage, k)
-    return ranked(inquiry, found)
+    graph = inquiry.snapshot
+    walked = walk(inquiry, seeds(inquiry), DEFAULT)
+    importance = np.where(graph.statistics.visible.entries, walked.arrived, -1.0)
+    return ranked(graph, most_helpful(importance, graph.ids, graph.home, inquiry.coverage, k))
 
 
 def asked_as(change: Callable[[QueryContext], QueryContext]) -> Rank:
-    """Our search of a question that is held otherwise against the view."""
+    """Our search of a question that is held otherwise against the graph."""
     return lambda inquiry, k: hop(change(inquiry), k, DEFAULT)
 
 
-def of_whole_passages(inquiry: QueryContext) -> QueryContext:
-    row = inquiry.view.passage_row
-    return replace(inquiry, view=replace(inquiry.view, spans=Spans.of(row, row + 1)))
+def seeds_of_whole_passages(inquiry: QueryContext, k: int) -> list[Ranked]:
+    """The walk from seeds for which a sentence is as like the question as its whole passage."""
+    columns = inquiry.snapshot.index["entries"]
+    lengths = columns["end_row"] - columns["first_row"]
+    whole = np.repeat(inquiry.cosines[columns["first_row"]], lengths)
+    walked = walk(inquiry, seeds(replace(inquiry, cosines=whole)), DEFAULT)
+    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.home)
 
 
 def paper_ranking(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Our walk, and the paper's helpfulness."""
-    walked = walk(inquiry.view, inquiry.seeds(), inquiry.cosines, inquiry.coverage, DEFAULT)
-    return ranked(inquiry, by_paper(inquiry, walked.arrived, k))
+    return by_paper(inquiry, walk(inquiry, seeds(inquiry), DEFAULT).arrived, k)
 
 
-def by_paper(inquiry: QueryContext, arrived: Floats, k: int) -> list[tuple[int, float]]:
-    values = np.where(arrived > 0, paper_helpfulness(inquiry.of_passages(), arrived), -np.inf)
-    return [(at, float(values[at])) for at in best(values, inquiry.view.passage)[:k].tolist()]
+def by_ours(inquiry: QueryContext, arrived: Floats, k: int, document: Integers) -> list[Ranked]:
+    graph = inquiry.snapshot
+    importance = np.where(graph.statistics.visible.entries, arrived, -1.0)
+    first = largest(importance, graph.ids, TOP_K)
+    first = first[importance[first] >= 0]
+    importance[first] *= np.exp(inquiry.by_sentence(first))
+    return ranked(graph, most_helpful(importance, graph.ids, document, inquiry.coverage, k))
 
 
-def ranked(inquiry: QueryContext, found: Sequence[tuple[int, float]]) -> list[Ranked]:
-    return [Ranked(PassageId(int(inquiry.view.passage[at])), score) for at, score in found]
+def by_paper(inquiry: QueryContext, arrived: Floats, k: int) -> list[Ranked]:
+    graph, visited = inquiry.snapshot, np.flatnonzero(arrived > 0)
+    values = paper_helpfulness(inquiry.of_passages(visited), arrived[visited])
+    best = largest(values, graph.ids[visited], k).tolist()
+    return ranked(graph, [(int(visited[at]), float(values[at])) for at in best])
 
 
-def best(values: Floats, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.lexsort((ids, -values))
+def ranked(graph: Snapshot, found: Sequence[tuple[int, float]]) -> list[Ranked]:
+    return [Ranked(PassageId(int(graph.ids[at])), score) for at, score in found]
 
 
 VARIANTS: dict[str, Rank] = {
@@ -181,7 +194,7 @@ VARIANTS: dict[str, Rank] = {
     "any number of passages of a document": any_documents,
     "whole passages, not their best sentences": any_sentences,
     "seeds without words": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),
-    "seeds by whole passages, not sentences": asked_as(of_whole_passages),
+    "seeds by whole passages, not sentences": seeds_of_whole_passages,
     "seeds without names": asked_as(lambda one: replace(one, names={})),
     "names whatever their share": asked_as(
         lambda one: replace(one, names=dict.fromkeys(one.names, 1.0))
@@ -200,43 +213,60 @@ class Ranking:
         vector_of: Callable[[str], Vectors],
         rank: Rank,
     ) -> None:
-        self._postings = partial(postings, connection)
         self._read = partial(known_passages, connection)
         self._head = head
         self._vector_of = vector_of
         self._rank = rank
 
     def query(self, question: str, k: int, _: Search) -> SimpleNamespace:
-        vector, head = self._vector_of(question), self._head
-        inquiry = QueryContext.of(
-            question, vector, head.view, head.words, self._postings, self._read
-        )
+        inquiry = QueryContext.of(question, self._vector_of(question), self._head, self._read)
         return SimpleNamespace(ranked=self._rank(inquiry, k), llm=None)
 
 
-def topics_count_double(connection: Connection, head: Snapshot) -> Snapshot:
-    """The head with the Eq. 1 of "What is <topic>?" doubled wherever edges are made."""
-    index = MergeIndex(head.view.rows.shape[1])
-    stored = matches_at(connection, head.version.id)
-    sets = sets_at(connection, head.version.id)
-    index.load(sets, stored.question, stored.target, stored.similarity)
-    asked, answered, rows = index.outgoing, index.incoming, index.arena.rows
-    is_topic = np.isin(answered.row, list(index.first_row.values()))
-    for start in range(0, len(asked.id), _BLOCK):
-        block = np.arange(start, min(start + _BLOCK, len(asked.id)))
-        dots = rows[asked.row[block]] @ rows[answered.row].T
-        for out, line in zip(block.tolist(), dots, strict=True):
-            scores = line.astype(np.float64) * HALF_COSINE
-            sharing, halves = answered.half_jaccards(asked.keywords[out])
-            scores[sharing] += halves
-            scores[is_topic] *= 2
-            scores[answered.passage == asked.passage[out]] = -np.inf
-            ties = np.flatnonzero(scores == scores.max())
-            index.target[out] = ties[np.argmin(answered.id[ties])]
-            index.similarity[out] = scores[index.target[out]]
-    order = best(index.similarity, asked.id)
-    index.ranking = replace(index.ranking, loss=-index.similarity[order], question=asked.id[order])
-    return head_of(connection, head.version, index)
+def topics_count_double(connection: Connection, version: Version) -> Snapshot:
+    """The version with the Eq. 1 of "What is <topic>?" doubled wherever edges are made."""
+    with snapshot(connection):
+        served = load_snapshot(connection, version)
+    index = served.index
+    asked = questions_of(index, "outgoing", served.entries)
+    answers = questions_of(index, "incoming", served.entries)
+    parts = [
+        _doubled(index, asked[start : start + _BLOCK], answers)
+        for start in range(0, len(asked), _BLOCK)
+    ]
+    columns = (
+        np.concatenate([getattr(one, name) for one in parts])
+        for name in ("out", "into", "similarity")
+    )
+    best = MatchColumns(*columns)
+    replaced(index, best)
+    index.settle(version.id + 1)
+    cut = cut_of(index["outgoing"]["id"][best.out], best.similarity, version.edge_budget)
+    return replace(served, version=replace(version, id=version.id + 1, cut=cut))
+
+
+def _doubled(index: LiveIndex, asked: Integers, answers: Integers) -> MatchColumns:
+    """The best match of each of the questions among all the answers."""
+    outgoing, incoming, vectors = index["outgoing"], index["incoming"], index.vectors.exact
+    rows = incoming["row"][answers]
+    is_topic = np.isin(rows, index["entries"]["first_row"])
+    dots = vectors[outgoing["row"][asked]].astype(np.float32) @ vectors[rows].T.astype(np.float32)
+    scores = dots.astype(np.float64) * HALF_COSINE
+    for line, one in zip(scores, asked.tolist(), strict=True):
+        first, count = int(outgoing["first_keyword"][one]), int(outgoing["keywords"][one])
+        names = index["keyword"]["name"][first : first + count].astype(np.int64)
+        having, _ = index.postings["incoming_having"].of_each(names)
+        at, there = with_places(answers, having)
+        sharing, shared = np.unique(at[there], return_counts=True)
+        every = count + incoming["keywords"][answers[sharing]] - shared
+        line[sharing] += shared / every / 2
+        line[is_topic] *= 2
+    scores[outgoing["entry"][asked][:, None] == incoming["entry"][answers][None]] = -np.inf
+    order = np.argsort(incoming["id"][answers])
+    best = order[scores[:, order].argmax(1)]
+    value = scores[np.arange(len(asked)), best]
+    found = value > -np.inf
+    return MatchColumns(asked[found], answers[best[found]], value[found])
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +343,7 @@ def main() -> None:
 
         for name, rank in VARIANTS.items():
             fill(parts, name, asked.head, rank)
-        doubled = topics_count_double(asked.connection, asked.head)
+        doubled = topics_count_double(asked.connection, asked.head.version)
         fill(parts, "topics count double in matching", doubled, partial(hop, settings=DEFAULT))
         for name, step in STEPS.items():
             fill(steps, name, asked.head, step)

@@ -24,12 +24,13 @@ from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.measures import answer_f1, exact_match, interval
 from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, kept_folder
-from hopsyncd.ingest.commit import Batch, Writer
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.ingest.commit import Writer
+from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.snapshot import Snapshot, head_of
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Passage
 from store.sqlite.database import open_writer
@@ -144,7 +145,7 @@ def _without(
             source = connection.execute("SELECT id FROM source").fetchone()[0]
             version = writer.apply(Batch("deleted", gone=tuple((source, one) for one in gone)))
             assert version is not None and version.passages == len(corpus) - len(gone)
-            served = head_of(connection, version, writer.index)
+            served = writer.snapshot_of(version)
         yield copy, served
 
 

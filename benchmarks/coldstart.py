@@ -50,12 +50,12 @@ from pathlib import Path
 from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
 from hopsyncd.retrieve.walk import WalkSettings
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.snapshot import load_snapshot
+from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.config.values import Search
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import encoder_of
 from store.sqlite.check import opening_check
-from store.sqlite.database import open_writer
+from store.sqlite.database import open_writer, snapshot
 from store.sqlite.versions import head
 
 config = load_config(None)
@@ -65,7 +65,8 @@ connection = open_writer(database)
 opening_check(connection)
 done("opening and checking the store")
 encoder = encoder_of(config)
-served = load_snapshot(connection, head(connection), encoder.dimensions)
+with snapshot(connection):
+    served = load_snapshot(connection, head(connection))
 done("the graph from the store")
 encoder.encode([sys.argv[2]])
 done("encoder, tokenizer, first vector")

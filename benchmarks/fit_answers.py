@@ -35,15 +35,21 @@ from hopsyncd.evaluation.real_folder import (
 )
 from hopsyncd.evaluation.recorded import KeptVectors
 from hopsyncd.evaluation.run import ANSWER_DEPTH, DATABASE_NAME, build, gold_of, kept_folder
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.extractive import asked_of
-from hopsyncd.retrieve.answering.short_answer import Candidate, Short, candidates, likeliest
+from hopsyncd.retrieve.answering.short_answer import (
+    Candidate,
+    Short,
+    candidates,
+    likeliest,
+    log_odds,
+    probability,
+)
 from hopsyncd.retrieve.answering.support import needs
-from hopsyncd.retrieve.answering.weights import log_odds, probability
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.snapshot import Snapshot
 from hopsyncd.retrieve.walk import WalkSettings
 from store.sqlite.database import open_reader
 
@@ -135,7 +141,8 @@ def _asked(
             if asked
             else []
         )
-        told = needs(question.question, asked, sentences, weights, values, found.words.passages)
+        passages = found.snapshot.statistics.passages
+        told = needs(question.question, asked, sentences, weights, values, passages)
         yield Case(on.name, _left_out(of, question), sort, question, values, told)
 
 

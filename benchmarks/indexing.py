@@ -27,12 +27,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from common import arguments, dataset, processor_s, table, write_markdown
 
 from connectors.folder import FolderConnector
 from connectors.protocol import Connector, Fetched, Found, Item
 from hopsyncd.config.configuration import Config
-from hopsyncd.index.matching import MergeIndex
+from hopsyncd.index.entries import NewPassage, add_entries
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.matching import rematch
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of
@@ -42,7 +45,6 @@ from hopsyncd.models.keywords import Mention
 from hopsyncd.models.language import Entity, Language, SpacyLanguage
 from hopsyncd.models.loading import encoder_of
 from hopsyncd.models.questions import BuiltinMaker
-from hopsyncd.retrieve.snapshot import head_of
 from store.records import Version
 from store.sqlite.content import sets_at
 from store.sqlite.database import open_writer
@@ -322,7 +324,7 @@ def _index(
     )
 
     def publish(version: Version) -> None:
-        head_of(connection, version, writer.index)
+        writer.snapshot_of(version)
 
     path = SourceSync(
         connection=connection,
@@ -342,10 +344,14 @@ def _index(
 def _merge_again(connection: Any, version: Version, batch_passages: int) -> float:
     """Seconds to merge the same questions once more, in batches of about the same size."""
     sets = list(sets_at(connection, version.id))
-    index = MergeIndex(len(sets[0].vectors[0]))
+    index, nothing = LiveIndex(len(sets[0].vectors[0])), np.empty(0, dtype=np.int64)
     began_s = time.perf_counter()
-    for start in range(0, len(sets), batch_passages):
-        index.change((), sets[start : start + batch_passages])
+    for number, start in enumerate(range(0, len(sets), batch_passages), 1):
+        batch = [NewPassage(one, 0, {}) for one in sets[start : start + batch_passages]]
+        new = add_entries(index, batch)
+        index.begin_lives(new)
+        rematch(index, nothing, new)
+        index.settle(number)
     return time.perf_counter() - began_s
 
 

@@ -26,12 +26,16 @@ from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
 from hopsyncd.evaluation.run import DATABASE_NAME, build, kept_folder, measure
 from hopsyncd.formats.readers import extract
-from hopsyncd.index.links import Directory, Linked, Named, links_of
+from hopsyncd.index.documents import NewDocument, change_documents
+from hopsyncd.index.links import file_title
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Statistics
+from hopsyncd.models.keywords import document_names
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.hop import hop
-from hopsyncd.retrieve.snapshot import Snapshot
 from hopsyncd.retrieve.walk import WalkSettings
-from store.records import Passage, to_grid
+from store.records import Link, Passage, PassageId, to_grid
 from store.sqlite.database import open_reader
 
 DEFAULT = WalkSettings()
@@ -55,27 +59,35 @@ def variants() -> dict[str, WalkSettings]:
     }
 
 
+Linked = tuple[PassageId, PassageId, str]
+"""A link from one passage to another, and what it shows."""
+
+
 def linked(corpus: Mapping[str, Passage]) -> list[Linked]:
     """The links of the vault, read from its notes as those of a folder are."""
     shared = Counter(passage.heading[0] for passage in corpus.values())
     unique = {
         title for title, count in shared.items() if count == 1 and not set("[]|#/") & {*title}
     }
-    notes = [
-        Named(key, "vault", file, passage.heading)
-        for key, (file, passage) in enumerate(zip(files(corpus), corpus.values(), strict=True))
-    ]
-    directory = Directory(notes)
-    passages = list(corpus.values())
-    found: list[Linked] = []
-    for note, passage in zip(notes, passages, strict=True):
+    index, passages = LiveIndex(1), list(corpus.values())
+    notes = []
+    for key, (file, passage) in enumerate(zip(files(corpus), passages, strict=True)):
         text = "".join(_with_links(passage.text, unique - {passage.heading[0]}))
-        for block in extract(text.encode(), "text/markdown"):
-            for _, link in block.links:
-                key, _ = directory.find(link.target, note)
-                if key is not None:
-                    found.append((passage.id, passages[key].id, link.shown))
-    return found
+        written = [
+            Link(link.target, link.shown)
+            for block in extract(text.encode(), "text/markdown")
+            for _, link in block.links
+        ]
+        placed = ((passage.id, tuple(written)),)
+        notes.append(NewDocument(key, "vault", file, passage.heading, (), placed))
+    change_documents(index, 1, (), notes)
+    ways, ids = index["link_ways"], index.passages.keys["key"]
+    return [
+        (PassageId(int(ids[source])), PassageId(int(ids[target])), index.shown[link])
+        for source, target, link in zip(
+            ways["source"], ways["target"], ways["link"].tolist(), strict=True
+        )
+    ]
 
 
 def _with_links(text: str, titles: set[str]) -> Iterator[str]:
@@ -126,21 +138,42 @@ def rows(
 ) -> Iterator[tuple[str, list[str]]]:
     """The name of each variant with its recalls."""
     vector_of = cache(lambda question: to_grid(models.encoder.encode([question]))[0])
-    head: Snapshot = build(store, corpus, models.maker, 1.0)
-    arranged = links_of(links, head.view.passage)
-    degrees = np.bincount(arranged.start, minlength=len(head.view.passage))
+    head = with_links(build(store, corpus, models.maker, 1.0), corpus, links)
+    ways = head.links_of(head.entries)
     print(
-        f"{len(corpus)} notes, {len(arranged.shown)} links between {np.count_nonzero(degrees)}",
+        f"{len(corpus)} notes, {np.count_nonzero(~ways.back)} links between"
+        f" {len(np.unique(ways.start))}",
         file=sys.stderr,
     )
-    head = replace(head, view=replace(head.view, links=arranged))
-    connection = open_reader(store / DATABASE_NAME)
+    reader = open_reader(store / DATABASE_NAME)
     for name, settings in variants().items():
-        engine = Ranking(connection, head, vector_of, partial(hop, settings=settings))
+        engine = Ranking(reader, head, vector_of, partial(hop, settings=settings))
         scores = measure(engine, Search(), corpus, questions)  # type: ignore[arg-type]
         shown = (*(scores.recall[depth] for depth in (2, 5, 10)), scores.whole[5])
         yield name, [f"{share:.1f}" for share in shown]
-    connection.close()
+
+
+def with_links(head: Snapshot, corpus: Mapping[str, Passage], links: Sequence[Linked]) -> Snapshot:
+    """The head as if its notes had these links: each note is replaced by one that has them."""
+    index, version = head.index, head.version.id
+    lines = {passage.id: line for line, passage in corpus.items()}
+    written: dict[PassageId, list[Link]] = {id_: [] for id_ in lines}
+    for source, target, shown in links:
+        written[source].append(Link(lines[target], shown))
+    called = {line: document_names((file_title(line),)) for line in corpus}
+    notes = [
+        NewDocument(
+            -key,
+            "corpus",
+            line,
+            (),
+            tuple(sorted(called[line])),
+            ((passage.id, tuple(written[passage.id])),),
+        )
+        for key, (line, passage) in enumerate(corpus.items(), 1)
+    ]
+    change_documents(index, version, [*index.document_of], notes)
+    return replace(head, statistics=Statistics.of(index, version))
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from hopsyncd.api.supervision import Supervisor, inherited_socket, is_terminal, 
 from hopsyncd.api.worker_pools import worker_pools
 from hopsyncd.config.configuration import (
     DATABASE_NAME,
+    INDEX_NAME,
     TEMPORARY_NAME,
     Config,
     config_path,
@@ -40,17 +41,17 @@ from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_reade
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.connect import folder_of, is_slow, opened
 from hopsyncd.ingest.read import READER, rules_of
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.timetable import GC, full_scan_times, gc_times, scan_times
-from hopsyncd.ingest.upkeep import reencoded
+from hopsyncd.ingest.upkeep import recipe_in_use, reencoded
 from hopsyncd.ingest.watch import FolderWatcher
 from hopsyncd.ingest.writer import Chore, SyncWorker
 from hopsyncd.logs import configure_logs
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.snapshot import head_of, load_snapshot
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import StoreError
 from store.records import Version
@@ -134,6 +135,8 @@ class Daemon:
             log.warning("the sync did not stop in time; the last committed version is kept")
         else:
             self._close(self._tasks.values())
+            if self.service.path:
+                self.service.path.writer.keep_index()
         if self._extraction:
             self._extraction.close()
 
@@ -227,12 +230,13 @@ class Daemon:
 
     def _open_path(self, yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
         """Put the write path together, on the worker's thread; what is stored is served first."""
+        index = self._config.index
         try:
             confirm(self._connection)
-            self._publish_stored()
+            writer = self._writer_of(self._models)
+            self._publish_stored(writer)
         finally:
             self._published.set()
-        index, writer = self._config.index, self._writer_of(self._models)
         end_waits(self._connection)
         self._close(self._tasks.values())
         end_quarantine(self._connection, READER)
@@ -277,6 +281,7 @@ class Daemon:
             budget_factor=index.edge_budget_factor,
             now_ms=now_ms,
             patience_s=_LLM_PATIENCE_S,
+            saved=SavedIndex(self._config.daemon.data_dir / INDEX_NAME),
         )
 
     def _reencode(self, path: SourceSync, dry_run: bool) -> RebuildAnswer:
@@ -292,12 +297,12 @@ class Daemon:
             self.service.answer_by(newer, self._engine)
         return answer
 
-    def _publish_stored(self) -> None:
+    def _publish_stored(self, writer: Writer) -> None:
         """Serve the newest version, if its vectors are from the current encoder."""
         newest = head(self._connection)
         recipe = self._models.maker.recipe
         if newest and recipe_of(self._connection, newest.recipe).encoder == recipe.encoder:
-            self._engine.publish(load_snapshot(self._connection, newest, recipe.dimensions))
+            self._engine.publish(writer.snapshot_of(newest))
 
     def _close(self, tasks: Iterable[Task]) -> None:
         sources = [task.source for task in tasks]
@@ -314,7 +319,7 @@ class Daemon:
                 log.warning("a connector cannot be closed", source=source.name, why=str(error))
 
     def _publish(self, writer: Writer, version: Version) -> None:
-        self._engine.publish(head_of(self._connection, version, writer.index))
+        self._engine.publish(writer.snapshot_of(version))
         log.info("version", version=version.id, reason=version.reason, **version.counters)
         if self._endpoint and "llm_calls" in version.counters:
             try:
@@ -332,12 +337,6 @@ class Daemon:
             at_start=not is_slow(source)
             or listing_state(self._connection, ready.id).listed_ms is None,
         )
-
-
-def _recipe_in_use(connection: Connection) -> str:
-    """The name of the newest version's recipe; empty without a version."""
-    newest = head(connection)
-    return recipe_of(connection, newest.recipe).name if newest else ""
 
 
 def run(
@@ -375,7 +374,7 @@ def run(
         log.info("loading models")
         # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
         read_again = partial(load_config, config_path(config_file))
-        models = load(config, _recipe_in_use(connection))
+        models = load(config, recipe_in_use(connection))
         daemon = Daemon(config, connection, models, read_again)
         supervisor.status = daemon.service.summary
         daemon.start()

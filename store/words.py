@@ -2,6 +2,8 @@
 
 import re
 import threading
+from collections.abc import Sequence
+from functools import lru_cache
 
 from store.sqlite.database import Connection, memory_database
 
@@ -30,24 +32,44 @@ def count_words(text: str) -> int:
     return len(_WORD.findall(searchable(text)))
 
 
-def index_terms(text: str) -> list[str]:
+@lru_cache(1 << 14)
+def index_terms(text: str) -> tuple[str, ...]:
     """The distinct terms that the full-text index finds in a text, sorted.
 
-    SQLite has no function for this, so a one-row index in memory does it.
-
     >>> index_terms("The dogs, the dog")
-    ['dog', 'the']
+    ('dog', 'the')
+    """
+    return tuple(sorted(term_counts([text])[0]))
+
+
+def term_counts(texts: Sequence[str]) -> list[dict[str, int]]:
+    """How often each text has each of its terms.
+
+    SQLite has no function for this, so an index in memory does it.
+
+    >>> term_counts(["The dogs, the dog"])
+    [{'dog': 2, 'the': 2}]
     """
     memory = _tokenizer()
-    memory.execute("DELETE FROM body")
-    memory.execute("INSERT INTO body (rowid, text) VALUES (1, ?)", [searchable(text)])
-    return [row[0] for row in memory.execute("SELECT term FROM term ORDER BY term")]
+    memory.execute("INSERT INTO body (body) VALUES ('delete-all')")
+    memory.executemany(
+        "INSERT INTO body (rowid, text) VALUES (?, ?)",
+        [(at, searchable(text)) for at, text in enumerate(texts, 1)],
+    )
+    counts: list[dict[str, int]] = [{} for _ in texts]
+    for at, term, count in memory.execute(
+        "SELECT doc, term, count(*) FROM term GROUP BY term, doc"
+    ):
+        counts[at - 1][term] = count
+    return counts
 
 
 def _tokenizer() -> Connection:
     memory: Connection | None = getattr(_TOKENIZERS, "memory", None)
     if memory is None:
         memory = _TOKENIZERS.memory = memory_database()
-        memory.execute(f"CREATE VIRTUAL TABLE body USING fts5(text, tokenize = '{TOKENIZER}')")
-        memory.execute("CREATE VIRTUAL TABLE term USING fts5vocab(body, 'row')")
+        memory.execute(
+            f"CREATE VIRTUAL TABLE body USING fts5(text, content = '', tokenize = '{TOKENIZER}')"
+        )
+        memory.execute("CREATE VIRTUAL TABLE term USING fts5vocab(body, 'instance')")
     return memory

@@ -93,9 +93,20 @@ def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool =
         done = collected(path, retention, now_ms(), dry_run)
     finally:
         engine.forget_pasts()
+    if done["versions"] and not dry_run and path.writer.is_worn:
+        reload_index(path, engine)
     if not dry_run:
         log.info("gc", versions=len(done["versions"]), freed_bytes=done["freed_bytes"])
     return done
+
+
+def reload_index(path: SourceSync, engine: Engine) -> None:
+    """Serve from an index without what a purge took out of every version."""
+    path.writer.forget_index()
+    newest = head(path.connection)
+    if newest and path.writer.serves(newest):
+        engine.publish(path.writer.snapshot_of(newest))
+    engine.forget_pasts()
 
 
 class ReportedVersions:
@@ -220,7 +231,8 @@ class DaemonService(StateService):
                     path.yield_to_edits,
                 )
             finally:
-                self._engine.forget_pasts()
+                if request.purge:
+                    reload_index(path, self._engine)
             drop_mirror(self.config, request.name)
             return done
 
@@ -290,7 +302,7 @@ class DaemonService(StateService):
             try:
                 return purged(path, request.document, request.source, now_ms())
             finally:
-                self._engine.forget_pasts()
+                reload_index(path, self._engine)
 
         return self._worker.submit(job)
 

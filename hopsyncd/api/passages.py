@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from hopsyncd.answers.found import (
     DocumentAnswer,
     DocumentsAnswer,
@@ -16,34 +18,34 @@ from hopsyncd.api.requests import DocumentRequest, DocumentsRequest, NeighboursR
 from hopsyncd.api.version_log import start_of
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, NotFound
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.around import Around, Joint, around, paths
 from hopsyncd.retrieve.engine import Answer
 from hopsyncd.retrieve.ranking import Hop
 from hopsyncd.retrieve.results import hop_json, placed_json
-from hopsyncd.retrieve.snapshot import Snapshot
-from store.records import Direction, PassageId, QuestionId
+from store.records import Direction, PassageId
 from store.sqlite.content import known_passages, question_texts
 from store.sqlite.database import Connection
 from store.sqlite.reads import Place, document_at, documents_after, places_at, questions_at
 
 _FIRST = ("", "")  # before every key
+_MAX_ID = 2**63 - 1
 
 
-def position_of(head: Snapshot | None, hexadecimal: str) -> int:
-    """The position of a passage in a version's view, by its id or a unique beginning of it.
+def entry_of(head: Snapshot | None, hexadecimal: str) -> int:
+    """The entry of a passage at a version, by its id or a unique beginning of it.
 
     Raises NotFound, BadRequest.
     """
-    found = range(0)
+    found = np.empty(0, dtype=np.int64)
     if head is not None:
-        first, last = (int(hexadecimal.ljust(16, digit), 16) for digit in "0f")
-        passages = head.view.passage
-        found = range(
-            int(passages.searchsorted(first)), int(passages.searchsorted(last, side="right"))
-        )
+        first, last = (min(int(hexadecimal.ljust(16, digit), 16), _MAX_ID) for digit in "0f")
+        entries = head.entries
+        ids = head.ids[entries]
+        found = entries[(first <= ids) & (ids <= last)]
     if len(found) == 1:
-        return found[0]
-    if found:
+        return int(found[0])
+    if len(found):
         raise BadRequest(
             "The request was refused",
             f"the ids of {len(found)} passages begin with {hexadecimal}",
@@ -64,9 +66,9 @@ def passage_answer(
     connection: Connection, head: Snapshot | None, hexadecimal: str, degraded: Sequence[str]
 ) -> PassageAnswer:
     """A passage with its places and questions. Raises NotFound, BadRequest."""
-    position = position_of(head, hexadecimal)
+    entry = entry_of(head, hexadecimal)
     assert head is not None
-    id_, version = PassageId(int(head.view.passage[position])), head.version.id
+    id_, version = _id(head, entry), head.version.id
     passage = known_passages(connection, [id_]).get(id_)
     if passage is None:  # a purge has removed it; the graph in memory still has it
         raise _no_passage(hexadecimal, head)
@@ -181,9 +183,9 @@ def neighbours_answer(
     degraded: Sequence[str],
 ) -> NeighboursAnswer:
     """The passages around one, the nearest first. Raises NotFound."""
-    start = position_of(head, request.id)
+    start = entry_of(head, request.id)
     assert head is not None
-    found = around(head.view, start, request.hops, request.limit)
+    found = around(head, start, request.hops, request.limit)
     shown = _shown(connection, head, found.distance, found.joints)
     return {
         "version": head.version.id,
@@ -197,9 +199,9 @@ def paths_answer(
     connection: Connection, head: Snapshot | None, request: PathsRequest, degraded: Sequence[str]
 ) -> PathsAnswer:
     """The paths from one passage to another, the shortest first. Raises NotFound."""
-    ends = position_of(head, request.start), position_of(head, request.end)
+    ends = entry_of(head, request.start), entry_of(head, request.end)
     assert head is not None
-    found = paths(head.view, *ends, request.max_hops, request.limit)
+    found = paths(head, *ends, request.max_hops, request.limit)
     joints = [joint for path in found for joint in path]
     passed = {end for joint in joints for end in (joint.start, joint.end)}
     shown = _shown(connection, head, passed, joints)
@@ -256,11 +258,8 @@ def _edge(head: Snapshot, shown: Answer, joint: Joint) -> NearEdge:
 def _path_hop(head: Snapshot, shown: Answer, joint: Joint) -> PathHop:
     """A hop as in the answer to a query, with a share of 0: no mass flowed along it."""
     ends = _id(head, joint.start), _id(head, joint.end)
-    question, similarity = None, None
-    if joint.edge is not None:
-        question = _question(head, joint.edge)
-        similarity = round(float(head.view.similarity[joint.edge]), 4)
-    hop = Hop(*ends, joint.asked_by, question, joint.name, 0.0)
+    similarity = None if joint.similarity is None else round(joint.similarity, 4)
+    hop = Hop(*ends, joint.asked_by, joint.question, joint.name, 0.0)
     told = hop_json(shown, hop)
     return {
         "from": told["from"],
@@ -277,7 +276,7 @@ def _shown(
 ) -> Answer:
     """The texts and places to show, in the form of an answer that ranks nothing."""
     ids = {_id(head, position) for position in positions}
-    questions = [_question(head, joint.edge) for joint in joints if joint.edge is not None]
+    questions = [joint.question for joint in joints]
     return Answer(
         version=head.version.id,
         search=Search("hop"),
@@ -285,13 +284,9 @@ def _shown(
         passages=known_passages(connection, ids),
         places=places_at(connection, head.version.id, ids, head.hidden),
         questions=question_texts(connection, questions),
-        words=head.words,
+        snapshot=head,
     )
 
 
-def _question(head: Snapshot, edge: int) -> QuestionId:
-    return QuestionId(int(head.view.question[edge]))
-
-
-def _id(head: Snapshot, position: int) -> PassageId:
-    return PassageId(int(head.view.passage[position]))
+def _id(head: Snapshot, entry: int) -> PassageId:
+    return PassageId(int(head.ids[entry]))

@@ -41,11 +41,11 @@ from hopsyncd.api.requests import (
     QueryRequest,
 )
 from hopsyncd.api.streaming import Listener
-from hopsyncd.api.version_log import diff_answer, logged_version
+from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff
 from hopsyncd.config.configuration import DATABASE_NAME, Config
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, NotFound
-from hopsyncd.index.edge_budget import edge_budget
+from hopsyncd.index.matching import edge_budget
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.writer import SyncWorker
 from hopsyncd.models.llm.budget import Usage
@@ -55,7 +55,6 @@ from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.snapshot import restricted_diff
 from store.exceptions import DatabaseGone, NoSuchVersion
 from store.sqlite.database import Connection, open_reader, snapshot
 from store.sqlite.history import diff as history_diff

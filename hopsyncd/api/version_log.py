@@ -1,7 +1,7 @@
 """Answers about versions: the log, and the differences between two versions."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from hopsyncd.answers.changed import (
@@ -12,8 +12,9 @@ from hopsyncd.answers.changed import (
     DiffPassage,
     LoggedVersion,
 )
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.results import id_text
-from store.records import PassageId, Version
+from store.records import PassageId, QuestionId, Version
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection
 from store.sqlite.history import Diff, Edge, LogEntry, edge_ends
@@ -172,3 +173,36 @@ def _edges(connection: Connection, edges: Sequence[Edge]) -> list[DiffEdge]:
 def start_of(text: str) -> str:
     """The beginning of a text, as one line."""
     return " ".join(text[: 2 * _START_CHARACTERS].split())[:_START_CHARACTERS]
+
+
+def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
+    """What differs between two versions that both lack the same sources."""
+    was, now = _edges_of(old), _edges_of(new)
+    lived, live = _passages_of(old), _passages_of(new)
+
+    def seen(documents: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        return tuple(one for one in documents if one[0] not in new.hidden)
+
+    return Diff(
+        documents_added=seen(found.documents_added),
+        documents_removed=seen(found.documents_removed),
+        documents_renamed=tuple(
+            one for one in found.documents_renamed if one.source not in new.hidden
+        ),
+        documents_changed=seen(found.documents_changed),
+        passages_added=tuple(sorted(live - lived)),
+        passages_removed=tuple(sorted(lived - live)),
+        edges_added=tuple(Edge(*edge) for edge in sorted(now - was)),
+        edges_removed=tuple(Edge(*edge) for edge in sorted(was - now)),
+    )
+
+
+def _passages_of(snapshot: Snapshot) -> set[PassageId]:
+    return {PassageId(id_) for id_ in snapshot.ids[snapshot.entries].tolist()}
+
+
+def _edges_of(snapshot: Snapshot) -> set[tuple[QuestionId, QuestionId]]:
+    out, into, _ = snapshot.edges()
+    asked, answered = snapshot.index["outgoing"]["id"][out], snapshot.index["incoming"]["id"][into]
+    pairs = zip(asked.tolist(), answered.tolist(), strict=True)
+    return {(QuestionId(question), QuestionId(answer)) for question, answer in pairs}

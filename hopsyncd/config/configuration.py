@@ -42,6 +42,7 @@ from hopsyncd.errors import ConfigError
 
 FILE_NAME = "config.toml"
 DATABASE_NAME = "hopsyncd.db"  # in the data_dir
+INDEX_NAME = "index"  # a folder there, of what is derived from the database
 TEMPORARY_NAME = "tmp"
 _VARIABLE = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
 

@@ -7,9 +7,9 @@ from typing import Literal
 
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.retrieve.engine import Answer, Engine
-from hopsyncd.retrieve.snapshot import Snapshot
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import PassageId
 

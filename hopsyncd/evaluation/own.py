@@ -11,10 +11,11 @@ from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.evaluation.own_questions import Pair, pairs, ruled, written
 from hopsyncd.evaluation.run import Evaluation, Experiment, ask_all_ways, gold_of
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.loading import Models
-from hopsyncd.retrieve.snapshot import Snapshot, load_snapshot
 from store.records import Passage
 from store.sqlite.content import recipe_of
 from store.sqlite.database import open_reader, snapshot
@@ -61,7 +62,7 @@ def measured_own(
     models, usage = experiment.models, Usage(max_calls=_CALLS * wanted)
     own = own_questions(database, models, wanted, seed, models.llm if by_llm else None, usage)
     asked = ask_all_ways(database, own.served, gold_of(own.corpus), own.questions, experiment)
-    return Evaluation(asked, 0.0, own.served.version.passages, len(own.served.view.source))
+    return Evaluation(asked, 0.0, own.served.version.passages, len(own.served.edges()[0]))
 
 
 def own_questions(
@@ -81,7 +82,7 @@ def own_questions(
             raise _nothing("nothing is indexed yet")
         if recipe_of(connection, newest.recipe).encoder != models.encoder.name:
             raise _nothing("it was indexed with another encoder than the one configured")
-        served = load_snapshot(connection, newest, models.encoder.dimensions)
+        served = load_snapshot(connection, newest)
         some = islice(pairs(connection, served, seed), _TRIES * wanted)
         if llm is None:
             made = _apart(some, corpus, lambda pair: ruled(pair, models.language))

@@ -30,13 +30,13 @@ from pydantic import BaseModel
 from hopsyncd.errors import LlmError
 from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.evaluation.measures import normalised
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.keywords import Mention, normalise
 from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, ask_all
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.results import id_text
-from hopsyncd.retrieve.snapshot import Snapshot
 from store.records import Passage, PassageId
 from store.sqlite.content import best_sets, known_passages, sets_by_id
 from store.sqlite.database import Connection
@@ -59,17 +59,17 @@ class Pair:
 
 def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]:
     """The pairs in an order drawn by the seed."""
-    view = served.view
-    for edge in np.random.default_rng(seed).permutation(len(view.source)).tolist():
-        ends = tuple(
-            PassageId(int(view.passage[side[edge]])) for side in (view.source, view.target)
-        )
+    out, into, _ = served.edges()
+    asked, answered = served.index["outgoing"], served.index["incoming"]
+    for edge in np.random.default_rng(seed).permutation(len(out)).tolist():
+        entries = int(asked["entry"][out[edge]]), int(answered["entry"][into[edge]])
+        ends = tuple(PassageId(int(served.ids[entry])) for entry in entries)
         places = places_at(connection, served.version.id, ends)
         documents = [{(one.source, one.document) for one in places.get(end, ())} for end in ends]
         if documents[0] & documents[1]:
             continue
         passages = known_passages(connection, ends)
-        names = _names(connection, served, ends[0], int(view.question[edge]))
+        names = _names(connection, served, ends[0], int(asked["id"][out[edge]]))
         yield Pair(passages[ends[0]], passages[ends[1]], names)
 
 

@@ -24,13 +24,13 @@ from hopsyncd.evaluation.run import (
     ask_all_ways,
 )
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.connect import folder_of, settings_of
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
-from hopsyncd.retrieve.snapshot import Snapshot, head_of
 from store.records import Passage, PassageId
 from store.sqlite.content import full_text, known_passages
 from store.sqlite.database import Connection, open_reader, open_writer, snapshot
@@ -223,7 +223,7 @@ def index_folder(
                 outcome.problem or "there is no document in it",
                 "Name a folder of documents with --folder",
             )
-        return head_of(connection, newest, writer.index)
+        return writer.snapshot_of(newest)
     finally:
         extraction.close()
         connection.close()
@@ -252,7 +252,7 @@ def measured_folder(
         ask_all_ways(database, served, gold, asked, experiment),
         index_s,
         served.version.passages,
-        len(served.view.source),
+        len(served.edges()[0]),
         tuple(name for name, passages in gold.items() if not passages),
         missing_of(database, served, gold, asked, models.encoder, experiment.walk),
     )

@@ -21,7 +21,9 @@ from hopsyncd.evaluation.measures import (
     scores_of,
 )
 from hopsyncd.evaluation.missing import Gold, Missing, rank_of
-from hopsyncd.ingest.commit import Batch, Writer
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.ingest.commit import Writer
+from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.prepare import Cost
 from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.models.llm.budget import Usage
@@ -30,7 +32,6 @@ from hopsyncd.models.questions import QuestionMaker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.engine import MAX_LLM_CALLS, Answer, Engine
-from hopsyncd.retrieve.snapshot import Snapshot, head_of
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Document, Passage, Placement, content_hash
 from store.sqlite.database import open_writer
@@ -106,7 +107,7 @@ def evaluate(
     served = build(folder, corpus, maker, experiment.budget_factor, experiment.on_passages)
     index_s = time.perf_counter() - began_s
     asked = ask_all_ways(folder / DATABASE_NAME, served, gold_of(corpus), questions, experiment)
-    return Evaluation(asked, index_s, served.version.passages, len(served.view.source))
+    return Evaluation(asked, index_s, served.version.passages, len(served.edges()[0]))
 
 
 def ask_all_ways(
@@ -178,7 +179,7 @@ def build(
             newest = writer.commit(batch, cost, prepared)
         if newest is None:
             raise ValueError("the corpus is empty")
-        return head_of(connection, newest, writer.index)
+        return writer.snapshot_of(newest)
     finally:
         connection.close()
 

@@ -18,7 +18,7 @@ from hopsyncd.formats.blocks import Block, Kind
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.fields import cell_texts, labels_of
 from hopsyncd.formats.html import html_blocks
-from hopsyncd.formats.location import cell_number
+from hopsyncd.formats.units import cell_number
 
 _MAX_BYTES = 256 << 20
 _MAX_MEMBERS = 10_000

@@ -8,7 +8,6 @@ from hopsyncd.formats.data_rows import csv_blocks, json_blocks
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.docx import docx_blocks
 from hopsyncd.formats.html import html_blocks
-from hopsyncd.formats.location import DOCX, EPUB, IPYNB, ODT, PDF, PPTX, RTF, XLSX
 from hopsyncd.formats.mail import MAIL, mail_blocks
 from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.office import epub_blocks, odt_blocks, pptx_blocks, rtf_blocks, xlsx_blocks
@@ -16,6 +15,7 @@ from hopsyncd.formats.pdf import pdf_blocks
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.rst import rst_blocks
 from hopsyncd.formats.source_code import notebook_blocks, python_blocks, source_blocks
+from hopsyncd.formats.units import DOCX, EPUB, IPYNB, ODT, PDF, PPTX, RTF, XLSX
 
 Extract = Callable[[bytes, str], tuple[Block, ...]]
 

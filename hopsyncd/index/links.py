@@ -1,4 +1,4 @@
-"""Links between passages, and which document a link means.
+"""What links call documents, and which document a link means.
 
 In this order, and never by guess: what two documents could be called means neither.
 
@@ -8,6 +8,9 @@ In this order, and never by guess: what two documents could be called means neit
    and Notion write file names.
 4. A title, an alias or a Message-ID of the same source, then of any source; an address.
 
+Documents have keys, and links try keys in turn, so that which document a link means costs what
+shares a key with it.
+
 Worked example. Of people/Ada Lovelace.md, notes/Ada.md and old/Ada.md, `[[Ada Lovelace]]` and
 `[[people/ada lovelace]]` mean the first; `[[Ada]]` means notes/Ada.md in the notes beside it, and
 nothing in the top folder.
@@ -15,64 +18,13 @@ nothing in the top folder.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote, urljoin
 
-import numpy as np
-from numpy.typing import NDArray
-
-from store.records import PassageId
-
-Integers = NDArray[np.int64]
-Linked = tuple[PassageId, PassageId, str]
-"""A link from one passage to another, and what it shows."""
-
-_MAX_OF_PASSAGE = 32  # a passage that links to more is an index, and its first ones stand for it
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Links:
-    """l links between passages, in columns, by source and target; no pair is there twice.
-
-    source, target: (l,) positions among the passages. shown: the text of each. As ways, i < l is
-    link i from source to target, l + i the same from target to source.
-    """
-
-    source: Integers
-    target: Integers
-    shown: tuple[str, ...]
-
-    @property
-    def start(self) -> Integers:
-        """(2l,) where each way begins."""
-        return np.concatenate([self.source, self.target])
-
-    @property
-    def end(self) -> Integers:
-        """(2l,) where each way leads to."""
-        return np.concatenate([self.target, self.source])
-
-
-def links_of(written: Sequence[Linked], passage: Integers) -> Links:
-    """Arrange links for the walk; `passage` are the ids of all passages, rising."""
-    ends = np.array([row[:2] for row in written], dtype=np.int64).reshape(-1, 2)
-    ways: dict[int, dict[int, str]] = {}
-    for (source, target), row in zip(np.searchsorted(passage, ends).tolist(), written, strict=True):
-        of_passage = ways.setdefault(source, {})
-        if source != target and len(of_passage) < _MAX_OF_PASSAGE:
-            of_passage.setdefault(target, row[2])
-    rows = sorted(
-        (start, end, shown) for start, ends in ways.items() for end, shown in ends.items()
-    )
-    return Links(
-        np.array([row[0] for row in rows], dtype=np.int64),
-        np.array([row[1] for row in rows], dtype=np.int64),
-        tuple(row[2] for row in rows),
-    )
-
+from store.records import content_id
 
 _NOTION_ID = re.compile(r" [0-9a-f]{32}$")
 _SUFFIX = re.compile(r"(?<=[^/])\.[A-Za-z]\w{0,7}$")
@@ -81,55 +33,78 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A document and what it may be called; `key` is its place among the documents."""
+    """A document and what it may be called."""
 
-    key: int
     source: str
     path: str
     names: tuple[str, ...]
 
 
-class Directory:
-    """Finds documents by what links call them."""
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A key that a link may mean, and the key of the heading that it names then (0: none).
 
-    def __init__(self, documents: Iterable[Named]) -> None:
-        self._paths: dict[tuple[str, str], int] = {}
-        self._files: dict[tuple[str, str], int | None] = {}
-        self._names: dict[tuple[str, str], int | None] = {}
-        for document in documents:
-            self._paths[document.source, document.path] = document.key
-            for file in _file_names(document.path):
-                _enter(self._files, (document.source, file), document.key)
-            for name in map(_alike, document.names):
-                _enter(self._names, (document.source, name), document.key)
-                _enter(self._names, ("", name), document.key)
-            if "://" in document.path:
-                _enter(self._names, ("", _alike(document.path.rstrip("/"))), document.key)
+    An `exact` key has one document at most. Tries of one `turn` read the link alike: once one of
+    them is ambiguous, the rest of the turn means nothing.
+    """
 
-    def find(self, target: str, start: Named) -> tuple[int | None, str]:
-        """The key of the document that a link in `start` means, or None, and the heading named."""
-        if target.startswith("#"):
-            return start.key, target[1:]
-        # Names may have a # too.
-        for path, _, heading in ((target, "", ""), target.partition("#"), target.rpartition("#")):
-            key = self._meant(path, start) if path else None
-            if key is not None:
-                return key, heading
-        return None, ""
+    key: int
+    heading: int
+    turn: int
+    exact: bool
 
-    def _meant(self, target: str, start: Named) -> int | None:
-        for path in _paths(target, start.path):
-            if (start.source, path) in self._paths:
-                return self._paths[start.source, path]
-        alike = _alike(target.strip("/"))
-        for table, key in (
-            (self._files, (start.source, alike)),
-            (self._names, (start.source, alike)),
-            (self._names, ("", alike)),
-        ):
-            if key in table:
-                return table[key]
-        return None
+
+def document_keys(document: Named) -> list[tuple[int, bool]]:
+    """The distinct keys that a document has, and whether each is exact.
+
+    >>> keys = document_keys(Named("notes", "people/Ada.md", ("Countess",)))
+    >>> (content_id("path", "notes", "people/Ada.md"), True) in keys
+    True
+    >>> (content_id("name", "", "countess"), False) in keys
+    True
+    """
+    source, path = document.source, document.path
+    keys = {(content_id("path", source, path), True): None}
+    for file in _file_names(path):
+        keys[content_id("file", source, file), False] = None
+    for name in map(_alike, document.names):
+        keys[content_id("name", source, name), False] = None
+        keys[content_id("name", "", name), False] = None
+    if "://" in path:
+        keys[content_id("name", "", _alike(path.rstrip("/"))), False] = None
+    return list(keys)
+
+
+def tries(target: str, source: str, path: str) -> list[Try]:
+    """What a link in the document at that path of the source may mean, in turn."""
+    if target.startswith("#"):
+        return [Try(content_id("path", source, path), named_heading(target[1:]), 0, True)]
+    found: list[Try] = []
+    # Names may have a # too.
+    for turn, (file, _, heading) in enumerate(
+        ((target, "", ""), target.partition("#"), target.rpartition("#"))
+    ):
+        if not file:
+            continue
+        under = named_heading(heading) if heading else 0
+        found += [
+            Try(content_id("path", source, one), under, turn, True) for one in _paths(file, path)
+        ]
+        alike = _alike(file.strip("/"))
+        found += [
+            Try(content_id(kind, of, alike), under, turn, False)
+            for kind, of in (("file", source), ("name", source), ("name", ""))
+        ]
+    return list(dict.fromkeys(found))
+
+
+def named_heading(named: str) -> int:
+    """The key of a heading, as written there or as an address or a link's `#...` spells it.
+
+    >>> named_heading("early-life") == named_heading("Works#Early life")
+    True
+    """
+    return content_id(*_words(named.rpartition("#")[2]))
 
 
 def file_title(path: str) -> str:
@@ -142,15 +117,6 @@ def file_title(path: str) -> str:
     """
     stem = _SUFFIX.sub("", path.rpartition("/")[2])
     return unquote(_NOTION_ID.sub("", stem).replace("___", "/"))
-
-
-def is_heading(named: str, heading: str) -> bool:
-    """Whether a link's `#...` names a heading, as written there or as an address spells it.
-
-    >>> is_heading("early-life", "Early Life"), is_heading("Works#Early life", "Early life")
-    (True, True)
-    """
-    return _words(named.rpartition("#")[2]) == _words(heading)
 
 
 def _paths(target: str, start: str) -> Iterator[str]:
@@ -182,11 +148,6 @@ def _file_names(path: str) -> Iterator[str]:
     title = file_title(path)
     if title != _SUFFIX.sub("", parts[-1]):
         yield _alike(title)
-
-
-def _enter(table: dict[tuple[str, str], int | None], key: tuple[str, str], document: int) -> None:
-    """Enter what a document is called; a second one makes it mean neither."""
-    table[key] = document if table.get(key, document) == document else None
 
 
 def _alike(name: str) -> str:

@@ -7,353 +7,332 @@ the two argmaxes, and after a change it suffices to compare
 - the outgoing questions that are new, or whose match is gone, with all incoming ones;
 - all the others with the new incoming ones.
 
+Vectors are multiplied by blocks, exactly (`store.records`). A pair that shares a keyword has its
+Jaccard added; all others have none, so few pairs need to be looked at one by one.
+
 Worked example. A asks a1, B answers b1: a1 -> b1. Passage C arrives and answers c1: a1 keeps b1
 unless c1 is more similar. C leaves again: only the questions matched with c1 look for another.
 """
 
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.edge_budget import Ranking, move, rank
-from hopsyncd.index.names import NameIndex
-from hopsyncd.index.similarity import HALF_COSINE
-from store.records import Direction, Match, PassageId, Question, QuestionId, QuestionSet, content_id
+from hopsyncd.index.columns import Floats, Integers, best_of_each, ranges, with_places
+from hopsyncd.index.live_index import DEAD, LiveIndex
+from store.records import GRID, Cut, Match, QuestionId
+
+# A dot product of two grid vectors, times this, is half their cosine.
+HALF_COSINE = 0.5 / (GRID * GRID)
+
+_AT_ONCE = 256  # vectors that are compared with a block of rows
+_BLOCK = 1 << 12  # rows
+_EXACT_AT_ONCE = 1 << 15  # pairs
+_MOST = 1.02 * GRID * GRID  # more than any product of vectors
+_ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
+_NOTHING = -16.0  # less than any similarity
+_NEVER = np.float32(-1e30)
+
+Flags = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Spans:
-    """The rows of each of n passages: those of its text, then those of its sentences.
+def jaccard(a: Set[str], b: Set[str]) -> float:
+    """Shared keywords by all keywords; 0 when both sets are empty.
 
-    order: (n,) the passages by their first row. bounds: (2n,) in that order, the first row of each
-    and the row after its last.
+    >>> jaccard({"rome", "italy"}, {"rome"})
+    0.5
+    >>> jaccard(set(), set())
+    0.0
     """
-
-    order: NDArray[np.int64]
-    bounds: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, first: NDArray[np.int64], end: NDArray[np.int64]) -> Self:
-        """From the (n,) first rows and the rows after the last; no passage is without rows."""
-        order = np.argsort(first)
-        return cls(order, np.stack([first[order], end[order]], 1).reshape(-1))
-
-    def best(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(n,) the largest of the (r,) values of each passage's rows.
-
-        >>> Spans.of(np.array([2, 0]), np.array([3, 2])).best(np.array([0.1, 0.5, 0.2])).tolist()
-        [0.2, 0.5]
-        """
-        largest = np.empty(len(self.order))
-        if len(self.order):
-            # The last bound may be the end of the values, which reduceat cannot name.
-            ended = np.append(values, -np.inf)
-            largest[self.order] = np.maximum.reduceat(ended, self.bounds)[::2]
-        return largest
+    union = len(a | b)
+    return len(a & b) / union if union else 0.0
 
 
-class VectorArena:
-    """Grid vectors as float32 rows. It only grows, so a reader may go on using `rows` as it was."""
+def similarity(
+    keywords_a: Set[str],
+    vector_a: NDArray[np.integer],
+    keywords_b: Set[str],
+    vector_b: NDArray[np.integer],
+) -> float:
+    """Eq. 1: SIM(a, b) = (|ka & kb| / |ka | kb| + cos(va, vb)) / 2.
 
-    def __init__(self, dimensions: int) -> None:
-        self._rows = np.empty((256, dimensions), dtype=np.float32)
-        self._used = 0
+    The vectors are (d,) on the grid of store.records. The cosine is their exact integer dot
+    product by GRID squared, within about 1e-4 of that of the unrounded vectors, so that equal
+    inputs give equal bits everywhere.
 
-    @property
-    def rows(self) -> NDArray[np.float32]:
-        """The (used, d) rows so far; a view that later growth leaves as it is."""
-        return self._rows[: self._used]
-
-    def append(self, vectors: NDArray[np.int16]) -> int:
-        """Add (m, d) vectors; returns the row of the first."""
-        first, needed = self._used, self._used + len(vectors)
-        if needed > len(self._rows):
-            grown = np.empty((max(needed, 2 * first), self._rows.shape[1]), dtype=np.float32)
-            grown[:first] = self.rows
-            self._rows = grown
-        self._rows[first:needed] = vectors
-        self._used = needed
-        return first
-
-
-_NONE = -1
-_BLOCK_CELLS = 1 << 24  # float32 similarities held at once: 64 MiB
-
-Positions = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class MatchDelta:
-    """What a change does to the matches; a question whose match moves is in both."""
-
-    ended: tuple[Match, ...]
-    begun: tuple[Match, ...]
-
-
-class QuestionTable:
-    """The questions of one direction, as columns; a position never changes its question."""
-
-    def __init__(self) -> None:
-        self.id = np.empty(0, dtype=np.int64)
-        self.passage = np.empty(0, dtype=np.int64)
-        self.row = np.empty(0, dtype=np.int64)
-        self.alive = np.empty(0, dtype=np.bool_)
-        self.keywords: list[frozenset[str]] = []
-        self._sizes = np.empty(0, dtype=np.int64)  # how many keywords each has
-        self._having: dict[str, array[int]] = {}
-        self._keyword = array("q")  # those of all questions in a row, numbered as they came
-        self._numbers: dict[str, int] = {}
-        # Which question has which keyword, but for questions about the passage as a whole.
-        self.mention_at = np.empty(0, dtype=np.int64)
-        self.mention_name = np.empty(0, dtype=np.int64)
-        self._name_ids: dict[str, int] = {}
-        self.spelled: dict[int, str] = {}
-
-    def extend(self, questions: Sequence[tuple[PassageId, int, Question]]) -> Positions:
-        """Add (passage, vector row, question) triples; returns their positions."""
-        first = len(self.keywords)
-        at: list[int] = []
-        names: list[int] = []
-        for position, (_, _, question) in enumerate(questions, first):
-            self.keywords.append(question.keywords)
-            for keyword in question.keywords:
-                self._having.setdefault(keyword, array("q")).append(position)
-                self._keyword.append(self._numbers.setdefault(keyword, len(self._numbers)))
-                if question.vector_row != 0:
-                    at.append(position)
-                    names.append(self.name_id(keyword))
-        self.mention_at = _extended(self.mention_at, at)
-        self.mention_name = _extended(self.mention_name, names)
-        self._sizes = _extended(
-            self._sizes, [len(question.keywords) for _, _, question in questions]
-        )
-        count = len(questions)
-        self.id = _extended(self.id, [question.id for _, _, question in questions])
-        self.passage = _extended(self.passage, [passage for passage, _, _ in questions])
-        self.row = _extended(self.row, [row for _, row, _ in questions])
-        self.alive = np.concatenate([self.alive, np.ones(count, dtype=np.bool_)])
-        return np.arange(first, first + count)
-
-    def name_id(self, name: str) -> int:
-        """The content id of a name, which `spelled` has from now on."""
-        known = self._name_ids.get(name)
-        if known is None:
-            known = self._name_ids[name] = content_id(name)
-            self.spelled[known] = name
-        return known
-
-    def find(self, ids: Positions) -> Positions:
-        """The position of each of these questions, all of which are alive.
-
-        A passage that left and came back has dead positions of the same ids.
-        """
-        alive = np.flatnonzero(self.alive)
-        order = alive[np.argsort(self.id[alive])]
-        return order[np.searchsorted(self.id[order], ids)]
-
-    def rarest(self, mentioned: Mapping[str, int], otherwise: int) -> Positions:
-        """How many mentions each question's rarest keyword has; `otherwise` where it has none."""
-        known = (mentioned.get(keyword, 0) for keyword in self._numbers)
-        counts = np.fromiter(known, np.int64, len(self._numbers))
-        some = self._sizes > 0
-        least = np.full(len(self._sizes), otherwise, dtype=np.int64)
-        first = (np.cumsum(self._sizes) - self._sizes)[some]
-        if len(first):
-            least[some] = np.minimum.reduceat(counts[np.array(self._keyword)], first)
-        return least
-
-    def half_jaccards(self, keywords: frozenset[str]) -> tuple[Positions, NDArray[np.float64]]:
-        """Half the Jaccard of the keywords with each question here that shares one of them, by
-        rising position."""
-        having = [np.array(self._having[one]) for one in keywords if one in self._having]
-        if not having:
-            return np.empty(0, dtype=np.int64), np.empty(0)
-        at, shared = np.unique(np.concatenate(having), return_counts=True)
-        return at, shared / (len(keywords) + self._sizes[at] - shared) / 2
-
-
-def _extended(column: Positions, values: Sequence[int]) -> Positions:
-    return np.concatenate([column, np.array(values, dtype=np.int64)])
-
-
-class MergeIndex:
-    """All triplets in force at the head, arranged for matching. Owned by the one writer.
-
-    `target` and `similarity` run along the outgoing side: the position of the matched incoming
-    question (-1: none) and Eq. 1 of the two.
+    >>> v = np.array([4000, 0])
+    >>> similarity({"rome", "italy"}, v, {"rome"}, v)
+    0.75
     """
-
-    def __init__(self, dimensions: int) -> None:
-        self.arena = VectorArena(dimensions)
-        self.incoming = QuestionTable()
-        self.outgoing = QuestionTable()
-        self.target = np.empty(0, dtype=np.int64)
-        self.similarity = np.empty(0, dtype=np.float64)
-        self.ranking: Ranking = rank(self.target, self.similarity)
-        self.first_row: dict[PassageId, int] = {}
-        self.end_row: dict[PassageId, int] = {}  # the one after its last
-        self.names = NameIndex()
-
-    @property
-    def worn(self) -> bool:
-        """Whether most positions are dead: time to load the index anew."""
-        dead = len(self.incoming.id) - int(self.incoming.alive.sum())
-        return dead > 1000 and 2 * dead > len(self.incoming.id)
-
-    def load(
-        self,
-        sets: Iterable[QuestionSet],
-        question: Positions,
-        target: Positions,
-        similarity: NDArray[np.float64],
-    ) -> None:
-        """Take over stored question sets and their stored matches, comparing nothing."""
-        self._add(list(sets))
-        outs = self.outgoing.find(question)
-        self.target[outs] = self.incoming.find(target)
-        self.similarity[outs] = similarity
-        self.ranking = rank(question, similarity)
-
-    def change(self, ended: Sequence[PassageId], begun: Sequence[QuestionSet]) -> MatchDelta:
-        """Take passages out, put question sets in, and re-match what that affects."""
-        before = self.matches()
-        self._remove(ended)
-        matched = np.flatnonzero(self.target != _NONE)
-        self.target[matched[~self.incoming.alive[self.target[matched]]]] = _NONE
-        new_incoming = self._add(begun)
-        self._contest(np.flatnonzero(self.target != _NONE), new_incoming)
-        self._search(np.flatnonzero(self.outgoing.alive & (self.target == _NONE)))
-        delta = _delta(before, self.matches())
-        self.ranking = move(self.ranking, delta.ended, delta.begun)
-        return delta
-
-    def matches(self) -> "MatchColumns":
-        """The matches in force, by position of their outgoing question."""
-        return MatchColumns(
-            self.outgoing.id,
-            np.append(self.incoming.id, _NONE)[self.target],  # the last: what _NONE points at
-            self.similarity.copy(),
-        )
-
-    def _remove(self, passages: Sequence[PassageId]) -> None:
-        gone = np.array(passages, dtype=np.int64)
-        for passage in passages:
-            del self.first_row[passage]
-            del self.end_row[passage]
-            self.names.remove(passage)
-        self.incoming.alive &= ~np.isin(self.incoming.passage, gone)
-        self.outgoing.alive &= ~np.isin(self.outgoing.passage, gone)
-        self.target[~self.outgoing.alive] = _NONE
-
-    def _add(self, sets: Sequence[QuestionSet]) -> Positions:
-        """Returns the positions of the new incoming questions."""
-        rows: dict[Direction, list[tuple[PassageId, int, Question]]] = {d: [] for d in Direction}
-        for added in sets:
-            first = self.first_row[added.passage] = self.arena.append(added.vectors)
-            self.end_row[added.passage] = first + len(added.vectors)
-            self.names.add(added)
-            for question in added.questions:
-                row = first + question.vector_row
-                rows[question.direction].append((added.passage, row, question))
-        outgoing = self.outgoing.extend(rows[Direction.OUTGOING])
-        self.target = np.concatenate([self.target, np.full(len(outgoing), _NONE)])
-        self.similarity = np.concatenate([self.similarity, np.full(len(outgoing), -np.inf)])
-        return self.incoming.extend(rows[Direction.INCOMING])
-
-    def _contest(self, outs: Positions, challengers: Positions) -> None:
-        """Give each of the outs to the challenger that beats its match, if one does."""
-        # What the vectors alone must reach: only who does, or shares a keyword, is compared.
-        least = np.full(len(self.target), np.inf, dtype=np.float32)
-        least[outs] = np.nextafter(
-            (self.similarity[outs] / HALF_COSINE).astype(np.float32), np.float32(-np.inf)
-        )
-        for challenger, dots in self._products(challengers, self.incoming):
-            self._challenge(challenger, dots, least)
-
-    def _products(
-        self, at: Positions, side: QuestionTable
-    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Each of the questions of a side, with the products of its vector and all there are."""
-        rows, row_of = np.unique(side.row[at], return_inverse=True)
-        order = np.argsort(row_of, kind="stable")
-        ends = np.searchsorted(row_of[order], np.arange(len(rows) + 1))
-        step = max(1, _BLOCK_CELLS // max(len(self.arena.rows), 1))
-        for start in range(0, len(rows), step):
-            products = self.arena.rows[rows[start : start + step]] @ self.arena.rows.T
-            for number, line in enumerate(products, start):
-                for one in at[order[ends[number] : ends[number + 1]]].tolist():
-                    yield one, line
-
-    def _challenge(
-        self, challenger: int, dots: NDArray[np.float32], least: NDArray[np.float32]
-    ) -> None:
-        side = self.outgoing
-        sharing, halves = side.half_jaccards(self.incoming.keywords[challenger])
-        at = np.union1d(sharing, np.flatnonzero(dots[side.row] >= least))
-        rival = dots[side.row[at]].astype(np.float64) * HALF_COSINE
-        rival[np.searchsorted(at, sharing)] += halves
-        mine = self.similarity[at]
-        won = (rival > mine) | (
-            (rival == mine) & (self.incoming.id[challenger] < self.incoming.id[self.target[at]])
-        )
-        won &= (least[at] < np.inf) & (side.passage[at] != self.incoming.passage[challenger])
-        self.target[at[won]] = challenger
-        self.similarity[at[won]] = rival[won]
-
-    def _search(self, outs: Positions) -> None:
-        """Match each of the outs with the best of all living incoming questions."""
-        alive = np.flatnonzero(self.incoming.alive)
-        if not len(alive):
-            return
-        for out, dots in self._products(outs, self.outgoing):
-            self._match(out, dots, alive)
-
-    def _match(self, out: int, dots: NDArray[np.float32], alive: Positions) -> None:
-        side, own = self.incoming, self.outgoing.passage[out]
-        others = dots[side.row[alive]]
-        others[side.passage[alive] == own] = -np.inf
-        near = alive[others == others.max()]
-        sharing, halves = side.half_jaccards(self.outgoing.keywords[out])
-        at = np.concatenate([near, sharing])
-        scores = dots[side.row[at]].astype(np.float64) * HALF_COSINE
-        scores[len(near) :] += halves
-        scores[~side.alive[at] | (side.passage[at] == own)] = -np.inf
-        best = scores.max()
-        if best == -np.inf:
-            return
-        ties = at[scores == best]
-        self.target[out] = ties[np.argmin(side.id[ties])]
-        self.similarity[out] = best
+    dot = int(np.dot(vector_a.astype(np.int64), vector_b.astype(np.int64)))
+    return jaccard(keywords_a, keywords_b) / 2 + dot * HALF_COSINE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchColumns:
-    """Outgoing question, its target (-1: none) and their similarity, by position."""
+    """m matches: outgoing question, its incoming one, and Eq. 1 of the two."""
 
-    question: Positions
-    target: Positions
-    similarity: NDArray[np.float64]
+    out: Integers
+    into: Integers
+    similarity: Floats
 
-    def at(self, positions: Positions) -> tuple[Match, ...]:
-        """The matches at those positions that have one."""
-        return tuple(
-            Match(QuestionId(question), QuestionId(target), similarity)
-            for question, target, similarity in zip(
-                self.question[positions].tolist(),
-                self.target[positions].tolist(),
-                self.similarity[positions].tolist(),
-                strict=True,
-            )
-            if target != _NONE
+    def __len__(self) -> int:
+        return len(self.out)
+
+
+_NO_MATCHES = MatchColumns(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
+def questions_of(index: LiveIndex, side: str, entries: Integers) -> Integers:
+    """The questions of a side ("incoming", "outgoing") that the entries have."""
+    columns = index["entries"]
+    return ranges(columns[f"first_{side}"][entries], columns[f"end_{side}"][entries])[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchDelta:
+    """What a change does to the matches; a question whose match moves is in both."""
+
+    ended: Integers
+    begun: MatchColumns
+
+
+def rematch(index: LiveIndex, gone: Integers, new: Integers) -> MatchDelta:
+    """Bring the matches at the head up to date with entries that ceased or came to be vertices."""
+    match = index["outgoing"]["match"]
+    asked = questions_of(index, "outgoing", gone)
+    ended = asked[match[asked] >= 0]
+    rows, _ = index.postings["matches_to"].of_each(gone)
+    rows = rows[index["matches"]["died"][rows] == DEAD]
+    orphans = np.setdiff1d(index["matches"]["out"][rows], ended).astype(np.int64)
+    held_out = np.setdiff1d(np.flatnonzero(match >= 0), np.union1d(ended, orphans))
+    held = match_rows(index, match[held_out])
+    beaten = beating(index, held, questions_of(index, "incoming", new))
+    unmatched = np.flatnonzero(match < 0)
+    alive = index.alive
+    unmatched = unmatched[alive[index["outgoing"]["entry"][unmatched]]]
+    found = best_matches(index, np.union1d(orphans, unmatched), alive)
+    begun = MatchColumns(
+        *(
+            np.concatenate([getattr(one, name) for one in (found, beaten)])
+            for name in ("out", "into", "similarity")
         )
+    )
+    delta = MatchDelta(np.concatenate([ended, orphans, beaten.out]), begun)
+    index.end_matches(delta.ended)
+    index.begin_matches(begun.out, begun.into, begun.similarity)
+    return delta
 
 
-def _delta(before: MatchColumns, after: MatchColumns) -> MatchDelta:
-    old = len(before.question)
-    moved = np.flatnonzero(before.target != after.target[:old])
-    new = np.arange(old, len(after.question))
-    return MatchDelta(before.at(moved), after.at(np.concatenate([moved, new])))
+def replaced(index: LiveIndex, best: MatchColumns) -> MatchDelta:
+    """Let these be the matches at the head: those that hold already stay as they are."""
+    match = index["outgoing"]["match"]
+    held = match_rows(index, match[best.out])
+    same = (match[best.out] >= 0) & (held.into == best.into) & (held.similarity == best.similarity)
+    stays = np.zeros(len(match), dtype=np.bool_)
+    stays[best.out[same]] = True
+    ended = np.flatnonzero((match >= 0) & ~stays)
+    begun = MatchColumns(best.out[~same], best.into[~same], best.similarity[~same])
+    index.end_matches(ended)
+    index.begin_matches(begun.out, begun.into, begun.similarity)
+    return MatchDelta(ended, begun)
+
+
+def match_rows(index: LiveIndex, rows: Integers) -> MatchColumns:
+    """These rows of the matches."""
+    matches = index["matches"]
+    return MatchColumns(
+        matches["out"][rows].astype(np.int64),
+        matches["into"][rows].astype(np.int64),
+        matches["similarity"][rows].astype(np.float64),
+    )
+
+
+def match_records(index: LiveIndex, matches: MatchColumns) -> list[Match]:
+    """The matches as the store has them."""
+    columns = (
+        index["outgoing"]["id"][matches.out].tolist(),
+        index["incoming"]["id"][matches.into].tolist(),
+        matches.similarity.tolist(),
+    )
+    return [
+        Match(QuestionId(out), QuestionId(into), s) for out, into, s in zip(*columns, strict=True)
+    ]
+
+
+def best_matches(index: LiveIndex, out: Integers, entries: Flags) -> MatchColumns:
+    """The best match of each outgoing question among the incoming ones of these entries.
+
+    A question for which there is none is left out.
+    """
+    into = questions_of(index, "incoming", np.flatnonzero(entries))
+    floor = np.full(len(out), _NOTHING)
+    best = _NO_MATCHES
+    for start in range(0, len(out), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        pairs = _Pairs(index, ("outgoing", out[part]), ("incoming", into), floor[part], True)
+        best = _best(index, best, [MatchColumns(*pair) for pair in pairs.found()])
+    return best
+
+
+def beating(index: LiveIndex, held: MatchColumns, into: Integers) -> MatchColumns:
+    """For each of the held matches that one of these incoming questions beats, the best that does.
+
+    Of equal ones the lower id is better.
+    """
+    order = np.argsort(held.out)
+    out, floor = held.out[order], held.similarity[order]
+    best = _NO_MATCHES
+    for start in range(0, len(into), _AT_ONCE):
+        part = into[start : start + _AT_ONCE]
+        pairs = _Pairs(index, ("incoming", part), ("outgoing", out), floor, False)
+        best = _best(index, best, [MatchColumns(o, i, s) for i, o, s in pairs.found()])
+    at = order[np.searchsorted(out, best.out)]
+    ids = index["incoming"]["id"]
+    won = (best.similarity > held.similarity[at]) | (
+        (best.similarity == held.similarity[at]) & (ids[best.into] < ids[held.into[at]])
+    )
+    return MatchColumns(best.out[won], best.into[won], best.similarity[won])
+
+
+def _best(index: LiveIndex, best: MatchColumns, more: list[MatchColumns]) -> MatchColumns:
+    """The best of each outgoing question."""
+    out, into, value = (
+        np.concatenate([getattr(one, name) for one in (best, *more)])
+        for name in ("out", "into", "similarity")
+    )
+    first = best_of_each(out, -value, index["incoming"]["id"][into])
+    return MatchColumns(out[first], into[first], value[first])
+
+
+Side = tuple[str, Integers]
+Found = tuple[Integers, Integers, Floats]
+
+
+class _Pairs:
+    """Pairs of a few questions, the columns, and many of the other side, the rows (rising).
+
+    `floor` is the similarity that a pair must reach: of each column if these are the outgoing
+    questions (`rising`: it grows with what is found), else of each row. Of each outgoing question
+    the best pair that reaches it is found.
+    """
+
+    def __init__(
+        self, index: LiveIndex, columns: Side, rows: Side, floor: Floats, rising: bool
+    ) -> None:
+        self._index = index
+        self._columns, self._column = columns[0], columns[1]
+        self._rows, self._row = rows[0], rows[1]
+        self._floor = (floor / HALF_COSINE - _ROUNDING).astype(np.float32)
+        self._rising = rising
+        self._near = index[self._columns]["row"][self._column]
+        self._entry = index[self._columns]["entry"][self._column]
+        self._vectors = index.vectors.exact[self._near].astype(np.float32)
+
+    def found(self) -> Iterator[Found]:
+        """Column question, row question and exact Eq. 1 of each pair."""
+        at, column, more = self._sharing()
+        if not self._rising:
+            at = self._leave_out(at)
+        for start in range(0, len(self._row), _BLOCK):
+            low, high = np.searchsorted(at, (start, start + _BLOCK))
+            sharing = at[low:high] - start, column[low:high], more[low:high]
+            block = self._row[start : start + _BLOCK]
+            yield self._exact(block, *self._likely(start, block, *sharing))
+
+    def _leave_out(self, sharing: Integers) -> Integers:
+        """Leave out rows whose floor no vectors alone can reach, if they share no keyword."""
+        kept = self._floor < _MOST
+        kept[sharing] = True
+        self._row, self._floor = self._row[kept], self._floor[kept]
+        return np.cumsum(kept)[sharing] - 1
+
+    def _sharing(self) -> tuple[Integers, Integers, Floats]:
+        """Pairs that share a keyword, by row: its place, the column's, and half their Jaccard."""
+        index = self._index
+        own = index[self._columns]
+        names, column = ranges(
+            own["first_keyword"][self._column],
+            own["first_keyword"][self._column] + own["keywords"][self._column],
+        )
+        names = index["keyword"]["name"][names].astype(np.int64)
+        having, of = index.postings[f"{self._rows}_having"].of_each(names)
+        at, there = with_places(self._row, having.astype(np.int64))
+        pair, shared = np.unique(
+            at[there] * len(self._column) + column[of[there]], return_counts=True
+        )
+        at, column = np.divmod(pair, len(self._column))
+        sizes = own["keywords"][self._column[column]].astype(np.int64)
+        others = index[self._rows]["keywords"][self._row[at]]
+        return at, column, shared / (sizes + others - shared) / 2
+
+    def _likely(
+        self, start: int, block: Integers, at: Integers, column: Integers, more: Floats
+    ) -> tuple[Integers, Integers, Floats]:
+        """The pairs of a block that could reach the floor."""
+        index = self._index
+        row = index[self._rows]["row"][block]
+        product = index.vectors.exact[row].astype(np.float32) @ self._vectors.T
+        product[self._own(block)] = _NEVER
+        product[at, column] += (more / HALF_COSINE).astype(np.float32)
+        if self._rising:
+            self._floor = np.maximum(self._floor, product.max(0) - _ROUNDING)
+            likely = np.flatnonzero(product >= self._floor[None])
+        else:
+            likely = np.flatnonzero(product >= self._floor[start : start + len(block), None])
+        half = np.zeros(len(likely))
+        place, there = with_places(at * len(self._column) + column, likely)
+        half[there] = more[place[there]]
+        return *np.divmod(likely, len(self._column)), half
+
+    def _own(self, block: Integers) -> tuple[Integers, Integers]:
+        """The pairs of a block that one entry has with itself."""
+        entries = self._index[self._rows]["entry"][block]
+        first = np.searchsorted(entries, self._entry)
+        end = np.searchsorted(entries, self._entry, "right")
+        return ranges(first, end)
+
+    def _exact(self, block: Integers, at: Integers, column: Integers, half: Floats) -> Found:
+        vectors = self._index.vectors.exact
+        row = self._index[self._rows]["row"][block[at]]
+        products = [
+            np.einsum(
+                "ij,ij->i",
+                vectors[row[part]].astype(np.float32),
+                vectors[self._near[column[part]]].astype(np.float32),
+            )
+            for start in range(0, max(len(at), 1), _EXACT_AT_ONCE)
+            for part in [slice(start, start + _EXACT_AT_ONCE)]
+        ]
+        exact = np.concatenate(products).astype(np.float64) * HALF_COSINE + half
+        return self._column[column], block[at], exact
+
+
+def edge_budget(passages: int, factor: float) -> int:
+    """How many edges a graph of n passages may keep: O(n log n), HopRAG section 3.2.
+
+    >>> edge_budget(994, 1.0)
+    6860
+    """
+    return math.floor(factor * passages * math.log(passages)) if passages > 1 else 0
+
+
+def cut_of(question: NDArray[np.int64], similarity: NDArray[np.float64], budget: int) -> Cut | None:
+    """The last match that the budget admits, by falling similarity and rising question id.
+
+    None when it admits all. A budget of 0 admits none: the cut then stands above every match.
+
+    >>> cut_of(np.array([7, 3]), np.array([0.5, 0.5]), 1)
+    Cut(similarity=0.5, question=3)
+    """
+    if budget >= len(question):
+        return None
+    if budget == 0:
+        return Cut(math.inf, QuestionId(-1))
+    least = -float(np.partition(-similarity, budget - 1)[budget - 1])
+    better = int(np.count_nonzero(similarity > least))
+    alike = np.sort(question[similarity == least])
+    return Cut(least, QuestionId(int(alike[budget - better - 1])))

@@ -6,94 +6,60 @@ matches and the cut go into one transaction. Until that commits the old version 
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
-from hopsyncd.index.edge_budget import edge_budget
-from hopsyncd.index.matching import MatchDelta, MergeIndex
+import numpy as np
+
+from hopsyncd.index.entries import add_entries
+from hopsyncd.index.live_index import DEAD, LiveIndex
+from hopsyncd.index.matching import (
+    MatchDelta,
+    best_matches,
+    cut_of,
+    edge_budget,
+    match_records,
+    questions_of,
+    rematch,
+    replaced,
+)
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Statistics
+from hopsyncd.ingest.follow import follow_documents, load_index, new_passages
+from hopsyncd.ingest.pending_batch import Batch, PassageIntervals, intervals_of
 from hopsyncd.ingest.prepare import BySource, Cost, OnProgress, Prepared, Preparer
 from hopsyncd.ingest.read import ReadDocument
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import QuestionMaker
-from store.records import Change, Passage, PassageId, Pin, QuestionSet, Seen, Version, set_id
+from store.records import (
+    Change,
+    Passage,
+    PassageId,
+    QuestionId,
+    QuestionSet,
+    Version,
+    set_id,
+)
 from store.sqlite.content import (
     best_sets,
     counters,
     known_passages,
     known_sets,
-    recipe_dimensions,
     sets_at,
     sets_by_id,
 )
-from store.sqlite.database import Connection
+from store.sqlite.database import Connection, snapshot
 from store.sqlite.operational import due_passages
-from store.sqlite.reads import live_holders, live_passages, living, matches_at, places_at
+from store.sqlite.reads import matches_at, places_at
 from store.sqlite.sources import source_names
 from store.sqlite.versions import commit, commit_rebuilt, head, put_seen
 
 
-def rebuild(connection: Connection, budget_factor: float, now_ms: int) -> Version | None:
-    """Commit the head, derived anew from its content, as the next version; None without a head.
-
-    Full text, vectors, matches and the cut are computed from the stored passages and questions: no
-    question is asked and nothing is embedded. Matches that turn out equal keep their rows.
-    """
-    newest = head(connection)
-    if newest is None:
-        return None
-    sets = list(sets_at(connection, newest.id))
-    index = MergeIndex(recipe_dimensions(connection, newest.recipe))
-    best = {match.question: match for match in index.change((), sets).begun}
-    stored = {match.question: match for match in matches_at(connection, newest.id).records()}
-    budget = edge_budget(len(sets), budget_factor)
-    change = Change(
-        reason="rebuilt from the stored content",
-        recipe=newest.recipe,
-        rules=newest.rules,
-        documents_gone=(),
-        documents_new=(),
-        passages_ended=(),
-        passages_begun=(),
-        matches_ended=[question for question in stored if stored[question] != best.get(question)],
-        matches_begun=[match for match in best.values() if stored.get(match.question) != match],
-        matches=len(best),
-        edge_budget=budget,
-        cut=index.ranking.cut(budget),
-        seen=(),
-        unseen=(),
-        counters=dict.fromkeys(counters(connection), 0),
-    )
-    return commit_rebuilt(connection, change, now_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one version takes in; `gone` and `unseen` name items as (source, path)."""
-
-    reason: str
-    read: tuple[ReadDocument, ...] = ()
-    gone: tuple[tuple[int, str], ...] = ()
-    seen: tuple[Seen, ...] = ()
-    unseen: tuple[tuple[int, str], ...] = ()
-    pins: tuple[Pin, ...] = ()
-
-    @property
-    def paths(self) -> frozenset[str]:
-        """All that it says something of."""
-        return frozenset(one.path for one in self.seen).union(path for _, path in self.unseen)
-
-
-@dataclass(frozen=True, slots=True)
-class PassageIntervals:
-    """Which passages cease to be vertices, and which become one."""
-
-    ended: tuple[PassageId, ...]
-    begun: tuple[PassageId, ...]
-
-
 class Writer:
-    """The one writer: the store's connection, the question maker, and the head's merge index."""
+    """The one writer: the store's connection, the question maker, and the live index."""
 
     def __init__(
         self,
@@ -104,8 +70,12 @@ class Writer:
         budget_factor: float,
         now_ms: Callable[[], int],
         patience_s: float = math.inf,
+        saved: SavedIndex | None = None,
     ) -> None:
-        """An LLM is asked for so many seconds at a time: the passages that are left wait."""
+        """An LLM is asked for so many seconds at a time: the passages that are left wait.
+
+        Where the index is not `saved`, it is in memory alone.
+        """
         self._connection = connection
         self._maker = maker
         self._rules = rules
@@ -113,7 +83,9 @@ class Writer:
         self._now_ms = now_ms
         self._preparer = Preparer(connection, maker, now_ms=now_ms, patience_s=patience_s)
         self._recipe = self._preparer.recipe
-        self._index: MergeIndex | None = None
+        self._saved = saved
+        self._index: LiveIndex | None = None
+        self._statistics: Statistics | None = None
 
     @property
     def rules(self) -> str:
@@ -121,24 +93,45 @@ class Writer:
         return self._rules
 
     @property
-    def index(self) -> MergeIndex:
-        """The triplets and matches of the head."""
-        if self._index is None or self._index.worn:
-            self._index = self._load()
+    def index(self) -> LiveIndex:
+        """The live index as of the head, for versions whose vectors are of the present encoder."""
+        if self._index is None:
+            newest, recipe = head(self._connection), self._maker.recipe
+            until = newest.id if newest else 0
+            with snapshot(self._connection):
+                self._index = (
+                    load_index(self._connection, recipe, until)
+                    if self._saved is None
+                    else self._saved.load(self._connection, recipe, until)
+                )
         return self._index
 
-    def _load(self) -> MergeIndex:
-        index = MergeIndex(self._maker.recipe.dimensions)
+    def snapshot_of(self, version: Version) -> Snapshot:
+        """The head, as readers are given it."""
+        self._statistics = Statistics.of(self.index, version.id, base=self._statistics)
+        return Snapshot(self.index, version, self._statistics)
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether most of the index is of no use at the head; a gc may have freed it."""
+        columns = self.index["entries"]
+        rows = columns["end_row"] - columns["first_row"]
+        living = int(rows[self.index.alive].sum())
+        dead = len(self.index.vectors) - living
+        return dead > 1000 and dead > living
+
+    def keep_index(self) -> None:
+        """Save the index, so that the next start need not make it from the store."""
         newest = head(self._connection)
-        if newest and newest.recipe == self._recipe:
-            matches = matches_at(self._connection, newest.id)
-            index.load(
-                sets_at(self._connection, newest.id),
-                matches.question,
-                matches.target,
-                matches.similarity,
-            )
-        return index
+        if self._saved and self._index is not None and newest is not None:
+            encoder = self._maker.recipe.encoder
+            self._saved.save(self._connection, self._index, encoder, newest.id)
+
+    def forget_index(self) -> None:
+        """Load the index anew from the store for the next use."""
+        self._index = self._statistics = None
+        if self._saved:
+            self._saved.forget()
 
     def serves(self, version: Version) -> bool:
         """Whether the present models can answer at that version."""
@@ -173,7 +166,7 @@ class Writer:
         if not batch.read and not batch.gone:
             put_seen(self._connection, batch.seen, batch.unseen)
             return None
-        intervals = _intervals(self._connection, batch)
+        intervals = intervals_of(self._connection, batch)
         return self._advance(batch, intervals, self._rules, cost, prepared)
 
     def upgrade(
@@ -215,14 +208,33 @@ class Writer:
         if newest.recipe != self._recipe:
             return self._switch_recipe(newest)
         if newest.edge_budget != budget:
-            reason, nothing = Batch("the edge budget changed"), MatchDelta((), ())
-            return self._commit(self.index, reason, (), (), nothing, newest.rules, {})
+            return self._commit(Batch("the edge budget changed"), (), (), newest.rules, {})
         return None
 
     def rebuild(self) -> Version | None:
-        """Commit the head again with all that is derived made anew; None without a head."""
-        self._index = None
-        return rebuild(self._connection, self._budget_factor, self._now_ms())
+        """Commit the head, derived anew from its content, as the next version; None without a head.
+
+        Full text, vectors, matches and the cut are computed from the stored passages and questions:
+        no question is asked and nothing is embedded. Matches that turn out equal keep their rows.
+        """
+        newest = head(self._connection)
+        if newest is None:
+            return None
+        self.forget_index()
+        with self._advancing() as index:
+            alive = index.alive
+            asked = questions_of(index, "outgoing", np.flatnonzero(alive))
+            delta = replaced(index, best_matches(index, asked, alive))
+            reason = Batch("rebuilt from the stored content")
+            change = self._change(index, reason, (), (), delta, newest.rules, {})
+            change = replace(
+                change,
+                matches_ended=[*change.matches_ended, *self._foreign(newest)],
+                counters=dict.fromkeys(counters(self._connection), 0),
+            )
+            version = commit_rebuilt(self._connection, change, self._now_ms())
+            index.settle(version.id)
+            return version
 
     def owed(self) -> list[Passage]:
         """The passages at the head that have no set of the present recipe."""
@@ -249,21 +261,17 @@ class Writer:
         # An LLM has other times for so many: until then the built-in questions are the new ones.
         passages = [*known_passages(self._connection, old).values()]
         prepared = self._preparer.prepare({"": passages}, cost)
-        index = MergeIndex(self._maker.recipe.dimensions)
+        reason = Batch(f"the question generator is now {self._maker.recipe.name}")
         begun = self._sets(old, prepared)
-        delta = index.change((), begun)
-        ended = tuple(matches_at(self._connection, newest.id).records())
-        version = self._commit(
-            index,
-            Batch(f"the question generator is now {self._maker.recipe.name}"),
-            old,
-            begun,
-            MatchDelta(ended, delta.begun),
-            newest.rules,
-            cost.counters(),
-        )
-        self._index = index
-        return version
+        foreign = self._foreign(newest)
+        return self._commit(reason, old, begun, newest.rules, cost.counters(), foreign)
+
+    def _foreign(self, newest: Version) -> list[QuestionId]:
+        """Questions with a match at the head that the index lacks: of another encoder or wrong."""
+        known = self.index.postings["outgoing_of_id"]
+        questions = matches_at(self._connection, newest.id).question
+        _, of = known.of_each(questions)
+        return [QuestionId(one) for one in np.delete(questions, of).tolist()]
 
     def _advance(
         self,
@@ -274,13 +282,15 @@ class Writer:
         prepared: Prepared,
     ) -> Version:
         begun = self._sets(intervals.begun, prepared)
+        return self._commit(batch, intervals.ended, begun, rules, cost.counters())
+
+    @contextmanager
+    def _advancing(self) -> Iterator[LiveIndex]:
+        """The index, which is loaded anew if what is done with it fails: it is ahead then."""
         try:
-            index = self.index
-            delta = index.change(intervals.ended, begun)
-            return self._commit(index, batch, intervals.ended, begun, delta, rules, cost.counters())
+            yield self.index
         except BaseException:
-            # The index is ahead of the store now: the next use loads it anew.
-            self._index = None
+            self._index = self._statistics = None
             raise
 
     def _by_source(self, read: Iterable[ReadDocument]) -> BySource:
@@ -302,17 +312,50 @@ class Writer:
 
     def _commit(
         self,
-        index: MergeIndex,
+        batch: Batch,
+        ended: Sequence[PassageId],
+        begun: Sequence[QuestionSet],
+        rules: str,
+        counted: dict[str, int],
+        foreign: Sequence[QuestionId] = (),
+    ) -> Version:
+        """`foreign` are questions whose matches end too, though the index does not know them."""
+        with self._advancing() as index:
+            before = head(self._connection)
+            new = add_entries(index, new_passages(self._connection, begun))
+            ours = [passage for passage in ended if passage in index.life_of]
+            gone = index["lives"]["entry"][[index.life_of[passage] for passage in ours]]
+            index.end_lives(ours)
+            index.begin_lives(new)
+            delta = rematch(index, gone, new)
+            change = self._change(index, batch, ended, begun, delta, rules, counted)
+            if foreign:
+                change = replace(change, matches_ended=[*change.matches_ended, *foreign])
+            version = commit(self._connection, change, self._now_ms())
+            index.settle(version.id)
+            with snapshot(self._connection):
+                after = before.id if before else 0
+                follow_documents(self._connection, index, after, version.id)
+            if self._saved and self._saved.is_due(index):
+                self.keep_index()
+            return version
+
+    def _change(
+        self,
+        index: LiveIndex,
         batch: Batch,
         ended: Sequence[PassageId],
         begun: Sequence[QuestionSet],
         delta: MatchDelta,
         rules: str,
         counted: dict[str, int],
-    ) -> Version:
-        ranking = index.ranking
-        budget = edge_budget(len(index.first_row), self._budget_factor)
-        change = Change(
+    ) -> Change:
+        rows = index["matches"].views("out", "similarity", "died")
+        alive = rows[2] == DEAD
+        out, similarity = rows[0][alive], rows[1][alive].astype(np.float64)
+        asked = index["outgoing"]["id"]
+        budget = edge_budget(len(index.life_of), self._budget_factor)
+        return Change(
             reason=batch.reason,
             recipe=self._recipe,
             rules=rules,
@@ -320,17 +363,16 @@ class Writer:
             documents_new=[one.document for one in batch.read],
             passages_ended=ended,
             passages_begun=[(one.passage, one.id) for one in begun],
-            matches_ended=[match.question for match in delta.ended],
-            matches_begun=delta.begun,
-            matches=len(ranking),
+            matches_ended=[QuestionId(one) for one in asked[delta.ended].tolist()],
+            matches_begun=match_records(index, delta.begun),
+            matches=len(out),
             edge_budget=budget,
-            cut=ranking.cut(budget),
+            cut=cut_of(asked[out], similarity, budget),
             seen=batch.seen,
             unseen=batch.unseen,
             pins=batch.pins,
             counters=counted,
         )
-        return commit(self._connection, change, self._now_ms())
 
 
 def _placed(
@@ -342,14 +384,3 @@ def _placed(
     for id_, passage in sorted(known_passages(connection, places).items()):
         placed.setdefault(places[id_][0].source, []).append(passage)
     return placed
-
-
-def _intervals(connection: Connection, batch: Batch) -> PassageIntervals:
-    """Which passages begin and end with the batch: one is in force while a document holds it."""
-    touched = {*batch.gone, *((one.document.source, one.document.path) for one in batch.read)}
-    held = {passage.id for one in batch.read for passage in one.passages}
-    released = live_passages(connection, touched) - held
-    holders = live_holders(connection, released)
-    ended = [passage for passage in released if holders[passage] <= touched]
-    begun = held - living(connection, held)
-    return PassageIntervals(tuple(sorted(ended)), tuple(sorted(begun)))

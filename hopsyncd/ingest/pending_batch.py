@@ -3,12 +3,49 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hopsyncd.ingest.commit import Batch
 from hopsyncd.ingest.plan import RETRY, Action, Scope, Source, Step
 from hopsyncd.ingest.read import ReadDocument, Reading
 from hopsyncd.ingest.source_thread import WriterThread
 from hopsyncd.models.llm.budget import Usage
-from store.records import Seen
+from store.records import PassageId, Pin, Seen
+from store.sqlite.database import Connection
+from store.sqlite.reads import live_holders, live_passages, living
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one version takes in; `gone` and `unseen` name items as (source, path)."""
+
+    reason: str
+    read: tuple[ReadDocument, ...] = ()
+    gone: tuple[tuple[int, str], ...] = ()
+    seen: tuple[Seen, ...] = ()
+    unseen: tuple[tuple[int, str], ...] = ()
+    pins: tuple[Pin, ...] = ()
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """All that it says something of."""
+        return frozenset(one.path for one in self.seen).union(path for _, path in self.unseen)
+
+
+@dataclass(frozen=True, slots=True)
+class PassageIntervals:
+    """Which passages cease to be vertices, and which become one."""
+
+    ended: tuple[PassageId, ...]
+    begun: tuple[PassageId, ...]
+
+
+def intervals_of(connection: Connection, batch: Batch) -> PassageIntervals:
+    """Which passages begin and end with the batch: one is in force while a document holds it."""
+    touched = {*batch.gone, *((one.document.source, one.document.path) for one in batch.read)}
+    held = {passage.id for one in batch.read for passage in one.passages}
+    released = live_passages(connection, touched) - held
+    holders = live_holders(connection, released)
+    ended = [passage for passage in released if holders[passage] <= touched]
+    begun = held - living(connection, held)
+    return PassageIntervals(tuple(sorted(ended)), tuple(sorted(begun)))
 
 
 @dataclass(slots=True)

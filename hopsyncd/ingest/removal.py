@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from hopsyncd.answers.changed import RemoveAnswer
 from hopsyncd.config.configuration import DATABASE_NAME, Config
 from hopsyncd.config.source_kinds import GitSource
-from hopsyncd.ingest.commit import Batch, Writer
+from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.connect import mirror_of
+from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import Made
 from store.records import Passage, QuestionSet, Recipe, Version

@@ -14,8 +14,8 @@ import structlog
 
 from connectors.protocol import SourceUnavailable
 from hopsyncd.formats.readers import Extract, extract
-from hopsyncd.ingest.commit import Batch, Writer
-from hopsyncd.ingest.pending_batch import PendingBatch, Progress, SyncRun
+from hopsyncd.ingest.commit import Writer
+from hopsyncd.ingest.pending_batch import Batch, PendingBatch, Progress, SyncRun
 from hopsyncd.ingest.plan import (
     AGAIN,
     CHANGED,

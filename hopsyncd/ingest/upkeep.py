@@ -19,9 +19,11 @@ from hopsyncd.answers.changed import (
     TagAnswer,
     UntagAnswer,
 )
-from hopsyncd.index.matching import MergeIndex
-from hopsyncd.index.similarity import similarity
-from hopsyncd.ingest.commit import Batch, Writer
+from hopsyncd.index.entries import NewPassage, add_entries
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.matching import best_matches, match_records, questions_of, similarity
+from hopsyncd.ingest.commit import Writer
+from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import held
 from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.source_sync import SourceSync
@@ -39,7 +41,7 @@ from store.records import (
     Version,
 )
 from store.sqlite.check import OnCheck, check, count_checks, run_checks
-from store.sqlite.content import known_passages, recipe_dimensions, sets_at, sets_by_id
+from store.sqlite.content import known_passages, recipe_dimensions, recipe_of, sets_at, sets_by_id
 from store.sqlite.database import Connection
 from store.sqlite.gc import GcPlan, GcResult, Retention, collect, plan_gc
 from store.sqlite.history import delete_tag, resolve, set_tag
@@ -74,7 +76,7 @@ _MATCHES = """
 def verify_matches(connection: Connection, on_check: OnCheck = lambda name: None) -> list[Finding]:
     """Compare every stored similarity with Eq. 1, and the head's matches with a fresh merge.
 
-    Matches to questions that do not exist are store.sqlite.check's to find.
+    MatchColumns to questions that do not exist are store.sqlite.check's to find.
     """
     return run_checks(connection, (_similarities, _best_matches), on_check)
 
@@ -107,11 +109,7 @@ def _best_matches(connection: Connection) -> Iterator[Finding]:
     if newest is None:
         return
     stored = {match.question: match for match in matches_at(connection, newest.id).records()}
-    index = MergeIndex(recipe_dimensions(connection, newest.recipe))
-    best = {
-        match.question: match
-        for match in index.change((), list(sets_at(connection, newest.id))).begun
-    }
+    best = {match.question: match for match in _matched_again(connection, newest)}
     for question in sorted(stored.keys() | best.keys()):
         if stored.get(question) != best.get(question):
             yield Finding(
@@ -121,6 +119,15 @@ def _best_matches(connection: Connection) -> Iterator[Finding]:
                 f" {_shown(best.get(question))}",
                 REBUILD,
             )
+
+
+def _matched_again(connection: Connection, at: Version) -> list[Match]:
+    """The matches of a version, from its questions alone."""
+    index = LiveIndex(recipe_dimensions(connection, at.recipe))
+    sets = sets_at(connection, at.id)
+    index.begin_lives(add_entries(index, [NewPassage(one, 0, {}) for one in sets]))
+    asked = questions_of(index, "outgoing", index.alive.nonzero()[0])
+    return match_records(index, best_matches(index, asked, index.alive))
 
 
 def _shown(match: Match | None) -> str:
@@ -276,6 +283,12 @@ def rebuilt(path: SourceSync) -> RebuildAnswer:
     if version:
         path.on_version(version)
     return {"version": version.id if version else 0, "passages": 0, "estimated_s": 0.0}
+
+
+def recipe_in_use(connection: Connection) -> str:
+    """The name of the newest version's recipe; empty without a version."""
+    newest = head(connection)
+    return recipe_of(connection, newest.recipe).name if newest else ""
 
 
 def reencoded(

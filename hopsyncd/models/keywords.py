@@ -131,3 +131,27 @@ def neutral_spans(text: str) -> list[tuple[int, int]]:
         for pattern in (_NEUTRAL, _UNSPACED_RUN, _UNCASED_WORD)
         for match in pattern.finditer(text)
     ]
+
+
+# With or without a number. Some begin questions, where capitals mark no name.
+_NO_NAMES = STOP_WORDS | set(
+    "chapter compare contents copy describe document draft explain file find give home index list "
+    "main misc name new note notes page part readme section show tell todo untitled".split()
+)
+
+
+def document_names(names: Iterable[str]) -> frozenset[str]:
+    """What a document is called, as keywords are spelled: its file's name, title and aliases.
+
+    >>> sorted(document_names(("Ada Lovelace", "Countess of Lovelace")))
+    ['ada lovelace', 'countess of lovelace']
+    >>> document_names(("2026-11-01", "Untitled 2", "<1@example.org>"))
+    frozenset()
+    """
+    called = (normalise(name) for name in names if "@" not in name)
+    return frozenset(name for name in called if _tells(name))
+
+
+def _tells(name: str) -> bool:
+    words = " ".join(word for word in name.split() if not word.isdecimal())
+    return len(words) > 1 and words not in _NO_NAMES

@@ -4,16 +4,15 @@ Edges and links lead either way. Edges come first, the most similar foremost; th
 names, of which those that the fewest mention.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hopsyncd.index.view import GraphView
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from hopsyncd.index.columns import Floats, Integers
+from hopsyncd.index.snapshot import Mentions, Snapshot
+from store.records import QuestionId
 
 _OFFERED = 50  # ways out of a passage that a search for paths looks at
 _MAX_TURNS = 500  # passages that it leaves, however many ways there are
@@ -21,28 +20,29 @@ _MAX_TURNS = 500  # passages that it leaves, however many ways there are
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """What joins one position of the view to another.
+    """What joins one entry to another.
 
-    asked_by: the end that asks the question of the `edge`, or "both" for the name that both
+    asked_by: the end that asks the `question` of the edge, or "both" for the name that both
     mention, or whether a link leads onwards or back. name: that name, or what the link shows.
     """
 
     start: int
     end: int
     asked_by: Literal["from", "to", "both", "link", "backlink"]
-    edge: int | None = None
+    question: QuestionId | None = None
+    similarity: float | None = None
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The positions found, each with its distance, nearest first; and how they are joined."""
+    """The entries found, each with its distance, nearest first; and how they are joined."""
 
     distance: dict[int, int]
     joints: list[Joint]
 
 
-def around(view: GraphView, start: int, hops: int, limit: int) -> Around:
+def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
     """The passage at `start` and at most `limit` others, at most `hops` away.
 
     Joined by all edges and links among them; where none leads nearer to the start, by a name that
@@ -51,30 +51,52 @@ def around(view: GraphView, start: int, hops: int, limit: int) -> Around:
     distance = {start: 0}
     nearest = [start]
     for hop in range(1, hops + 1):
-        nearness = _nearness(view, nearest)
-        nearness[list(distance)] = 0
-        found = np.flatnonzero(nearness)
-        best = found[np.lexsort((found, -nearness[found]))]
+        found, nearness = _near(snapshot, nearest)
+        new = ~np.isin(found, list(distance))
+        found, nearness = found[new], nearness[new]
+        best = found[np.lexsort((snapshot.ids[found], -nearness))]
         nearest = best[: limit + 1 - len(distance)].tolist()
         distance |= dict.fromkeys(nearest, hop)
-    inside = np.zeros(len(view.passage), dtype=bool)
-    inside[list(distance)] = True
-    edges = np.flatnonzero(inside[view.source] & inside[view.target])
-    edges = edges[np.lexsort((view.question[edges], -view.similarity[edges]))]
-    joints = [
-        Joint(int(view.source[edge]), int(view.target[edge]), "from", edge)
-        for edge in edges.tolist()
+    inside = np.array(sorted(distance), dtype=np.int64)
+    joints = [*_edges_among(snapshot, inside), *_links_among(snapshot, inside)]
+    return Around(distance, joints + _named(snapshot, inside, distance, joints))
+
+
+def _edges_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
+    edges = snapshot.edges_of(inside)
+    kept = np.flatnonzero(~edges.back & np.isin(edges.end, inside))
+    ids = snapshot.index["outgoing"]["id"][edges.out]
+    kept = kept[np.lexsort((ids[kept], -edges.similarity[kept]))]
+    return [
+        Joint(
+            int(edges.start[at]),
+            int(edges.end[at]),
+            "from",
+            QuestionId(int(ids[at])),
+            float(edges.similarity[at]),
+        )
+        for at in kept.tolist()
     ]
-    links = view.links
-    joints += [
-        Joint(int(links.source[link]), int(links.target[link]), "link", None, links.shown[link])
-        for link in np.flatnonzero(inside[links.source] & inside[links.target]).tolist()
+
+
+def _links_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
+    links = snapshot.links_of(inside)
+    kept = np.flatnonzero(~links.back & np.isin(links.end, inside))
+    ids = snapshot.ids
+    kept = kept[np.lexsort((ids[links.end[kept]], ids[links.start[kept]]))]
+    return [
+        Joint(
+            int(links.start[at]),
+            int(links.end[at]),
+            "link",
+            name=snapshot.index.shown[int(links.link[at])],
+        )
+        for at in kept.tolist()
     ]
-    return Around(distance, joints + _named(view, inside, distance, joints))
 
 
 def _named(
-    view: GraphView, inside: NDArray[np.bool_], distance: dict[int, int], joints: list[Joint]
+    snapshot: Snapshot, inside: Integers, distance: dict[int, int], joints: list[Joint]
 ) -> list[Joint]:
     """For each passage that none of these joins to a nearer one, the rarest name that does."""
     joined = {
@@ -83,49 +105,55 @@ def _named(
         for near, far in ((one.start, one.end), (one.end, one.start))
         if distance[near] < distance[far]
     }
-    names = view.mentions
-    at, sizes = names.passage[names.bridge], np.bincount(names.bridge_name)
-    found = np.flatnonzero(inside[at])
+    of, name = _joining(snapshot, inside)
+    sizes = snapshot.statistics.mentioned
     by_name: dict[int, list[int]] = {}
-    by_passage: dict[int, set[int]] = {}
-    for position, name in zip(at[found].tolist(), names.bridge_name[found].tolist(), strict=True):
-        by_name.setdefault(name, []).append(position)
-        by_passage.setdefault(position, set()).add(name)
-    spelled = {name: one for one, name in zip(found, names.bridge_name[found], strict=True)}
+    by_entry: dict[int, list[int]] = {}
+    for entry, number in zip(inside[of].tolist(), name.tolist(), strict=True):
+        by_name.setdefault(number, []).append(entry)
+        by_entry.setdefault(entry, []).append(number)
     made = []
-    for far in sorted(distance.keys() - joined, key=lambda one: (distance[one], one)):
+    ids = snapshot.ids
+    for far in sorted(distance.keys() - joined, key=lambda one: (distance[one], int(ids[one]))):
         ways = [
-            (int(sizes[name]), near, name)
-            for name in by_passage.get(far, ())
-            for near in by_name[name]
+            (int(sizes[number]), int(ids[near]), snapshot.index.spelled[number], near)
+            for number in by_entry.get(far, ())
+            for near in by_name[number]
             if distance[near] == distance[far] - 1
         ]
         if ways:
-            _, near, name = min(ways)
-            made.append(Joint(near, far, "both", None, _spelled(view, int(spelled[name]))))
+            _, _, spelled, near = min(ways)
+            made.append(Joint(near, far, "both", name=spelled))
     return made
 
 
-def paths(view: GraphView, start: int, end: int, max_hops: int, limit: int) -> list[list[Joint]]:
+def _joining(snapshot: Snapshot, entries: Integers) -> tuple[Integers, Integers]:
+    """Which of the entries mentions which name that joins documents."""
+    of, name, _ = snapshot.names_of(entries)
+    kept = snapshot.statistics.joins[name]
+    return of[kept], name[kept]
+
+
+def paths(snapshot: Snapshot, start: int, end: int, max_hops: int, limit: int) -> list[list[Joint]]:
     """At most `limit` ways from start to end that visit nothing twice, the shortest first.
 
     Where there are very many, longer ones may be missing: the work is bounded.
     """
-    left = _distances(view, end, max_hops)
-    if start == end or left[start] < 0:
+    left = _distances(snapshot, end, max_hops)
+    if start == end or start not in left:
         return []
-    search = _PathSearch(view, left, end, limit)
-    for length in range(int(left[start]), max_hops + 1):
+    search = _PathSearch(snapshot, left, end, limit)
+    for length in range(left[start], max_hops + 1):
         search.extend([], start, length)
     return search.found
 
 
 class _PathSearch:
-    """Depth first, over ways that can still reach the end; `left` (n,) says how far that is."""
+    """Depth first, over ways that can still reach the end; `left` says how far that is."""
 
-    def __init__(self, view: GraphView, left: Integers, end: int, limit: int) -> None:
+    def __init__(self, snapshot: Snapshot, left: dict[int, int], end: int, limit: int) -> None:
         self.found: list[list[Joint]] = []
-        self._view = view
+        self._snapshot = snapshot
         self._left = left
         self._end = end
         self._limit = limit
@@ -149,74 +177,64 @@ class _PathSearch:
     def _onwards(self, at: int, hops: int) -> list[Joint]:
         """The best ways to passages from which the end is near enough, one for each of them."""
         if (at, hops) not in self._offered:
-            near = _nearness(self._view, [at])
-            near[(self._left < 0) | (self._left >= hops)] = 0
-            near[at] = 0
-            found = np.flatnonzero(near)
-            best = found[np.lexsort((found, -near[found]))][:_OFFERED]
-            self._offered[at, hops] = [_joint(self._view, at, end) for end in best.tolist()]
+            found, near = _near(self._snapshot, [at])
+            kept = [one != at and self._left.get(one, hops) < hops for one in found.tolist()]
+            found, near = found[kept], near[kept]
+            order = np.lexsort((self._snapshot.ids[found], -near))[:_OFFERED]
+            best = found[order].tolist()
+            self._offered[at, hops] = [_joint(self._snapshot, at, one) for one in best]
         return self._offered[at, hops]
 
 
-def _joint(view: GraphView, start: int, end: int) -> Joint:
+def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
     """The best between two passages that are joined."""
-    ways = view.ways.both(start)
-    ways = ways[[view.ways.end(int(way)) == end for way in ways]]
+    edges = snapshot.edges_of(np.array([start]))
+    ids = snapshot.index["outgoing"]["id"][edges.out]
+    ways = np.flatnonzero(edges.end == end)
     if len(ways):
-        similarity = view.similarity[ways % len(view.source)]
-        back, edge = divmod(int(ways[np.lexsort((ways, -similarity))[0]]), len(view.source))
-        return Joint(start, end, "to" if back else "from", edge)
-    links = view.links
-    linked = np.flatnonzero((links.start == start) & (links.end == end))
+        at = int(ways[np.lexsort((ids[ways], edges.back[ways], -edges.similarity[ways]))[0]])
+        asked: Literal["from", "to"] = "to" if edges.back[at] else "from"
+        return Joint(start, end, asked, QuestionId(int(ids[at])), float(edges.similarity[at]))
+    links = snapshot.links_of(np.array([start]))
+    linked = np.flatnonzero(links.end == end)
     if len(linked):
-        back, link = divmod(int(linked[0]), len(links.shown))
-        return Joint(start, end, "backlink" if back else "link", None, links.shown[link])
-    names = view.mentions
-    at, sizes = names.passage[names.bridge], np.bincount(names.bridge_name)
-    here = np.flatnonzero(at == start)
-    shared = here[np.isin(names.bridge_name[here], names.bridge_name[at == end])]
-    rarest = shared[np.lexsort((shared, sizes[names.bridge_name[shared]]))[0]]
-    return Joint(start, end, "both", None, _spelled(view, int(rarest)))
+        at = int(linked[0])
+        shown = snapshot.index.shown[int(links.link[at])]
+        return Joint(start, end, "backlink" if links.back[at] else "link", name=shown)
+    of, name = _joining(snapshot, np.array([start, end]))
+    shared = np.intersect1d(name[of == 0], name[of == 1])
+    sizes, spelled = snapshot.statistics.mentioned, snapshot.index.spelled
+    rarest = min(shared.tolist(), key=lambda one: (int(sizes[one]), spelled[one]))
+    return Joint(start, end, "both", name=spelled[rarest])
 
 
-def _distances(view: GraphView, end: int, max_hops: int) -> Integers:
-    """(n,) how many hops each passage is from the end; -1 for more than max_hops."""
-    distance = np.full(len(view.passage), -1)
-    distance[end] = 0
+def _distances(snapshot: Snapshot, end: int, max_hops: int) -> dict[int, int]:
+    """How many ways each passage is from the end, where that is at most so many."""
+    distance = {end: 0}
     frontier = [end]
     for hop in range(1, max_hops + 1):
-        near = _nearness(view, frontier)
-        frontier = np.flatnonzero((near > 0) & (distance < 0)).tolist()
-        distance[frontier] = hop
+        near, _ = _near(snapshot, frontier)
+        frontier = [one for one in near.tolist() if one not in distance]
+        distance |= dict.fromkeys(frontier, hop)
     return distance
 
 
-def _nearness(view: GraphView, positions: list[int]) -> Floats:
-    """(n,) how near each passage is to the nearest of these by one way: 0 where there is none.
+def _near(snapshot: Snapshot, entries: Sequence[int]) -> tuple[Integers, Floats]:
+    """The entries that one way joins to one of these, and how near the nearest way makes them.
 
     By an edge 2 and its similarity, by a link 1, by a name less.
     """
-    frontier = np.zeros(len(view.passage), dtype=bool)
-    frontier[positions] = True
-    near = np.zeros(len(view.passage))
-    if len(positions) == 1:
-        forwards, back = view.ways.forwards(positions[0]), view.ways.edges_to(positions[0])
-    else:
-        forwards, back = frontier[view.source].nonzero()[0], frontier[view.target].nonzero()[0]
-    for end, along in ((view.target, forwards), (view.source, back)):
-        np.maximum.at(near, end[along], 2 + np.maximum(view.similarity[along], 0))
-    linked = view.links.end[frontier[view.links.start]]
-    near[linked] = np.maximum(near[linked], 1)
-    names = view.mentions
-    if len(names.bridge):
-        at, sizes = names.passage[names.bridge], np.bincount(names.bridge_name)
-        named = np.zeros(len(sizes), dtype=bool)
-        named[names.bridge_name[frontier[at]]] = True
-        by_name = named[names.bridge_name]
-        np.maximum.at(near, at[by_name], 1 / sizes[names.bridge_name[by_name]])
-    return near
-
-
-def _spelled(view: GraphView, bridge: int) -> str:
-    names = view.mentions
-    return names.spelled[int(names.name[names.bridge[bridge]])]
+    from_ = np.array(entries, dtype=np.int64)
+    edges, links = snapshot.edges_of(from_), snapshot.links_of(from_)
+    _, joining = _joining(snapshot, from_)
+    names = np.unique(joining)
+    mentions: Mentions = snapshot.mentions_of(names)
+    sizes = np.maximum(snapshot.statistics.mentioned[names], 1)
+    ends = np.concatenate([edges.end, links.end, mentions.entry])
+    nearness = np.concatenate(
+        [2 + np.maximum(edges.similarity, 0), np.ones(len(links.end)), 1 / sizes[mentions.of]]
+    )
+    found, number = np.unique(ends, return_inverse=True)
+    near = np.zeros(len(found))
+    np.maximum.at(near, number, nearness)
+    return found, near

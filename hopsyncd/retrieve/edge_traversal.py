@@ -14,12 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hopsyncd.index.view import GraphView
-from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, paper_helpfulness
-from hopsyncd.retrieve.walk import WalkSettings, pull_of
+from hopsyncd.index.columns import Floats, Integers
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.query_context import QueryContext, seeds
+from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, largest, paper_helpfulness
+from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.ways import pull_of
 from store.records import PassageId, QuestionId
 
 
@@ -90,14 +91,58 @@ def traverse(
     return Traversed(visits, arrivals)
 
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
 _MAX_WAYS = 20  # offered to a reasoner at once
+
+Worth = Callable[[Integers, Integers, Floats], Floats]
+"""What each edge is worth, by its outgoing and its incoming question and their similarity."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeStep:
+    """An edge as it is walked, between entries; `back` is whether against its direction."""
+
+    start: int
+    end: int
+    out: int
+    into: int
+    back: bool
+
+
+class Offers:
+    """The ways out of passages, best first, ties by question id; by number, once offered."""
+
+    def __init__(self, snapshot: Snapshot, worth: Worth, both_ways: bool) -> None:
+        self._snapshot = snapshot
+        self._worth = worth
+        self._both_ways = both_ways
+        self._steps: dict[int, EdgeStep] = {}
+
+    def ways(self, entry: int) -> tuple[int, ...]:
+        """The best ways out of a passage."""
+        edges = self._snapshot.edges_of(np.array([entry]))
+        kept = np.ones(len(edges.out), dtype=np.bool_) if self._both_ways else ~edges.back
+        out, into = edges.out[kept], edges.into[kept]
+        worth = self._worth(out, into, edges.similarity[kept])
+        offered = []
+        for at in largest(worth, self._snapshot.index["outgoing"]["id"][out], _MAX_WAYS).tolist():
+            ends = int(edges.start[kept][at]), int(edges.end[kept][at])
+            step = EdgeStep(*ends, int(out[at]), int(into[at]), bool(edges.back[kept][at]))
+            number = 2 * step.out + step.back
+            self._steps[number] = step
+            offered.append(number)
+        return tuple(offered)
+
+    def step(self, way: int) -> EdgeStep:
+        """A way that was offered."""
+        return self._steps[way]
+
+    def end(self, way: int) -> int:
+        """The passage that it leads to."""
+        return self._steps[way].end
 
 
 def follow_paper(
-    inquiry: QueryContext, k: int, choose: Choose, top_k: int, n_hop: int
+    context: QueryContext, k: int, choose: Choose, top_k: int, n_hop: int, offers: Offers
 ) -> list[Ranked]:
     """HopRAG to the letter: at most top_k passages, by helpfulness under Eq. 1 to 3.
 
@@ -105,25 +150,31 @@ def follow_paper(
     for the edge carries the question that its target answers. Each edge is one visit. Only edges
     in their own direction are followed, the best under Eq. 1 offered first.
     """
-    view = inquiry.view
-    if not len(view.source):
+    snapshot = context.snapshot
+    out, into, _ = snapshot.edges()
+    if not len(out):
         return []
-    likeness = inquiry.of_edges()
-    best = _best(likeness, view.question, top_k)
-    seeds = {at: float(count) for at, count in Counter(view.target[best].tolist()).items()}
-    ways = _offering(view, view.ways.forwards, likeness)
-    found = traverse(seeds, ways, view.ways.end, choose, n_hop)
+    best = largest(context.of_edges(out, into), snapshot.index["outgoing"]["id"][out], top_k)
+    targets = snapshot.index["incoming"]["entry"][into[best]]
+    begun = {at: float(count) for at, count in Counter(targets.tolist()).items()}
+    found = traverse(begun, offers.ways, offers.end, choose, n_hop)
     visited = np.array(sorted(found.visits), dtype=np.int64)
-    visits = np.array([found.visits[position] for position in visited.tolist()])
-    helpfulness = paper_helpfulness(inquiry.of_passages()[visited], visits)
-    kept = _best(helpfulness, view.passage[visited], min(k, top_k)).tolist()
+    visits = np.array([found.visits[entry] for entry in visited.tolist()])
+    helpfulness = paper_helpfulness(context.of_passages(visited), visits)
+    kept = largest(helpfulness, snapshot.ids[visited], min(k, top_k)).tolist()
     return [
-        _ranked(view, found, seeds, int(visited[at]), float(helpfulness[at]), n_hop) for at in kept
+        _ranked(snapshot, found, begun, offers, int(visited[at]), float(helpfulness[at]), n_hop)
+        for at in kept
     ]
 
 
 def follow(
-    inquiry: QueryContext, k: int, choose: Choose, top_k: int, settings: WalkSettings
+    context: QueryContext,
+    k: int,
+    choose: Choose,
+    top_k: int,
+    settings: WalkSettings,
+    offers: Offers,
 ) -> list[Ranked]:
     """Our seeds, edges and ranking, with single edges in place of the walk's flow.
 
@@ -132,81 +183,65 @@ def follow(
     with the strongest pull of the walk are offered first: Eq. 1 alone prefers edges that repeat the
     query. Names are no ways here, for there is no question to judge.
     """
-    view = inquiry.view
-    if not len(view.passage):
+    snapshot = context.snapshot
+    if not snapshot.statistics.passages:
         return []
-    mass = inquiry.seeds()
-    seeds = {int(at): float(mass[at]) for at in _best(mass, view.passage, top_k) if mass[at] > 0}
-    pull = np.tile(pull_of(view, inquiry.cosines, settings), 2)
+    mass = seeds(context)
+    best = largest(mass, snapshot.ids[: len(mass)], top_k)
+    begun = {int(at): float(mass[at]) for at in best if mass[at] > 0}
     found = traverse(
-        seeds,
-        _offering(view, view.ways.both, pull),
-        view.ways.end,
-        choose,
-        settings.hops,
-        lambda had: settings.damping * had,
+        begun, offers.ways, offers.end, choose, settings.hops, lambda had: settings.damping * had
     )
-    arrived = np.zeros(len(view.passage))
+    arrived = np.full(len(mass), -1.0)
     arrived[list(found.visits)] = list(found.visits.values())
-    depth = min(k, len(found.visits))
     return [
-        _ranked(view, found, seeds, position, score, settings.hops)
-        for position, score in helpful(inquiry, arrived, depth)
+        _ranked(snapshot, found, begun, offers, entry, score, settings.hops)
+        for entry, score in helpful(context, arrived, k)
     ]
 
 
-def _offering(
-    view: GraphView, leading: Callable[[int], Integers], worth: Floats
-) -> Callable[[int], tuple[int, ...]]:
-    """The ways out of a passage, by falling worth, ties by question id."""
-
-    def ways(passage: int) -> tuple[int, ...]:
-        out = leading(passage)
-        ids = view.question[out % max(len(view.question), 1)]
-        return tuple(out[_best(worth[out], ids, _MAX_WAYS)].tolist())
-
-    return ways
-
-
-def _best(values: Floats, ids: Integers, k: int) -> Integers:
-    """The positions of the k largest values, best first, ties going to the lower id."""
-    if k < len(values):
-        least = np.partition(values, len(values) - k)[len(values) - k]
-        among = np.flatnonzero(values >= least)
-    else:
-        among = np.arange(len(values))
-    return among[np.lexsort((ids[among], -values[among]))][:k]
+def offers_of(context: QueryContext, settings: WalkSettings | None) -> Offers:
+    """The ways that a search for the query offers: by the walk's `settings`, or as the paper."""
+    if settings is None:
+        return Offers(context.snapshot, lambda out, into, _: context.of_edges(out, into), False)
+    return Offers(
+        context.snapshot,
+        lambda out, _, similarity: pull_of(context, out, similarity, settings.sharpness),
+        True,
+    )
 
 
 def _ranked(
-    view: GraphView,
+    snapshot: Snapshot,
     found: Traversed,
-    seeds: Mapping[int, float],
-    position: int,
+    begun: Mapping[int, float],
+    offers: Offers,
+    entry: int,
     score: float,
     limit: int,
 ) -> Ranked:
     """With the hops back along the ways that brought most, to a passage begun with."""
+    ids = snapshot.index["outgoing"]["id"]
     hops: list[Hop] = []
-    passage, passed = position, {position}
+    passage, passed = entry, {entry}
     while passage in found.arrivals and len(hops) < limit:
-        way, came = max(found.arrivals[passage].items(), key=lambda one: (one[1], -one[0]))
-        before = view.ways.start(way)
-        if came <= seeds.get(passage, 0.0) or before in passed:
+        arrivals = found.arrivals[passage].items()
+        way, came = max(arrivals, key=lambda one: (one[1], -int(ids[one[0] // 2])))
+        step = offers.step(way)
+        if came <= begun.get(passage, 0.0) or step.start in passed:
             break
-        hops.append(_hop(view, way, came / found.visits[passage]))
-        passage = before
+        hops.append(_hop(snapshot, step, came / found.visits[passage]))
+        passage = step.start
         passed.add(passage)
-    return Ranked(PassageId(int(view.passage[position])), score, tuple(reversed(hops)))
+    return Ranked(PassageId(int(snapshot.ids[entry])), score, tuple(reversed(hops)))
 
 
-def _hop(view: GraphView, way: int, share: float) -> Hop:
-    edges = len(view.source)
+def _hop(snapshot: Snapshot, step: EdgeStep, share: float) -> Hop:
     return Hop(
-        PassageId(int(view.passage[view.ways.start(way)])),
-        PassageId(int(view.passage[view.ways.end(way)])),
-        "from" if way < edges else "to",
-        QuestionId(int(view.question[way % edges])),
+        PassageId(int(snapshot.ids[step.start])),
+        PassageId(int(snapshot.ids[step.end])),
+        "to" if step.back else "from",
+        QuestionId(int(snapshot.index["outgoing"]["id"][step.out])),
         None,
         share,
     )

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hopsyncd.config.values import Search
+from hopsyncd.index.restricted import restricted
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
-from hopsyncd.retrieve.bm25 import WordIndex
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.searcher import Found, Searcher
-from hopsyncd.retrieve.snapshot import Snapshot, load_snapshot, restricted_snapshot
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import NoSuchVersion
 from store.records import Passage, PassageId, QuestionId, Vectors, Version
@@ -41,7 +42,7 @@ class LlmCost:
 class Answer:
     """Ranked passages with what is needed to show them, all of one version.
 
-    words: the statistics of its words. degraded: what the LLM was to do and did not. llm: its cost;
+    snapshot: what was searched. degraded: what the LLM was to do and did not. llm: its cost;
     None when it was not to be asked.
     """
 
@@ -51,7 +52,7 @@ class Answer:
     passages: dict[PassageId, Passage]
     places: dict[PassageId, list[Place]]
     questions: dict[QuestionId, str]
-    words: WordIndex = field(compare=False)
+    snapshot: Snapshot = field(compare=False)
     degraded: tuple[str, ...] = ()
     llm: LlmCost | None = None
 
@@ -234,7 +235,7 @@ class Engine:
             questions=question_texts(
                 connection, [step.question for one in ranked for step in one.hops]
             ),
-            words=served.words,
+            snapshot=served,
             degraded=tuple(found.degraded),
         )
 
@@ -276,27 +277,47 @@ class Engine:
         key = (version.id, hidden)
         if known := self._restricted.get(key):  # without waiting for one that is being made
             return known
+        head = self._searchable(connection, version)
         with self._restricted_lock:
             if key not in self._restricted:
-                self._check_encoder(connection, version)
-                head = restricted_snapshot(
-                    connection, version, hidden, self._encoder.dimensions, self._budget_factor
+                older = [
+                    one
+                    for (number, sources), one in self._restricted.items()
+                    if sources == hidden and number < version.id and one.index is head.index
+                ]
+                before = max(older, key=lambda one: one.version.id, default=None)
+                made = restricted(
+                    head.index, version, hidden, self._budget_factor, head.statistics, before
                 )
                 while len(self._restricted) >= _KEPT_RESTRICTED:
                     self._restricted.pop(next(iter(self._restricted)))
-                self._restricted[key] = head
+                self._restricted[key] = made
             return self._restricted[key]
 
     def _past(self, connection: Connection, version: Version) -> Snapshot:
         """A stored version, kept for the next question about it. Raises NoSuchVersion."""
-        self._check_encoder(connection, version)
+        if known := self._pasts.get(version.id):
+            return known
+        head = self._searchable(connection, version)
         with self._past_lock:
             if version.id not in self._pasts:
-                head = load_snapshot(connection, version, self._encoder.dimensions)
+                counts = Statistics.of(head.index, version.id, base=head.statistics)
                 while len(self._pasts) >= _KEPT_PASTS:
                     self._pasts.pop(next(iter(self._pasts)))
-                self._pasts[version.id] = head
+                self._pasts[version.id] = Snapshot(head.index, version, counts)
             return self._pasts[version.id]
+
+    def _searchable(self, connection: Connection, version: Version) -> Snapshot:
+        """The head, whose index has the version too. Raises NoSuchVersion."""
+        self._check_encoder(connection, version)
+        head = self._head
+        if head is None:
+            raise NoSuchVersion(
+                f"Cannot ask version {version.id}",
+                "the newest version is being made by other models, and none is served until then",
+                "Ask again once `hopsyncd status` shows a version",
+            )
+        return head
 
 
 def _shown_with(ranked: Ranked) -> set[PassageId]:

@@ -3,19 +3,19 @@
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hopsyncd.index.view import GraphView
-from hopsyncd.retrieve.query_context import QueryContext
+from hopsyncd.index.columns import Floats, Integers
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.query_context import QueryContext, seeds
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful
 from hopsyncd.retrieve.walk import Walked, WalkSettings, walk
 from store.records import PassageId, QuestionId
 
 Way = tuple[Literal["edge", "name", "link"], int]
-"""The number of an edge walked either way, of a way by a link, or of a bridging mention."""
+"""The number of a way among those of its kind that the walk took; of a mention for a name."""
 
 Step = tuple[float, int, Way]
-"""The mass that came, the passage it came from, and how."""
+"""The mass that came, the entry it came from, and how."""
 
 _NONE: Step = (0.0, -1, ("edge", -1))
 
@@ -23,83 +23,93 @@ _NONE: Step = (0.0, -1, ("edge", -1))
 class PathExplainer:
     """Reads the flows that one walk left; `start` is the (n,) mass that it began with."""
 
-    def __init__(self, view: GraphView, walked: Walked, start: NDArray[np.float64]) -> None:
-        self._view = view
+    def __init__(self, snapshot: Snapshot, walked: Walked, start: Floats) -> None:
+        self._snapshot = snapshot
         self._walked = walked
         self._start = start
-        self._source = np.concatenate([view.source, view.target])
-        self._target = np.concatenate([view.target, view.source])
 
-    def to(self, position: int, limit: int) -> tuple[Hop, ...]:
+    def to(self, entry: int, limit: int) -> tuple[Hop, ...]:
         """At most `limit` hops, first to last. None if most of the passage's mass was a seed's."""
         hops: list[Hop] = []
-        passed = {position}
+        passed = {entry}
         while len(hops) < limit:
             into = (self._edge_into, self._name_into, self._link_into)
-            mass, before, way = max((step(position) for step in into), key=lambda step: step[0])
-            if mass <= self._start[position] or before in passed:
+            mass, before, way = max((step(entry) for step in into), key=lambda step: step[0])
+            if mass <= self._start[entry] or before in passed:
                 break
-            hops.append(self._hop(mass, before, position, way))
-            position = before
-            passed.add(position)
+            hops.append(self._hop(mass, before, entry, way))
+            entry = before
+            passed.add(entry)
         return tuple(reversed(hops))
 
-    def _edge_into(self, position: int) -> Step:
-        edges = np.flatnonzero(self._target == position)
-        if not len(edges):
+    def _edge_into(self, entry: int) -> Step:
+        edges, index = self._walked.edges, self._snapshot.index
+        into = np.flatnonzero(edges.end == entry)
+        best = _most(into, self._walked.flow, index["outgoing"]["id"][edges.number[into]])
+        if best is None:
             return _NONE
-        best = int(edges[np.argmax(self._walked.flow[edges])])
-        return float(self._walked.flow[best]), int(self._source[best]), ("edge", best)
+        return float(self._walked.flow[best]), int(edges.start[best]), ("edge", best)
 
-    def _name_into(self, position: int) -> Step:
-        mentions = self._view.mentions
-        at = mentions.passage[mentions.bridge]
-        here = np.flatnonzero(at == position)
-        if not len(here):
+    def _name_into(self, entry: int) -> Step:
+        arriving, leaving = self._walked.arriving, self._walked.leaving
+        keys = self._snapshot.index.names.keys["key"]
+        into = np.flatnonzero(arriving.entry == entry)
+        best = _most(into, self._walked.reached, keys[arriving.name[into]])
+        if best is None:
             return _NONE
-        best = int(here[np.argmax(self._walked.reached[here])])
-        same = mentions.bridge_name == mentions.bridge_name[best]
-        own = mentions.bridge_document == mentions.bridge_document[best]
-        others = np.flatnonzero(same & ~own)
-        sender = int(others[np.argmax(self._walked.left[others])])
+        same = (leaving.name == arriving.name[best]) & (leaving.home != arriving.home[best])
+        others = np.flatnonzero(same)
+        sender = _most(others, self._walked.left, self._snapshot.ids[leaving.entry[others]])
+        if sender is None:
+            return _NONE
         sent = self._walked.left[others].sum()
         mass = self._walked.reached[best] * self._walked.left[sender] / max(sent, 1e-300)
-        return float(mass), int(at[sender]), ("name", best)
+        return float(mass), int(leaving.entry[sender]), ("name", best)
 
-    def _link_into(self, position: int) -> Step:
-        ways = self._walked.link_ways
-        into = np.flatnonzero(ways.end == position)
-        if not len(into):
+    def _link_into(self, entry: int) -> Step:
+        links = self._walked.links
+        into = np.flatnonzero(links.end == entry)
+        best = _most(into, self._walked.by_link, self._snapshot.ids[links.start[into]])
+        if best is None:
             return _NONE
-        best = int(into[np.argmax(self._walked.by_link[into])])
-        return float(self._walked.by_link[best]), int(ways.start[best]), ("link", best)
+        return float(self._walked.by_link[best]), int(links.start[best]), ("link", best)
 
     def _hop(self, mass: float, before: int, after: int, way: Way) -> Hop:
-        view = self._view
-        ends = (PassageId(int(view.passage[before])), PassageId(int(view.passage[after])))
+        ids, index = self._snapshot.ids, self._snapshot.index
+        ends = (PassageId(int(ids[before])), PassageId(int(ids[after])))
         share = mass / float(self._walked.arrived[after])
         kind, number = way
         if kind == "edge":
-            back, edge = divmod(number, len(view.source))
-            asked: Literal["from", "to"] = "to" if back else "from"
-            return Hop(*ends, asked, QuestionId(int(view.question[edge])), None, share)
+            edges = self._walked.edges
+            asked: Literal["from", "to"] = "to" if edges.back[number] else "from"
+            question = int(index["outgoing"]["id"][edges.number[number]])
+            return Hop(*ends, asked, QuestionId(question), None, share)
         if kind == "link":
-            ways = self._walked.link_ways
-            along: Literal["link", "backlink"] = "backlink" if ways.back[number] else "link"
-            return Hop(*ends, along, None, view.links.shown[int(ways.link[number])], share)
-        spelled = view.mentions.spelled[int(view.mentions.name[view.mentions.bridge[number]])]
-        return Hop(*ends, "both", None, spelled, share)
+            links = self._walked.links
+            along: Literal["link", "backlink"] = "backlink" if links.back[number] else "link"
+            return Hop(*ends, along, None, index.shown[int(links.number[number])], share)
+        name = index.spelled[int(self._walked.arriving.name[number])]
+        return Hop(*ends, "both", None, name, share)
 
 
-def hop(inquiry: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
+def _most(rows: Integers, flow: Floats, ids: Integers) -> int | None:
+    """The row that most came along, the lowest id of several; None where nothing did."""
+    if not len(rows) or not flow[rows].any():
+        return None
+    return int(rows[np.lexsort((ids, -flow[rows]))[0]])
+
+
+def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
     """The k most helpful passages, ties going to the lower id."""
-    view = inquiry.view
-    if not len(view.passage):
+    snapshot = context.snapshot
+    visible = snapshot.statistics.visible.entries
+    if not visible.any():
         return []
-    start = inquiry.seeds()
-    walked = walk(view, start, inquiry.cosines, inquiry.coverage, settings)
-    trail = PathExplainer(view, walked, start)
+    start = seeds(context)
+    walked = walk(context, start, settings)
+    trail = PathExplainer(snapshot, walked, start)
+    arrived = np.where(visible, walked.arrived, -1.0)
     return [
-        Ranked(PassageId(int(view.passage[position])), score, trail.to(position, settings.hops))
-        for position, score in helpful(inquiry, walked.arrived, k)
+        Ranked(PassageId(int(snapshot.ids[entry])), score, trail.to(entry, settings.hops))
+        for entry, score in helpful(context, arrived, k)
     ]

@@ -14,13 +14,14 @@ from typing import Literal
 from pydantic import BaseModel
 
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense
-from hopsyncd.index.view import GraphView
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall
-from hopsyncd.retrieve.edge_traversal import Fork
+from hopsyncd.retrieve.edge_traversal import EdgeStep, Fork, Offers
 from store.records import Passage, PassageId, QuestionId
 from store.sqlite.content import known_passages, question_texts
-from store.sqlite.database import Connection, snapshot
+from store.sqlite.database import Connection
+from store.sqlite.database import snapshot as reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +37,23 @@ Read = Callable[[Sequence[Fork]], Sequence[PromptContext | None]]
 
 
 def materials(
-    connection: Connection, view: GraphView, titled: bool, forks: Sequence[Fork]
+    connection: Connection,
+    snapshot: Snapshot,
+    offers: Offers,
+    titled: bool,
+    forks: Sequence[Fork],
 ) -> list[PromptContext | None]:
     """What an LLM is shown of these forks; None where the passage is stored no longer.
 
     With `titled`, each question comes with the heading of the passage that it leads to: going back
     along an edge, the question alone does not say where that is.
     """
-    ends = {way: _id(view, view.ways.end(way)) for fork in forks for way in fork.ways}
-    asked = {way: _question(view, way) for way in ends}
-    with snapshot(connection):
-        wanted = {*(_id(view, fork.passage) for fork in forks), *ends.values()}
-        passages = known_passages(connection, wanted)
+    steps = {way: offers.step(way) for fork in forks for way in fork.ways}
+    ends = {way: PassageId(int(snapshot.ids[step.end])) for way, step in steps.items()}
+    asked = {way: _question(snapshot, step) for way, step in steps.items()}
+    starts = [PassageId(int(snapshot.ids[fork.passage])) for fork in forks]
+    with reading(connection):
+        passages = known_passages(connection, {*starts, *ends.values()})
         texts = question_texts(connection, asked.values())
 
     def shown(way: int) -> str:
@@ -56,19 +62,18 @@ def materials(
 
     return [
         PromptContext(passage, tuple(shown(way) for way in fork.ways)) if passage else None
-        for fork in forks
-        for passage in [passages.get(_id(view, fork.passage))]
+        for fork, start in zip(forks, starts, strict=True)
+        for passage in [passages.get(start)]
     ]
 
 
-def _id(view: GraphView, position: int) -> PassageId:
-    return PassageId(int(view.passage[position]))
-
-
-def _question(view: GraphView, way: int) -> QuestionId:
-    """The question of the passage that a way leads to: one it answers or, going back, its own."""
-    edges = len(view.source)
-    return QuestionId(int(view.answer[way] if way < edges else view.question[way - edges]))
+def _question(snapshot: Snapshot, step: EdgeStep) -> QuestionId:
+    """The question of the passage that a step leads to: one it answers or, going back, its own."""
+    index = snapshot.index
+    question = (
+        index["outgoing"]["id"][step.out] if step.back else index["incoming"]["id"][step.into]
+    )
+    return QuestionId(int(question))
 
 
 _BEST = 0  # ways are offered best first

@@ -2,18 +2,18 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, ask
-from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.seeds import names_in
-from hopsyncd.retrieve.snapshot import Snapshot
+from hopsyncd.retrieve.query_context import Mentioned, names_in
+from hopsyncd.retrieve.ranking import Ranked, largest
 from store.records import PassageId, Vectors
 from store.sqlite.content import full_text, known_passages
 from store.sqlite.database import Connection
@@ -50,12 +50,12 @@ def decomposed(question: str, llm: Llm, usage: Usage) -> list[str]:
     return _distinct([question, *(part[:_MAX_CHARACTERS] for part in parts.questions)])
 
 
-def split(question: str, mentioned: Mapping[str, int]) -> list[str]:
+def split(question: str, mentioned: Mentioned) -> list[str]:
     """The same without an LLM: the question, and its clauses that use a name known to the graph.
 
     A clause without a name has lost what its pronouns stand for.
 
-    >>> split("Who directed the film that Mira Kent starred in?", {"mira kent": 2})[1:]
+    >>> split("Who directed the film that Mira Kent starred in?", {"mira kent"}.intersection)[1:]
     ['Mira Kent starred in']
     """
     clauses = [clause.strip() for clause in _BORDER.split(question)]
@@ -73,10 +73,10 @@ _FUSION_DEPTH = 100
 _RERANK_DEPTH = 50
 
 
-def by_words(passage: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> list[Ranked]:
-    """The k best of the (n,) BM25 scores above 0; `passage` are the ids."""
-    best = np.lexsort((passage, -scores))[:k]
-    return [Ranked(PassageId(int(passage[at])), float(scores[at])) for at in best if scores[at] > 0]
+def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> list[Ranked]:
+    """The k best of the (n,) BM25 scores above 0; `ids` are the passages."""
+    best = largest(scores, ids, k).tolist()
+    return [Ranked(PassageId(int(ids[at])), float(scores[at])) for at in best if scores[at] > 0]
 
 
 def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:

@@ -1,7 +1,12 @@
-"""A question held against one version: all that a search of the graph needs to know of it."""
+"""A question held against one version: its words, its names, and how like it each passage is.
+
+BM25 has the statistics of exactly what is visible, so that a past version ranks as it did when it
+was the head.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self
@@ -9,31 +14,152 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.view import GraphView
+from hopsyncd.index.columns import Floats, Integers, exact_sums, holds
+from hopsyncd.index.live_index import name_key
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.questions import sentence_spans
-from hopsyncd.retrieve.bm25 import K1, Postings, WordIndex
-from hopsyncd.retrieve.seeds import names_in, seeds, worths
-from hopsyncd.retrieve.walk import Coverage
-from store.records import GRID, Passage, PassageId, Vectors
+from store.records import Passage, PassageId, Vectors
 from store.words import index_terms, searchable
 
-Floats = NDArray[np.float64]
+# The usual constants of BM25 (Robertson & Zaragoza 2009, section 3.5).
+K1 = 1.2
+B = 0.75
+
+Mentioned = Callable[[Sequence[str]], AbstractSet[str]]
+"""Those of the names that the graph knows."""
+
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 
-_WORDS_KEPT = 1 << 14
 _PASSAGES_KEPT = 1 << 12  # of which it is known where their sentences are
+_MIN_SHARE = 0.02  # of the idf of all terms
+_MAX_NAME_WORDS = 8
+_POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
+_WORD = re.compile(r"\w+")
+
+
+def names_in(query: str, mentioned: Mentioned) -> list[str]:
+    """The names known to the graph that the query uses: at each place the longest.
+
+    A single word counts only if the query capitalises it or it has a digit.
+
+    >>> names_in("Who played in Due South?", {"due south", "south", "played"}.intersection)
+    ['due south']
+    """
+    words = _WORD.findall(_POSSESSIVE.sub("", query.replace("\u2019", "'")))
+    parts = {
+        (at, length): " ".join(words[at : at + length]).lower()
+        for at in range(len(words))
+        for length in range(min(_MAX_NAME_WORDS, len(words) - at), 0, -1)
+        if length > 1 or not words[at][0].islower()
+    }
+    known = mentioned([*dict.fromkeys(parts.values())]) - STOP_WORDS
+    found: list[str] = []
+    end = 0
+    for (at, length), name in parts.items():
+        if at >= end and name in known:
+            found.append(name)
+            end = at + length
+    return found
+
+
+def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, float]:
+    """What share of the query each name is: of the idf of its terms, `weights`.
+
+    >>> worths(["due south"], {"play": 1.0, "due": 1.0, "south": 2.0})
+    {'due south': 0.75}
+    """
+    total = sum(weights.values())
+    return {
+        name: sum(weights.get(term, 0.0) for term in index_terms(name)) / total for name in names
+    }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coverage:
+    """Which of the query's t terms each entry has.
+
+    share: (t,) idf, summing to 1. has: (t, n) bool.
+    """
+
+    share: Floats
+    has: NDArray[np.bool_]
+
+    def of(self, entries: Integers) -> Floats:
+        """(w,) the share of the query's words that each of the entries has."""
+        return weighed(self.share, self.has[:, entries])
+
+    def added(self, start: Integers, end: Integers) -> Floats:
+        """(w,) the share that each end has, and the start beside it has not."""
+        return weighed(self.share, self.has[:, end] & ~self.has[:, start])
+
+
+def weighed(share: Floats, lines: NDArray[np.generic]) -> Floats:
+    """(w,) the sum of (t, w) lines, each times its share.
+
+    Line by line, since a matrix product may add up in another order at another place.
+    """
+    total = np.zeros(lines.shape[1])
+    for part, line in zip(share.tolist(), lines, strict=True):
+        total += part * line
+    return total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """The query's words in one version.
+
+    weights: the idf of each of its terms, also of those that no passage has. scores: (n,) BM25 by
+    entry. idf is log(1 + (n - df + 0.5) / (df + 0.5)), never negative. coverage: without terms that
+    no passage has, or too many to tell them apart.
+    """
+
+    weights: Mapping[str, float]
+    scores: Floats
+    coverage: Coverage
+
+
+def words_of(snapshot: Snapshot, question: str) -> Words:
+    """Look the question's words up."""
+    index, statistics = snapshot.index, snapshot.statistics
+    visible, passages = statistics.visible.entries, statistics.passages
+    mean = max(statistics.words / max(passages, 1), 1.0)
+    terms = index_terms(question)
+    keys = np.array([name_key(term) for term in terms], dtype=np.int64)
+    rows, of = index.postings["term_rows"].of_each(keys)
+    entries, counts = index["term"]["entry"][rows], index["term"]["count"][rows]
+    seen = holds(visible, entries)
+    entries, counts, of = entries[seen].astype(np.int64), counts[seen], of[seen]
+    having = np.bincount(of, minlength=len(terms))
+    idf = np.log1p((passages - having + 0.5) / (having + 0.5))
+    saturation = K1 * (1 - B + B * index["entries"]["words"][entries] / mean)
+    scores = np.zeros(len(visible))
+    part = idf[of] * counts * (K1 + 1) / (counts + saturation)
+    ends = np.cumsum(having)
+    for first, end in zip((ends - having).tolist(), ends.tolist(), strict=True):
+        scores[entries[first:end]] += part[first:end]
+    telling = (having > 0) & (idf > _MIN_SHARE * idf[having > 0].sum())
+    line = np.cumsum(telling) - 1
+    has = np.zeros((int(telling.sum()), len(visible)), dtype=np.bool_)
+    kept = telling[of]
+    has[line[of[kept]], entries[kept]] = True
+    share = idf[telling]
+    coverage = Coverage(share / share.sum() if len(share) else share, has)
+    return Words(dict(zip(terms, idf.tolist(), strict=True)), scores, coverage)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryContext:
-    """cosines: (r,) of the question with every row of the view. names: those it uses that the graph
-    knows, with what share of it each is; they are its keywords. by_words: (n,) BM25 as a share of
-    the most that a passage could have. coverage: which passages have its words. terms: its index
-    terms with their shares of its idf. read: gives passages of the version.
+    """By entry and by row of the vectors.
+
+    cosines: (r,) of the question with every row. names: those it uses that the graph knows, with
+    what share of it each is; they are its keywords. by_words: (n,) BM25 as a share of the most that
+    a passage could have. coverage: which passages have its words. terms: its index terms with their
+    shares of its idf. read: gives passages of the version.
     """
 
-    view: GraphView
-    cosines: Floats
+    snapshot: Snapshot
+    cosines: NDArray[np.float32]
     names: Mapping[str, float]
     by_words: Floats
     coverage: Coverage
@@ -41,69 +167,90 @@ class QueryContext:
     read: Read
 
     @classmethod
-    def of(
-        cls,
-        question: str,
-        vector: Vectors,
-        view: GraphView,
-        words: WordIndex,
-        postings: Postings,
-        read: Read,
-    ) -> Self:
-        """Hold it against the view."""
-        weights = words.weights(question, postings)
-        total = sum(weights.values())
+    def of(cls, question: str, vector: Vectors, snapshot: Snapshot, read: Read) -> Self:
+        """Hold it against the snapshot."""
+        words = words_of(snapshot, question)
+        total = sum(words.weights.values())
         return cls(
-            view=view,
-            cosines=(view.rows @ vector.astype(np.float32)).astype(np.float64) / (GRID * GRID),
-            names=worths(names_in(question, view.mentioned), weights),
-            by_words=words.scores(question, postings) / ((K1 + 1) * total or 1.0),
-            coverage=words.coverage(question, postings),
-            terms={term: idf / (total or 1.0) for term, idf in weights.items()},
+            snapshot=snapshot,
+            cosines=snapshot.index.vectors.cosines(vector),
+            names=worths(names_in(question, snapshot.mentioned), words.weights),
+            by_words=words.scores / ((K1 + 1) * total or 1.0),
+            coverage=words.coverage,
+            terms={term: idf / (total or 1.0) for term, idf in words.weights.items()},
             read=read,
         )
 
-    def seeds(self) -> Floats:
-        """(n,) where our walk begins: mass that sums to 1."""
-        return seeds(self.view, self.cosines, self.by_words, self.names)
-
-    def by_sentence(self, positions: Sequence[int]) -> Floats:
+    def by_sentence(self, entries: Integers) -> Floats:
         """(m,) of each passage the best sentence, by its cosine and what share of the question's
         words it has, those of the headings among them: what stands together belongs together.
 
         Where the rows of a passage are not those of its sentences, all have its own cosine.
         """
-        ids = [PassageId(int(id_)) for id_ in self.view.passage[list(positions)]]
+        ids = [PassageId(id_) for id_ in self.snapshot.ids[entries].tolist()]
         passages = self.read(ids)
         found = _finder(self.terms)
         best = np.zeros(len(ids))
-        for number, (position, id_) in enumerate(zip(positions, ids, strict=True)):
+        for number, (entry, id_) in enumerate(zip(entries.tolist(), ids, strict=True)):
             passage = passages.get(id_)
-            if passage is None:  # purged since
+            if passage is None:  # a purge has removed it; the index in memory still has it
                 continue
             above = found(" ".join(passage.heading))
             spans = _spans_of(passage.text)
-            cosines = self._of_sentences(position, len(spans))
+            cosines = self._of_sentences(entry, len(spans))
             for (start, end), cosine in zip(spans, cosines, strict=True):
-                has = above | found(passage.text[start:end])
+                has = sorted(above | found(passage.text[start:end]))
                 best[number] = max(best[number], cosine + sum(self.terms[term] for term in has))
         return best
 
-    def _of_sentences(self, position: int, count: int) -> list[float]:
-        first = int(self.view.passage_row[position])
-        whole, *rest = self.cosines[first : first + 1 + count].tolist()
-        end = self.view.spans.bounds[2 * np.searchsorted(self.view.spans.bounds[::2], first) + 1]
-        return rest if int(end) == first + 1 + count else [whole] * count
+    def _of_sentences(self, entry: int, count: int) -> list[float]:
+        columns = self.snapshot.index["entries"]
+        first, end = int(columns["first_row"][entry]), int(columns["end_row"][entry])
+        whole, *rest = self.cosines[first:end].tolist()
+        return rest if end == first + 1 + count else [whole] * count
 
-    def of_edges(self) -> Floats:
+    def first_cosines(self, entries: Integers) -> Floats:
+        """(w,) of the question with the vector of each whole passage."""
+        return self.cosines[self.snapshot.index["entries"]["first_row"][entries]].astype(np.float64)
+
+    def of_edges(self, out: Integers, into: Integers) -> Floats:
         """(e,) Eq. 1 with what each edge carries: the incoming question's vector, all keywords."""
-        keywords = self.view.keywords.of_edges.jaccards(self.names)
-        return (keywords + self.cosines[self.view.answer_row]) / 2
+        index = self.snapshot.index
+        cosines = self.cosines[index["incoming"]["row"][into]].astype(np.float64)
+        likeness: Floats = (self._jaccards(out, into) + cosines) / 2
+        return likeness
 
-    def of_passages(self) -> Floats:
-        """(n,) Eq. 1 with each passage: its own vector and keywords."""
-        keywords = self.view.keywords.of_passages.jaccards(self.names)
-        return (keywords + self.cosines[self.view.passage_row]) / 2
+    def _jaccards(self, out: Integers, into: Integers) -> Floats:
+        """(e,) of the query's names with those of both questions of each edge."""
+        numbers = {self.snapshot.number_of(name) for name in self.names}
+        jaccards = np.zeros(len(out))
+        for at in range(len(out)):
+            both = self._names("outgoing", int(out[at])) | self._names("incoming", int(into[at]))
+            shared = len(both & numbers)
+            if shared:
+                jaccards[at] = shared / (len(both) + len(numbers) - shared)
+        return jaccards
+
+    def _names(self, side: str, question: int) -> set[int]:
+        index = self.snapshot.index
+        first = int(index[side]["first_keyword"][question])
+        count = int(index[side]["keywords"][question])
+        names: list[int] = index["keyword"]["name"][first : first + count].tolist()
+        return set(names)
+
+    def of_passages(self, entries: Integers) -> Floats:
+        """(n,) Eq. 1 with each passage: its own vector, and the names of its sentences."""
+        index = self.snapshot.index
+        numbers = {self.snapshot.number_of(name) for name in self.names}
+        columns, jaccards = index["entries"], np.zeros(len(entries))
+        for at, entry in enumerate(entries.tolist()):
+            rows = slice(int(columns["first_mention"][entry]), int(columns["end_mention"][entry]))
+            names = set(index["mention"]["name"][rows].tolist())
+            shared = len(names & numbers)
+            if shared:
+                jaccards[at] = shared / (len(names) + len(numbers) - shared)
+        likeness: Floats = (jaccards + self.first_cosines(entries)) / 2
+        return likeness
 
 
 def _finder(terms: Iterable[str]) -> Callable[[str], set[str]]:
@@ -116,7 +263,7 @@ def _finder(terms: Iterable[str]) -> Callable[[str], set[str]]:
 
     def found(text: str) -> set[str]:
         words = like_one.findall(searchable(text))
-        return {term for word in words for term in _terms_of(word.lower())} & wanted
+        return {term for word in words for term in index_terms(word.lower())} & wanted
 
     return found
 
@@ -126,6 +273,52 @@ def _spans_of(text: str) -> list[tuple[int, int]]:
     return sentence_spans(text)
 
 
-@lru_cache(_WORDS_KEPT)
-def _terms_of(word: str) -> tuple[str, ...]:
-    return tuple(index_terms(word))
+_OF_LIKENESS = 15.0
+_OF_WORDS = 25.0
+_OF_TOPIC = 2.0
+_MENTION_SHARPNESS = 4.0
+_UNIT = 2.0**-32
+
+
+def seeds(context: QueryContext) -> Floats:
+    """(n,) mass by entry that sums to 1.
+
+    A softmax over the best cosine of each passage's rows and its words, of 0 to 1; and for each
+    name of the query, by the square of its worth, mass on the passages that it is the topic of, and
+    half as much on those that mention it, in the sentences most like the query. A name that is most
+    of the query is what it is about; a small part of it may only be a word of it.
+    """
+    snapshot = context.snapshot
+    visible = snapshot.statistics.visible.entries
+    columns = snapshot.index["entries"]
+    first, end = columns["first_row"][: len(visible)], columns["end_row"][: len(visible)]
+    best = np.maximum.reduceat(context.cosines[: end[-1]], first).astype(np.float64)
+    like = _OF_LIKENESS * best + _OF_WORDS * context.by_words
+    like[~visible] = -np.inf
+    mass = _shares(np.exp(like - like.max()))
+    for name, share in context.names.items():
+        number = snapshot.number_of(name)
+        mass += share**2 * (_OF_TOPIC * _by_topic(snapshot, number) + _by_mention(context, number))
+    return _shares(mass)
+
+
+def _shares(mass: Floats) -> Floats:
+    """Each part of the whole, which no order of the parts can change."""
+    rounded = np.rint(mass / _UNIT)
+    shares: Floats = rounded / max(rounded.sum(), 1.0)
+    return shares
+
+
+def _by_topic(snapshot: Snapshot, name: int) -> Floats:
+    mass = np.zeros(len(snapshot.statistics.visible.entries))
+    about = snapshot.about(name)
+    mass[about] = 1 / max(len(about), 1)
+    return mass
+
+
+def _by_mention(context: QueryContext, name: int) -> Floats:
+    mentions = context.snapshot.mentions_of(np.array([name]))
+    cosines = context.cosines[mentions.row].astype(np.float64)
+    like = mentions.times * np.exp(_MENTION_SHARPNESS * cosines)
+    count = len(context.snapshot.statistics.visible.entries)
+    return _shares(exact_sums(like, mentions.entry, count, _UNIT))

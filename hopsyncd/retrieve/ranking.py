@@ -21,8 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.walk import Coverage
+from hopsyncd.retrieve.query_context import Coverage, QueryContext, weighed
 from store.records import PassageId, QuestionId
 
 
@@ -70,20 +69,30 @@ def paper_helpfulness(
     return helpfulness
 
 
-def helpful(inquiry: QueryContext, arrived: NDArray[np.float64], k: int) -> list[tuple[int, float]]:
-    """The k most helpful positions by what arrived at each passage, and by its best sentence."""
-    view, importance = inquiry.view, arrived.copy()
-    first = _most_important(importance, view.passage, _DEPTH)
-    importance[first] *= np.exp(inquiry.by_sentence(first))
-    return most_helpful(importance, view.passage, view.document, inquiry.coverage, k)
+def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """The positions of the k largest values, best first, ties going to the lower id.
+
+    >>> largest(np.array([0.1, 0.5, 0.5]), np.array([7, 9, 8]), 2).tolist()
+    [2, 1]
+    """
+    if k < len(values):
+        least = np.partition(values, len(values) - k)[len(values) - k]
+        among = np.flatnonzero(values >= least)
+    else:
+        among = np.arange(len(values))
+    return among[np.lexsort((ids[among], -values[among]))][:k]
 
 
-def _most_important(
-    importance: NDArray[np.float64], ids: NDArray[np.int64], count: int
-) -> list[int]:
-    """The positions of the most important, best first; ties go to the lower id."""
-    order: list[int] = np.lexsort((ids, -importance))[:count].tolist()
-    return order
+def helpful(context: QueryContext, arrived: NDArray[np.float64], k: int) -> list[tuple[int, float]]:
+    """The k most helpful entries by what arrived at each, and by its best sentence.
+
+    Where nothing can have arrived, it is below 0.
+    """
+    snapshot, importance = context.snapshot, arrived.copy()
+    first = largest(importance, snapshot.ids, _DEPTH)
+    first = first[importance[first] >= 0]
+    importance[first] *= np.exp(context.by_sentence(first))
+    return most_helpful(importance, snapshot.ids, snapshot.home, context.coverage, k)
 
 
 def most_helpful(
@@ -93,20 +102,24 @@ def most_helpful(
     coverage: Coverage,
     k: int,
 ) -> list[tuple[int, float]]:
-    """The k best positions with their H, best first; ties go to the lower id."""
-    order = _most_important(importance, ids, max(k, _DEPTH))
-    left, rest = order[:_DEPTH], order[_DEPTH:]
-    covered = np.zeros(len(coverage.share))
+    """The k best positions with their H, best first; ties go to the lower id.
+
+    Those of an importance below 0 are none.
+    """
+    order = largest(importance, ids, max(k, _DEPTH))
+    order = order[importance[order] >= 0]
+    left, rest = order[:_DEPTH].tolist(), order[_DEPTH:].tolist()
+    covered = np.zeros(len(coverage.share), dtype=np.bool_)
     before: Counter[int] = Counter()
     ranked: list[tuple[int, float]] = []
     while left and len(ranked) < k:
-        new = coverage.share @ np.maximum(coverage.has[:, left] - covered[:, None], 0)
+        new = weighed(coverage.share, coverage.has[:, left] & ~covered[:, None])
         repeated = np.array([before[int(document[at])] for at in left])
         values = importance[left] * np.exp(_WEIGHT * new - _REPEATED * repeated)
         best = int(np.argmax(values))
         position = left.pop(best)
         before[int(document[position])] += 1
         ranked.append((position, float(values[best])))
-        covered = np.maximum(covered, coverage.has[:, position])
+        covered |= coverage.has[:, position]
     ranked += [(position, float(importance[position])) for position in rest]
     return ranked[:k]

@@ -12,7 +12,7 @@ from hopsyncd.answers.found import (
     WalkedHop,
 )
 from hopsyncd.config.values import Search
-from hopsyncd.formats.location import cell_name, location_text, unit_of
+from hopsyncd.formats.units import cell_name, location_text, unit_of
 from hopsyncd.retrieve.engine import Answer
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from store.records import Passage, PassageId

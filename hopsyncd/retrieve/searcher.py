@@ -6,10 +6,18 @@ from functools import lru_cache, partial
 
 from hopsyncd.config.values import PAPER_HOPS, Search
 from hopsyncd.errors import BadRequest, LlmError
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
-from hopsyncd.retrieve.edge_traversal import Choose, choose_first, follow, follow_paper
+from hopsyncd.retrieve.edge_traversal import (
+    Choose,
+    Offers,
+    choose_first,
+    follow,
+    follow_paper,
+    offers_of,
+)
 from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials
 from hopsyncd.retrieve.plain_search import (
@@ -22,14 +30,12 @@ from hopsyncd.retrieve.plain_search import (
     reranked,
     split,
 )
-from hopsyncd.retrieve.query_context import QueryContext
+from hopsyncd.retrieve.query_context import QueryContext, words_of
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.snapshot import Snapshot
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Vectors, to_grid
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, snapshot
-from store.sqlite.search import postings
 
 _KEPT_VECTORS = 4  # of questions under way: who answers one searched for it before
 
@@ -69,22 +75,22 @@ class Searcher:
         """Search without an LLM. Raises BadRequest."""
         strategy = search.strategy
         if strategy == "hop":
-            inquiry = self._inquiry(connection, head, question)
+            context = self._context(connection, head, question)
             if search.profile == "default" and search.chosen_reasoner == "walk":
-                return hop(inquiry, k, self._rounds(search))
-            return self._follow(inquiry, k, search, choose_first)
+                return hop(context, k, self._rounds(search))
+            return self._follow(context, k, search, choose_first, self._offers(context, search))
         if strategy == "decompose":
-            return self._by_parts(connection, head, split(question, head.view.mentioned), k)
+            return self._by_parts(connection, head, split(question, head.mentioned), k)
         if strategy == "dense":
             return by_vector(connection, head, self.vector(question), k)
         if strategy == "rerank":
             reranker = self._required_reranker()
             return reranked(connection, head, question, self.vector(question), reranker, k)
-        scores = head.words.scores(question, partial(postings, connection))
+        scores = words_of(head, question).scores
         if strategy == "bm25":
-            return by_words(head.view.passage, scores, k)
+            return by_words(head.ids, scores, k)
         depth = fusion_depth(k)
-        words = by_words(head.view.passage, scores, depth)
+        words = by_words(head.ids, scores, depth)
         return fused(k, words, by_vector(connection, head, self.vector(question), depth))
 
     def search_by_llm(
@@ -99,33 +105,37 @@ class Searcher:
         """Search with an LLM. Opens snapshots of its own between the calls. Raises BadRequest."""
         llm = self._required_llm()
         if search.strategy == "decompose":
-            parts, degraded = split(question, head.view.mentioned), []
+            parts, degraded = split(question, head.mentioned), []
             try:
                 parts = decomposed(question, llm, usage)
             except LlmError as error:
                 degraded = [f"the question was split by rule, not by the LLM: {error.why}"]
             with snapshot(connection):
                 return Found(self._by_parts(connection, head, parts, k), degraded)
-        with snapshot(connection):
-            inquiry = self._inquiry(connection, head, question)
-        read = partial(materials, connection, head.view, search.profile == "default")
+        context = self._context(connection, head, question)
+        offers = self._offers(context, search)
+        read = partial(materials, connection, head, offers, search.profile == "default")
         graded = search.reasoner == "llm-relevance"
         reasoner = LlmReasoner(llm, usage, question, read, graded)
-        ranked = self._follow(inquiry, k, search, reasoner.choose)
+        ranked = self._follow(context, k, search, reasoner.choose, offers)
         return Found(ranked, reasoner.degraded)
 
     def _follow(
-        self, inquiry: QueryContext, k: int, search: Search, choose: Choose
+        self, context: QueryContext, k: int, search: Search, choose: Choose, offers: Offers
     ) -> list[Ranked]:
         if search.profile == "default":
-            return follow(inquiry, k, choose, search.top_k, self._rounds(search))
+            return follow(context, k, choose, search.top_k, self._rounds(search), offers)
         if search.reasoner == "walk":
             raise BadRequest(
                 "The search was refused",
                 "the paper's profile follows single edges, and the walk takes all at once",
                 "Take the reasoner similarity or llm, or the default profile",
             )
-        return follow_paper(inquiry, k, choose, search.top_k, search.n_hop or PAPER_HOPS)
+        hops = search.n_hop or PAPER_HOPS
+        return follow_paper(context, k, choose, search.top_k, hops, offers)
+
+    def _offers(self, context: QueryContext, search: Search) -> Offers:
+        return offers_of(context, self.settings if search.profile == "default" else None)
 
     def _rounds(self, search: Search) -> WalkSettings:
         return replace(self.settings, hops=search.n_hop) if search.n_hop else self.settings
@@ -135,11 +145,9 @@ class Searcher:
     ) -> list[Ranked]:
         return by_parts(connection, head, [self.vector(part) for part in parts], k)
 
-    def _inquiry(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
-        found = partial(postings, connection)
+    def _context(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
         read = partial(known_passages, connection)
-        vector = self.vector(question)
-        return QueryContext.of(question, vector, head.view, head.words, found, read)
+        return QueryContext.of(question, self.vector(question), head, read)
 
     def _required_llm(self) -> Llm:
         if self._llm is None:

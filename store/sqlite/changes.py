@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from store.records import ALIVE, Link, PassageId
 from store.sqlite.acknowledged import rewrites, version_digest
 from store.sqlite.database import Connection
+from store.sqlite.reads import read_links, read_names
 from store.sqlite.versions import version
-from store.sqlite.visible import read_links, read_names
 
 Integers = NDArray[np.int64]
 
@@ -132,16 +132,25 @@ def changes(connection: Connection, after: int, until: int) -> Changes:
     for number in {after, until} - {0}:
         version(connection, number)
     span = (after, until)
+    ended, begun = document_changes(connection, after, until)
     return Changes(
         after,
         until,
         _ended(connection, "life", "passage", span),
-        _ended(connection, "document", "id", span),
+        ended,
         _ended(connection, "match", "question", span),
         _passages(connection, span),
-        _documents(connection, span),
+        begun,
         _matches(connection, span),
     )
+
+
+def document_changes(
+    connection: Connection, after: int, until: int
+) -> tuple[Ended, tuple[DocumentBegun, ...]]:
+    """The documents alone of `changes`: those that ended and those that began."""
+    span = (after, until)
+    return _ended(connection, "document", "id", span), _documents(connection, span)
 
 
 Span = tuple[int, int]

@@ -104,6 +104,16 @@ def known_sets(connection: Connection, ids: Iterable[SetId]) -> set[SetId]:
     return {SetId(row[0]) for row in rows}
 
 
+def sets_of_encoder(connection: Connection, ids: Sequence[SetId], encoder: str) -> list[SetId]:
+    """Those of the ids whose question set has vectors of the encoder, rising."""
+    rows = connection.execute(
+        "SELECT s.id FROM question_set AS s JOIN recipe AS r ON r.id = s.recipe"
+        " WHERE r.encoder = ?1 AND s.id IN (SELECT value FROM json_each(?2)) ORDER BY s.id",
+        [encoder, json.dumps(ids)],
+    )
+    return [SetId(row[0]) for row in rows]
+
+
 def best_sets(
     connection: Connection, recipe: int, passages: Iterable[PassageId]
 ) -> dict[PassageId, SetId]:

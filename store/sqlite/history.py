@@ -9,14 +9,9 @@ from datetime import UTC, datetime
 from store.exceptions import NoSuchVersion, TagRefused
 from store.records import PassageId, QuestionId, Version
 from store.sqlite.database import Connection, transaction
+from store.sqlite.reads import SEEN_DOCUMENTS, VISIBLE_DOCUMENTS, VISIBLE_LIVES, placed_in
+from store.sqlite.sources import names_json
 from store.sqlite.versions import CHANGES, head, recorded, version
-from store.sqlite.visible import (
-    SEEN_DOCUMENTS,
-    VISIBLE_DOCUMENTS,
-    VISIBLE_LIVES,
-    names_json,
-    placed_in,
-)
 
 # Rows in force at the version ?1 and not at a later ?2, or an earlier one.
 _NO_LONGER = "born <= ?1 AND died > ?1 AND died <= ?2"

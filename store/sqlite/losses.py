@@ -55,17 +55,15 @@ class Losses:
         lost[at] += change[at]
         return bool(change[at].any())
 
-    def count_match(self, match: tuple[int, float], span: Span, left: Iterable[Span]) -> bool:
+    def count_match(self, match: tuple[int, float], span: Span, left: Iterable[Span]) -> None:
         """As count, for a match (question, similarity): of those, some are edges."""
         before = self.matches.copy()
-        is_lost = self.count(self.matches, span, left)
-        if is_lost and self.is_cut.any():
+        if self.count(self.matches, span, left) and self.is_cut.any():
             question, similarity = match
             admitted = (similarity > self.cut_similarity) | (
                 (similarity == self.cut_similarity) & (question <= self.cut_question)
             )
             self.edges += (self.matches - before) * (admitted & self.is_cut)
-        return is_lost
 
 
 class CutSearch:

@@ -267,7 +267,8 @@ def _cut_matches(connection: Connection, sets: Sequence[int], losses: Losses) ->
             if end not in lives:
                 lives[end] = _lives_of(connection, end)
             spans = [part for span in spans for part in _within(span, lives[end], losses)]
-        if not losses.count_match((question, similarity), (born, died), spans):
+        losses.count_match((question, similarity), (born, died), spans)
+        if spans == [(born, died)]:
             continue
         connection.execute("DELETE FROM match WHERE question = ? AND born = ?", [question, born])
         connection.executemany(

@@ -7,10 +7,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from store.records import ALIVE, Direction, Document, Match, PassageId, Placement, QuestionId
+from store.records import (
+    ALIVE,
+    Direction,
+    Document,
+    Link,
+    Match,
+    PassageId,
+    Placement,
+    QuestionId,
+)
 from store.sqlite.database import Connection
-from store.sqlite.sources import rows_under
-from store.sqlite.visible import VISIBLE_DOCUMENTS, names_json, read_links, read_names
+from store.sqlite.sources import names_json, rows_under
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +90,6 @@ def words_at(connection: Connection, version: int) -> tuple[NDArray[np.int64], N
     ).fetchall()
     both = np.array(rows, dtype=np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
-
-
-def homes_at(
-    connection: Connection, version: int, hidden: Collection[str] = ()
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The passages in force at a version, rising, and the document (row) that each is counted to:
-    of those that hold it the first by source and path.
-
-    Documents of `hidden` sources count as if they were not there.
-    """
-    rows = connection.execute(
-        f"SELECT p.passage, d.id FROM placement AS p, {VISIBLE_DOCUMENTS} AND p.document = d.id"
-        " ORDER BY s.name, d.path",
-        [version, names_json(hidden)],
-    ).fetchall()
-    both = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    passages, first = np.unique(both[:, 0], return_index=True)
-    return passages, both[first, 1]
 
 
 def places_at(
@@ -286,3 +276,39 @@ def questions_at(
         [version, passage],
     )
     return [(Direction(row[0]), row[1]) for row in rows]
+
+
+# ?1 is the version, ?2 a JSON array with the names of the hidden sources.
+SEEN_DOCUMENTS = (
+    "document AS d JOIN source AS s ON s.id = d.source"
+    " WHERE s.name NOT IN (SELECT value FROM json_each(?2))"
+)
+VISIBLE_DOCUMENTS = f"{SEEN_DOCUMENTS} AND d.born <= ?1 AND ?1 < d.died"
+
+
+def placed_in(documents: str) -> str:
+    """A SELECT of the passages that these documents hold."""
+    return (
+        f"SELECT p.passage FROM placement AS p WHERE p.document IN (SELECT d.id FROM {documents})"
+    )
+
+
+VISIBLE_LIVES = (
+    "SELECT id FROM life WHERE born <= ?1 AND ?1 < died"
+    f" AND passage IN ({placed_in(VISIBLE_DOCUMENTS)})"
+)
+
+
+def links_text(links: Sequence[Link]) -> str:
+    """Links as the column `placement.links` stores them."""
+    return json.dumps([(link.target, link.shown) for link in links], ensure_ascii=False)
+
+
+def read_links(column: str) -> tuple[Link, ...]:
+    """What the column `placement.links` holds."""
+    return tuple(Link(target, shown) for target, shown in json.loads(column))
+
+
+def read_names(column: str) -> tuple[str, ...]:
+    """What the column `document.names` holds."""
+    return tuple(json.loads(column))

@@ -3,28 +3,16 @@
 from collections.abc import Collection, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from store.records import PassageId, Vectors, Version
 from store.sqlite.database import Connection, transaction
-from store.sqlite.visible import VISIBLE_LIVES, names_json
+from store.sqlite.reads import VISIBLE_LIVES
+from store.sqlite.sources import names_json
 
 # Ties in distance are broken by id, so a few more passages are fetched than asked for.
 _SPARE = 16
 _MAX_K = 4096  # sqlite-vec's own limit
 _CHUNK_ROWS = 1024  # what sqlite-vec allocates and frees at once
-
-
-def postings(connection: Connection, term: str) -> NDArray[np.int64]:
-    """(m, 2): the id of each stored passage with the term, and how often it has it.
-
-    The full-text index knows no versions, so the caller picks the passages in force. `term` is one
-    that store.words.index_terms returns.
-    """
-    rows = connection.execute(
-        "SELECT doc, count(*) FROM passage_term WHERE term = ? GROUP BY doc", [term]
-    ).fetchall()
-    return np.array(rows, dtype=np.int64).reshape(-1, 2)
 
 
 def nearest(

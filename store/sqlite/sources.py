@@ -7,7 +7,6 @@ from typing import Any
 
 from store.records import ALIVE, Seen
 from store.sqlite.database import Connection, transaction
-from store.sqlite.visible import names_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,3 +282,8 @@ def include_again(connection: Connection, source: int, path: str) -> bool:
         )
         forget_cursor(connection, source)
     return bool(gone.rowcount)
+
+
+def names_json(hidden: Collection[str]) -> str:
+    """The hidden names as one SQL argument."""
+    return json.dumps(sorted(hidden))

@@ -26,9 +26,9 @@ from store.sqlite.acknowledged import count_rewrite, lost_version
 from store.sqlite.content import full_text, index_passage
 from store.sqlite.database import Connection, transaction
 from store.sqlite.digests import PLACE_COLUMNS, document_digest
+from store.sqlite.reads import links_text
 from store.sqlite.search import create_vectors, put_vector
 from store.sqlite.sources import begin_rules
-from store.sqlite.visible import links_text
 from store.words import count_words
 
 _COLUMNS = (

@@ -182,7 +182,7 @@ def sync_(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Phases:
     swept = sweep(base, sync, tmp_path_factory.mktemp("sync"))
     version = swept.find("INSERT INTO version")
     begin = swept.find_last("BEGIN", version)
-    stored = swept.find_last("COMMIT", begin)
+    stored = swept.find("COMMIT", swept.find("made"))
     # Statements of SQLite itself, inside others, begin with a dash.
     prepared = next(n for n in range(stored + 1, begin) if swept.steps[n][0] != "-")
     return Phases(swept, begin, swept.find("COMMIT", version), prepared)

@@ -34,6 +34,7 @@ HOSTILE: dict[str, tuple[str, ...]] = {
 TYPES: tuple[Any, ...] = (None, True, 1.5, {}, [[]], [1], "\ud800")
 BODIES: dict[str, tuple[Any, ...]] = {
     "question": (*TYPES, 7, "", " ", "\0", "\u200b\ufeff", "\u3000", "x" * 10_001),
+    "encoder": (None, 1, "yes", []),
     "k": (True, 1.5, "5", 0, -1, 10**9, 10**30, THREE, []),
     "top_k": (True, "5", 0, 1001, []),
     "n_hop": (True, "5", 0, 21, []),

@@ -1,6 +1,8 @@
 """The graph of one version as plain values, to be compared with that of another database."""
 
-from hopsyncd.index.view import GraphView
+import numpy as np
+
+from hopsyncd.index.snapshot import Snapshot
 from store.sqlite.database import Connection
 from store.sqlite.versions import version
 
@@ -72,32 +74,62 @@ def without(rows: Rows, path: str) -> Rows:
     }
 
 
-def served_by(view: GraphView) -> dict[str, object]:
-    """A view without what says only where its vectors lie in memory."""
+def served_by(snapshot: Snapshot) -> dict[str, object]:
+    """A snapshot without what says only where things lie in memory."""
+    index, entries, ids = snapshot.index, snapshot.entries, snapshot.ids
+    names = np.flatnonzero(snapshot.statistics.mentioned)
+    out, into, similarity = snapshot.edges()
+    asked, answered = index["outgoing"], index["incoming"]
+    vectors, spelled, counts = index.vectors.exact, index.spelled, snapshot.statistics
+    mentions, links = snapshot.mentions_of(names), snapshot.links_of(entries)
     return {
-        "passages": view.passage.tolist(),
-        "vectors": view.rows[view.passage_row].tolist(),
-        "edges": list(zip(view.source.tolist(), view.target.tolist(), strict=True)),
-        "questions": view.question.tolist(),
-        "weights": list(zip(view.similarity.tolist(), view.rarity.tolist(), strict=True)),
-        "contexts": view.rows[view.context_row].tolist(),
-        "mentioned": view.mentioned,
-        "mentions": [
-            (view.passage[at], name, view.rows[row].tolist())
-            for at, name, row in zip(
-                view.mentions.passage.tolist(),
-                view.mentions.name.tolist(),
-                view.mentions.row.tolist(),
-                strict=True,
+        "passages": sorted(ids[entries].tolist()),
+        "counts": (counts.passages, counts.words),
+        "homes": sorted(zip(ids[entries].tolist(), snapshot.homes(entries).tolist(), strict=True)),
+        "vectors": sorted(
+            (int(ids[entry]), vectors[row].tolist())
+            for entry, row in zip(
+                entries.tolist(), index["entries"]["first_row"][entries].tolist(), strict=True
             )
-        ],
-        "links": list(
-            zip(
-                view.links.source.tolist(),
-                view.links.target.tolist(),
-                view.links.shown,
+        ),
+        "edges": sorted(
+            (
+                int(asked["id"][question]),
+                int(answered["id"][answer]),
+                value,
+                int(ids[asked["entry"][question]]),
+                int(ids[answered["entry"][answer]]),
+                vectors[asked["row"][question]].tolist(),
+            )
+            for question, answer, value in zip(
+                out.tolist(), into.tolist(), similarity.tolist(), strict=True
+            )
+        ),
+        "mentioned": {
+            spelled[name]: (int(counts.mentioned[name]), bool(counts.joins[name]))
+            for name in names.tolist()
+        },
+        "about": {
+            spelled[name]: sorted(ids[snapshot.about(name)].tolist()) for name in names.tolist()
+        },
+        "mentions": sorted(
+            (spelled[names[of]], int(ids[entry]), times, vectors[row].tolist())
+            for of, entry, times, row in zip(
+                mentions.of.tolist(),
+                mentions.entry.tolist(),
+                mentions.times.tolist(),
+                mentions.row.tolist(),
                 strict=True,
             )
         ),
-        "about": {name: sorted(passages) for name, passages in view.about.items()},
+        "links": sorted(
+            (int(ids[start]), int(ids[end]), index.shown[link], back)
+            for start, end, link, back in zip(
+                links.start.tolist(),
+                links.end.tolist(),
+                links.link.tolist(),
+                links.back.tolist(),
+                strict=True,
+            )
+        ),
     }

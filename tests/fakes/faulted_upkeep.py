@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from hopsyncd.ingest.commit import rebuild
+from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.upkeep import verify_matches
 from store.exceptions import BackupFailed, DiskFailure, NotAcknowledged, StoreError
 from store.sqlite.check import check
@@ -18,6 +18,7 @@ from store.sqlite.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.faulted_batch import LIVE, Outcome
 from tests.fakes.lived import lived
+from tests.fakes.stack import fake_maker
 
 NOW_MS = 10_000_000_000
 KEEP = Retention(keep_versions=2, keep_days=0)
@@ -31,11 +32,15 @@ def _backup(connection: Connection) -> None:
     backup(connection, database.with_name(BACKUP))
 
 
+def _rebuild(connection: Connection) -> None:
+    Writer(connection, fake_maker(), rules="", budget_factor=0.3, now_ms=lambda: NOW_MS).rebuild()
+
+
 ACTS: dict[str, Callable[[Connection], object]] = {
     "gc": lambda connection: collect(connection, KEEP, NOW_MS),
     # It was in version 3 and is in the head no more.
     "purge": lambda connection: purge(connection, 1, "copy.md", NOW_MS),
-    "rebuild": lambda connection: rebuild(connection, 0.3, NOW_MS),
+    "rebuild": _rebuild,
     "backup": _backup,
 }
 

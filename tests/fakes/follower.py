@@ -1,14 +1,18 @@
 """A copy of the store that only its feed keeps, to be compared with reading the store itself."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from store.records import PassageId
+import numpy as np
+from numpy.typing import NDArray
+
+from store.records import Link, PassageId
 from store.sqlite.changes import Changes, DocumentBegun, Ended, Stamp, changes, stamp
 from store.sqlite.content import sets_at
 from store.sqlite.database import Connection
-from store.sqlite.reads import homes_at, matches_at, words_at
+from store.sqlite.reads import VISIBLE_DOCUMENTS, matches_at, read_links, read_names, words_at
+from store.sqlite.sources import names_json
 from store.sqlite.versions import head
-from store.sqlite.visible import links_at, named_documents_at, opening_passages_at
 
 NOWHERE = Stamp(0, 0, "")
 OPENING = 2  # passages of a document
@@ -119,3 +123,82 @@ def read_at(connection: Connection, version: int) -> dict[str, object]:
 
 def tuples(columns: tuple[object, ...]) -> list[tuple[object, ...]]:
     return sorted(zip(*(column.tolist() for column in columns), strict=True))  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDocument:
+    """A document in force, by its row id, and what it may be called."""
+
+    id: int
+    source: str
+    path: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLink:
+    """A link with the document and the passage that it stands in."""
+
+    document: int
+    passage: PassageId
+    link: Link
+
+
+def links_at(
+    connection: Connection, version: int, hidden: Collection[str] = ()
+) -> list[PlacedLink]:
+    """The links of all documents at a version, by source, path and position."""
+    rows = connection.execute(
+        "SELECT d.id, p.passage, p.links FROM placement AS p INDEXED BY placement_with_links,"
+        f" {VISIBLE_DOCUMENTS} AND d.id = p.document AND p.links <> '[]'"
+        " ORDER BY s.name, d.path, p.ordinal",
+        [version, names_json(hidden)],
+    )
+    return [
+        PlacedLink(document, PassageId(passage), link)
+        for document, passage, links in rows
+        for link in read_links(links)
+    ]
+
+
+def named_documents_at(
+    connection: Connection, version: int, hidden: Collection[str] = ()
+) -> list[NamedDocument]:
+    """All documents at a version, by source and path."""
+    rows = connection.execute(
+        f"SELECT d.id, s.name, d.path, d.names FROM {VISIBLE_DOCUMENTS} ORDER BY s.name, d.path",
+        [version, names_json(hidden)],
+    )
+    return [
+        NamedDocument(id_, source, path, read_names(names)) for id_, source, path, names in rows
+    ]
+
+
+def opening_passages_at(
+    connection: Connection, version: int, count: int, hidden: Collection[str] = ()
+) -> list[tuple[str, str, PassageId]]:
+    """The first `count` passages of each document at a version: path, column `names`, passage."""
+    rows = connection.execute(
+        f"SELECT d.path, d.names, p.passage FROM placement AS p, {VISIBLE_DOCUMENTS}"
+        " AND p.document = d.id AND p.ordinal < ?3",
+        [version, names_json(hidden), count],
+    )
+    return [(path, names, PassageId(passage)) for path, names, passage in rows]
+
+
+def homes_at(
+    connection: Connection, version: int, hidden: Collection[str] = ()
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The passages in force at a version, rising, and the document (row) that each is counted to:
+    of those that hold it the first by source and path.
+
+    Documents of `hidden` sources count as if they were not there.
+    """
+    rows = connection.execute(
+        f"SELECT p.passage, d.id FROM placement AS p, {VISIBLE_DOCUMENTS} AND p.document = d.id"
+        " ORDER BY s.name, d.path",
+        [version, names_json(hidden)],
+    ).fetchall()
+    both = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    passages, first = np.unique(both[:, 0], return_index=True)
+    return passages, both[first, 1]

@@ -9,7 +9,6 @@ from hypothesis.stateful import RuleBasedStateMachine
 from connectors.protocol import Selection
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.snapshot import head_of
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import content_hash
 from store.sqlite.check import check
@@ -178,8 +177,8 @@ class Followed(RuleBasedStateMachine):
         assert self.follower.at(newest.id) == read_at(connection, newest.id)
         assert self._files_of(self.past[newest.id]) == self.indexed
         fresh = self._fresh(self.indexed)
-        served = head_of(connection, newest, self.stack.writer.index)
-        assert served_by(served.view) == fresh.served
+        served = self.stack.writer.snapshot_of(newest)
+        assert served_by(served) == fresh.served
         self.engine.publish(served)
         assert answers_of(self.engine) == fresh.answers
         self._check_records()

@@ -7,13 +7,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hopsyncd.config.values import Search
-from hopsyncd.index.matching import MergeIndex
-from hopsyncd.index.view import view_of
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.snapshot import head_of
 from hopsyncd.retrieve.walk import WalkSettings
+from store.records import Version
 from tests.fakes.dump import ROWS, Rows, graph_at, served_by
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
@@ -23,6 +24,8 @@ QUESTIONS = ["Who met Rome and Italy?", "Where did X1 run?"]
 SEARCHES = [Search("hop"), Search("hybrid")]  # between them all of the read path
 # Most of the time would go into waiting for the disk.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+NO_VERSION = Version(0, 0, "", 0, "", 0, 0, 0, 0, 0, None, {})
 
 Files = tuple[tuple[str, bytes], ...]
 
@@ -41,7 +44,8 @@ def built_afresh(files: Files, factor: float, dimensions: int) -> Fresh:
     """The graph of these files alone."""
     if not files:
         nothing = {**{name: [] for name in ROWS}, "counts": [(0, 0, 0, 0, 0, None)]}
-        served = served_by(view_of(MergeIndex(dimensions), 0))
+        index = LiveIndex(dimensions)
+        served = served_by(Snapshot(index, NO_VERSION, Statistics.of(index, 0)))
         return Fresh(nothing, served, [()] * len(QUESTIONS) * len(SEARCHES))
     with TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "fresh.db"
@@ -49,8 +53,10 @@ def built_afresh(files: Files, factor: float, dimensions: int) -> Fresh:
         stack = Stack(path, MemoryConnector(dict(files)), maker, budget_factor=factor)
         stack.sync()
         engine = Engine(path, FakeEncoder(dimensions), WalkSettings())
-        engine.publish(served := head_of(stack.connection, stack.head, stack.writer.index))
-        fresh = Fresh(graph_at(stack.connection, 1), served_by(served.view), answers_of(engine))
+        engine.publish(served := stack.writer.snapshot_of(stack.head))
+        fresh = Fresh(
+            graph_at(stack.connection, stack.head.id), served_by(served), answers_of(engine)
+        )
         stack.close()
     return fresh
 

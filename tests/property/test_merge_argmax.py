@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.index.matching import MergeIndex
-from hopsyncd.index.similarity import similarity
-from store.records import Direction, Match, QuestionId, QuestionSet
+from hopsyncd.index.entries import NewPassage, add_entries
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.matching import match_records, rematch, similarity
+from store.records import Direction, Match, QuestionSet
 from tests.fakes.triplets import Triplet, triplets
 
 # Few keywords and few directions: most comparisons are ties.
@@ -43,22 +45,20 @@ def test_every_change_gives_the_argmax_of_a_rebuild(
     contents: list[tuple[list[Triplet], list[Triplet]]], steps: list[set[int]]
 ) -> None:
     sets = [triplets(n, inc, out) for n, (inc, out) in enumerate(contents) if inc or out]
-    index, present, held = MergeIndex(3), set[int](), dict[int, Match]()
-    for step in steps:
+    index, present, held = LiveIndex(3), set[int](), dict[int, Match]()
+    for version, step in enumerate(steps, 1):
         toggled = {n for n in step if n < len(sets)}
-        delta = index.change(
-            [sets[n].passage for n in sorted(toggled & present)],
-            [sets[n] for n in sorted(toggled - present)],
-        )
+        came = [NewPassage(sets[n], 1, {}) for n in sorted(toggled - present)]
+        new = add_entries(index, came)
+        gone = [index.entry_of[sets[n].id] for n in sorted(toggled & present)]
+        index.end_lives([sets[n].passage for n in sorted(toggled & present)])
+        index.begin_lives(new)
+        delta = rematch(index, np.array(gone, dtype=np.int64), new)
+        index.settle(version)
         present ^= toggled
-        for match in delta.ended:
-            assert held.pop(match.question) == match
-        for match in delta.begun:
+        for question in index["outgoing"]["id"][delta.ended].tolist():
+            del held[question]
+        for match in match_records(index, delta.begun):
             assert match.question not in held
             held[match.question] = match
         assert held == expected([sets[n] for n in sorted(present)])
-        assert index.ranking.question.tolist() == ranked(held)
-
-
-def ranked(matches: dict[int, Match]) -> list[QuestionId]:
-    return sorted((m.question for m in matches.values()), key=lambda q: (-matches[q].similarity, q))

@@ -2,18 +2,18 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hopsyncd.index.matching import MergeIndex
-from hopsyncd.index.view import GraphView, view_of
-from hopsyncd.retrieve.edge_traversal import Fork, follow_paper
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.edge_traversal import choose_first, follow_paper, offers_of
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.walk import Coverage
 from store.records import GRID, Direction, Question, QuestionSet, to_grid
+from tests.fakes.indexed import asked, indexed
 from tests.fakes.triplets import triplets
 
 NAMES = ("rome", "gaul", "rhine", "caesar")
@@ -29,14 +29,22 @@ _graph = st.lists(st.tuples(_triplets, _triplets), min_size=2, max_size=6).map(
 class Paper:
     """Written as the paper says it, with loops and sets."""
 
-    def __init__(self, sets: Sequence[QuestionSet], view: GraphView, names: set[str]) -> None:
+    def __init__(self, sets: Sequence[QuestionSet], graph: Snapshot, names: set[str]) -> None:
         self._sets = {int(one.passage): one for one in sets}
         self._question: dict[int, tuple[Question, NDArray[np.int16]]] = {
             int(question.id): (question, one.vectors[question.vector_row])
             for one in sets
             for question in one.questions
         }
-        self._view = view
+        out, into, _ = graph.edges()
+        index, ids = graph.index, graph.ids
+        columns = (
+            index["outgoing"]["id"][out],
+            index["incoming"]["id"][into],
+            ids[index["outgoing"]["entry"][out]],
+            ids[index["incoming"]["entry"][into]],
+        )
+        self._edges = list(zip(*(column.tolist() for column in columns), strict=True))
         self._names = names
 
     def sim(self, keywords: set[str], vector: NDArray[np.int16], query: NDArray[np.int16]) -> float:
@@ -45,9 +53,13 @@ class Paper:
         return ((len(both) / len(either) if either else 0.0) + cosine) / 2
 
     def edge(self, edge: int, query: NDArray[np.int16]) -> float:
-        asked, _ = self._question[int(self._view.question[edge])]
-        answered, vector = self._question[int(self._view.answer[edge])]
-        return self.sim({*asked.keywords, *answered.keywords}, vector, query)
+        asks, answers, _, _ = self._edges[edge]
+        question, _ = self._question[asks]
+        answered, vector = self._question[answers]
+        return self.sim({*question.keywords, *answered.keywords}, vector, query)
+
+    def edges(self, query: NDArray[np.int16]) -> list[float]:
+        return [self.edge(edge, query) for edge in range(len(self._edges))]
 
     def passage(self, passage: int, query: NDArray[np.int16]) -> float:
         one = self._sets[passage]
@@ -60,19 +72,16 @@ class Paper:
         return self.sim(keywords, one.vectors[0], query)
 
     def search(self, query: NDArray[np.int16], top_k: int, n_hop: int) -> list[tuple[int, float]]:
-        view = self._view
-        ids = view.passage.tolist()
-        order = sorted(
-            range(len(view.source)), key=lambda e: (-self.edge(e, query), view.question[e])
-        )
-        count = Counter(ids[view.target[edge]] for edge in order[:top_k])
+        likeness = self.edges(query)
+        order = sorted(range(len(likeness)), key=lambda e: (-likeness[e], self._edges[e][0]))
+        count = Counter(self._edges[edge][3] for edge in order[:top_k])
         queue = list(count)
         for _ in range(n_hop):
             following: list[int] = []
             for passage in queue:
-                out = [edge for edge in order if ids[view.source[edge]] == passage]
+                out = [edge for edge in order if self._edges[edge][2] == passage]
                 if out:
-                    end = ids[view.target[out[0]]]
+                    end = self._edges[out[0]][3]
                     if end not in count:
                         following.append(end)
                     count[end] += 1
@@ -82,17 +91,12 @@ class Paper:
         return sorted(helpful.items(), key=lambda one: (-one[1], one[0]))[:top_k]
 
 
-def held_against(view: GraphView, query: NDArray[np.int16], names: set[str]) -> QueryContext:
-    cosines = (view.rows @ query.astype(np.float32)).astype(np.float64) / (GRID * GRID)
-    unasked = Coverage(np.empty(0), np.empty((0, len(view.passage))))
-    worth = dict.fromkeys(sorted(names), 0.5)
-    return QueryContext(
-        view, cosines, worth, np.zeros(len(view.passage)), unasked, {}, lambda _: {}
-    )
-
-
-def first(forks: Sequence[Fork]) -> list[int | None]:
-    return [0 for _ in forks]
+def held_against(graph: Snapshot, query: NDArray[np.int16], names: set[str]) -> QueryContext:
+    """With exact cosines."""
+    rows = graph.index.vectors.exact
+    cosines = (rows.astype(np.int64) @ query.astype(np.int64)) / (GRID * GRID)
+    known = dict.fromkeys(sorted(graph.mentioned(sorted(names))), 0.5)
+    return replace(asked(graph, names=known), cosines=cosines)
 
 
 @given(
@@ -111,15 +115,15 @@ def test_the_paper_profile_equals_a_plain_reading_of_the_paper(
     top_k: int,
     n_hop: int,
 ) -> None:
-    index = MergeIndex(2)
-    index.change((), sets)
-    view = view_of(index, budget)
+    graph = indexed(sets, budget=budget)
     (query,) = to_grid(np.array([vector], dtype=np.float64))
-    inquiry = held_against(view, query, names)
-    paper = Paper(sets, view, names)
-    assert inquiry.of_edges().tolist() == [paper.edge(e, query) for e in range(len(view.source))]
-    assert inquiry.of_passages().tolist() == [paper.passage(p, query) for p in view.passage]
-    found = follow_paper(inquiry, 100, first, top_k, n_hop)
+    inquiry = held_against(graph, query, names)
+    paper = Paper(sets, graph, {*inquiry.names})
+    out, into, _ = graph.edges()
+    assert inquiry.of_edges(out, into).tolist() == paper.edges(query)
+    passages = [paper.passage(one.passage, query) for one in sets]
+    assert inquiry.of_passages(graph.entries).tolist() == passages
+    found = follow_paper(inquiry, 100, choose_first, top_k, n_hop, offers_of(inquiry, None))
     assert [(one.passage, one.score) for one in found] == paper.search(query, top_k, n_hop)
 
 
@@ -127,15 +131,19 @@ def test_the_paper_profile_equals_a_plain_reading_of_the_paper(
 def test_the_hops_of_a_passage_are_edges_that_lead_to_it(
     sets: list[QuestionSet], vector: tuple[int, int], names: set[str]
 ) -> None:
-    index = MergeIndex(2)
-    index.change((), sets)
-    view = view_of(index, 20)
+    graph = indexed(sets, budget=20)
+    out, into, _ = graph.edges()
     edges = {
-        (view.passage[s], view.passage[t]): q
-        for s, t, q in zip(view.source, view.target, view.question, strict=True)
+        (int(graph.ids[start]), int(graph.ids[end]))
+        for start, end in zip(
+            graph.index["outgoing"]["entry"][out],
+            graph.index["incoming"]["entry"][into],
+            strict=True,
+        )
     }
     (query,) = to_grid(np.array([vector], dtype=np.float64))
-    for one in follow_paper(held_against(view, query, names), 5, first, 2, 4):
+    inquiry = held_against(graph, query, names)
+    for one in follow_paper(inquiry, 5, choose_first, 2, 4, offers_of(inquiry, None)):
         for before, after in zip(one.hops, one.hops[1:], strict=False):
             assert before.target == after.source
         for hop in one.hops:

@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
-from hopsyncd.api.version_log import diff_answer, logged_version
+from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff
 from hopsyncd.config.values import Search
-from hopsyncd.index.edge_budget import edge_budget
+from hopsyncd.index.matching import edge_budget
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json, id_text
-from hopsyncd.retrieve.snapshot import head_of, restricted_diff
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import PassageId
 from store.sqlite.history import diff, log, resolve, visible_entry
@@ -90,7 +89,7 @@ class Index:
             self.stack.path.sync(one, Scope(None, accept_empty=True))
         newest = self.stack.versions[-1] if self.stack.versions else None
         if newest:
-            self.engine.publish(head_of(self.stack.connection, newest, self.stack.writer.index))
+            self.engine.publish(self.stack.writer.snapshot_of(newest))
         return str(newest.id) if newest else "0"
 
 
@@ -103,7 +102,11 @@ def _graph(engine: Engine, at: str, hidden: frozenset[str]) -> list[Any]:
     """What lies around each passage, and the ways from it to the next."""
     found = []
     with engine.reading(at, hidden) as (connection, head):
-        ids = [id_text(PassageId(one)) for one in head.view.passage.tolist()] if head else []
+        ids = (
+            [id_text(PassageId(one)) for one in sorted(head.ids[head.entries].tolist())]
+            if head
+            else []
+        )
         for one, other in zip(ids, [*ids[1:], *ids[:1]], strict=True):
             near = NeighboursRequest(id=one, hops=2)
             found.append(neighbours_answer(connection, head, near, ()))

@@ -15,7 +15,6 @@ from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.answering.sentences import Sentence
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import id_text
-from hopsyncd.retrieve.snapshot import head_of
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import PassageId
 from tests.fakes.llm import FakeLlm, Play
@@ -50,7 +49,7 @@ class Asked:
 
     def publish(self) -> None:
         stack = self.stack
-        self.engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+        self.engine.publish(stack.writer.snapshot_of(stack.head))
 
     def ask(self, question: str, at: str = "head", *, by_llm: bool = False) -> dict[str, object]:
         found, reply = self.asker.ask(question, 8, Search(), at, by_llm=by_llm)

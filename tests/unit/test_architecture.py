@@ -123,7 +123,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 def test_the_index_is_numpy_and_records_only() -> None:
-    allowed = ("numpy", "hopsyncd.index", "store.records", *sys.stdlib_module_names)
+    allowed = ("numpy", "numkong", "hopsyncd.index", "store.records", *sys.stdlib_module_names)
     io = ("os", "pathlib", "time", "datetime", "random", "sqlite3", "threading", "socket")
     for file in modules("hopsyncd/index"):
         for module in imports(file):

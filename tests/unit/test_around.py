@@ -1,67 +1,23 @@
 """What lies around a passage, and the ways between two, in graphs drawn by hand."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from hopsyncd.index.links import Links
-from hopsyncd.index.matching import Spans
-from hopsyncd.index.names import mentions_of
-from hopsyncd.index.similarity import Keywords
-from hopsyncd.index.view import Adjacency, GraphView
 from hopsyncd.retrieve.around import Joint, around, paths
+from store.records import QuestionId
+from tests.fakes.indexed import drawn
 
-NOTHING = np.empty(0, dtype=np.int64)
-ROME, NERO = 100, 200
-
-
-def graph(
-    n: int,
-    edges: Sequence[tuple[int, int, float]] = (),
-    named: Sequence[tuple[int, int]] = (),
-    linked: Sequence[tuple[int, int]] = (),
-) -> GraphView:
-    """n passages, edges (source, target, similarity), who mentions which name, and who links to
-    whom: the text of a link is "to TARGET"."""
-    source = np.array([one[0] for one in edges], dtype=np.int64)
-    target = np.array([one[1] for one in edges], dtype=np.int64)
-    at = np.array([one[0] for one in named], dtype=np.int64)
-    name = np.array([one[1] for one in named], dtype=np.int64)
-    row = np.zeros(len(named), dtype=np.int64)
-    links = np.array(linked, dtype=np.int64).reshape(-1, 2)
-    mentions = mentions_of(at, name, row, {ROME: "rome", NERO: "nero"}, np.arange(n))
-    return GraphView(
-        passage=np.arange(n) * 10,
-        document=np.arange(n),
-        passage_row=np.arange(n),
-        spans=Spans.of(np.arange(n), np.arange(n) + 1),
-        rows=np.zeros((n, 2), dtype=np.float32),
-        source=source,
-        target=target,
-        similarity=np.array([one[2] for one in edges], dtype=np.float64),
-        context_row=np.zeros(len(edges), dtype=np.int64),
-        rarity=np.ones(len(edges)),
-        question=np.arange(len(edges)),
-        answer=np.arange(len(edges)),
-        answer_row=np.zeros(len(edges), dtype=np.int64),
-        mentioned={},
-        about={},
-        mentions=mentions,
-        keywords=Keywords([], [], NOTHING, NOTHING, mentions, n),
-        ways=Adjacency(source, target, n),
-        links=Links(links[:, 0], links[:, 1], tuple(f"to {end}" for _, end in linked)),
-    )
+ROME, NERO = "rome", "nero"
 
 
-def edge(start: int, end: int, number: int) -> Joint:
+def edge(start: int, end: int, number: int, similarity: float) -> Joint:
     """Along an edge, from who asks to who answers."""
-    return Joint(start, end, "from", number)
+    return Joint(start, end, "from", QuestionId(number), similarity)
 
 
 def name(start: int, end: int, spelled: str) -> Joint:
-    return Joint(start, end, "both", None, spelled)
+    return Joint(start, end, "both", name=spelled)
 
 
 def ends(found: Sequence[Sequence[Joint]]) -> list[list[int]]:
@@ -69,7 +25,8 @@ def ends(found: Sequence[Sequence[Joint]]) -> list[list[int]]:
     return [[path[0].start, *(joint.end for joint in path)] for path in found]
 
 
-CHAIN = graph(4, [(0, 1, 0.9), (2, 1, 0.8), (2, 3, 0.7)])
+CHAIN_EDGES = [(0, 1, 0.9), (2, 1, 0.8), (2, 3, 0.7)]
+CHAIN = drawn(4, CHAIN_EDGES)
 
 
 def test_edges_lead_both_ways_and_the_distance_counts_them() -> None:
@@ -80,54 +37,58 @@ def test_edges_lead_both_ways_and_the_distance_counts_them() -> None:
 
 
 def test_the_limit_keeps_the_nearest_and_of_these_the_most_similar() -> None:
-    star = graph(5, [(0, 1, 0.2), (0, 2, 0.9), (3, 0, 0.5), (2, 4, 1.0)])
+    star = drawn(5, [(0, 1, 0.2), (0, 2, 0.9), (3, 0, 0.5), (2, 4, 1.0)])
     found = around(star, 0, hops=2, limit=2)
     assert found.distance == {0: 0, 2: 1, 3: 1}
     assert [(one.start, one.end) for one in found.joints] == [(0, 2), (3, 0)]
 
 
 def test_a_name_joins_passages_after_the_edges_and_the_rarer_name_is_told() -> None:
-    view = graph(
+    graph = drawn(
         4,
         [(0, 3, 0.1)],
         [(0, ROME), (1, ROME), (2, ROME), (0, NERO), (2, NERO)],
     )
-    found = around(view, 0, hops=1, limit=9)
+    found = around(graph, 0, hops=1, limit=9)
     assert list(found.distance) == [0, 3, 2, 1]
-    assert found.joints == [edge(0, 3, 0), name(0, 1, "rome"), name(0, 2, "nero")]
+    assert found.joints == [edge(0, 3, 0, 0.1), name(0, 1, "rome"), name(0, 2, "nero")]
 
 
 def test_links_lead_both_ways_after_the_edges_and_before_the_names() -> None:
-    view = graph(
+    graph = drawn(
         5,
         [(0, 4, 0.0)],
         [(0, ROME), (1, ROME), (2, ROME)],
         linked=[(0, 2), (2, 4), (3, 0)],
     )
-    found = around(view, 0, hops=1, limit=9)
+    found = around(graph, 0, hops=1, limit=9)
     assert list(found.distance) == [0, 4, 2, 3, 1]
     assert found.joints == [
-        edge(0, 4, 0),
-        Joint(0, 2, "link", None, "to 2"),
-        Joint(2, 4, "link", None, "to 4"),
-        Joint(3, 0, "link", None, "to 0"),
+        edge(0, 4, 0, 0.0),
+        Joint(0, 2, "link", name="to 2"),
+        Joint(2, 4, "link", name="to 4"),
+        Joint(3, 0, "link", name="to 0"),
         name(0, 1, "rome"),
     ]
 
 
 def test_a_passage_that_nothing_leads_to_is_alone() -> None:
-    found = around(graph(2), 1, hops=4, limit=9)
+    found = around(drawn(2), 1, hops=4, limit=9)
     assert (found.distance, found.joints) == ({1: 0}, [])
 
 
 def test_a_path_is_walked_either_way_and_says_by_which_way() -> None:
     (path,) = paths(CHAIN, 0, 3, max_hops=4, limit=5)
-    assert path == [edge(0, 1, 0), Joint(1, 2, "to", 1), edge(2, 3, 2)]
+    assert path == [
+        edge(0, 1, 0, 0.9),
+        Joint(1, 2, "to", QuestionId(1), 0.8),
+        edge(2, 3, 2, 0.7),
+    ]
     assert ends(paths(CHAIN, 3, 0, max_hops=4, limit=5)) == [[3, 2, 1, 0]]
 
 
 def test_the_shortest_path_comes_first_and_none_passes_a_passage_twice() -> None:
-    square = graph(4, [(0, 1, 0.9), (1, 3, 0.9), (0, 2, 0.5), (2, 3, 0.5), (1, 2, 0.5)])
+    square = drawn(4, [(0, 1, 0.9), (1, 3, 0.9), (0, 2, 0.5), (2, 3, 0.5), (1, 2, 0.5)])
     found = ends(paths(square, 0, 3, max_hops=3, limit=9))
     assert found == [[0, 1, 3], [0, 2, 3], [0, 1, 2, 3], [0, 2, 1, 3]]
     assert ends(paths(square, 0, 3, max_hops=2, limit=9)) == found[:2]
@@ -135,30 +96,35 @@ def test_the_shortest_path_comes_first_and_none_passes_a_passage_twice() -> None
 
 
 def test_a_path_by_a_name_tells_the_name() -> None:
-    view = graph(3, [(0, 1, 0.5)], [(1, NERO), (2, NERO)])
-    assert paths(view, 0, 2, max_hops=2, limit=5) == [[edge(0, 1, 0), name(1, 2, "nero")]]
+    graph = drawn(3, [(0, 1, 0.5)], [(1, NERO), (2, NERO)])
+    assert paths(graph, 0, 2, max_hops=2, limit=5) == [[edge(0, 1, 0, 0.5), name(1, 2, "nero")]]
 
 
 def test_a_path_takes_links_either_way_where_there_is_no_edge() -> None:
-    view = graph(4, [(0, 1, 0.5)], [(1, NERO), (2, NERO)], linked=[(0, 1), (1, 2), (3, 2)])
-    (path,) = paths(view, 0, 3, max_hops=4, limit=5)
+    graph = drawn(4, [(0, 1, 0.5)], [(1, NERO), (2, NERO)], linked=[(0, 1), (1, 2), (3, 2)])
+    (path,) = paths(graph, 0, 3, max_hops=4, limit=5)
     assert path == [
-        edge(0, 1, 0),
-        Joint(1, 2, "link", None, "to 2"),
-        Joint(2, 3, "backlink", None, "to 2"),
+        edge(0, 1, 0, 0.5),
+        Joint(1, 2, "link", name="to 2"),
+        Joint(2, 3, "backlink", name="to 2"),
     ]
 
 
 @pytest.mark.parametrize(("start", "end", "max_hops"), [(0, 3, 2), (0, 0, 4), (0, 4, 6)])
 def test_where_no_way_is_short_enough_there_is_none(start: int, end: int, max_hops: int) -> None:
-    view = replace(CHAIN, passage=np.arange(5) * 10, ways=Adjacency(CHAIN.source, CHAIN.target, 5))
-    assert paths(view, start, end, max_hops, limit=5) == []
+    graph = drawn(5, CHAIN_EDGES)
+    assert paths(graph, start, end, max_hops, limit=5) == []
+
+
+def test_a_document_of_several_passages_is_joined_by_its_names_to_others_alone() -> None:
+    graph = drawn(3, named=[(0, ROME), (1, ROME)], paths=["a.md", "a.md", "b.md"])
+    assert around(graph, 0, hops=2, limit=9).distance == {0: 0}
 
 
 def test_many_ways_do_not_make_the_search_long() -> None:
     n = 60
-    everything = graph(n, [(a, b, 0.5) for a in range(n - 1) for b in range(n - 1) if a != b])
-    reachable = graph(
+    everything = drawn(n, [(a, b, 0.5) for a in range(n - 1) for b in range(n - 1) if a != b])
+    reachable = drawn(
         n,
         [*((a, b, 0.5) for a in range(n - 2) for b in range(n - 2) if a != b), (n - 2, n - 1, 0.5)],
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.ingest.commit import Batch
+from hopsyncd.ingest.pending_batch import Batch
 from store.exceptions import NoSuchVersion
 from store.records import ALIVE
 from store.sqlite.changes import changes, stamp

@@ -5,16 +5,17 @@ from pathlib import Path
 import numpy as np
 
 from hopsyncd.config.values import Search
-from hopsyncd.index.view import GraphView
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import MAX_CALLED, called_passages
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.query_context import names_in, seeds
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.seeds import names_in, seeds
-from hopsyncd.retrieve.snapshot import called_passages, head_of, load_snapshot
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import PassageId
 from store.sqlite.content import known_passages
 from store.sqlite.history import resolve
 from tests.fakes.dump import served_by
+from tests.fakes.indexed import asked, snapshot_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
@@ -41,26 +42,28 @@ class Notes:
         self.stack.sync()
 
     def names(self) -> dict[str, set[str]]:
-        """The first words of the passages that have each name."""
-        called = called_passages(self.stack.connection, self.stack.head.id)
-        texts = known_passages(self.stack.connection, [passage for passage, _ in called])
-        found: dict[str, set[str]] = {}
-        for passage, name in called:
-            found.setdefault(name, set()).add(texts[passage].text.split()[0])
+        """The first words of the passages that have each name from their document."""
+        head, found = self.head(), dict[str, set[str]]()
+        index, visible = head.index, head.statistics.visible
+        every = np.flatnonzero(head.statistics.called <= MAX_CALLED)
+        numbers, of = called_passages(index, visible, every)
+        ids = head.ids[visible.entry[numbers]]
+        texts = known_passages(self.stack.connection, map(PassageId, ids.tolist()))
+        for passage, name in zip(ids.tolist(), every[of].tolist(), strict=True):
+            first = texts[PassageId(passage)].text.split()[0]
+            found.setdefault(index.spelled[name], set()).add(first)
         return found
 
-    def view(self) -> GraphView:
-        stack = self.stack
-        return head_of(stack.connection, stack.head, stack.writer.index).view
+    def head(self) -> Snapshot:
+        return self.stack.writer.snapshot_of(self.stack.head)
 
     def best(self, question: str, at: str = "head") -> str:
         """The text of the passage where most of a walk begins that names alone lead."""
         connection = self.stack.connection
-        view = load_snapshot(connection, resolve(connection, at), FakeEncoder().dimensions).view
-        nothing = np.zeros(len(view.passage))
-        worth = dict.fromkeys(names_in(question, view.mentioned), 1.0)
-        mass = seeds(view, np.zeros(len(view.rows)), nothing, worth)
-        best = PassageId(int(view.passage[mass.argmax()]))
+        served = snapshot_at(self.stack.writer.index, resolve(connection, at).id)
+        worth = dict.fromkeys(names_in(question, served.mentioned), 1.0)
+        mass = seeds(asked(served, names=worth))
+        best = PassageId(int(served.ids[mass.argmax()]))
         return known_passages(connection, [best])[best].text
 
 
@@ -110,7 +113,7 @@ def test_a_passage_that_names_a_note_leads_there_and_back(tmp_path: Path) -> Non
     notes = Notes(tmp_path, files)
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
     stack = notes.stack
-    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    engine.publish(stack.writer.snapshot_of(stack.head))
     for question, start, end in (
         ("Whom does the keeper often visit on Sundays?", "harbour.md", "Zorn Quill.md"),
         ("Who repairs clocks in winter?", "Zorn Quill.md", "harbour.md"),
@@ -139,7 +142,7 @@ def test_names_are_those_of_an_index_made_anew(tmp_path: Path) -> None:
     notes.write({"Rome.md": "It left Ostia.\n", "Ostia.md": "Turin met Rome.\n"})
     (tmp_path / "anew").mkdir()
     now = {path: data.decode() for path, data in notes.connector.files.items()}
-    assert served_by(notes.view()) == served_by(Notes(tmp_path / "anew", now).view())
+    assert served_by(notes.head()) == served_by(Notes(tmp_path / "anew", now).head())
 
 
 def test_a_name_that_is_the_heading_already_changes_nothing(tmp_path: Path) -> None:
@@ -147,13 +150,14 @@ def test_a_name_that_is_the_heading_already_changes_nothing(tmp_path: Path) -> N
     (tmp_path / "other").mkdir()
     called = Notes(tmp_path, dict(zip(["Zorn Quill.md", "1.md"], texts, strict=True)))
     numbered = Notes(tmp_path / "other", dict(zip(["2.md", "1.md"], texts, strict=True)))
-    assert served_by(called.view()) == served_by(numbered.view())
+    was, now = served_by(called.head()), served_by(numbered.head())
+    assert {**was, "homes": None} == {**now, "homes": None}
 
 
 def test_the_paper_knows_a_passage_by_its_questions_alone(tmp_path: Path) -> None:
     files = {"Zorn Quill.md": "It repairs clocks.\n", "1.md": "The keeper visits Zorn Quill.\n"}
-    view = Notes(tmp_path, files).view()
-    alike = view.keywords.of_passages.jaccards({"zorn quill"})
-    (note,) = view.about["zorn quill"]
-    assert alike[view.positions(np.array([note]))].tolist() == [0]
+    head = Notes(tmp_path, files).head()
+    alike = asked(head, names={"zorn quill": 1.0}).of_passages(head.entries)
+    (note,) = head.about(head.number_of("zorn quill"))
+    assert alike[head.entries == note].tolist() == [0]
     assert alike.any()

@@ -2,10 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
+import pytest
 
-from hopsyncd.index.view import Adjacency
-from hopsyncd.retrieve.edge_traversal import Choose, Fork, Traversed, choose_first, traverse
+from hopsyncd.retrieve.edge_traversal import (
+    Choose,
+    Fork,
+    Offers,
+    Traversed,
+    choose_first,
+    offers_of,
+    traverse,
+)
+from hopsyncd.retrieve.walk import WalkSettings
+from tests.fakes.indexed import asked, drawn, whole_row
 
 A, B, C, D = 0, 1, 2, 3
 EDGES = [(A, B), (B, C), (B, A), (C, B)]
@@ -17,13 +26,10 @@ def run(
     choose: Choose = choose_first,
     n_hop: int = 4,
 ) -> Traversed:
-    source, target = (np.array(ends, dtype=np.int64) for ends in zip(*edges, strict=True))
-    ways = Adjacency(source, target, 4)
+    def ways(passage: int) -> tuple[int, ...]:
+        return tuple(way for way, (start, _) in enumerate(edges) if start == passage)
 
-    def forwards(passage: int) -> tuple[int, ...]:
-        return tuple(ways.forwards(passage).tolist())
-
-    return traverse(seeds, forwards, ways.end, choose, n_hop)
+    return traverse(seeds, ways, lambda way: edges[way][1], choose, n_hop)
 
 
 class Recording:
@@ -76,11 +82,10 @@ def test_the_ways_that_led_to_a_passage_are_told_apart() -> None:
 
 def test_what_is_passed_on_is_what_was_there_when_the_round_began() -> None:
     """A and B send to each other; neither passes on what it got in the same round."""
-    ways = Adjacency(np.array([A, B]), np.array([B, A]), 2)
     found = traverse(
         {A: 8.0, B: 4.0},
-        lambda passage: tuple(ways.forwards(passage).tolist()),
-        ways.end,
+        lambda passage: (passage,),
+        lambda way: {A: B, B: A}[way],
         choose_first,
         1,
         lambda had: had / 2,
@@ -90,3 +95,37 @@ def test_what_is_passed_on_is_what_was_there_when_the_round_began() -> None:
 
 def test_no_rounds_leave_the_seeds_as_they_are() -> None:
     assert run(EDGES, {A: 1}, n_hop=0).visits == {A: 1}
+
+
+def offered(offers: Offers, passage: int) -> list[tuple[int, int, bool]]:
+    """The number of each edge, where it leads, and whether back."""
+    steps = [offers.step(way) for way in offers.ways(passage)]
+    assert [offers.end(way) for way in offers.ways(passage)] == [step.end for step in steps]
+    return [(step.out, step.end, step.back) for step in steps]
+
+
+def test_the_paper_is_offered_the_out_edges_that_are_most_like_the_query() -> None:
+    graph = drawn(4, [(A, B, 0.9), (A, C, 0.1), (A, D, 0.5), (B, A, 1.0)])
+    even = offers_of(asked(graph), None)
+    assert offered(even, A) == [(0, B, False), (1, C, False), (2, D, False)]
+    answer = whole_row(graph, C) + 1
+    assert offered(offers_of(asked(graph, {answer: 0.5}), None), A)[0] == (1, C, False)
+    assert offered(even, D) == []
+
+
+def test_ours_is_offered_edges_both_ways_by_their_pull() -> None:
+    graph = drawn(4, [(A, B, 0.9), (A, C, 0.1), (D, A, 0.5)])
+    offers = offers_of(asked(graph), WalkSettings())
+    assert offered(offers, A) == [(0, B, False), (2, D, True), (1, C, False)]
+    assert offered(offers, B) == [(0, A, True)]
+    context = whole_row(graph, A) + 2
+    led = offers_of(asked(graph, {context: 0.5}), WalkSettings())
+    assert offered(led, A)[0] == (1, C, False)
+
+
+@pytest.mark.parametrize("settings", [None, WalkSettings()])
+def test_no_passage_is_offered_more_ways_than_a_reasoner_can_read(
+    settings: WalkSettings | None,
+) -> None:
+    graph = drawn(31, [(A, end, end / 31) for end in range(1, 31)])
+    assert len(offers_of(asked(graph), settings).ways(A)) == 20

@@ -8,12 +8,12 @@ import pytest
 
 from hopsyncd.config.values import STRATEGIES, Profile, Search
 from hopsyncd.errors import BadRequest, LlmError, LlmUnavailable
-from hopsyncd.ingest.commit import Batch
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.snapshot import Snapshot, head_of
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import NoSuchVersion
 from store.records import Version
@@ -68,7 +68,7 @@ def serving(
     engine = Engine(
         database, FakeEncoder(), WalkSettings(), FakeLlm(play), max_llm_calls=max_llm_calls
     )
-    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    engine.publish(stack.writer.snapshot_of(stack.head))
     return engine
 
 
@@ -94,7 +94,7 @@ def test_a_version_of_another_encoder_is_refused_by_name(stack: Stack, tmp_path:
     again = Stack(tmp_path / "s.db", stack.connector, wider)
     assert again.writer.renew() is not None
     engine = Engine(tmp_path / "s.db", FakeEncoder(24), WalkSettings())
-    engine.publish(head_of(again.connection, again.head, again.writer.index))
+    engine.publish(again.writer.snapshot_of(again.head))
     assert engine.query(QUESTION, 5, Search()) is not None
     with pytest.raises(NoSuchVersion, match="encoder"):
         engine.query(QUESTION, 5, Search(), at="1")
@@ -116,7 +116,7 @@ def test_a_head_that_gc_collected_as_a_request_began_gives_way_to_the_next(
     stack: Stack, tmp_path: Path
 ) -> None:
     engine = Overtaken(tmp_path / "s.db", FakeEncoder(), WalkSettings())
-    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    engine.publish(stack.writer.snapshot_of(stack.head))
     assert isinstance(stack.connector, MemoryConnector)
     stack.connector.put("paris.md", PARIS + b"\nParis has a tower.\n")
     stack.sync()
@@ -124,7 +124,7 @@ def test_a_head_that_gc_collected_as_a_request_began_gives_way_to_the_next(
     engine.meanwhile = []
     with pytest.raises(NoSuchVersion, match="expired"):
         engine.query(QUESTION, 5, Search())
-    engine.meanwhile = [head_of(stack.connection, stack.head, stack.writer.index)]
+    engine.meanwhile = [stack.writer.snapshot_of(stack.head)]
     answer = engine.query(QUESTION, 5, Search())
     assert answer is not None and answer.version == 2
 
@@ -170,7 +170,7 @@ def test_the_llm_decides_what_is_followed(stack: Stack, tmp_path: Path) -> None:
 def test_no_search_asks_the_llm_unless_told_to(stack: Stack, tmp_path: Path) -> None:
     llm = FakeLlm(first_offered)
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings(), llm)
-    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    engine.publish(stack.writer.snapshot_of(stack.head))
     for search in SEARCHES:
         answer = engine.query(QUESTION, 5, search)
         assert answer is not None
@@ -235,7 +235,7 @@ def test_gc_spares_the_version_that_the_llm_thinks_about(
             assert isinstance(stack.connector, MemoryConnector)
             stack.connector.put("paris.md", PARIS + b"\nParis has a tower.\n")
             stack.sync()
-            engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+            engine.publish(stack.writer.snapshot_of(stack.head))
             reading = engine.being_read
             assert reading == {1}
             retention = Retention(1, 0, reading if spared else frozenset())
@@ -282,7 +282,7 @@ def test_a_search_that_cannot_be_made_here_is_refused(
     stack: Stack, tmp_path: Path, search: Search, told: str
 ) -> None:
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings())
-    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    engine.publish(stack.writer.snapshot_of(stack.head))
     with pytest.raises(BadRequest, match=told):
         engine.query(QUESTION, 5, search)
 
@@ -294,7 +294,7 @@ def test_the_reranker_orders_what_is_near(stack: Stack, tmp_path: Path) -> None:
             return [float(len(text)) for text in texts]
 
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings(), reranker=ByLength())
-    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    engine.publish(stack.writer.snapshot_of(stack.head))
     answer = engine.query(QUESTION, 2, Search("rerank"))
     assert answer is not None
     texts = [answer.passages[one.passage] for one in answer.ranked]

@@ -15,13 +15,12 @@ from connectors.media_type import media_type
 from connectors.settings import FileSettings
 from hopsyncd.config.values import Search
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.location import DOCX, PDF, XLSX
 from hopsyncd.formats.readers import extract
 from hopsyncd.formats.sandbox.messages import Limits
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+from hopsyncd.formats.units import DOCX, PDF, XLSX
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.snapshot import head_of
 from hopsyncd.retrieve.walk import WalkSettings
 from tests.fakes.documents import SAMPLES, Sample, workbook
 from tests.fakes.models import FakeEncoder
@@ -54,7 +53,7 @@ def engine(
     stack = Stack(folder / "s.db", connector, passage_tokens=200, extract=process.extract)
     assert stack.sync().changed == len({sample.name for sample in SAMPLES})
     engine = Engine(folder / "s.db", FakeEncoder(), WalkSettings())
-    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    engine.publish(stack.writer.snapshot_of(stack.head))
     yield engine
     stack.close()
 

@@ -9,19 +9,16 @@ from connectors.protocol import Fetched, Item
 from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.config.values import Search
-from hopsyncd.index.links import Directory, Named
-from hopsyncd.ingest.commit import Batch
+from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import Scope
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json, id_text
-from hopsyncd.retrieve.snapshot import head_of, linked_passages
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import PassageId
 from store.sqlite.check import check
 from store.sqlite.content import known_passages
 from store.sqlite.purge import purge
-from store.sqlite.reads import documents_at, homes_at, places_at
-from store.sqlite.visible import named_documents_at
+from store.sqlite.reads import documents_at, places_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
@@ -57,10 +54,23 @@ def written(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
+def linked_passages(stack: Stack) -> list[tuple[PassageId, PassageId, str]]:
+    """The links of the head: from which passage to which, and what is shown."""
+    head = stack.writer.snapshot_of(stack.head)
+    links = head.links_of(head.entries)
+    return [
+        (PassageId(int(head.ids[start])), PassageId(int(head.ids[end])), head.index.shown[link])
+        for start, end, link, back in zip(
+            links.start, links.end, links.link.tolist(), links.back, strict=True
+        )
+        if not back
+    ]
+
+
 def links_of(stack: Stack) -> set[tuple[str, str, str]]:
     """The links of the head as (document, what is shown, start of the passage it leads to)."""
     connection, version = stack.connection, stack.head.id
-    linked = linked_passages(connection, version)
+    linked = linked_passages(stack)
     ends = {end for source, target, _ in linked for end in (source, target)}
     places = places_at(connection, version, ends)
     texts = {id_: passage.text for id_, passage in known_passages(connection, ends).items()}
@@ -85,7 +95,6 @@ def test_an_obsidian_vault(tmp_path: Path) -> None:
         ("people/Ada Lovelace.md", "Engine#The mill", "It computes"),
         ("people/Charles Babbage.md", "engine", "It remembers"),
         ("maths.md", "countess", "aliases: Countess"),
-        ("b/Twin.md", "itself", "The other, beside itself"),
     }
 
 
@@ -153,7 +162,7 @@ def test_an_answer_hops_over_a_link_and_back(tmp_path: Path) -> None:
     }
     stack = synced(tmp_path, files)
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings(by_links=0.9))
-    engine.publish(head_of(stack.connection, stack.head, stack.writer.index))
+    engine.publish(stack.writer.snapshot_of(stack.head))
 
     def hop_to(document: str, question: str) -> dict[str, object]:
         search = Search()
@@ -170,8 +179,8 @@ def test_an_answer_hops_over_a_link_and_back(tmp_path: Path) -> None:
 def test_the_graph_around_a_passage_knows_links(tmp_path: Path) -> None:
     files = {"Zorn.md": "the keeper lives with [[quill|her brother]]\n", "quill.md": "clocks\n"}
     stack = synced(tmp_path, files)
-    head = head_of(stack.connection, stack.head, stack.writer.index)
-    ((source, target, _),) = linked_passages(stack.connection, stack.head.id)
+    head = stack.writer.snapshot_of(stack.head)
+    ((source, target, _),) = linked_passages(stack)
     zorn, quill = id_text(source), id_text(target)
     near = neighbours_answer(stack.connection, head, NeighboursRequest(id=quill), ())
     assert [(one["id"], one["distance"]) for one in near["passages"]] == [(quill, 0), (zorn, 1)]
@@ -190,11 +199,15 @@ def test_a_passage_of_several_documents_is_counted_to_the_first_by_path(tmp_path
     stack = synced(tmp_path, files)
 
     def homes() -> dict[str, str]:
-        counted = zip(*homes_at(stack.connection, stack.head.id), strict=True)
-        paths = {one.id: one.path for one in named_documents_at(stack.connection, stack.head.id)}
-        by_passage = {PassageId(int(p)): paths[int(document)] for p, document in counted}
-        texts = known_passages(stack.connection, by_passage)
-        return {texts[passage].text: path for passage, path in by_passage.items()}
+        head = stack.writer.snapshot_of(stack.head)
+        documents = head.index["documents"]["home"].tolist()
+        paths = dict(zip(documents, head.index.paths, strict=True))
+        passages = [PassageId(one) for one in head.ids[head.entries].tolist()]
+        texts = known_passages(stack.connection, passages)
+        return {
+            texts[passage].text: paths[home]
+            for passage, home in zip(passages, head.homes(head.entries).tolist(), strict=True)
+        }
 
     assert homes() == {"Same.": "a.md", "Other.": "b.md"}
     (tmp_path / "notes/a.md").unlink()
@@ -268,42 +281,3 @@ def test_names_and_links_that_were_changed_in_the_file_are_found(
     assert {one.invariant for one in check(stack.connection, deep=True)} == {
         "a document and its places are as they were written"
     }
-
-
-@pytest.mark.parametrize(
-    ("target", "path"),
-    [
-        ("Note", "x/Note.md"),
-        ("note.md", "x/Note.md"),
-        ("x/note", "x/Note.md"),
-        ("../y/Other.md", "y/Other.md"),
-        ("/y/Other.md", "y/Other.md"),
-        ("C# notes", "y/C# notes.md"),
-        ("C# notes#a", "y/C# notes.md"),
-        ("other name", "y/Other.md"),
-        ("#here", "x/start.md"),
-        ("Twice", None),
-        ("x/Twice", "x/Twice.md"),
-        ("", None),
-        ("../../../etc/passwd", None),
-        ("http://[", None),
-    ],
-)
-def test_a_link_means_one_document_or_none(target: str, path: str | None) -> None:
-    paths = ["x/start.md", "x/Note.md", "y/Other.md", "y/C# notes.md", "x/Twice.md", "z/Twice.md"]
-    documents = [
-        Named(key, "notes", path, ("Other name",) if path == "y/Other.md" else ())
-        for key, path in enumerate(paths)
-    ]
-    away = Named(7, "notes", "deep/down/start.md", ())
-    start = away if target.endswith("wice") else documents[0]
-    key, _ = Directory([*documents, away]).find(target, start)
-    assert (None if key is None else paths[key]) == path
-
-
-def test_names_of_one_source_come_before_those_of_others() -> None:
-    mine, theirs = Named(0, "a", "1", ("id@x",)), Named(1, "b", "2", ("id@x", "other@x"))
-    directory = Directory([mine, theirs])
-    assert directory.find("id@x", mine) == (0, "")
-    assert directory.find("other@x", mine) == (1, "")
-    assert directory.find("id@x", Named(2, "c", "3", ())) == (None, "")

@@ -1,22 +1,84 @@
-"""Edge merging by worked examples."""
+"""Eq. 1 of the paper, and edge merging by worked examples."""
 
-from hopsyncd.index.matching import MergeIndex
-from store.records import Match, PassageId, QuestionSet
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.matching import (
+    MatchColumns,
+    best_matches,
+    jaccard,
+    match_records,
+    questions_of,
+    replaced,
+    similarity,
+)
+from store.records import Match, QuestionSet, to_grid
+from tests.fakes.indexed import advance
 from tests.fakes.triplets import answers, asks, triplets
 
+GRID_NORTH, GRID_EAST = to_grid(np.array([[1.0, 0.0], [0.0, 1.0]]))
 NORTH, EAST, NORTHEAST = (1, 0), (0, 1), (1, 1)
 
 
-def index_of(*sets: QuestionSet) -> MergeIndex:
-    index = MergeIndex(2)
-    index.change((), sets)
+words = st.frozensets(st.sampled_from("abcdef"), max_size=4)
+vectors = st.lists(st.integers(-5, 5), min_size=3, max_size=3)
+
+
+def index_of(*sets: QuestionSet) -> LiveIndex:
+    index = LiveIndex(2)
+    advance(index, 1, sets)
     return index
 
 
-def matched(index: MergeIndex) -> dict[int, int]:
-    columns = index.matches()
-    alive = index.outgoing.alive & (columns.target != -1)
-    return dict(zip(columns.question[alive].tolist(), columns.target[alive].tolist(), strict=True))
+def matched(index: LiveIndex) -> dict[int, int]:
+    return {one.question: one.target for one in held(index)}
+
+
+def held(index: LiveIndex) -> list[Match]:
+    """The matches at the head."""
+    out = np.flatnonzero(index["outgoing"]["match"] >= 0)
+    rows = index["outgoing"]["match"][out]
+    into, similarities = index["matches"]["into"][rows], index["matches"]["similarity"][rows]
+    return match_records(index, MatchColumns(out, into, similarities.astype(np.float64)))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("", "", 0),
+        ("rome", "", 0),
+        ("rome", "rome", 1),
+        ("rome italy", "rome", 1 / 2),
+        ("rome italy", "rome gaul", 1 / 3),
+    ],
+)
+def test_jaccard_is_shared_by_all_keywords(a: str, b: str, expected: float) -> None:
+    assert jaccard(set(a.split()), set(b.split())) == expected
+
+
+def test_equal_triplets_are_as_similar_as_can_be() -> None:
+    assert similarity({"rome"}, GRID_NORTH, {"rome"}, GRID_NORTH) == 1
+
+
+def test_half_comes_from_keywords_and_half_from_meaning() -> None:
+    assert similarity({"rome"}, GRID_NORTH, {"rome"}, GRID_EAST) == 0.5
+    assert similarity({"rome"}, GRID_NORTH, {"gaul"}, GRID_NORTH) == 0.5
+    assert similarity({"rome"}, GRID_NORTH, {"gaul"}, -GRID_NORTH) == -0.5
+
+
+@given(words, vectors, words, vectors)
+def test_similarity_is_symmetric_and_close_to_the_formula(
+    ka: frozenset[str], va: list[int], kb: frozenset[str], vb: list[int]
+) -> None:
+    a, b = to_grid(np.array([va, vb], dtype=np.float64))
+    found = similarity(ka, a, kb, b)
+    assert found == similarity(kb, b, ka, a)
+    length = np.linalg.norm(va) * np.linalg.norm(vb)
+    cosine = float(np.dot(va, vb) / length) if length else 0.0
+    assert found == pytest.approx((jaccard(ka, kb) + cosine) / 2, abs=5e-4)
 
 
 def test_a_question_is_matched_with_the_most_similar_answer() -> None:
@@ -46,8 +108,8 @@ def test_ties_go_to_the_lowest_id_whoever_came_first() -> None:
     lowest = min(answers(twin) for twin in twins)
     for order in (twins, twins[::-1], [*twins[1:], twins[0]]):
         index = index_of(asker)
-        for twin in order:
-            index.change((), [twin])
+        for version, twin in enumerate(order, 2):
+            advance(index, version, [twin])
         assert matched(index) == {asks(asker): lowest}
 
 
@@ -60,8 +122,8 @@ def test_triplets_without_keywords_are_matched_by_meaning() -> None:
 def test_passages_without_questions_do_no_harm() -> None:
     index = index_of(triplets(1), triplets(2))
     assert matched(index) == {}
-    assert index.change([PassageId(1), PassageId(2)], []).ended == ()
-    assert index.first_row == {}
+    delta = advance(index, 2, ended=[1, 2])
+    assert (len(delta.ended), len(delta.begun), index.life_of) == (0, 0, {})
 
 
 def test_the_example_of_the_module() -> None:
@@ -70,18 +132,27 @@ def test_the_example_of_the_module() -> None:
     b = triplets(2, incoming=[("rome", NORTHEAST)])
     c = triplets(3, incoming=[("rome", NORTH)])
     index = index_of(a, b)
-    arrived = index.change((), [c])
-    assert [(m.question, m.target) for m in arrived.ended] == [(asks(a), answers(b))]
-    assert arrived.begun == (Match(asks(a), answers(c), 1.0),)
-    left = index.change([c.passage], ())
-    assert left.ended == arrived.begun
-    assert left.begun == arrived.ended
+    was = held(index)
+    advance(index, 2, [c])
+    assert held(index) == [Match(asks(a), answers(c), 1.0)]
+    advance(index, 3, ended=[c.passage])
+    assert held(index) == was
+    assert [(one.question, one.target) for one in was] == [(asks(a), answers(b))]
+
+
+def test_what_changes_is_told_as_ended_and_begun() -> None:
+    a = triplets(1, outgoing=[("rome", NORTH), ("gaul", EAST)])
+    b = triplets(2, incoming=[("rome", NORTHEAST), ("gaul", EAST)])
+    index = index_of(a, b)
+    delta = advance(index, 2, [triplets(3, incoming=[("rome", NORTH)])])
+    assert index["outgoing"]["id"][delta.ended].tolist() == [asks(a)]
+    assert [one.question for one in match_records(index, delta.begun)] == [asks(a)]
 
 
 def test_a_worse_answer_changes_nothing() -> None:
     a, b = triplets(1, outgoing=[("rome", NORTH)]), triplets(2, incoming=[("rome", NORTH)])
-    delta = index_of(a, b).change((), [triplets(3, incoming=[("gaul", EAST)])])
-    assert (delta.ended, delta.begun) == ((), ())
+    delta = advance(index_of(a, b), 2, [triplets(3, incoming=[("gaul", EAST)])])
+    assert (len(delta.ended), len(delta.begun)) == (0, 0)
 
 
 def test_a_passage_that_leaves_and_comes_back_is_as_before() -> None:
@@ -89,27 +160,53 @@ def test_a_passage_that_leaves_and_comes_back_is_as_before() -> None:
     b = triplets(2, [("rome", NORTH)], [("gaul", EAST)])
     index = index_of(a, b)
     before = matched(index)
-    for _ in range(3):
-        assert len(index.change([a.passage], ()).ended) == 2
+    for version in (2, 4, 6):
+        assert len(advance(index, version, ended=[a.passage]).ended) == 2
         assert matched(index) == {}
-        index.change((), [a])
+        advance(index, version + 1, [a])
         assert matched(index) == before
-    assert len(index.ranking) == 2
+    assert (len(before), len(index["entries"])) == (2, 2)
 
 
-def test_a_loaded_index_goes_on_like_the_one_that_was_stored() -> None:
+def test_matches_that_turn_out_equal_stay_when_all_are_made_anew() -> None:
     a = triplets(1, [("gaul", EAST)], [("rome", NORTH)])
     b = triplets(2, [("rome", NORTH)], [("gaul", EAST)])
-    c = triplets(3, [("rome", NORTH), ("gaul", EAST)], [("rome", EAST)])
-    first = index_of(a, b)
-    columns = first.matches()
-    second = MergeIndex(2)
-    second.load([b, a], columns.question, columns.target, columns.similarity)
-    assert set(second.change((), [c]).begun) == set(first.change((), [c]).begun)
-    assert second.ranking.question.tolist() == first.ranking.question.tolist()
+    index = index_of(a, b)
+    was = held(index)
+    asked = questions_of(index, "outgoing", np.flatnonzero(index.alive))
+    best = best_matches(index, asked, index.alive)
+    same = replaced(index, best)
+    assert (len(same.ended), len(same.begun)) == (0, 0)
+    index["matches"]["similarity"][0] -= 0.5
+    delta = replaced(index, best)
+    assert (len(delta.ended), len(delta.begun)) == (1, 1)
+    index.settle(2)
+    assert held(index) == was
 
 
-def test_the_rarest_keyword_of_each_question_is_counted() -> None:
-    asker = triplets(1, outgoing=[("rome italy", NORTH), ("", EAST), ("gaul", NORTH)])
-    counts = {"rome": 7, "italy": 3, "gaul": 5}
-    assert index_of(asker).outgoing.rarest(counts, 9).tolist() == [3, 9, 5]
+_keywords = st.sampled_from(["", "a", "b", "a b", "b c"])
+_direction = st.lists(st.floats(-1, 1, width=16), min_size=8, max_size=8)
+
+
+@given(
+    contents=st.lists(
+        st.lists(st.tuples(_keywords, _direction), min_size=1, max_size=3), min_size=2, max_size=12
+    )
+)
+def test_no_bound_by_coarse_vectors_hides_the_best_match(
+    contents: list[list[tuple[str, list[float]]]],
+) -> None:
+    """Each passage answers and asks the same, so that many are about as good."""
+    sets = [triplets(at, one, one) for at, one in enumerate(contents)]
+    index = LiveIndex(8)
+    advance(index, 1, sets)
+    known = [(of.passage, q, of.vectors[q.vector_row]) for of in sets for q in of.questions]
+    answered = [one for one in known if one[1].direction == 0]
+    for asker, question, vector in known:
+        if question.direction == 1:
+            rivals = [
+                (-similarity(question.keywords, vector, r.keywords, near), r.id)
+                for by, r, near in answered
+                if by != asker
+            ]
+            assert matched(index)[question.id] == min(rivals)[1]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopsyncd.api.version_log import diff_answer
-from hopsyncd.ingest.commit import Batch
+from hopsyncd.api.version_log import diff_answer, restricted_diff
+from hopsyncd.index.restricted import restricted
+from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.upkeep import verify_matches
-from hopsyncd.retrieve.snapshot import restricted_diff, restricted_snapshot
 from store.exceptions import PurgeRefused
 from store.records import Passage
 from store.sqlite.check import check
@@ -20,12 +20,10 @@ from store.sqlite.database import Connection, open_reader, snapshot
 from store.sqlite.gc import Retention, collect
 from store.sqlite.history import diff, set_tag
 from store.sqlite.purge import PurgeResult, purge
-from store.sqlite.search import postings
 from store.sqlite.sources import excluded_paths, include_again
 from store.sqlite.versions import kept_versions, version
 from tests.fakes.dump import Rows, graph_at, without
 from tests.fakes.memory import MemoryConnector
-from tests.fakes.models import FakeEncoder
 from tests.fakes.stack import Stack
 
 NOW_MS = 10_000_000_000
@@ -82,8 +80,8 @@ def graphs(connection: Connection) -> dict[int, Rows]:
 
 def test_a_diff_of_graphs_that_were_read_before_tells_what_is_left(stack: Stack) -> None:
     ends = version(stack.connection, 2), version(stack.connection, 4)
-    dimensions, hidden = FakeEncoder().dimensions, frozenset({"closed"})
-    heads = [restricted_snapshot(stack.connection, one, hidden, dimensions, 1.0) for one in ends]
+    index = stack.writer.index
+    heads = [restricted(index, one, frozenset({"closed"}), 1.0, None, None) for one in ends]
     found = restricted_diff(diff(stack.connection, *ends), *heads)
     purged(stack)
     told = diff_answer(stack.connection, *ends, found, None)["passages"]
@@ -162,7 +160,8 @@ class TestTheVersions:
             assert {row[1] for row in rows["documents"]} == {"other.md"}
             assert not any(TEXT in str(row[2]) for row in rows["passages"])
         for term in (TEXT.lower(), HEADING.lower()):
-            assert len(postings(stack.connection, term)) == 0
+            found = "SELECT count(*) FROM passage_term WHERE term = ?"
+            assert stack.connection.execute(found, [term]).fetchone() == (0,)
 
     def test_every_invariant_holds(self, stack: Stack) -> None:
         purged(stack)

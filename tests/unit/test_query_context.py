@@ -1,35 +1,174 @@
-"""Passages held against a question by their best sentence."""
+"""A question held against one version: BM25, its words, its names, and Eq. 1."""
 
+import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hopsyncd.index.matching import MergeIndex
-from hopsyncd.index.view import view_of
-from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.walk import Coverage
-from store.records import Passage, PassageId
+from hopsyncd.retrieve.query_context import Coverage, QueryContext, names_in, words_of
+from store.records import Passage, PassageId, to_grid
+from store.words import count_words, index_terms, searchable
+from tests.fakes.indexed import advance, document, indexed, passage, snapshot_at
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
 from tests.fakes.triplets import triplets
 
 EAST = (1, 0)
+words = st.sampled_from(["rome", "gaul", "ada", "oslo"])
+texts = st.lists(words, max_size=6).map(" ".join)
+
+
+def reference(query: str, corpus: list[str]) -> list[float]:
+    """BM25 as in Robertson & Zaragoza 2009, with the constants 1.2 and 0.75."""
+    split = [text.split() for text in corpus]
+    mean = max(sum(map(len, split)) / max(len(split), 1), 1.0)
+    scores = [0.0] * len(corpus)
+    for term in sorted(set(query.split())):
+        df = sum(term in text for text in split)
+        idf = math.log(1 + (len(split) - df + 0.5) / (df + 0.5))
+        for at, text in enumerate(split):
+            tf = text.count(term)
+            scores[at] += idf * tf * 2.2 / (tf + 1.2 * (0.25 + 0.75 * len(text) / mean))
+    return scores
+
+
+@given(query=texts, corpus=st.lists(texts, max_size=6))
+def test_scores_are_those_of_the_reference(query: str, corpus: list[str]) -> None:
+    graph = indexed([passage(triplets(at), text) for at, text in enumerate(corpus)])
+    assert words_of(graph, query).scores == pytest.approx(reference(query, corpus))
+
+
+@given(query=texts, corpus=st.lists(texts, min_size=2, max_size=6), gone=st.integers(1, 5))
+def test_what_is_not_there_at_a_version_counts_for_nothing(
+    query: str, corpus: list[str], gone: int
+) -> None:
+    """The first passages go; the others stay."""
+    gone = min(gone, len(corpus) - 1)
+    graph = indexed([passage(triplets(at), text) for at, text in enumerate(corpus)])
+    ended = list(range(gone))
+    advance(graph.index, 2, ended=ended, documents_ended=ended)
+    found = words_of(snapshot_at(graph.index, 2), query)
+    assert found.scores[gone:] == pytest.approx(reference(query, corpus[gone:]))
+    assert not found.scores[:gone].any() and not found.coverage.has[:, :gone].any()
+
+
+def test_the_words_that_passages_have_are_told_by_their_share() -> None:
+    graph = indexed(
+        [passage(triplets(at), text) for at, text in enumerate(["rome met gaul", "rome", ""])]
+    )
+    found = words_of(graph, "Rome, Gaul and Atlantis")
+    assert found.weights.keys() == {"and", "atlanti", "gaul", "rome"}
+    assert found.weights["atlanti"] > found.weights["gaul"] > found.weights["rome"]
+    coverage = found.coverage
+    assert coverage.share.sum() == pytest.approx(1)
+    gaul, rome = coverage.share.tolist()
+    assert coverage.of(np.arange(3)).tolist() == pytest.approx([1, rome, 0])
+    added = coverage.added(np.array([1, 2]), np.array([0, 1]))
+    assert added.tolist() == pytest.approx([gaul, rome])
+
+
+def test_a_word_that_nearly_all_passages_have_tells_nothing() -> None:
+    sets = [passage(triplets(at), "rome" if at else "rome and gaul") for at in range(99)]
+    assert words_of(indexed(sets), "rome gaul").coverage.share.tolist() == [1.0]
+
+
+def scores(stack: Stack, version: int, query: str) -> list[float]:
+    found = words_of(snapshot_at(stack.writer.index, version), query)
+    there = snapshot_at(stack.writer.index, version).entries
+    return sorted(found.scores[there].tolist(), reverse=True)
+
+
+def test_a_past_version_scores_as_it_did_when_it_was_the_head(tmp_path: Path) -> None:
+    files = MemoryConnector({"a.md": b"Rome and Gaul", "b.md": b"Rome alone"})
+    stack = Stack(tmp_path / "graph.db", files)
+    stack.sync()
+    then = scores(stack, 1, "rome")
+    assert then == pytest.approx(sorted(reference("rome", ["rome and gaul", "rome alone"]))[::-1])
+    files.put("c.md", b"Rome, Rome and Rome again, more than all the others have")
+    files.remove("a.md")
+    stack.sync()
+    assert scores(stack, 1, "rome") == then
+    assert scores(stack, 2, "rome") != then
+    assert scores(stack, 2, "gaul") == [0, 0]
+
+
+def test_words_are_found_in_other_forms_and_without_accents() -> None:
+    assert index_terms("Dogs dog DOG") == ("dog",)
+    assert index_terms("café cafe") == ("cafe",)
+    assert index_terms("...") == ()
+
+
+def test_a_part_of_a_phrase_is_found_in_scripts_without_spaces(tmp_path: Path) -> None:
+    assert count_words("東京 tower") == 3
+    assert searchable("東京").split() == ["東", "京"]
+    stack = Stack(tmp_path / "graph.db", MemoryConnector({"a.md": "東京タワー".encode()}))
+    stack.sync()
+    assert scores(stack, 1, "東京")[0] > 0
+
+
+def test_quotes_and_operators_of_the_full_text_index_are_plain_words() -> None:
+    assert index_terms('rome AND "gaul* NEAR(') == ("and", "gaul", "near", "rome")
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("Who played in Due South?", ["due south"]),
+        ("who played in due south?", ["due south"]),
+        ("Is South Park in the south?", ["south"]),
+        ("What of Rome's X1, and of rome?", ["rome", "x1"]),
+        ("Due South and Due South", ["due south", "due south"]),
+        ("", []),
+    ],
+)
+def test_the_longest_names_that_the_graph_knows_are_found(query: str, names: list[str]) -> None:
+    known = {"due south", "south", "rome", "x1"}
+    assert names_in(query, known.intersection) == names
+
+
+def test_a_question_knows_the_names_that_are_there_at_its_version() -> None:
+    graph = indexed([passage(triplets(5, [("rome", EAST)]), "Rome")])
+    advance(
+        graph.index,
+        2,
+        [passage(triplets(6, [("gaul", EAST)]), "Gaul")],
+        [5],
+        [document(6, "b.md", [6])],
+        [0],
+    )
+    (vector,) = to_grid(np.array([EAST], dtype=np.float64))
+    then, now = (
+        QueryContext.of(
+            "What of Rome and Gaul?", vector, snapshot_at(graph.index, at), lambda _: {}
+        )
+        for at in (1, 2)
+    )
+    assert ({*then.names}, {*now.names}) == ({"rome"}, {"gaul"})
+    assert then.by_words.tolist() == [pytest.approx(then.by_words.max()), 0]
+    assert 0 < then.by_words.max() < 1
+    assert now.cosines == pytest.approx(np.ones(4), abs=0.01)
+
+
 TERMS = {"award": 0.5, "leav": 0.3, "expir": 0.2}
 
 
 def best(text: str, cosines: Sequence[float], heading: tuple[str, ...] = ()) -> float:
     """Of a passage with so many rows: the first is its own, the others are of sentences."""
-    index = MergeIndex(2)
-    index.change((), [triplets(5, incoming=[("x", EAST)] * (len(cosines) - 1))])
+    graph = indexed([passage(triplets(5, incoming=[("x", EAST)] * (len(cosines) - 1)))])
     query = QueryContext(
-        view_of(index, 0),
-        np.array(cosines),
+        graph,
+        np.array(cosines, dtype=np.float32),
         {},
         np.zeros(1),
-        Coverage(np.empty(0), np.empty((0, 1))),
+        Coverage(np.empty(0), np.empty((0, 1), dtype=np.bool_)),
         TERMS,
-        lambda _: {PassageId(5): Passage(heading, text)},
+        lambda _: {PassageId(int(graph.ids[0])): Passage(heading, text)},
     )
-    return float(query.by_sentence([0])[0])
+    return float(query.by_sentence(np.array([0]))[0])
 
 
 def test_words_count_where_they_stand_in_one_sentence() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.config.source_kinds import GitSource
-from hopsyncd.ingest.commit import Batch
 from hopsyncd.ingest.connect import mirror_of
+from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.removal import drop_mirror, removed, removed_alone
 from hopsyncd.ingest.upkeep import verify_matches

@@ -7,6 +7,7 @@ import pytest
 from connectors.protocol import Problem
 from store.records import content_hash
 from store.sqlite.content import counters
+from store.sqlite.gc import Retention, collect
 from store.sqlite.reads import live_documents
 from store.sqlite.sources import all_sources, seen_items
 from tests.fakes.dump import graph_at
@@ -178,7 +179,7 @@ def test_an_edit_taken_back_while_a_sync_goes_on_is_not_left_stale(tmp_path: Pat
 
 
 def test_removing_most_of_a_large_graph_leaves_the_rest_whole(tmp_path: Path) -> None:
-    """More than half of the index in memory is dead then, so it is loaded anew."""
+    """More than half of the index in memory is dead then, until it is loaded anew after a gc."""
     large = {
         f"{n}.md": b"\n".join(b"Name%d saw Rome." % m for m in range(n, n + 400))
         for n in (0, 400, 800)
@@ -191,5 +192,10 @@ def test_removing_most_of_a_large_graph_leaves_the_rest_whole(tmp_path: Path) ->
     stack.sync()
     fresh = Stack(tmp_path / "fresh.db", MemoryConnector(files.files), passage_tokens=5000)
     fresh.sync()
-    assert graph_at(stack.connection, stack.head.id) == graph_at(fresh.connection, 1)
-    assert len(stack.writer.index.incoming.id) == 2
+    newest = graph_at(fresh.connection, fresh.head.id)
+    assert graph_at(stack.connection, stack.head.id) == newest
+    assert stack.writer.is_worn
+    collect(stack.connection, Retention(1, 0), 10**13)
+    stack.writer.forget_index()
+    assert not stack.writer.is_worn
+    assert len(stack.writer.index["incoming"]) == 2

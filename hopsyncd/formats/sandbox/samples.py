@@ -6,8 +6,8 @@ import zipfile
 from collections.abc import Callable
 from types import MappingProxyType
 
-from hopsyncd.formats.location import DOCX, EPUB, IPYNB, ODT, PDF, PPTX, RTF, XLSX
 from hopsyncd.formats.mail import MAIL
+from hopsyncd.formats.units import DOCX, EPUB, IPYNB, ODT, PDF, PPTX, RTF, XLSX
 
 _RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

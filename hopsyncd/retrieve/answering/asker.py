@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmError
@@ -16,12 +15,12 @@ from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.answering.sentences import Sentence, sentences_of
 from hopsyncd.retrieve.answering.support import judged
 from hopsyncd.retrieve.engine import Answer, Engine
+from hopsyncd.retrieve.query_context import words_of
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from store.exceptions import NoSuchVersion
 from store.records import PassageId, QuestionSet
 from store.sqlite.content import best_sets, sets_by_id
 from store.sqlite.database import Connection
-from store.sqlite.search import postings
 from store.sqlite.versions import version
 
 
@@ -142,7 +141,9 @@ class Asker:
         weights: Mapping[str, float],
         names: Mapping[PassageId, frozenset[str]],
     ) -> AskReply:
-        judgement = judged(question, sentences, weights, found.words.passages, self._language)
+        judgement = judged(
+            question, sentences, weights, found.snapshot.statistics.passages, self._language
+        )
         if not judgement.is_found:
             return AskReply("", None, "extractive", ())
         short = judgement.short
@@ -164,8 +165,8 @@ class Asker:
         vector = self._engine.vector(question)
         with self._engine.reading(hidden=hidden) as (connection, _):
             sets = _sets(connection, found)
-            weights = found.words.weights(question, partial(postings, connection))
-        weights = {term: idf for term, idf in weights.items() if term not in function_terms()}
+        found_weights = words_of(found.snapshot, question).weights
+        weights = {term: idf for term, idf in found_weights.items() if term not in function_terms()}
         return sentences_of(found, sets, vector, weights, self._encoder), weights
 
 

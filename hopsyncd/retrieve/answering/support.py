@@ -17,13 +17,16 @@ from hopsyncd.models.language import Language
 from hopsyncd.retrieve.answering.extractive import QuestionNeeds, asked_of
 from hopsyncd.retrieve.answering.sentences import Sentence
 from hopsyncd.retrieve.answering.short_answer import (
+    HELD,
     MIN_RIGHT,
+    RIGHT,
     Candidate,
     Short,
     candidates,
     likeliest,
+    log_odds,
+    probability,
 )
-from hopsyncd.retrieve.answering.weights import HELD, RIGHT, log_odds, probability
 from store.words import index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"

@@ -1,0 +1,321 @@
+"""Columns that only grow, and postings over them: what the live index is made of.
+
+A writer appends and a reader goes on with what it has: an array that a reader holds is never
+shortened or moved under it. Positions are int32 and never change.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numkong
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from store.records import GRID, Vectors
+
+Integers = NDArray[np.int64]
+Positions = NDArray[np.int32]
+Floats = NDArray[np.float64]
+Column = NDArray[Any]
+
+_FIRST = 256  # rows that a new table has room for
+_OPEN = 4096  # entries that postings keep in one small segment, sorted again at each addition
+
+
+class ColumnTable:
+    """Rows as columns of equal length, one typed array each.
+
+    >>> table = ColumnTable(id=np.int64, born=np.int32)
+    >>> table.append(id=[7, 9], born=[1, 1]), table.append(id=[8], born=[2]), len(table)
+    (0, 2, 3)
+    >>> table["id"].tolist()
+    [7, 9, 8]
+    """
+
+    def __init__(self, **types: DTypeLike) -> None:
+        self._room = {name: np.zeros(_FIRST, dtype=type_) for name, type_ in types.items()}
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, name: str) -> NDArray[np.int64]:
+        """A view of the rows so far; whoever writes into it writes into the table."""
+        length = self._length  # first: what has room for more may be put in the place of a column
+        return self._room[name][:length]
+
+    def views(self, *names: str) -> list[NDArray[np.int64]]:
+        """Several columns, of the same rows even while a writer appends."""
+        length = self._length
+        return [self._room[name][:length] for name in names]
+
+    def append(self, **columns: object) -> int:
+        """Add rows, all columns of one length; returns the position of the first."""
+        arrays = {name: np.asarray(columns[name]) for name in self._room}
+        first, more = self._length, len(next(iter(arrays.values())))
+        for name, values in arrays.items():
+            room = self._room[name]
+            if first + more > len(room):
+                grown = np.zeros(max(first + more, 2 * len(room)), dtype=room.dtype)
+                grown[:first] = room[:first]
+                room = self._room[name] = grown
+            room[first : first + more] = values
+        self._length = first + more
+        return first
+
+    def columns(self) -> dict[str, Column]:
+        """All columns, by name."""
+        return {name: self[name] for name in self._room}
+
+    def take(self, columns: Mapping[str, Column]) -> None:
+        """Replace all rows by these columns."""
+        for name, room in self._room.items():
+            self._room[name] = columns[name].astype(room.dtype)
+        self._length = len(next(iter(columns.values())))
+
+
+Segment = tuple[Integers, Positions]
+_NO_ENTRIES: Segment = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
+
+
+class Postings:
+    """For each key the positions that have it, in segments sorted by key, as search engines do.
+
+    New entries join one small segment. When it is full it becomes one of the large ones, which are
+    merged so that each is at least twice the next: an entry is moved O(log n) times.
+
+    >>> postings = Postings()
+    >>> postings.add(np.array([5, 3, 5]), np.array([0, 1, 2]))
+    >>> postings.of(5).tolist(), postings.of(4).tolist()
+    ([0, 2], [])
+    >>> [found.tolist() for found in postings.of_each(np.array([3, 5]))]
+    [[1, 0, 2], [0, 1, 1]]
+    """
+
+    def __init__(self) -> None:
+        # The last is the small one. One tuple, so that a reader never sees half of a merge.
+        self._segments: tuple[Segment, ...] = (_NO_ENTRIES,)
+
+    def add(self, keys: Integers, values: NDArray[np.integer]) -> None:
+        """Add entries, of rising positions for each key."""
+        if not len(keys):
+            return
+        *large, small = self._segments
+        small = _merged(small, (keys.astype(np.int64), values.astype(np.int32)))
+        if len(small[0]) >= _OPEN:
+            while large and len(large[-1][0]) < 2 * len(small[0]):
+                small = _merged(large.pop(), small)
+            large.append(small)
+            small = _NO_ENTRIES
+        self._segments = (*large, small)
+
+    def of(self, key: int) -> Integers:
+        """The positions of one key."""
+        return self.of_each(np.array([key]))[0]
+
+    def of_each(self, keys: Integers) -> tuple[Integers, Integers]:
+        """The positions of the k keys, and of each the number of its key, rising."""
+        found: list[NDArray[np.integer]] = []
+        number: list[Integers] = []
+        for having, values in self._segments:
+            if not len(having):
+                continue
+            first = np.searchsorted(having, keys, "left")
+            end = np.searchsorted(having, keys, "right")
+            at, of = ranges(first, end)
+            found.append(values[at])
+            number.append(of)
+        if not found:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        if len(found) == 1:
+            return found[0].astype(np.int64), number[0]
+        every, of = np.concatenate(found), np.concatenate(number)
+        order = np.argsort(of, kind="stable")
+        return every[order].astype(np.int64), of[order]
+
+    def segment(self) -> Segment:
+        """All entries, as one segment."""
+        *large, whole = self._segments
+        for segment in reversed(large):
+            whole = _merged(segment, whole)
+        return whole
+
+    def take(self, segment: Segment) -> None:
+        """Replace all entries."""
+        self._segments = (segment, _NO_ENTRIES)
+
+
+def _merged(first: Segment, second: Segment) -> Segment:
+    keys = np.concatenate([first[0], second[0]])
+    order = np.argsort(keys, kind="stable")
+    return keys[order], np.concatenate([first[1], second[1]])[order]
+
+
+class KeyNumbers:
+    """Numbers 0, 1, 2 ... for 63-bit keys, in the order in which they came.
+
+    >>> numbers = KeyNumbers()
+    >>> numbers.add(np.array([70, 30, 70])).tolist(), numbers.find(np.array([30, 99])).tolist()
+    ([0, 1, 0], [1, -1])
+    """
+
+    def __init__(self) -> None:
+        self.keys = ColumnTable(key=np.int64)
+        self._number = Postings()
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def add(self, keys: Integers) -> Integers:
+        """The number of each of the keys; those that have none get the next."""
+        distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        numbers = self.find(distinct)
+        new = np.flatnonzero(numbers < 0)
+        new = new[np.argsort(first[new])]
+        numbers[new] = np.arange(len(self), len(self) + len(new))
+        self.keys.append(key=distinct[new])
+        self._number.add(distinct[new], numbers[new].astype(np.int32))
+        return numbers[inverse]
+
+    def find(self, keys: Integers) -> Integers:
+        """The number of each of the keys, -1 for those that have none."""
+        found = np.full(len(keys), -1, dtype=np.int64)
+        values, of = self._number.of_each(keys)
+        found[of] = values
+        return found
+
+    def take(self, keys: Integers) -> None:
+        """Replace all keys."""
+        self.keys.take({"key": keys})
+        order = np.argsort(keys, kind="stable")
+        self._number.take((keys[order], order.astype(np.int32)))
+
+
+def ranges(first: Integers, end: Integers) -> tuple[Integers, Integers]:
+    """All positions from each first up to its end, and the number of the range each is in.
+
+    >>> [part.tolist() for part in ranges(np.array([4, 9]), np.array([6, 10]))]
+    [[4, 5, 9], [0, 0, 1]]
+    """
+    count = (end - first).astype(np.int64)
+    number = np.repeat(np.arange(len(count)), count)
+    before = np.cumsum(count) - count
+    return np.arange(len(number)) - (before - first)[number], number
+
+
+def best_of_each(group: Integers, *keys: Column, count: int = 1) -> Integers:
+    """The first `count` rows of each group, by the keys in turn, each rising; by rising group.
+
+    >>> best_of_each(np.array([1, 0, 1]), np.array([5, 9, 3])).tolist()
+    [1, 2]
+    """
+    order = np.lexsort((*reversed(keys), group))
+    sorted_ = group[order]
+    place = np.arange(len(order)) - np.searchsorted(sorted_, sorted_)
+    return order[place < count]
+
+
+def holds(flags: NDArray[np.bool_], at: Integers) -> NDArray[np.bool_]:
+    """The flag of each row; rows that came after the flags were taken have none.
+
+    >>> holds(np.array([True, False]), np.array([0, 1, 5])).tolist()
+    [True, False, False]
+    """
+    known = at < len(flags)
+    held: NDArray[np.bool_] = known & flags[np.where(known, at, 0)] if len(flags) else known
+    return held
+
+
+def exact_sums(values: Floats, group: Integers, count: int, unit: float) -> Floats:
+    """(count,) sums by group that no order of the rows can change.
+
+    Each value is first rounded to a multiple of `unit`, a power of 2, so the additions are exact
+    while a sum stays below 2 ** 53 units.
+
+    >>> exact_sums(np.array([0.5, 0.25]), np.array([1, 1]), 2, 2.0**-48).tolist()
+    [0.0, 0.75]
+    """
+    sums = np.bincount(group, np.rint(values / unit), count) * unit
+    return sums.astype(np.float64, copy=False)
+
+
+def with_places(sorted_: Integers, wanted: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+    """Where each of the wanted stands in a sorted array, and whether it is there at all."""
+    at = np.searchsorted(sorted_, wanted)
+    at[at == len(sorted_)] = 0
+    there = sorted_[at] == wanted if len(sorted_) else np.zeros(len(wanted), dtype=np.bool_)
+    return at, there
+
+
+Codes = NDArray[np.int8]
+Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
+"""Gives a larger array, of so many rows, that begins with those of the old one."""
+
+_FIRST = 256
+_MOST_CODE = 127
+_WIDEST = 6.0  # times the usual component: what is beyond has the largest code
+
+
+def in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
+    """Grow an array in memory."""
+    grown = np.zeros((rows, *old.shape[1:]), dtype=old.dtype)
+    grown[: len(old)] = old
+    return grown
+
+
+class VectorTable:
+    """r rows of d components, exact (int16) and coarse (int8), that only grow."""
+
+    def __init__(self, dimensions: int, grow: Grow = in_memory) -> None:
+        self.dimensions = dimensions
+        self.step = _WIDEST * GRID / (np.sqrt(dimensions) * _MOST_CODE)
+        self._grow = grow
+        self._exact: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int16)
+        self._codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
+        self._used = 0
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def exact(self) -> Vectors:
+        """(r, d) int16 on the grid."""
+        used = self._used
+        return self._exact[:used]  # type: ignore[return-value]
+
+    @property
+    def codes(self) -> Codes:
+        """(r, d) int8."""
+        used = self._used
+        return self._codes[:used]  # type: ignore[return-value]
+
+    def append(self, vectors: Vectors) -> int:
+        """Add (m, d) vectors; returns the row of the first."""
+        first, needed = self._used, self._used + len(vectors)
+        if needed > len(self._exact):
+            rows = max(needed, 2 * first, _FIRST)
+            self._exact = self._grow("exact", self._exact, rows)
+            self._codes = self._grow("codes", self._codes, rows)
+        self._exact[first:needed] = vectors
+        self._codes[first:needed] = self._coarse(vectors)
+        self._used = needed
+        return first
+
+    def take(self, exact: NDArray[np.generic], codes: NDArray[np.generic], rows: int) -> None:
+        """Replace all rows by so many of these arrays, which may have room for more."""
+        self._exact, self._codes, self._used = exact, codes, rows
+
+    def cosines(self, vector: Vectors) -> NDArray[np.float32]:
+        """(r,) about the cosine of each row with a (d,) grid vector: a function of the two alone.
+
+        Both are taken as their codes, which moves a cosine by about 0.001.
+        """
+        if not self._used:
+            return np.empty(0, dtype=np.float32)
+        packed = numkong.dots_pack(self._coarse(vector[None]))
+        dots = np.asarray(numkong.dots_packed(self.codes, packed))[:, 0]
+        return dots * np.float32((self.step / GRID) ** 2)
+
+    def _coarse(self, vectors: Vectors) -> Codes:
+        codes = np.rint(vectors / np.float32(self.step))
+        return np.clip(codes, -_MOST_CODE, _MOST_CODE).astype(np.int8)

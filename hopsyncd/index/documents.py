@@ -1,0 +1,239 @@
+"""Documents in the live index: where passages stand, what documents are called, and their links.
+
+documents: revisions; `home` is the exact key of each. document_key: what links may call each.
+placements: its passages in order. called: its own names, with each of its first passages. links:
+those that stand in its passages, each with the keys it tries in turn. link_ways: from which passage
+a link leads to which, while it does: kept up to date as matches are, by looking again at the links
+that try a key of a document that came or went.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.index.columns import Integers
+from hopsyncd.index.links import Named, document_keys, tries
+from hopsyncd.index.live_index import DEAD, LiveIndex
+from store.records import Link, PassageId, content_id
+
+FIRST_PASSAGES = 4  # of a document: they have its names
+_MAX_OF_PASSAGE = 32  # a passage that links to more is an index, and its first ones stand for it
+
+Visible = Callable[[Integers], NDArray[np.bool_]]
+"""Which of these documents a link may stand in or lead to."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A revision of a document; `id` is its row in the store.
+
+    names: what links may call it besides its path. called: its names as keywords are spelled.
+    placements: its passages in order, each with its links.
+    """
+
+    id: int
+    source: str
+    path: str
+    names: tuple[str, ...]
+    called: tuple[str, ...]
+    placements: tuple[tuple[PassageId, tuple[Link, ...]], ...]
+
+
+def change_documents(
+    index: LiveIndex, version: int, ended: Sequence[int], begun: Sequence[NewDocument]
+) -> None:
+    """From this version on, documents (rows in the store) are gone, and others are there."""
+    gone = np.array([index.document_of.pop(id_) for id_ in ended], dtype=np.int64)
+    index.end("documents", gone, version)
+    came = np.array([_add(index, one, version) for one in begun], dtype=np.int64)
+    _refresh_links(index, version, np.concatenate([gone, came]))
+
+
+def _add(index: LiveIndex, new: NewDocument, version: int) -> int:
+    if new.source not in index.sources:
+        index.sources.append(new.source)
+    document = index.begin(
+        "documents",
+        id=[new.id],
+        source=[index.sources.index(new.source)],
+        home=[content_id("path", new.source, new.path)],
+        born=[version],
+        died=[DEAD],
+    )
+    index.paths.append(new.path)
+    index.document_of[new.id] = document
+    numbers = index.passages.add(np.array([one for one, _ in new.placements], dtype=np.int64))
+    _append(index, "placements", document, number=numbers, ordinal=np.arange(len(numbers)))
+    _add_keys(index, document, new)
+    first = np.array(list(dict.fromkeys(numbers[:FIRST_PASSAGES].tolist())), dtype=np.int64)
+    names = index.number_names(new.called)
+    _append(
+        index,
+        "called",
+        document,
+        number=np.repeat(first, len(names)),
+        name=np.tile(names, len(first)),
+    )
+    _add_links(index, document, new, numbers)
+    return document
+
+
+def _append(index: LiveIndex, table: str, document: int, **columns: Integers) -> None:
+    """Append rows of one document, and enter them where they are looked for."""
+    count = len(next(iter(columns.values())))
+    first = index[table].append(document=np.full(count, document), **columns)
+    rows = np.arange(first, first + count, dtype=np.int32)
+    for name, keys in {**columns, "document": np.full(count, document)}.items():
+        if f"{table}_of_{name}" in index.postings:
+            index.postings[f"{table}_of_{name}"].add(keys, rows)
+
+
+def _add_keys(index: LiveIndex, document: int, new: NewDocument) -> None:
+    keys = document_keys(Named(new.source, new.path, new.names))
+    key = np.array([one for one, _ in keys], dtype=np.int64)
+    count = len(keys)
+    first = index["document_key"].append(
+        document=np.full(count, document), key=key, exact=[exact for _, exact in keys]
+    )
+    index.postings["keys_of_document"].add(
+        np.full(count, document), np.arange(first, first + count, dtype=np.int32)
+    )
+    index.postings["documents_of_key"].add(key, np.full(count, document, dtype=np.int32))
+
+
+def _add_links(index: LiveIndex, document: int, new: NewDocument, numbers: Integers) -> None:
+    for ordinal, (number, (_, links)) in enumerate(
+        zip(numbers.tolist(), new.placements, strict=True)
+    ):
+        for place, link in enumerate(links):
+            tried = tries(link.target, new.source, new.path)
+            first = index["tries"].append(
+                key=[one.key for one in tried],
+                heading=[one.heading for one in tried],
+                turn=[one.turn for one in tried],
+                exact=[one.exact for one in tried],
+            )
+            row = index["links"].append(
+                document=[document],
+                number=[number],
+                ordinal=[ordinal],
+                place=[place],
+                first_try=[first],
+                end_try=[first + len(tried)],
+            )
+            index.shown.append(link.shown)
+            keys = np.array(sorted({one.key for one in tried}), dtype=np.int64)
+            at = np.array([row], dtype=np.int32)
+            index.postings["links_of_key"].add(keys, np.repeat(at, len(keys)))
+            index.postings["links_of_number"].add(np.array([number]), at)
+            index.postings["links_of_document"].add(np.array([document]), at)
+
+
+def _refresh_links(index: LiveIndex, version: int, changed: Integers) -> None:
+    died, rows = index["documents"]["died"], index["link_ways"]
+
+    def at_head(documents: Integers) -> NDArray[np.bool_]:
+        held: NDArray[np.bool_] = died[documents] == DEAD
+        return held
+
+    ended: list[int] = []
+    begun: list[tuple[int, int, int]] = []
+    for number in touched_by(index, changed).tolist():
+        had = index.postings["ways_from"].of(number)
+        now = dict(ways_of(index, number, at_head))
+        for row in had[rows["died"][had] == DEAD].tolist():
+            target = int(rows["target"][row])
+            if now.get(target) == int(rows["link"][row]):
+                del now[target]
+            else:
+                ended.append(row)
+        begun += [(number, target, link) for target, link in now.items()]
+    index.end("link_ways", np.array(ended, dtype=np.int64), version)
+    new = np.array(begun, dtype=np.int64).reshape(-1, 3)
+    count = len(new)
+    first = index.begin(
+        "link_ways",
+        source=new[:, 0],
+        target=new[:, 1],
+        link=new[:, 2],
+        born=np.full(count, version),
+        died=np.full(count, DEAD),
+    )
+    at = np.arange(first, first + count, dtype=np.int32)
+    index.postings["ways_from"].add(new[:, 0], at)
+    index.postings["ways_to"].add(new[:, 1], at)
+
+
+def touched_by(index: LiveIndex, changed: Integers) -> Integers:
+    """The numbers of the passages whose links may lead elsewhere once these documents change."""
+    keys, _ = index.postings["keys_of_document"].of_each(changed)
+    tried = np.unique(index["document_key"]["key"][keys])
+    by_key, _ = index.postings["links_of_key"].of_each(tried)
+    own, _ = index.postings["links_of_document"].of_each(changed)
+    return np.unique(index["links"]["number"][np.concatenate([by_key, own])]).astype(np.int64)
+
+
+def ways_of(index: LiveIndex, number: int, visible: Visible) -> list[tuple[int, int]]:
+    """Where the links of a passage lead, in the order in which they are written: the number of
+    each target, and the first link to it."""
+    links = index["links"]
+    rows = index.postings["links_of_number"].of(number)
+    rows = rows[visible(links["document"][rows].astype(np.int64))]
+    ways: dict[int, int] = {}
+    for row in sorted(rows.tolist(), key=lambda row: _written(index, row)):
+        target = _target(index, row, visible)
+        if target is not None and target != number and len(ways) < _MAX_OF_PASSAGE:
+            ways.setdefault(target, row)
+    return list(ways.items())
+
+
+def _written(index: LiveIndex, link: int) -> tuple[str, str, int, int]:
+    row = {name: int(index["links"][name][link]) for name in ("document", "ordinal", "place")}
+    document = row["document"]
+    source = index.sources[int(index["documents"]["source"][document])]
+    return source, index.paths[document], row["ordinal"], row["place"]
+
+
+def _target(index: LiveIndex, link: int, visible: Visible) -> int | None:
+    """The number of the passage that a link leads to: the first one of the document it means, or
+    the first one under the heading that it names."""
+    found = _meant(index, link, visible)
+    if found is None:
+        return None
+    document, heading = found
+    placed = index.postings["placements_of_document"].of(document)
+    numbers = index["placements"]["number"][placed].tolist()
+    if heading:
+        for number in numbers:
+            if heading in _headings(index, number):
+                return int(number)
+    return int(numbers[0]) if numbers else None
+
+
+def _headings(index: LiveIndex, number: int) -> Sequence[int]:
+    entries = index.postings["entries_of_number"].of(number)
+    if not len(entries):
+        return ()
+    columns, entry = index["entries"], int(entries[0])
+    first, end = int(columns["first_heading"][entry]), int(columns["end_heading"][entry])
+    keys: list[int] = index["heading"]["key"][first:end].tolist()
+    return keys
+
+
+def _meant(index: LiveIndex, link: int, visible: Visible) -> tuple[int, int] | None:
+    """The document that a link means, and the key of the heading that it names there."""
+    links, tried = index["links"], index["tries"]
+    ambiguous = -1
+    for row in range(int(links["first_try"][link]), int(links["end_try"][link])):
+        turn = int(tried["turn"][row])
+        if turn == ambiguous:
+            continue
+        documents = index.postings["documents_of_key"].of(int(tried["key"][row]))
+        documents = documents[visible(documents.astype(np.int64))]
+        if len(documents) == 1:
+            return int(documents[0]), int(tried["heading"][row])
+        if len(documents):
+            ambiguous = turn
+    return None

@@ -1,0 +1,359 @@
+"""A snapshot: the live index at one version, with or without hidden sources, as a query reads it.
+
+Nothing of a hidden passage is left: it is no vertex, no end of an edge and in no count. What was
+matched with it has another match among the visible, and links mean what they mean among the visible
+documents; so the graph is the one that an index without these sources has, and an answer can tell
+nothing of what is hidden.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.index.columns import (
+    Floats,
+    Integers,
+    Postings,
+    best_of_each,
+    holds,
+    ranges,
+    with_places,
+)
+from hopsyncd.index.live_index import LiveIndex, name_key
+from hopsyncd.index.statistics import MAX_CALLED, Statistics, called_passages, is_about
+from store.records import Version
+
+Flags = NDArray[np.bool_]
+
+
+_NAME_WEIGHT = 6.0  # of a name of the passage's document: that of so many sentences with a name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mentions:
+    """m mentions of names: the entry of each, its vector's row, for how many it counts, its name.
+
+    A name of the passage's document is mentioned by the passage as a whole.
+    """
+
+    entry: Integers
+    row: Integers
+    times: Floats
+    of: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edges:
+    """w edges, by the way they are walked: from `start` to `end`, which are entries.
+
+    out, into: the outgoing and the incoming question of each. similarity: Eq. 1. back: whether the
+    way leads against its edge.
+    """
+
+    start: Integers
+    end: Integers
+    out: Integers
+    into: Integers
+    similarity: Floats
+    back: Flags
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkWays:
+    """w links as ways between entries; `link` is the row of each, `back` whether it leads back."""
+
+    start: Integers
+    end: Integers
+    link: Integers
+    back: Flags
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of two ends each, found by either."""
+
+    start: Integers
+    end: Integers
+    from_start: Postings
+    to_end: Postings
+
+    @classmethod
+    def of(cls, start: Integers, end: Integers) -> Self:
+        """Arrange them."""
+        rows = cls(start, end, Postings(), Postings())
+        at = np.arange(len(start), dtype=np.int32)
+        rows.from_start.add(start, at)
+        rows.to_end.add(end, at)
+        return rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replaced:
+    """What is otherwise where sources are hidden: see `hopsyncd.index.restricted`.
+
+    out, into, similarity: (m,) the matches of visible questions whose own match is hidden, by
+    rising out; `ends` are their entries. numbers: the passages whose links lead elsewhere, rising.
+    ways: all links of these, between numbers of passages; `link` is the row of each.
+    """
+
+    out: Integers
+    into: Integers
+    similarity: Floats
+    ends: Rows
+    numbers: Integers
+    ways: Rows
+    link: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """`version` as it is without the hidden sources: its counts and its cut are of the rest."""
+
+    index: LiveIndex
+    version: Version
+    statistics: Statistics
+    hidden: frozenset[str] = frozenset()
+    replaced: Replaced | None = None
+
+    @property
+    def entries(self) -> Integers:
+        """All visible entries, rising."""
+        return np.flatnonzero(self.statistics.visible.entries)
+
+    @property
+    def ids(self) -> Integers:
+        """The passage of each entry, visible or not."""
+        return self.index["entries"]["passage"]
+
+    @property
+    def home(self) -> Integers:
+        """The document that each visible entry is counted to, by entry."""
+        columns, visible = self.index["entries"], self.statistics.visible
+        return visible.home[columns["number"][: len(visible.entries)]]
+
+    def homes(self, entries: Integers) -> Integers:
+        """The document that each of these visible entries is counted to."""
+        return self.statistics.visible.home[self.index["entries"]["number"][entries]]
+
+    def find(self, passage: int) -> int | None:
+        """The entry of a passage; None if it is not visible."""
+        number = int(self.index.passages.find(np.array([passage]))[0])
+        visible = self.statistics.visible
+        if not 0 <= number < len(visible.entry):
+            return None
+        entry = int(visible.entry[number])
+        return entry if entry >= 0 else None
+
+    # Names
+
+    def number_of(self, name: str) -> int:
+        """The number of a name that a visible passage mentions; -1 for others."""
+        number = int(self.index.names.find(np.array([name_key(name)]))[0])
+        counts = self.statistics.mentioned
+        return number if 0 <= number < len(counts) and counts[number] else -1
+
+    def mentioned(self, names: Sequence[str]) -> set[str]:
+        """Those of the names that a visible passage mentions."""
+        keys = np.array([name_key(name) for name in names], dtype=np.int64)
+        numbers = self.index.names.find(keys)
+        there = (numbers >= 0) & holds(self.statistics.mentioned > 0, numbers)
+        return {names[at] for at in np.flatnonzero(there).tolist()}
+
+    def about(self, name: int) -> Integers:
+        """The entries whose topic a name is, or the name of their document; rising."""
+        rows = self.index.postings["said_of_name"].of(name).astype(np.int64)
+        said = self.index["said"]
+        rows = rows[said["about"][rows]]
+        entries = said["entry"][rows]
+        own = entries[holds(self.statistics.visible.entries, entries)].astype(np.int64)
+        return np.union1d(own, self._called_entries(name))
+
+    def _called_entries(self, name: int) -> Integers:
+        """Those that have the name from their document."""
+        visible = self.statistics.visible
+        if not 0 < self.statistics.called[name] <= MAX_CALLED:
+            return np.empty(0, dtype=np.int64)
+        rows = self.index.postings["called_of_name"].of(name)
+        called = self.index["called"]
+        rows = rows[holds(visible.documents, called["document"][rows])]
+        entries = visible.entry[np.unique(called["number"][rows])]
+        return entries[entries >= 0].astype(np.int64)
+
+    def mentions_of(self, names: Integers) -> Mentions:
+        """All mentions of these names."""
+        rows, of = self.index.postings["mention_of_name"].of_each(names)
+        return self._mentions(rows, of, names)
+
+    def mentions_in(self, rows: Integers, names: Integers) -> Mentions:
+        """The mentions of these names in the sentences of these vectors; and of documents."""
+        name, at = self.index["mention"].views("name", "row")
+        found, _ = ranges(np.searchsorted(at, rows), np.searchsorted(at, rows, "right"))
+        order = np.argsort(names)
+        place, there = with_places(names[order], name[found])
+        return self._mentions(found[there], order[place[there]], names)
+
+    def _mentions(self, rows: Integers, of: Integers, names: Integers) -> Mentions:
+        index, visible = self.index, self.statistics.visible
+        entry, row = index["mention"]["entry"][rows], index["mention"]["row"][rows]
+        seen = holds(visible.entries, entry)
+        entry, row, of = entry[seen].astype(np.int64), row[seen].astype(np.int64), of[seen]
+        number, called = called_passages(index, visible, names)
+        own = visible.entry[number].astype(np.int64)
+        kept = self._has_name(own, names[called])
+        own, called = own[kept], called[kept]
+        return Mentions(
+            np.concatenate([entry, own]),
+            np.concatenate([row, index["entries"]["first_row"][own]]),
+            np.concatenate([np.ones(len(entry)), np.full(len(own), _NAME_WEIGHT)]),
+            np.concatenate([of, called]),
+        )
+
+    def names_of(self, entries: Integers) -> tuple[Integers, Integers, Floats]:
+        """What these visible entries mention: which of the entries, the name, and how often."""
+        index, statistics = self.index, self.statistics
+        visible, columns = statistics.visible, index["entries"]
+        rows, of = ranges(columns["first_mention"][entries], columns["end_mention"][entries])
+        names = index["mention"]["name"][rows].astype(np.int64)
+        called, placed = index.postings["called_of_number"].of_each(columns["number"][entries])
+        seen = holds(visible.documents, index["called"]["document"][called])
+        called, placed = called[seen], placed[seen]
+        own = index["called"]["name"][called].astype(np.int64)
+        kept = self._has_name(entries[placed], own)
+        own, placed = own[kept], placed[kept]
+        known = len(statistics.mentioned)
+        # Several documents that hold a passage may have one name.
+        once = best_of_each(placed * known + own, own)
+        own, placed = own[once], placed[once]
+        times = np.concatenate([np.ones(len(names)), np.full(len(own), _NAME_WEIGHT)])
+        key = np.concatenate([of * known + names, placed * known + own])
+        distinct, number = np.unique(key, return_inverse=True)
+        of, name = np.divmod(distinct, max(known, 1))
+        return of, name, np.bincount(number, times).astype(np.float64, copy=False)
+
+    def _has_name(self, entries: Integers, names: Integers) -> Flags:
+        """Whether each entry has the name of its document beside it as another name to mention."""
+        counts = self.statistics
+        told: Flags = (counts.called[names] <= MAX_CALLED) & (counts.saying[names] > 0)
+        return told & ~is_about(self.index, entries, names)
+
+    # Ways
+
+    def edges_of(self, entries: Integers) -> Edges:
+        """All edges that leave the entries, forwards, then all that lead to them, back."""
+        parts = [
+            self._edges("matches_from", entries, False),
+            self._edges("matches_to", entries, True),
+        ]
+        return Edges(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def _edges(self, side: str, entries: Integers, back: bool) -> tuple[NDArray[np.generic], ...]:
+        rows, _ = self.index.postings[side].of_each(entries)
+        out, into, similarity = self._stored(rows)
+        if self.replaced is not None:
+            ends = self.replaced.ends
+            more, _ = (ends.to_end if back else ends.from_start).of_each(entries)
+            out = np.concatenate([out, self.replaced.out[more]])
+            into = np.concatenate([into, self.replaced.into[more]])
+            similarity = np.concatenate([similarity, self.replaced.similarity[more]])
+        kept = self._admitted(out, similarity)
+        out, into, similarity = out[kept], into[kept], similarity[kept]
+        source = self.index["outgoing"]["entry"][out].astype(np.int64)
+        target = self.index["incoming"]["entry"][into].astype(np.int64)
+        start, end = (target, source) if back else (source, target)
+        return start, end, out, into, similarity, np.full(len(out), back)
+
+    def _stored(self, rows: Integers | slice) -> tuple[Integers, Integers, Floats]:
+        """The matches in force among these rows whose both ends are visible."""
+        out, into, similarity, born, died = (
+            column[rows]
+            for column in self.index["matches"].views("out", "into", "similarity", "born", "died")
+        )
+        held = (born <= self.version.id) & (self.version.id < died)
+        out, into, similarity = (
+            out[held].astype(np.int64),
+            into[held].astype(np.int64),
+            similarity[held],
+        )
+        if self.hidden:
+            entries = self.statistics.visible.entries
+            seen = holds(entries, self.index["outgoing"]["entry"][out])
+            seen &= holds(entries, self.index["incoming"]["entry"][into])
+            out, into, similarity = out[seen], into[seen], similarity[seen]
+        return out, into, similarity.astype(np.float64)
+
+    def _admitted(self, out: Integers, similarity: Floats) -> Flags:
+        """Which matches are edges: those that the budget admits."""
+        cut = self.version.cut
+        if cut is None:
+            return np.ones(len(out), dtype=np.bool_)
+        ids = self.index["outgoing"]["id"][out]
+        admitted: Flags = (similarity > cut.similarity) | (
+            (similarity == cut.similarity) & (ids <= cut.question)
+        )
+        return admitted
+
+    def matches(self) -> tuple[Integers, Integers, Floats]:
+        """All matches: outgoing and incoming question, and similarity of each; in no order."""
+        out, into, similarity = self._stored(slice(None))
+        if self.replaced is not None:
+            out = np.concatenate([out, self.replaced.out])
+            into = np.concatenate([into, self.replaced.into])
+            similarity = np.concatenate([similarity, self.replaced.similarity])
+        return out, into, similarity
+
+    def edges(self) -> tuple[Integers, Integers, Floats]:
+        """All matches that are edges, by the id of their outgoing question."""
+        out, into, similarity = self.matches()
+        kept = np.flatnonzero(self._admitted(out, similarity))
+        kept = kept[np.argsort(self.index["outgoing"]["id"][out[kept]])]
+        return out[kept], into[kept], similarity[kept]
+
+    @property
+    def has_links(self) -> bool:
+        """Whether any document, visible or not, has one."""
+        return len(self.index["links"]) > 0
+
+    def links_of(self, entries: Integers) -> LinkWays:
+        """All links of these visible entries, then all that lead to them, back."""
+        numbers = self.index["entries"]["number"][entries].astype(np.int64)
+        parts = [self._links("ways_from", numbers, False), self._links("ways_to", numbers, True)]
+        return LinkWays(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def _links(self, side: str, numbers: Integers, back: bool) -> tuple[NDArray[np.generic], ...]:
+        rows, _ = self.index.postings[side].of_each(numbers)
+        source, target, link, born, died = (
+            column[rows]
+            for column in self.index["link_ways"].views("source", "target", "link", "born", "died")
+        )
+        held = (born <= self.version.id) & (self.version.id < died)
+        if self.replaced is not None:
+            held &= ~np.isin(source, self.replaced.numbers)
+        source, target, link = source[held], target[held], link[held]
+        if self.replaced is not None:
+            ways = self.replaced.ways
+            more, _ = (ways.to_end if back else ways.from_start).of_each(numbers)
+            source = np.concatenate([source, ways.start[more]])
+            target = np.concatenate([target, ways.end[more]])
+            link = np.concatenate([link, self.replaced.link[more]])
+        entry = self.statistics.visible.entry
+        seen = holds(entry >= 0, source) & holds(entry >= 0, target)
+        start, end = entry[source[seen]].astype(np.int64), entry[target[seen]].astype(np.int64)
+        start, end = (end, start) if back else (start, end)
+        return start, end, link[seen].astype(np.int64), np.full(len(start), back)
+
+    def entries_at(self, homes: Integers) -> tuple[Integers, Integers]:
+        """The entries that are counted to each of these documents, and which of them."""
+        visible = self.statistics.visible
+        documents, of = self.index.postings["documents_of_key"].of_each(homes)
+        seen = holds(visible.documents, documents)
+        rows, which = self.index.postings["placements_of_document"].of_each(documents[seen])
+        of = of[seen][which]
+        number = self.index["placements"]["number"][rows]
+        entries = visible.entry[number].astype(np.int64)
+        own = (entries >= 0) & (visible.home[number] == homes[of])
+        entries, of = entries[own], of[own]
+        once = best_of_each(of * len(visible.entries) + entries, entries)
+        return entries[once], of[once]

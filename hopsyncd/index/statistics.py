@@ -1,0 +1,210 @@
+"""What is visible at one version, and what is counted over all of it: exact, and never stored.
+
+A name's rarity and whether it joins documents depend on the whole collection, so they change with
+every document, and with what is hidden. They are counted over the visible rows, from the counts of
+another version: only for the names that a passage or document gained or lost in between.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.index.columns import Integers, best_of_each, holds, ranges
+from hopsyncd.index.live_index import LiveIndex
+
+Flags = NDArray[np.bool_]
+Counts = NDArray[np.int32]
+
+MAX_CALLED = 32  # passages that a document's name may have
+_NOWHERE = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Visible:
+    """What a version shows, without what only hidden sources hold.
+
+    documents: (d,). entries: (e,) whether each is a vertex. entry: (p,) that of each passage by
+    number, -1 if it is none. home: (p,) the document that a passage is counted to: the one with
+    the lowest `home` of those that hold it.
+    """
+
+    documents: Flags
+    entries: Flags
+    entry: Integers
+    home: Integers
+
+    @classmethod
+    def of(cls, index: LiveIndex, version: int, hidden: frozenset[str]) -> Self:
+        """Read it off the columns, those that refer to others first: a writer may append."""
+        of, born, died = index["lives"].views("entry", "born", "died")
+        alive = of[(born <= version) & (version < died)].astype(np.int64)
+        document, number = index["placements"].views("document", "number")
+        homes, source, born, died = index["documents"].views("home", "source", "born", "died")
+        documents = (born <= version) & (version < died)
+        if hidden:
+            shown = np.array([name not in hidden for name in index.sources], dtype=np.bool_)
+            documents &= shown[source]
+        at = documents[document]
+        numbers = index["entries"]["number"]
+        home = np.full(len(index.passages), _NOWHERE)
+        np.minimum.at(home, number[at], homes[document[at]])
+        if hidden:
+            alive = alive[home[numbers[alive]] != _NOWHERE]
+        entries = np.zeros(len(numbers), dtype=np.bool_)
+        entries[alive] = True
+        entry = np.full(len(home), -1, dtype=np.int64)
+        entry[numbers[alive]] = alive
+        return cls(documents, entries, entry, home)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """Counts over what is visible.
+
+    passages, words: of all. saying: (k,) how many passages' questions have each name. called: (k,)
+    how many passages have it as a name of their document. mentioned: (k,) how many have it either
+    way. joins: (k,) whether passages of at least two documents mention it.
+    """
+
+    visible: Visible
+    passages: int
+    words: int
+    saying: Counts
+    called: Counts
+    mentioned: Counts
+    joins: Flags
+
+    @classmethod
+    def of(
+        cls,
+        index: LiveIndex,
+        version: int,
+        hidden: frozenset[str] = frozenset(),
+        base: "Statistics | None" = None,
+    ) -> Self:
+        """Count what is visible at the version; `base` are counts that most are like."""
+        visible = Visible.of(index, version, hidden)
+        names = len(index.names)
+        counts = [_room(column, names) for column in _columns(base)]
+        changed = np.arange(names)
+        if base is not None:
+            changed = _changed_names(index, visible, base.visible)
+            changed = changed[changed < names]  # a writer may have added more
+        for column, values in zip(counts, _recounted(index, visible, changed), strict=True):
+            column[changed] = values
+        entries = np.flatnonzero(visible.entries)
+        words = int(index["entries"]["words"][entries].sum())
+        saying, called, mentioned, joins = counts
+        return cls(visible, len(entries), words, saying, called, mentioned, joins.astype(np.bool_))
+
+
+def _columns(base: Statistics | None) -> tuple[Counts, ...]:
+    if base is None:
+        return (np.empty(0, dtype=np.int32),) * 4
+    return base.saying, base.called, base.mentioned, base.joins.astype(np.int32)
+
+
+def _room(column: Counts, length: int) -> Counts:
+    grown = np.zeros(length, dtype=np.int32)
+    grown[: len(column)] = column[:length]
+    return grown
+
+
+def _changed_names(index: LiveIndex, now: Visible, before: Visible) -> Integers:
+    """The names whose counts may differ."""
+    moved = np.flatnonzero(_differ(now.home, before.home, _NOWHERE))
+    entries = np.concatenate(
+        [
+            np.flatnonzero(_differ(now.entries, before.entries, False)),
+            now.entry[moved][now.entry[moved] >= 0],
+        ]
+    )
+    columns = index["entries"]
+    said, _ = ranges(columns["first_said"][entries], columns["end_said"][entries])
+    documents = np.flatnonzero(_differ(now.documents, before.documents, False))
+    # A passage's new entry may say what its document is called.
+    numbers = np.concatenate([moved, columns["number"][entries]])
+    placed = index.postings["called_of_number"].of_each(np.unique(numbers))[0]
+    of_documents = np.flatnonzero(np.isin(index["called"]["document"], documents))
+    rows = np.concatenate([placed, of_documents])
+    names = np.concatenate([index["said"]["name"][said], index["called"]["name"][rows]])
+    return np.unique(names).astype(np.int64)
+
+
+def _differ(now: NDArray[np.generic], before: NDArray[np.generic], absent: object) -> Flags:
+    if len(now) < len(before):  # an older version than the columns are by now
+        before = before[: len(now)]
+    padded = np.full(len(now), absent, dtype=now.dtype)
+    padded[: len(before)] = before
+    differ: Flags = now != padded
+    return differ
+
+
+def _recounted(index: LiveIndex, visible: Visible, names: Integers) -> tuple[Counts, ...]:
+    """For each of the k names: how many passages say it, are called it, mention it; if it joins."""
+    count = len(names)
+    rows, of = index.postings["said_of_name"].of_each(names)
+    saying = np.bincount(of[holds(visible.entries, index["said"]["entry"][rows])], minlength=count)
+    rows, of = index.postings["mention_of_name"].of_each(names)
+    entries = index["mention"]["entry"][rows]
+    seen = holds(visible.entries, entries)
+    entries, of = entries[seen].astype(np.int64), of[seen]
+    number, called_of = called_passages(index, visible, names)
+    called = np.bincount(called_of, minlength=count)
+    kept = (called <= MAX_CALLED)[called_of]
+    number, called_of = number[kept], called_of[kept]
+    more = ~says(index, visible.entry[number], names[called_of])
+    mentioned = saying + np.bincount(called_of[more], minlength=count)
+    # As `Snapshot.mentions_of` has them: a name that no passage says joins nothing.
+    told = ~is_about(index, visible.entry[number], names[called_of]) & (saying[called_of] > 0)
+    home = np.concatenate(
+        [visible.home[index["entries"]["number"][entries]], visible.home[number[told]]]
+    )
+    joins = _differing(np.concatenate([of, called_of[told]]), home, count)
+    return tuple(column.astype(np.int32) for column in (saying, called, mentioned, joins))
+
+
+def called_passages(
+    index: LiveIndex, visible: Visible, names: Integers
+) -> tuple[Integers, Integers]:
+    """The numbers of the visible passages whose documents have the names, each once a name, and
+    which of the names."""
+    rows, of = index.postings["called_of_name"].of_each(names)
+    called = index["called"]
+    seen = holds(visible.documents, called["document"][rows])
+    number, of = called["number"][rows[seen]].astype(np.int64), of[seen]
+    seen = visible.entry[number] >= 0
+    number, of = number[seen], of[seen]
+    once = best_of_each(of * max(len(index.passages), 1) + number, number)
+    return number[once], of[once]
+
+
+def says(index: LiveIndex, entries: Integers, names: Integers) -> Flags:
+    """Whether each entry's own questions have the name beside it."""
+    return _has(index, entries, names)[0]
+
+
+def is_about(index: LiveIndex, entries: Integers, names: Integers) -> Flags:
+    """Whether the name beside each entry is its topic."""
+    return _has(index, entries, names)[1]
+
+
+def _has(index: LiveIndex, entries: Integers, names: Integers) -> tuple[Flags, Flags]:
+    columns = index["entries"]
+    rows, of = ranges(columns["first_said"][entries], columns["end_said"][entries])
+    same = index["said"]["name"][rows] == names[of]
+    said = np.bincount(of[same], minlength=len(names)) > 0
+    topic = same & index["said"]["about"][rows]
+    return said, np.bincount(of[topic], minlength=len(names)) > 0
+
+
+def _differing(group: Integers, values: Integers, count: int) -> Flags:
+    """Whether a group has two different values."""
+    low = np.full(count, _NOWHERE)
+    high = np.full(count, -1, dtype=np.int64)
+    np.minimum.at(low, group, values)
+    np.maximum.at(high, group, values)
+    differ: Flags = low < high
+    return differ

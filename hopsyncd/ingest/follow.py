@@ -1,0 +1,141 @@
+"""The live index follows the store: what began and ended there begins and ends in it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from hopsyncd.index.columns import Integers
+from hopsyncd.index.documents import NewDocument, change_documents
+from hopsyncd.index.entries import NewPassage, add_entries
+from hopsyncd.index.links import file_title, named_heading
+from hopsyncd.index.live_index import DEAD, LiveIndex
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Statistics
+from hopsyncd.models.keywords import document_names
+from store.records import ALIVE, QuestionSet, Recipe, SetId, Version
+from store.sqlite.changes import Changes, DocumentBegun, changes, document_changes
+from store.sqlite.content import full_text, known_passages, recipe_of, sets_by_id, sets_of_encoder
+from store.sqlite.database import Connection
+from store.words import count_words, term_counts
+
+_AT_ONCE = 1000  # question sets
+
+
+def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, until: int) -> None:
+    """Bring the index, which is as of the version `after`, up to another. Call it in a snapshot.
+
+    Question sets with vectors of other encoders are left out.
+    """
+    told = changes(connection, after, until)
+    _add_content(connection, index, encoder, told)
+    ended = told.passages_ended
+    known = [at for at, passage in enumerate(ended.key.tolist()) if passage in index.life_of]
+    index.end_lives(ended.key[known].tolist(), ended.died[known])
+    begun = told.passages_begun
+    entries = np.array(
+        [index.entry_of.get(one, -1) for one in begun.question_set.tolist()], np.int64
+    )
+    ours = entries >= 0
+    index.begin_lives(entries[ours], begun.born[ours], _died(begun.died[ours]))
+    _follow_matches(index, told)
+    _follow_documents(
+        index, told.documents_ended.key, told.documents_ended.died, told.documents_begun
+    )
+    index.settle(until)
+
+
+def load_index(connection: Connection, recipe: Recipe, until: int) -> LiveIndex:
+    """The index as of a version (0: before the first), in memory, from the store alone."""
+    index = LiveIndex(recipe.dimensions)
+    if until:
+        follow(connection, index, recipe.encoder, 0, until)
+    return index
+
+
+def load_snapshot(connection: Connection, version: Version) -> Snapshot:
+    """One version, from the store alone. Call it in a snapshot."""
+    index = load_index(connection, recipe_of(connection, version.recipe), version.id)
+    return Snapshot(index, version, Statistics.of(index, version.id))
+
+
+def follow_documents(connection: Connection, index: LiveIndex, after: int, until: int) -> None:
+    """The same where passages and matches are up to date already."""
+    ended, begun = document_changes(connection, after, until)
+    _follow_documents(index, ended.key, ended.died, begun)
+    index.settle(until)
+
+
+def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[NewPassage]:
+    """What entries are made of, for stored passages."""
+    passages = known_passages(connection, [one.passage for one in sets])
+    texts = [full_text(passages[one.passage]) for one in sets]
+    return [
+        NewPassage(
+            one,
+            count_words(text),
+            terms,
+            [named_heading(heading) for heading in passages[one.passage].heading],
+        )
+        for one, text, terms in zip(sets, texts, term_counts(texts), strict=True)
+    ]
+
+
+def _add_content(connection: Connection, index: LiveIndex, encoder: str, told: Changes) -> None:
+    new = [
+        SetId(one)
+        for one in np.unique(told.passages_begun.question_set).tolist()
+        if one not in index.entry_of
+    ]
+    ours = sets_of_encoder(connection, new, encoder)
+    for start in range(0, len(ours), _AT_ONCE):
+        sets = list(sets_by_id(connection, ours[start : start + _AT_ONCE]))
+        add_entries(index, new_passages(connection, sets))
+
+
+def _follow_matches(index: LiveIndex, told: Changes) -> None:
+    out = _found(index, "outgoing", told.matches_ended.key)
+    ours = out >= 0
+    index.end_matches(out[ours], told.matches_ended.died[ours])
+    begun = told.matches_begun
+    out, into = _found(index, "outgoing", begun.question), _found(index, "incoming", begun.target)
+    ours = (out >= 0) & (into >= 0)
+    index.begin_matches(
+        out[ours], into[ours], begun.similarity[ours], begun.born[ours], _died(begun.died[ours])
+    )
+
+
+def _found(index: LiveIndex, side: str, ids: Integers) -> Integers:
+    """The question of each id, -1 for those that the index does not have."""
+    found = np.full(len(ids), -1, dtype=np.int64)
+    rows, of = index.postings[f"{side}_of_id"].of_each(ids)
+    found[of] = rows
+    return found
+
+
+def _died(died: Integers) -> Integers:
+    return np.where(died == ALIVE, DEAD, died)
+
+
+def _follow_documents(
+    index: LiveIndex, ended: Integers, died: Integers, begun: Iterable[DocumentBegun]
+) -> None:
+    """Version by version, for which document a link means depends on all others there then."""
+    gone: dict[int, list[int]] = defaultdict(list)
+    came: dict[int, list[DocumentBegun]] = defaultdict(list)
+    for id_, version in zip(ended.tolist(), died.tolist(), strict=True):
+        gone[version].append(id_)
+    for one in begun:
+        came[one.born].append(one)
+        if one.died != ALIVE:
+            gone[one.died].append(one.id)
+    for version in sorted(gone.keys() | came.keys()):
+        new = [_new_document(one) for one in came[version]]
+        change_documents(index, version, gone[version], new)
+
+
+def _new_document(one: DocumentBegun) -> NewDocument:
+    called = document_names((file_title(one.path), *one.names))
+    return NewDocument(
+        one.id, one.source, one.path, one.names, tuple(sorted(called)), one.placements
+    )

@@ -1,0 +1,186 @@
+"""The live index on disk: mapped vectors, and the other columns as they were at some version.
+
+All of it is derived. It is taken only if every digest in the manifest holds and the store gives the
+stamp that it was saved with; else the index is made from the store. The manifest is removed before
+anything else changes and written last, so a kill at any step leaves nothing that is taken for more
+than it is.
+
+Vectors live in files that only grow; what lies behind the saved rows is not looked at.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from hopsyncd.index.columns import in_memory
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.ingest.follow import follow
+from store.exceptions import NoSuchVersion
+from store.records import Recipe
+from store.sqlite.changes import Stamp, stamp
+from store.sqlite.database import Connection
+
+log = structlog.get_logger(__name__)
+
+_FORMAT = 1
+_MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.npz", "texts.json"
+_VECTORS = {"exact": np.int16, "codes": np.int8}
+_MORE = 1.25  # saved again once it has so many times the entries, and 2,000 more
+_FEWEST = 2000
+
+
+class SavedIndex:
+    """The folder of one database's live index. Owned by the one writer."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._entries = 0  # that were saved last
+        self._is_mapped = False
+        self._is_kept = True  # all vectors are in its files
+
+    def load(self, connection: Connection, recipe: Recipe, until: int) -> LiveIndex:
+        """The index as of a version: what was saved, brought up to date, or all from the store.
+
+        Call it in a snapshot.
+        """
+        found = self._saved(connection, recipe)
+        if found is not None:
+            index, after = found
+            try:
+                if after < until:
+                    follow(connection, index, recipe.encoder, after, until)
+            except NoSuchVersion:
+                log.info("the saved index is too old to follow", version=after)
+            else:
+                return index
+        self.forget()
+        self._is_kept = True
+        index = LiveIndex(recipe.dimensions, self._grow)
+        if until:
+            follow(connection, index, recipe.encoder, 0, until)
+        return index
+
+    def save(self, connection: Connection, index: LiveIndex, encoder: str, version: int) -> None:
+        """Keep the index, which is as of that version; log why it cannot be."""
+        if not self._is_kept:
+            return
+        try:
+            self._save(connection, index, encoder, version)
+        except OSError as error:
+            log.warning("the index was not saved", why=str(error))
+            (self._folder / _MANIFEST).unlink(missing_ok=True)
+
+    def _save(self, connection: Connection, index: LiveIndex, encoder: str, version: int) -> None:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        (self._folder / _MANIFEST).unlink(missing_ok=True)
+        np.savez(self._folder / _COLUMNS, **index.columns())  # type: ignore[arg-type]
+        texts = [index.spelled, index.sources, index.paths, index.shown]
+        (self._folder / _TEXTS).write_text(json.dumps(texts), encoding="utf-8")
+        rows = len(index.vectors)
+        digests = {
+            "exact": _digest(index.vectors.exact),
+            "codes": _digest(index.vectors.codes),
+            **{
+                name: _digest(np.fromfile(self._folder / name, dtype=np.uint8))
+                for name in (_COLUMNS, _TEXTS)
+            },
+        }
+        manifest = {
+            "format": _FORMAT,
+            "encoder": encoder,
+            "dimensions": index.vectors.dimensions,
+            "rows": rows,
+            "stamp": asdict(stamp(connection, version)),
+            "digests": digests,
+        }
+        new = self._folder / f"{_MANIFEST}.new"
+        new.write_text(json.dumps(manifest), encoding="utf-8")
+        new.replace(self._folder / _MANIFEST)
+        self._entries = len(index["entries"])
+
+    def is_due(self, index: LiveIndex) -> bool:
+        """Whether so much was added that a start without it would take long."""
+        return len(index["entries"]) > _MORE * self._entries + _FEWEST
+
+    def forget(self) -> None:
+        """Remove everything: nothing of the index is on disk then."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._entries = 0
+
+    def _saved(self, connection: Connection, recipe: Recipe) -> tuple[LiveIndex, int] | None:
+        """The saved index and its version; None where there is none that can be trusted."""
+        try:
+            manifest = json.loads((self._folder / _MANIFEST).read_text("utf-8"))
+            made = Stamp(**manifest["stamp"])
+            wanted = [_FORMAT, recipe.encoder, recipe.dimensions]
+            if [manifest[name] for name in ("format", "encoder", "dimensions")] != wanted:
+                return None
+            if stamp(connection, made.version) != made:
+                return None
+            index = self._read(manifest, recipe.dimensions)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.warning("the saved index is damaged, and made anew", why=str(error))
+            return None
+        self._entries = len(index["entries"])
+        return index, made.version
+
+    def _read(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:
+        """Raises ValueError where a digest is another."""
+        rows, digests = int(manifest["rows"]), manifest["digests"]
+        vectors = {name: self._mapped(name, dimensions) for name in _VECTORS}
+        self._is_mapped = True
+        found = {name: _digest(mapped[:rows]) for name, mapped in vectors.items()}
+        for name in (_COLUMNS, _TEXTS):
+            found[name] = _digest(np.fromfile(self._folder / name, dtype=np.uint8))
+        if found != digests:
+            raise ValueError("its digests are not those of the files")
+        index = LiveIndex(dimensions, self._grow)
+        texts = json.loads((self._folder / _TEXTS).read_text("utf-8"))
+        index.spelled, index.sources, index.paths, index.shown = texts
+        with np.load(self._folder / _COLUMNS) as columns:
+            index.vectors.take(vectors["exact"], vectors["codes"], rows)
+            index.take(columns)
+        return index
+
+    def _mapped(self, name: str, dimensions: int) -> NDArray[np.generic]:
+        path = self._folder / f"{name}.bin"
+        if self._is_mapped:  # readers keep the file that an index before this one went on with
+            shutil.copyfile(path, new := self._folder / f"{name}.new")
+            new.replace(path)
+        return np.memmap(path, _VECTORS[name], "r+").reshape(-1, dimensions)
+
+    def _grow(self, name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
+        """A larger file in the place of the old one, which those who map it keep.
+
+        In memory where the disk has no room: a hole in a mapped file could not be written to.
+        """
+        new = self._folder / f"{name}.new"
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            with new.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, rows * old.shape[1] * old.itemsize)
+        except OSError as error:
+            log.warning("the index stays in memory", why=str(error))
+            self.forget()
+            self._is_kept = False
+            return in_memory(name, old, rows)
+        self._is_mapped = True
+        grown = np.memmap(new, old.dtype, "r+", shape=(rows, old.shape[1]))
+        grown[: len(old)] = old
+        new.replace(self._folder / f"{name}.bin")
+        return grown
+
+
+def _digest(data: NDArray[np.generic]) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(data).data, digest_size=16).hexdigest()

@@ -1,0 +1,275 @@
+"""The ways out of passages that one query could take, each with its part of what leaves there.
+
+Three kinds: edges, names and links; `hopsyncd.retrieve.walk` says what each is worth.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.index.columns import Floats, Integers, best_of_each, exact_sums, ranges, with_places
+from hopsyncd.index.snapshot import Mentions, Snapshot
+from hopsyncd.retrieve.query_context import QueryContext, weighed
+
+_WEIGHTS = 2.0**-32  # sums of weights, of which the largest is 1, are exact in these units
+MASS = 2.0**-46  # and sums of mass in these
+_COMMON = 256  # a name that more passages have reaches only mentions among the nearest rows
+_NEAREST = 2000
+
+
+class Weighing(Protocol):
+    """What of the walk's settings decides how ways are weighed, and how many there are."""
+
+    @property
+    def backwards(self) -> float: ...
+    @property
+    def sharpness(self) -> float: ...
+    @property
+    def name_sharpness(self) -> float: ...
+    @property
+    def gain(self) -> float: ...
+    @property
+    def link_sharpness(self) -> float: ...
+    @property
+    def mentions(self) -> int: ...
+    @property
+    def linked(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ways:
+    """w ways between entries, with the share of what leaves the start that each takes.
+
+    number: the outgoing question of an edge, or the row of a link. back: whether it leads back.
+    """
+
+    start: Integers
+    end: Integers
+    share: Floats
+    number: Integers
+    back: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NameShares:
+    """Entries with names: the share of each in what leaves the entry, or in what the name has.
+
+    home: the document of each entry.
+    """
+
+    entry: Integers
+    name: Integers
+    share: Floats
+    home: Integers
+
+
+_NONE = np.empty(0, dtype=np.int64)
+NO_WAYS = Ways(_NONE, _NONE, np.empty(0), _NONE, np.empty(0, dtype=np.bool_))
+NO_NAMES = NameShares(_NONE, _NONE, np.empty(0), _NONE)
+
+Shared = TypeVar("Shared", Ways, NameShares)
+
+
+def joined(first: Shared, second: Shared, part: Floats | float) -> Shared:
+    """All of the first, then all of the second with shares of that part."""
+    both = [
+        np.concatenate([getattr(one, field.name) for one in (first, second)])
+        for field in fields(first)
+    ]
+    whole = type(first)(*both)
+    whole.share[len(first.share) :] *= part
+    return whole
+
+
+def pull_of(context: QueryContext, out: Integers, similarity: Floats, sharpness: float) -> Floats:
+    """(e,) how strongly each edge draws, whichever way it is walked, before what is new.
+
+    Never negative: where the budget admits every match, some have a similarity below 0.
+    """
+    row = context.snapshot.index["outgoing"]["row"][out]
+    cosines = context.cosines[row].astype(np.float64)
+    pull: Floats = (
+        np.maximum(similarity, 0) * _rarity(context.snapshot, out) * np.exp(sharpness * cosines)
+    )
+    return pull
+
+
+def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
+    """(e,) log(1 + n / df) of the rarest name of each outgoing question."""
+    index, counts = snapshot.index, snapshot.statistics
+    keywords = index["outgoing"]["keywords"][out].astype(np.int64)
+    first = index["outgoing"]["first_keyword"][out].astype(np.int64)
+    at, _ = ranges(first, first + keywords)
+    mentioned = counts.mentioned[index["keyword"]["name"][at]]
+    least = np.full(len(out), counts.passages, dtype=np.int64)
+    some = np.flatnonzero(keywords)
+    if len(some):
+        starts = (np.cumsum(keywords) - keywords)[some]
+        least[some] = np.minimum.reduceat(mentioned, starts)
+    rarity: Floats = np.log1p(counts.passages / np.maximum(least, 1))
+    return rarity
+
+
+def edge_ways(context: QueryContext, entries: Integers, by: Weighing) -> Ways:
+    """All edges out of the entries, both ways, to other documents; shares sum to 1 by start."""
+    snapshot = context.snapshot
+    edges = snapshot.edges_of(entries)
+    apart = snapshot.homes(edges.start) != snapshot.homes(edges.end)
+    start, end, out = edges.start[apart], edges.end[apart], edges.out[apart]
+    back = edges.back[apart]
+    weight = pull_of(context, out, edges.similarity[apart], by.sharpness)
+    weight *= np.where(back, by.backwards, 1.0)
+    weight *= np.exp(by.gain * context.coverage.added(start, end))
+    return Ways(start, end, _shares(weight, start), out, back)
+
+
+def link_ways(context: QueryContext, entries: Integers, by: Weighing) -> Ways:
+    """The ways by links out of the entries; shares sum to 1 by start."""
+    if not context.snapshot.has_links:
+        return NO_WAYS
+    parts = [_onwards(context, entries, by.linked), _back(context, entries, by.linked)]
+    start, end, link, back = (np.concatenate(column) for column in zip(*parts, strict=True))
+    weight = np.exp(by.link_sharpness * context.first_cosines(end))
+    weight *= np.exp(by.gain * context.coverage.added(start, end))
+    return Ways(start, end, _shares(weight, start), link, back)
+
+
+LinkColumns = tuple[Integers, Integers, Integers, NDArray[np.bool_]]
+
+
+def _onwards(context: QueryContext, entries: Integers, linked: int) -> LinkColumns:
+    """From each entry to the best passages of every document that it links to."""
+    snapshot = context.snapshot
+    links = snapshot.links_of(entries)
+    start, target, link = links.start[~links.back], links.end[~links.back], links.link[~links.back]
+    home = snapshot.homes(target)
+    apart = snapshot.homes(start) != home
+    start, target, link, home = start[apart], target[apart], link[apart], home[apart]
+    homes, number = np.unique(home, return_inverse=True)
+    # One way a document, however many of its passages are linked.
+    first = best_of_each(start * max(len(homes), 1) + number, snapshot.ids[target])
+    best, of = _best_of(context, homes, linked)
+    low = np.searchsorted(of, number[first])
+    at, which = ranges(low, np.searchsorted(of, number[first], "right"))
+    return start[first][which], best[at], link[first][which], np.zeros(len(at), dtype=np.bool_)
+
+
+def _back(context: QueryContext, entries: Integers, linked: int) -> LinkColumns:
+    """From each entry that is one of the best of its document to all that link to that."""
+    snapshot = context.snapshot
+    homes, own = np.unique(snapshot.homes(entries), return_inverse=True)
+    inside, _ = snapshot.entries_at(homes)
+    links = snapshot.links_of(inside)
+    source, target, link = links.end[links.back], links.start[links.back], links.link[links.back]
+    home = np.searchsorted(homes, snapshot.homes(target))
+    apart = snapshot.homes(source) != homes[home]
+    source, target, link, home = source[apart], target[apart], link[apart], home[apart]
+    first = best_of_each(home * len(snapshot.ids) + source, snapshot.ids[target])
+    source, link, home = source[first], link[first], home[first]
+    leading = np.flatnonzero(np.isin(own, home))
+    best, _ = _best_of(context, homes[np.unique(own[leading])], linked)
+    leading = leading[np.isin(entries[leading], best)]
+    at, of = ranges(
+        np.searchsorted(home, own[leading]), np.searchsorted(home, own[leading], "right")
+    )
+    return entries[leading][of], source[at], link[at], np.ones(len(at), dtype=np.bool_)
+
+
+def _best_of(context: QueryContext, homes: Integers, linked: int) -> tuple[Integers, Integers]:
+    """The passages of each document most like the query, and which of the documents, rising."""
+    entries, of = context.snapshot.entries_at(homes)
+    like = context.first_cosines(entries) + context.coverage.of(entries)
+    best = best_of_each(of, -like, context.snapshot.ids[entries], count=linked)
+    return entries[best], of[best]
+
+
+def leaving(context: QueryContext, entries: Integers) -> NameShares:
+    """The names by which the entries are left, those that join documents; shares sum to 1."""
+    snapshot, counts = context.snapshot, context.snapshot.statistics
+    of, name, times = snapshot.names_of(entries)
+    joining = counts.joins[name]
+    of, name, times = of[joining], name[joining], times[joining]
+    weight = times * np.log1p(counts.passages / np.maximum(counts.mentioned[name], 1))
+    entry = entries[of]
+    return NameShares(entry, name, _shares(weight, entry), snapshot.homes(entry))
+
+
+def arriving(
+    context: QueryContext, names: Integers, brought: NameShares, by: Weighing
+) -> NameShares:
+    """The mentions of each name (rising) that are most like the query, and what part each gets.
+
+    `brought` is what the seeds bring to names: what is new is measured against that, once for the
+    whole walk.
+    """
+    snapshot = context.snapshot
+    found = _mentions(context, names)
+    cosines = context.cosines[found.row].astype(np.float64)
+    first = _most_like(found, cosines, snapshot.ids, by.mentions)
+    entry, of = found.entry[first], found.of[first]
+    weight = found.times[first] * np.exp(by.name_sharpness * cosines[first])
+    known = _known(context, names, brought)
+    has = context.coverage.has[:, entry]
+    new = weighed(context.coverage.share, np.maximum(has - known[:, of], 0))
+    weight *= np.exp(by.gain * new)
+    return NameShares(entry, names[of], _shares(weight, of), snapshot.homes(entry))
+
+
+def _mentions(context: QueryContext, names: Integers) -> Mentions:
+    """All mentions of rare names; of common ones those among the rows nearest to the query."""
+    snapshot = context.snapshot
+    common = snapshot.statistics.mentioned[names] > _COMMON
+    rare = snapshot.mentions_of(names[~common])
+    if not common.any():
+        return rare
+    near = snapshot.mentions_in(_nearest(context), names[common])
+    places = np.flatnonzero(~common), np.flatnonzero(common)
+    return Mentions(
+        np.concatenate([rare.entry, near.entry]),
+        np.concatenate([rare.row, near.row]),
+        np.concatenate([rare.times, near.times]),
+        np.concatenate([places[0][rare.of], places[1][near.of]]),
+    )
+
+
+def _nearest(context: QueryContext) -> Integers:
+    """The rows most like the query; as many more as are equally like."""
+    cosines = context.cosines
+    if len(cosines) <= _NEAREST:
+        return np.arange(len(cosines))
+    least = np.partition(cosines, len(cosines) - _NEAREST)[len(cosines) - _NEAREST]
+    return np.flatnonzero(cosines >= least)
+
+
+def _most_like(found: Mentions, cosines: Floats, ids: Integers, count: int) -> Integers:
+    """The first of each name; only names with more are sorted."""
+    many = np.bincount(found.of)[found.of] > count
+    few, some = np.flatnonzero(~many), np.flatnonzero(many)
+    best = best_of_each(
+        found.of[some], -cosines[some], ids[found.entry[some]], found.row[some], count=count
+    )
+    return np.concatenate([few, some[best]])
+
+
+def _known(context: QueryContext, names: Integers, brought: NameShares) -> Floats:
+    """(t, k) which of the query's words the seeds bring to each name: the share of their mass."""
+    at, there = with_places(names, brought.name)
+    at, part, entry = at[there], brought.share[there], brought.entry[there]
+    total = exact_sums(part, at, len(names), MASS)
+    has = context.coverage.has[:, entry]
+    lines = [
+        exact_sums(part * line, at, len(names), MASS) / np.maximum(total, MASS) for line in has
+    ]
+    return np.array(lines).reshape(len(has), len(names))
+
+
+def _shares(weight: Floats, group: Integers) -> Floats:
+    """Each one's part of its group."""
+    most = np.zeros(int(group.max(initial=-1)) + 1)
+    np.maximum.at(most, group, weight)
+    relative = weight / np.maximum(most[group], np.finfo(np.float64).tiny)
+    total = exact_sums(relative, group, len(most), _WEIGHTS)
+    shares: Floats = relative / np.maximum(total[group], _WEIGHTS)
+    return shares

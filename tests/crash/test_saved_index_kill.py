@@ -1,0 +1,62 @@
+"""A kill at any file operation while the live index is saved."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from hopsyncd.ingest.commit import Writer
+from hopsyncd.ingest.read import rules_of
+from hopsyncd.ingest.saved_index import SavedIndex
+from tests.fakes.dump import served_by
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack, fake_maker
+
+FILES = {"a.md": b"# Rome\n\nCaesar ruled Rome.\n", "b.md": b"# Paris\n\nCaesar took Paris.\n"}
+EVENTS = {"open", "os.remove", "os.rename", "os.mkdir"}
+
+
+def test_a_kill_while_the_index_is_saved_leaves_one_that_is_true_or_none(tmp_path: Path) -> None:
+    stack = Stack(tmp_path / "s.db", MemoryConnector(FILES))
+    stack.sync()
+    folder = tmp_path / "index"
+
+    def started() -> Writer:
+        return Writer(
+            stack.connection,
+            fake_maker(),
+            rules=rules_of(12),
+            budget_factor=1.0,
+            now_ms=lambda: 0,
+            saved=SavedIndex(folder),
+        )
+
+    expected = served_by(stack.writer.snapshot_of(stack.head))
+    killed = True
+    at = 0
+    while killed:
+        at += 1
+        writer = started()
+        assert served_by(writer.snapshot_of(stack.head)) == expected
+        child = os.fork()
+        if not child:
+            _die_at(at, folder)
+            writer.keep_index()
+            os._exit(0)
+        killed = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert at > 4
+    stack.close()
+
+
+def _die_at(number: int, folder: Path) -> None:
+    """End this process at so many operations on files of the folder."""
+    left = number
+
+    def count(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal left
+        if event in EVENTS and str(arguments[0]).startswith(str(folder)):
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)

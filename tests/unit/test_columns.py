@@ -1,0 +1,166 @@
+"""Columns that only grow: what was added is found, and what a reader holds stays as it is."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hopsyncd.index.columns import (
+    ColumnTable,
+    KeyNumbers,
+    Postings,
+    best_of_each,
+    exact_sums,
+    holds,
+    ranges,
+    with_places,
+)
+
+_keys = st.lists(st.integers(0, 12), max_size=20)
+
+
+def ints(values: Sequence[int]) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+class TestTable:
+    @given(batches=st.lists(st.lists(st.integers(-9, 9), max_size=300), max_size=8))
+    def test_it_has_all_rows_in_the_order_in_which_they_came(
+        self, batches: list[list[int]]
+    ) -> None:
+        table, expected = ColumnTable(a=np.int64, b=np.int32), list[int]()
+        for batch in batches:
+            assert table.append(a=batch, b=[-one for one in batch]) == len(expected)
+            expected += batch
+            assert len(table) == len(expected)
+        assert (table["a"].tolist(), (-table["b"]).tolist()) == (expected, expected)
+        a, b = table.views("a", "b")
+        assert (a.tolist(), (-b).tolist()) == (expected, expected)
+
+    def test_what_a_reader_has_neither_grows_nor_moves(self) -> None:
+        table = ColumnTable(a=np.int64)
+        table.append(a=[1, 2])
+        before = table["a"]
+        table.append(a=range(1000))
+        assert before.tolist() == [1, 2]
+        assert len(table["a"]) == 1002
+
+    def test_its_columns_can_be_taken_over(self) -> None:
+        one, other = ColumnTable(a=np.int64, b=np.bool_), ColumnTable(a=np.int64, b=np.bool_)
+        one.append(a=[3, 4], b=[True, False])
+        other.append(a=[9] * 500, b=[True] * 500)
+        other.take(one.columns())
+        assert (len(other), other["a"].tolist(), other["b"].tolist()) == (2, [3, 4], [True, False])
+        other.append(a=[5], b=[True])
+        assert (other["a"].tolist(), one["a"].tolist()) == ([3, 4, 5], [3, 4])
+
+
+class TestPostings:
+    @given(
+        batches=st.lists(_keys, max_size=6), asked=_keys, at_once=st.sampled_from([1, 3, 7, 4096])
+    )
+    def test_each_key_has_its_positions_in_the_order_in_which_they_came(
+        self, batches: list[list[int]], asked: list[int], at_once: int
+    ) -> None:
+        """Also where segments are so small that there are many."""
+        postings, expected, position = Postings(), dict[int, list[int]](), 0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("hopsyncd.index.columns._OPEN", at_once)
+            for batch in batches:
+                positions = np.arange(position, position + len(batch))
+                postings.add(ints(batch), positions)
+                for key, one in zip(batch, positions.tolist(), strict=True):
+                    expected.setdefault(key, []).append(one)
+                position += len(batch)
+        found, of = postings.of_each(ints(asked))
+        assert of.tolist() == [at for at, key in enumerate(asked) for _ in expected.get(key, ())]
+        assert found.tolist() == [one for key in asked for one in expected.get(key, ())]
+        for key in range(13):
+            assert postings.of(key).tolist() == expected.get(key, [])
+        keys, values = postings.segment()
+        taken = Postings()
+        taken.take((keys, values))
+        assert (np.diff(keys) >= 0).all()
+        assert taken.of_each(ints(asked))[0].tolist() == found.tolist()
+
+    def test_many_additions_make_few_segments(self) -> None:
+        postings, rng = Postings(), np.random.default_rng(1)
+        keys = rng.integers(0, 999, 100_000)
+        for start in range(0, len(keys), 500):
+            postings.add(keys[start : start + 500], np.arange(start, start + 500))
+        assert len(postings._segments) <= 6
+        sizes = [len(one) for one, _ in postings._segments]
+        assert all(one >= 2 * next_ for one, next_ in pairwise(sizes))
+        for key in (0, 500, 998):
+            assert postings.of(key).tolist() == np.flatnonzero(keys == key).tolist()
+
+
+class TestKeyNumbers:
+    @given(batches=st.lists(_keys, max_size=6), asked=_keys)
+    def test_a_key_keeps_the_number_it_got_when_it_came(
+        self, batches: list[list[int]], asked: list[int]
+    ) -> None:
+        numbers, expected = KeyNumbers(), dict[int, int]()
+        for batch in batches:
+            for key in batch:
+                expected.setdefault(key, len(expected))
+            assert numbers.add(ints(batch)).tolist() == [expected[key] for key in batch]
+        assert numbers.find(ints(asked)).tolist() == [expected.get(key, -1) for key in asked]
+        assert (len(numbers), numbers.keys["key"].tolist()) == (len(expected), list(expected))
+        taken = KeyNumbers()
+        taken.take(numbers.keys["key"])
+        assert taken.find(ints(asked)).tolist() == numbers.find(ints(asked)).tolist()
+
+
+@given(spans=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=6))
+def test_ranges_are_all_their_positions(spans: list[tuple[int, int]]) -> None:
+    first = ints([start for start, _ in spans])
+    at, number = ranges(first, first + ints([length for _, length in spans]))
+    assert list(zip(at.tolist(), number.tolist(), strict=True)) == [
+        (start + step, which)
+        for which, (start, length) in enumerate(spans)
+        for step in range(length)
+    ]
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=12),
+    count=st.integers(1, 3),
+)
+def test_the_best_of_each_group_are_its_first_by_the_keys_in_turn(
+    rows: list[tuple[int, int, int]], count: int
+) -> None:
+    group, first, second = (ints([row[at] for row in rows]) for at in range(3))
+    found = best_of_each(group, first, second, count=count).tolist()
+    assert found == [
+        at
+        for which in sorted({row[0] for row in rows})
+        for at in sorted(
+            (at for at, row in enumerate(rows) if row[0] == which), key=lambda at: rows[at]
+        )[:count]
+    ]
+
+
+@given(
+    values=st.lists(st.tuples(st.integers(0, 4), st.floats(0, 1)), max_size=30), seed=st.integers(0)
+)
+def test_no_order_changes_a_bit_of_exact_sums(values: list[tuple[int, float]], seed: int) -> None:
+    group = ints([one for one, _ in values])
+    parts = np.array([value for _, value in values], dtype=np.float64)
+    order = np.random.default_rng(seed).permutation(len(values))
+    sums = exact_sums(parts, group, 5, 2.0**-46)
+    assert sums.tolist() == exact_sums(parts[order], group[order], 5, 2.0**-46).tolist()
+    assert sums == pytest.approx(np.bincount(group, parts, 5), abs=1e-12)
+
+
+def test_flags_and_places_of_what_is_not_there() -> None:
+    none = np.empty(0, dtype=np.int64)
+    assert holds(np.empty(0, dtype=np.bool_), ints([0, 3])).tolist() == [False, False]
+    assert [one.tolist() for one in with_places(none, ints([3]))] == [[0], [False]]
+    assert [one.tolist() for one in with_places(ints([2, 5]), ints([5, 4, 9]))] == [
+        [1, 1, 0],
+        [True, False, False],
+    ]

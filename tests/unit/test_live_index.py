@@ -1,0 +1,189 @@
+"""The live index as arrays, and as it is kept on disk between two starts."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.ingest.commit import Writer
+from hopsyncd.ingest.pending_batch import Batch
+from hopsyncd.ingest.read import rules_of
+from hopsyncd.ingest.saved_index import SavedIndex
+from store.sqlite.gc import Retention, collect
+from store.sqlite.purge import purge
+from tests.fakes.dump import served_by
+from tests.fakes.histories import Step, grown, histories, questions_of, states
+from tests.fakes.indexed import advance, document, snapshot_at
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack, fake_maker
+
+ROME = b"---\naliases: [Eternal City]\n---\n# Rome\n\nCaesar met Brutus in [Paris](b.md).\n"
+PARIS = b"# Paris\n\nCaesar called Paris Lutetia.\n"
+
+
+def copied(index: LiveIndex) -> LiveIndex:
+    """Another index of the same arrays."""
+    copy, vectors = LiveIndex(index.vectors.dimensions), index.vectors
+    copy.vectors.take(vectors.exact.copy(), vectors.codes.copy(), len(vectors))
+    copy.take({name: column.copy() for name, column in index.columns().items()})
+    for texts in ("spelled", "sources", "paths", "shown"):
+        getattr(copy, texts).extend(getattr(index, texts))
+    return copy
+
+
+@given(history=histories)
+def test_a_copy_of_the_arrays_serves_and_goes_on_as_the_index_does(history: Sequence[Step]) -> None:
+    index, last = grown(states(history)), len(history)
+    copy = copied(index)
+    for version in range(1, last + 1):
+        assert served_by(snapshot_at(copy, version)) == served_by(snapshot_at(index, version))
+    for one in (index, copy):
+        there = [*one.life_of]
+        advance(
+            one,
+            last + 1,
+            [] if 0 in there else [questions_of(0, False)],
+            there[1:2],
+            [document(999, "z.md", [0], called=("rome",), links={0: ["a", "b.md"]})],
+            [*one.document_of][:1],
+        )
+    now = snapshot_at(index, last + 1)
+    assert served_by(snapshot_at(copy, last + 1)) == served_by(now)
+
+
+class Kept:
+    """A stack, and writers that begin with what the one before kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "index"
+        self.files = MemoryConnector({"a.md": ROME, "b.md": PARIS})
+        self.stack = Stack(folder / "s.db", self.files)
+        self.stack.sync()
+
+    def started(self) -> Writer:
+        return Writer(
+            self.stack.connection,
+            fake_maker(),
+            rules=rules_of(12),
+            budget_factor=1.0,
+            now_ms=lambda: 0,
+            saved=SavedIndex(self.folder),
+        )
+
+    def served(self, writer: Writer) -> dict[str, object]:
+        return served_by(writer.snapshot_of(self.stack.head))
+
+    @property
+    def expected(self) -> dict[str, object]:
+        """What an index from the store alone serves."""
+        self.stack.writer.forget_index()
+        return self.served(self.stack.writer)
+
+    @property
+    def is_there(self) -> bool:
+        return (self.folder / "manifest.json").exists()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    made = Kept(tmp_path)
+    writer = made.started()
+    assert made.served(writer) == made.expected
+    writer.keep_index()
+    assert made.is_there
+    yield made
+    made.stack.close()
+
+
+def test_what_was_kept_is_served_at_the_next_start(kept: Kept) -> None:
+    again = kept.started()
+    assert kept.served(again) == kept.expected
+    assert isinstance(again.index.vectors.exact.base, np.memmap)
+
+
+def test_what_came_since_is_followed_and_past_versions_stay(kept: Kept) -> None:
+    then = kept.expected
+    kept.files.put("b.md", PARIS + b"\nParis has a tower.\n")
+    kept.files.put("c.md", b"Oslo met Caesar.\n")
+    kept.files.remove("a.md")
+    kept.stack.sync()
+    again = kept.started()
+    assert kept.served(again) == kept.expected
+    assert {**served_by(snapshot_at(again.index, 1)), "edges": 0} == {**then, "edges": 0}
+    again.keep_index()
+    assert kept.served(kept.started()) == kept.expected
+
+
+def test_a_reader_keeps_its_index_while_the_next_is_loaded_and_grows(kept: Kept) -> None:
+    saved = SavedIndex(kept.folder)
+    recipe, connection = kept.stack.maker.recipe, kept.stack.connection
+    first = saved.load(connection, recipe, 1)
+    was = served_by(snapshot_at(first, 1))
+    for _ in range(2):
+        other = saved.load(connection, recipe, 1)
+        other.vectors.append(np.full((600, first.vectors.dimensions), 7, dtype=np.int16))
+        other.vectors.exact[:5] = 9
+    saved.forget()
+    assert served_by(snapshot_at(first, 1)) == was
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if path.suffix != ".bin" else 0] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [truncate, flip, Path.unlink])
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "columns.npz", "texts.json", "exact.bin", "codes.bin"]
+)
+def test_what_is_damaged_is_made_anew(
+    kept: Kept, name: str, damage: Callable[[Path], None]
+) -> None:
+    damage(kept.folder / name)
+    assert kept.served(kept.started()) == kept.expected
+
+
+def test_a_kill_while_it_is_kept_leaves_nothing_that_is_taken(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object, **__: object) -> None:
+        raise Killed
+
+    writer = kept.started()
+    kept.served(writer)
+    for at in ("numpy.savez", "json.dumps"):
+        with monkeypatch.context() as patch:
+            patch.setattr(at, killed)
+            with pytest.raises(Killed):
+                writer.keep_index()
+        assert not kept.is_there
+        assert kept.served(kept.started()) == kept.expected
+
+
+def test_after_a_purge_or_a_gc_that_took_its_version_it_is_made_anew(kept: Kept) -> None:
+    kept.files.put("c.md", b"Oslo met Caesar.\n")
+    kept.stack.sync()
+    collect(kept.stack.connection, Retention(1, 0), 10_000_000_000)
+    again = kept.started()
+    assert kept.served(again) == kept.expected
+    again.keep_index()
+    stack = kept.stack
+    stack.writer.apply(Batch("gone", gone=((stack.source.id, "a.md"),)))
+    purge(stack.connection, stack.source.id, "a.md", 0)
+    assert kept.served(kept.started()) == kept.expected
+
+
+def test_an_index_that_is_forgotten_is_on_no_disk(kept: Kept) -> None:
+    kept.started().forget_index()
+    assert not kept.folder.exists()

@@ -1,0 +1,58 @@
+"""The graph without hidden sources is the one built without them, also carried on step by step."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.restricted import restricted
+from hopsyncd.index.snapshot import Snapshot
+from tests.fakes.dump import served_by
+from tests.fakes.histories import Step, grown, histories, states
+from tests.fakes.indexed import snapshot_at
+
+HIDDEN = frozenset({"closed"})
+
+
+def without(
+    index: LiveIndex, version: int, factor: float = 3.0, before: Snapshot | None = None
+) -> Snapshot:
+    whole = snapshot_at(index, version)
+    return restricted(index, whole.version, HIDDEN, factor, whole.statistics, before)
+
+
+def counted(graph: Snapshot) -> dict[str, Any]:
+    """What is served, with the counts of the version."""
+    at = graph.version
+    counts = (at.documents, at.passages, at.words, at.matches, at.edge_budget, at.cut)
+    return {**served_by(graph), "version": counts}
+
+
+@given(history=histories, factor=st.sampled_from([0.0, 0.3, 1.0, 3.0]))
+def test_it_is_the_graph_that_was_built_without_them(
+    history: Sequence[Step], factor: float
+) -> None:
+    found = states(history)
+    both = grown(found)
+    alone = grown([state.without("closed") for state in found])
+    for version in range(1, len(found) + 1):
+        seen, expected = without(both, version, factor), without(alone, version, factor)
+        assert counted(seen) == counted(expected)
+        built = snapshot_at(alone, version)
+        assert served_by(replace(expected, version=built.version)) == served_by(built)
+
+
+@given(history=histories, kept=st.lists(st.booleans(), min_size=6, max_size=6))
+def test_carried_on_from_an_older_version_it_is_the_same(
+    history: Sequence[Step], kept: list[bool]
+) -> None:
+    index = grown(states(history))
+    before: Snapshot | None = None
+    for version, keep in zip(range(1, len(history) + 1), kept, strict=False):
+        afresh = without(index, version)
+        carried = without(index, version, before=before)
+        assert counted(carried) == counted(afresh)
+        before = carried if keep else before

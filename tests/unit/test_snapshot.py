@@ -1,0 +1,157 @@
+"""A version of the live index, as a query reads it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.snapshot import Snapshot
+from store.records import QuestionSet, SetId
+from tests.fakes.dump import served_by
+from tests.fakes.histories import NAMES, Step, grown, histories, states
+from tests.fakes.indexed import ANSWER, advance, document, drawn, indexed, snapshot_at
+from tests.fakes.triplets import answers, asks, triplets
+
+NORTH, EAST = (1, 0), (0, 1)
+A, B, C, D = 0, 1, 2, 3
+
+
+@given(history=histories)
+def test_a_past_version_is_served_as_it_was_when_it_was_the_head(history: Sequence[Step]) -> None:
+    found = states(history)
+    index = grown(found)
+    for version in range(1, len(found) + 1):
+        then = snapshot_at(grown(found[:version]), version)
+        assert served_by(snapshot_at(index, version)) == served_by(then)
+
+
+def test_what_is_pending_is_seen_by_no_version_and_taken_up_by_the_next() -> None:
+    index = LiveIndex(2)
+    a, b = triplets(1, outgoing=[("rome", NORTH)]), triplets(2, incoming=[("rome", NORTH)])
+    documents = [document(1, "a.md", [1]), document(2, "b.md", [2])]
+    advance(index, 1, [a], documents=documents)
+    was = served_by(snapshot_at(index, 1))
+    index.end_lives([1])
+    index.begin_lives(np.array([0]))
+    for version in (1, 2):
+        assert served_by(snapshot_at(index, version)) == was
+    advance(index, 2, [b])
+    assert served_by(snapshot_at(index, 1)) == was
+    assert served_by(snapshot_at(index, 2))["passages"] == [1, 2]
+
+
+def edged(*sets: QuestionSet, budget: int | None = None) -> list[tuple[int, int, float]]:
+    """The edges by question, as many as the budget admits."""
+    graph = indexed(sets, budget=budget)
+    out, into, similarity = graph.edges()
+    ids = graph.index["outgoing"]["id"][out], graph.index["incoming"]["id"][into]
+    return list(zip(*(one.tolist() for one in ids), similarity.tolist(), strict=True))
+
+
+def test_a_version_has_the_edges_that_its_budget_admits_the_best_ones() -> None:
+    asker = triplets(7, outgoing=[("rome", NORTH), ("gaul", EAST)])
+    best = triplets(5, incoming=[("rome", NORTH)])
+    other = triplets(6, incoming=[("gaul", NORTH)])
+    first, second = (asks(asker), answers(best), 1.0), (asks(asker, 1), answers(other), 0.5)
+    assert edged(asker, best, other) == sorted([first, second])
+    assert edged(asker, best, other, budget=1) == [first]
+    assert edged(asker, best, other, budget=0) == []
+
+
+def test_of_equal_matches_the_budget_admits_those_of_the_lowest_questions() -> None:
+    graph = drawn(4, [(A, B, 0.5), (B, C, 0.5), (C, D, 0.5)])
+    for budget in range(4):
+        out, _, _ = snapshot_at(graph.index, 1, budget).edges()
+        assert graph.index["outgoing"]["id"][out].tolist() == list(range(budget))
+
+
+def test_edges_of_passages_come_forwards_first_then_back() -> None:
+    graph = drawn(4, [(A, B, 0.9), (C, A, 0.8), (B, D, 0.7)])
+    found = graph.edges_of(np.array([A]))
+    assert (found.start.tolist(), found.end.tolist()) == ([A, A], [B, C])
+    assert found.back.tolist() == [False, True]
+    assert graph.index["outgoing"]["id"][found.out].tolist() == [0, 1]
+    assert graph.index["incoming"]["id"][found.into].tolist() == [ANSWER, ANSWER + 1]
+    assert found.similarity.tolist() == [0.9, 0.8]
+    assert len(graph.edges_of(np.array([D])).out) == 1
+    assert len(graph.edges_of(np.empty(0, dtype=np.int64)).out) == 0
+
+
+def test_a_passage_is_found_while_it_is_there_by_the_entry_that_it_has_then() -> None:
+    graph = indexed([triplets(5, [("rome", NORTH)])])
+    assert (graph.find(5), graph.find(6)) == (0, None)
+    advance(graph.index, 2, ended=[5], documents_ended=[0])
+    assert snapshot_at(graph.index, 2).find(5) is None
+    again = replace(triplets(5, [("gaul", NORTH)]), id=SetId(1))
+    advance(graph.index, 3, [again], documents=[document(3, "c.md", [5])])
+    assert [snapshot_at(graph.index, version).find(5) for version in (1, 2, 3)] == [0, None, 1]
+    assert graph.find(5) == 0
+
+
+def test_a_passage_of_several_documents_is_counted_to_one_whichever_came_first() -> None:
+    sets, documents = [triplets(1)], [document(1, "a.md", [1]), document(2, "b.md", [1])]
+    index = LiveIndex(2)
+    advance(index, 1, sets, documents=documents)
+    home = snapshot_at(index, 1).homes(np.array([0]))
+    other = indexed(sets, documents[::-1])
+    assert home == other.homes(np.array([0])) == min(index["documents"]["home"])
+    for at, row in enumerate(index["documents"]["home"].tolist()):
+        inside, of = snapshot_at(index, 1).entries_at(np.array([row]))
+        assert (len(inside), len(of)) == ((1, 1) if row == home else (0, 0)), at
+
+
+@pytest.fixture
+def named() -> Snapshot:
+    """Two documents; the name of the second is gaul, and a passage of the first mentions it."""
+    sets = [
+        triplets(1, [("rome gaul", NORTH), ("rome", EAST)]),
+        triplets(2, [("rome", NORTH)]),
+        triplets(3, [("gaul", NORTH)], [("oslo", EAST)]),
+    ]
+    documents = [document(1, "a.md", [1]), document(2, "b.md", [2, 3], called=("gaul",))]
+    return indexed(sets, documents)
+
+
+def test_mentions_are_in_sentences_or_of_the_whole_passage_where_its_document_has_the_name(
+    named: Snapshot,
+) -> None:
+    gaul = named.number_of("gaul")
+    found = named.mentions_of(np.array([gaul]))
+    rows = zip(found.entry.tolist(), found.row.tolist(), found.times.tolist(), strict=True)
+    assert sorted(rows) == [(0, 1, 1), (1, 3, 6), (2, 5, 6), (2, 6, 1)]
+    assert (found.of == 0).all()
+
+
+def test_mentions_in_all_sentences_are_all_mentions(named: Snapshot) -> None:
+    names = np.array([named.number_of(one) for one in ("gaul", "rome")])
+    every = named.mentions_of(names)
+    near = named.mentions_in(np.arange(len(named.index.vectors)), names)
+    for found in (every, near):
+        assert sorted(names[found.of].tolist()) == sorted(names[every.of].tolist())
+    rows = {*zip(every.entry.tolist(), every.row.tolist(), every.of.tolist(), strict=True)}
+    assert rows == {*zip(near.entry.tolist(), near.row.tolist(), near.of.tolist(), strict=True)}
+    one = named.mentions_in(np.array([2]), names)
+    assert [at for at, times in zip(one.entry, one.times, strict=True) if times == 1] == [0]
+
+
+def test_names_of_passages_are_their_mentions_counted(named: Snapshot) -> None:
+    of, name, times = named.names_of(named.entries)
+    spelled = [named.index.spelled[one] for one in name.tolist()]
+    assert sorted(zip(of.tolist(), spelled, times.tolist(), strict=True)) == [
+        (0, "gaul", 1),
+        (0, "rome", 2),
+        (1, "gaul", 6),
+        (1, "rome", 1),
+        (2, "gaul", 7),
+    ]
+
+
+def test_a_name_is_known_where_a_visible_passage_mentions_it(named: Snapshot) -> None:
+    assert named.mentioned(["rome", "oslo", "paris"]) == {"rome", "oslo"}
+    advance(named.index, 2, ended=[2, 3], documents_ended=[2])
+    after = snapshot_at(named.index, 2)
+    assert after.mentioned([*NAMES, "paris"]) == {"rome", "gaul"}
+    assert (after.number_of("oslo"), named.number_of("oslo") >= 0) == (-1, True)

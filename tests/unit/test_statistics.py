@@ -1,0 +1,206 @@
+"""What is counted over a version: exact, whatever came and went, and from whatever base."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hopsyncd.index.documents import FIRST_PASSAGES
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import MAX_CALLED, Statistics
+from store.records import (
+    Direction,
+    PassageId,
+    Question,
+    QuestionId,
+    QuestionSet,
+    SetId,
+    content_id,
+    to_grid,
+)
+from tests.fakes.histories import NAMES, State, Step, grown, histories, questions_of, states
+from tests.fakes.indexed import advance, document, drawn, indexed, snapshot_at
+from tests.fakes.triplets import triplets
+
+NORTH = (1, 0)
+
+
+def about(passage: int, topic: str, mentioned: str = "") -> QuestionSet:
+    """A set with one topic question, whose vector is the passage's own, and one of another row."""
+    questions = (
+        Question(QuestionId(2 * passage), Direction.INCOMING, "", frozenset(topic.split()), 0),
+        Question(
+            QuestionId(2 * passage + 1), Direction.INCOMING, "", frozenset(mentioned.split()), 1
+        ),
+    )
+    return QuestionSet(SetId(passage), PassageId(passage), questions, to_grid(np.eye(2)))
+
+
+def mentioned(graph: Snapshot) -> dict[str, int]:
+    """How many passages mention each name."""
+    counts = graph.statistics.mentioned
+    spelled = graph.index.spelled
+    return {spelled[at]: int(counts[at]) for at in np.flatnonzero(counts).tolist()}
+
+
+def topics(graph: Snapshot) -> dict[str, set[int]]:
+    """The passages that are about each name."""
+    found = {name: graph.ids[graph.about(graph.number_of(name))] for name in mentioned(graph)}
+    return {name: set(ids.tolist()) for name, ids in found.items() if len(ids)}
+
+
+def joining(graph: Snapshot) -> set[str]:
+    return {graph.index.spelled[at] for at in np.flatnonzero(graph.statistics.joins).tolist()}
+
+
+def test_a_passage_counts_once_for_each_name_however_often_it_says_it() -> None:
+    graph = indexed([triplets(1, [("rome", NORTH), ("rome italy", NORTH)], [("rome", NORTH)])])
+    assert mentioned(graph) == {"rome": 1, "italy": 1}
+
+
+def test_a_passage_is_about_its_topics_only() -> None:
+    graph = indexed([about(1, "rome", "italy"), about(2, "italy")])
+    assert mentioned(graph) == {"rome": 1, "italy": 2}
+    assert topics(graph) == {"rome": {1}, "italy": {2}}
+
+
+def test_several_passages_can_be_about_one_name_and_a_reader_keeps_what_it_has() -> None:
+    index = LiveIndex(2)
+    documents = [document(1, "a.md", [1]), document(2, "b.md", [2])]
+    advance(index, 1, [about(1, "rome"), about(2, "rome")], documents=documents)
+    before = snapshot_at(index, 1)
+    advance(index, 2, ended=[1], documents_ended=[1])
+    assert (mentioned(before), topics(before), joining(before)) == (
+        {"rome": 2},
+        {"rome": {1, 2}},
+        set(),  # topics alone are no mentions
+    )
+    after = snapshot_at(index, 2)
+    assert (mentioned(after), topics(after), joining(after)) == ({"rome": 1}, {"rome": {2}}, set())
+
+
+def test_what_a_passage_is_called_counts_as_a_topic_unless_it_is_one() -> None:
+    documents = [
+        document(1, "a.md", [1], called=("rome", "italy")),
+        document(2, "b.md", [2], called=("ostia",)),
+    ]
+    graph = indexed([about(1, "rome", "italy"), about(2, "gaul")], documents)
+    assert mentioned(graph) == {"rome": 1, "italy": 1, "gaul": 1, "ostia": 1}
+    assert topics(graph) == {"rome": {1}, "italy": {1}, "gaul": {2}, "ostia": {2}}
+
+
+def test_a_name_joins_documents_only_if_passages_of_two_mention_it() -> None:
+    named = [(0, "rome"), (1, "rome"), (1, "gaul"), (2, "gaul")]
+    assert joining(drawn(3, named=named)) == {"rome", "gaul"}
+    assert joining(drawn(3, named=named, paths=["a.md", "a.md", "b.md"])) == {"gaul"}
+    called = [document(1, "a.md", [1], called=("ostia", "gaul")), document(2, "b.md", [2])]
+    mentioning = triplets(2, [("gaul", NORTH)])
+    assert joining(indexed([about(1, "rome"), mentioning], called)) == {"gaul"}
+    assert joining(indexed([about(1, "rome"), about(2, "gaul")], called)) == set()
+
+
+def test_a_name_that_too_many_passages_have_from_their_documents_is_no_name_of_theirs() -> None:
+    for count, having in ((MAX_CALLED, MAX_CALLED), (MAX_CALLED + 1, 0)):
+        sets = [about(at, "") for at in range(count)]
+        documents = [document(at, f"{at}.md", [at], called=("minutes",)) for at in range(count)]
+        assert mentioned(indexed(sets, documents)).get("minutes", 0) == having
+
+
+def expected(state: State) -> dict[str, tuple[int, int, int, bool]]:
+    """Of each name how many passages say it, are called it, mention it; and whether it joins."""
+    home: dict[int, int] = {}
+    called: dict[str, set[int]] = {name: set() for name in NAMES}
+    for (source, path), held in state.documents.items():
+        for one in held.passages:
+            home[one] = min(home.get(one, 2**63), content_id("path", source, path))
+        for name in held.called:
+            called[name] |= {*held.passages[:FIRST_PASSAGES]}
+
+    def having(name: str, counts: Callable[[Question], bool]) -> set[int]:
+        return {
+            number
+            for number, other in state.passages.items()
+            if any(
+                name in one.keywords and counts(one)
+                for one in questions_of(number, other).questions
+            )
+        }
+
+    def joined(name: str) -> set[int]:
+        answered = Direction.INCOMING
+        told = having(name, lambda one: one.direction is answered and one.vector_row != 0)
+        topic = having(name, lambda one: one.direction is answered and one.vector_row == 0)
+        return {home[one] for one in told | (called[name] - topic)}
+
+    said = {name: having(name, lambda _: True) for name in NAMES}
+    return {
+        name: (
+            len(said[name]),
+            len(called[name]),
+            len(said[name] | called[name]),
+            bool(said[name]) and len(joined(name)) > 1,
+        )
+        for name in NAMES
+    }
+
+
+def told(index: LiveIndex, counts: Statistics) -> dict[str, tuple[int, int, int, bool]]:
+    found = dict.fromkeys(NAMES, (0, 0, 0, False))
+    for at, name in enumerate(index.spelled[: len(counts.saying)]):
+        columns = counts.saying, counts.called, counts.mentioned
+        found[name] = (*(int(column[at]) for column in columns), bool(counts.joins[at]))  # type: ignore[assignment]
+    return found
+
+
+@given(history=histories, bases=st.lists(st.integers(0, 5), min_size=6, max_size=6))
+def test_counts_from_any_base_are_those_of_a_plain_reading(
+    history: Sequence[Step], bases: list[int]
+) -> None:
+    found = states(history)
+    index = grown(found)
+    for hidden in (frozenset[str](), frozenset({"closed"})):
+        known: list[Statistics] = []
+        for version, (state, base) in enumerate(zip(found, bases, strict=False), 1):
+            seen = state.without("closed") if hidden else state
+            afresh = Statistics.of(index, version, hidden)
+            carried = Statistics.of(
+                index, version, hidden, known[base % len(known)] if known else None
+            )
+            for counts in (afresh, carried):
+                assert told(index, counts) == expected(seen)
+                assert (counts.passages, counts.words) == (
+                    len(seen.passages),
+                    3 * len(seen.passages),
+                )
+            known.append(carried)
+        for version, state in enumerate(found, 1):
+            seen = state.without("closed") if hidden else state
+            back = Statistics.of(index, version, hidden, known[-1])
+            assert told(index, back) == expected(seen)
+
+
+@given(history=histories)
+def test_hidden_sources_may_be_counted_from_a_base_that_has_them_all(
+    history: Sequence[Step],
+) -> None:
+    found = states(history)
+    index, version = grown(found), len(found)
+    whole = Statistics.of(index, version)
+    without = Statistics.of(index, version, frozenset({"closed"}), whole)
+    assert told(index, without) == expected(found[-1].without("closed"))
+
+
+@given(history=histories)
+def test_a_base_that_was_counted_before_the_columns_grew_serves_as_well(
+    history: Sequence[Step],
+) -> None:
+    found = states(history)
+    for version in range(2, len(found) + 1):
+        index = grown(found[: version - 1])
+        base = Statistics.of(index, version - 1)
+        grown_on = grown(found[:version])
+        assert told(grown_on, Statistics.of(grown_on, version, base=base)) == expected(
+            found[version - 1]
+        )

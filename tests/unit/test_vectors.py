@@ -1,0 +1,76 @@
+"""Coarse vectors: as near to the exact ones as is promised."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+
+from hopsyncd.index.columns import VectorTable
+from store.records import GRID, Vectors, to_grid
+
+# Few components, as codes are made for; many, of which most are nothing, as they are not.
+_some = st.sampled_from([3, 24, 400]).flatmap(
+    lambda width: arrays(
+        np.float64,
+        st.tuples(st.integers(1, 12), st.just(width)),
+        elements=st.floats(-1, 1),
+        fill=st.just(0.0) if width > 24 else None,
+    )
+)
+
+
+def table_of(vectors: Vectors) -> VectorTable:
+    table = VectorTable(vectors.shape[1])
+    table.append(vectors)
+    return table
+
+
+@given(rows=_some)
+def test_codes_fit_in_eight_bits_and_are_within_half_a_step(rows: NDArray[np.float64]) -> None:
+    table = table_of(to_grid(rows))
+    codes = table.codes.astype(np.int64)
+    assert (np.abs(codes) <= 127).all()
+    inside = np.abs(codes) < 127  # what is larger has the largest code
+    off = np.abs(table.exact - codes * table.step)
+    assert (off[inside] <= table.step / 2 + 1e-3).all()
+
+
+def test_a_zero_vector_has_no_code_and_is_like_nothing() -> None:
+    zero = np.zeros((1, 3), dtype=np.int16)
+    table = VectorTable(3)
+    table.append(np.vstack([zero, to_grid(np.eye(3))]))
+    assert table.codes[0].tolist() == [0, 0, 0]
+    assert table.cosines(zero[0]).tolist() == [0, 0, 0, 0]
+    assert table.cosines(to_grid(np.eye(3))[0]).tolist() == pytest.approx([0, 1, 0, 0], abs=0.02)
+
+
+def test_cosines_are_near_the_exact_ones_and_a_function_of_two_vectors_alone() -> None:
+    vectors = to_grid(np.random.default_rng(2).normal(size=(1000, 384)))
+    table, turned = VectorTable(384), VectorTable(384)
+    assert len(table.cosines(vectors[0])) == 0
+    for start in range(0, 1000, 300):
+        assert table.append(vectors[start : start + 300]) == start
+    turned.append(vectors[::-1])
+    for asked in vectors[:5]:
+        found = table.cosines(asked)
+        exact = (vectors.astype(np.float64) @ asked.astype(np.float64)) / GRID**2
+        assert np.abs(found - exact).mean() < 1e-3
+        assert np.abs(found - exact).max() < 6e-3
+        assert found.tolist() == turned.cosines(asked)[::-1].tolist()
+
+
+def test_a_table_grows_under_a_reader_and_its_rows_can_be_taken_over() -> None:
+    vectors = to_grid(np.random.default_rng(3).normal(size=(2000, 8)))
+    table, other = VectorTable(8), VectorTable(8)
+    table.append(vectors[:100])
+    before = table.exact
+    table.append(vectors[100:])
+    assert (len(before), len(table)) == (100, 2000)
+    assert (before == vectors[:100]).all() and (table.exact == vectors).all()
+    assert (table.codes == table_of(vectors).codes).all()
+    other.take(table.exact, table.codes, len(table))
+    assert other.append(vectors[:1]) == 2000
+    assert (other.exact == np.vstack([vectors, vectors[:1]])).all()
+    assert other.cosines(vectors[7])[:2000].tolist() == table.cosines(vectors[7]).tolist()
