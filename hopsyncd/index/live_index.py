@@ -86,7 +86,6 @@ POSTINGS = (
     "said_of_name",
     "mention_of_name",
     "term_rows",
-    "placements_of_number",
     "placements_of_document",
     "called_of_number",
     "called_of_name",

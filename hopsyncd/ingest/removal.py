@@ -7,11 +7,12 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from hopsyncd.answers.changed import RemoveAnswer
-from hopsyncd.config.configuration import DATABASE_NAME, Config
+from hopsyncd.config.configuration import DATABASE_NAME, INDEX_NAME, Config
 from hopsyncd.config.source_kinds import GitSource
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.connect import mirror_of
 from hopsyncd.ingest.pending_batch import Batch
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import Made
 from store.records import Passage, QuestionSet, Recipe, Version
@@ -86,6 +87,8 @@ def removed_alone(config: Config, name: str, purge: bool) -> RemoveAnswer:
             _writer(connection, newest, config).apply(batch)
 
         done = removed(connection, apply, name, purge)
+        if purge:
+            SavedIndex(config.daemon.data_dir / INDEX_NAME).forget()
     drop_mirror(config, name)
     return done
 

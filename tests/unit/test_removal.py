@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hopsyncd.config.configuration import Config, load_config
+from hopsyncd.config.configuration import INDEX_NAME, Config, load_config
 from hopsyncd.config.source_kinds import GitSource
 from hopsyncd.ingest.connect import mirror_of
 from hopsyncd.ingest.pending_batch import Batch
@@ -87,6 +87,16 @@ def test_without_the_source_the_graph_is_that_of_the_others_alone(
         assert graph_at(reader, 3) == alone
         assert graph_at(reader, 2) == both
         assert check(reader, deep=True) == verify_matches(reader) == []
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_a_purge_without_a_daemon_leaves_no_saved_index(two: TwoSources, purge: bool) -> None:
+    two.close()
+    saved = two.folder / INDEX_NAME
+    saved.mkdir()
+    (saved / "texts.json").write_text('["brutus"]')
+    removed_alone(two.config, "more", purge=purge)
+    assert saved.exists() is not purge
 
 
 def test_what_is_added_again_is_indexed_again_though_its_cursor_said_all_was(
