@@ -32,6 +32,7 @@ from hopsyncd.models.llm.budget import LlmContext
 from store.records import (
     Direction,
     Passage,
+    PassageId,
     Question,
     QuestionSet,
     Recipe,
@@ -192,11 +193,6 @@ def builtin_recipe(language: Language, encoder: Encoder) -> Recipe:
     )
 
 
-def _next_made(pending: "deque[tuple[Passage, Future[QuestionSet]]]") -> Made:
-    passage, making = pending.popleft()
-    return passage, making.result()
-
-
 def _be_nice() -> None:
     """Give this thread a low priority, where threads have one of their own."""
     if sys.platform == "linux":
@@ -212,6 +208,7 @@ class BuiltinMaker:
         """`workers` threads of low priority make sets side by side; one is the caller's own."""
         self._pool = ThreadPoolExecutor(workers, "questions", _be_nice) if workers > 1 else None
         self._ahead = 2 * workers
+        self._making: dict[PassageId, Future[QuestionSet]] = {}
         self._language = language
         self._encoder = encoder
         self._recipe = builtin_recipe(language, encoder)
@@ -227,19 +224,32 @@ class BuiltinMaker:
         first = [*islice(coming, _FEW + 1)] if self._pool else []
         if self._pool is None or len(first) <= _FEW:
             for passage in chain(first, coming):
-                yield [(passage, self.make(passage))]
+                yield [(passage, self._made(passage))]
             return
-        pending: deque[tuple[Passage, Future[QuestionSet]]] = deque()
+        pending: deque[Passage] = deque()
         try:
             for passage in chain(first, coming):
-                pending.append((passage, self._pool.submit(self.make, passage)))
+                if passage.id in self._making:
+                    yield [(passage, self._made(passage))]
+                    continue
+                pending.append(passage)
+                self._making[passage.id] = self._pool.submit(self.make, passage)
                 if len(pending) > self._ahead:
-                    yield [_next_made(pending)]
+                    yield [self._next(pending)]
             while pending:
-                yield [_next_made(pending)]
+                yield [self._next(pending)]
         finally:
-            for _, making in pending:
-                making.cancel()
+            for passage in pending:
+                self._making.pop(passage.id).cancel()
+
+    def _made(self, passage: Passage) -> QuestionSet:
+        """Its set; one that a make_each() around this one has begun is not made again."""
+        making = self._making.get(passage.id)
+        return making.result() if making else self.make(passage)
+
+    def _next(self, pending: deque[Passage]) -> Made:
+        passage = pending.popleft()
+        return passage, self._making.pop(passage.id).result()
 
     @property
     def provisional_recipe(self) -> Recipe:

@@ -85,11 +85,15 @@ class FakeLanguage:
 
 
 class CountingMaker:
-    """A real maker that remembers for which passages it was asked, in order."""
+    """A real maker that remembers for which passages it made sets, in order.
+
+    A set that it gives twice was made once.
+    """
 
     def __init__(self, maker: QuestionMaker) -> None:
         self._maker = maker
         self.made: list[PassageId] = []
+        self._given: dict[int, QuestionSet] = {}
 
     @property
     def recipe(self) -> Recipe:
@@ -103,7 +107,10 @@ class CountingMaker:
         self, passages: Iterable[Passage], context: LlmContext | None
     ) -> Iterator[Sequence[Made]]:
         for made in self._maker.make_each(passages, context):
-            self.made += [passage.id for passage, got in made if isinstance(got, QuestionSet)]
+            for passage, got in made:
+                if isinstance(got, QuestionSet) and id(got) not in self._given:
+                    self._given[id(got)] = got
+                    self.made.append(passage.id)
             yield made
 
     @property

@@ -121,3 +121,16 @@ def test_sentences_cover_all_of_the_text_in_order(text: str) -> None:
     assert places == sorted(places)
     assert "".join("".join(text[a:b].split()) for a, b in spans) == "".join(text.split())
     assert all(text[a:b] == text[a:b].strip() != "" for a, b in spans)
+
+
+def test_a_set_that_is_being_made_is_not_made_again_for_whom_comes_between() -> None:
+    maker = BuiltinMaker(FakeLanguage(), FakeEncoder(16), workers=2)
+    passages = [Passage((), f"Rome is city {n}.") for n in range(9)]
+    outer = maker.make_each(passages)
+    got = dict([*next(outer)])
+    for some in (passages[1:3], passages):  # few, and many
+        for made in maker.make_each(some):
+            got.update(made)
+    rest = dict(made for group in outer for made in group)
+    assert [*rest] == passages[1:]
+    assert rest[passages[1]] is got[passages[1]]
