@@ -70,10 +70,11 @@ def clock() -> Iterator[Diagnosis]:
 
 def libraries() -> Iterator[Diagnosis]:
     used = library()
-    found = f"SQLite {used.sqlite} ({used.module})"
-    if not used.fts5:
-        remedy = "Reinstall: `pip install --force-reinstall pysqlite3`"
-        yield Diagnosis("sqlite", "fail", f"{found}; without full-text search", remedy)
+    found = f"SQLite {used.sqlite} ({used.module}), sqlite-vec {used.vec or 'missing'}"
+    if not used.vec or not used.fts5:
+        missing = "full-text search" if used.vec else "the vector extension"
+        remedy = "Reinstall: `pip install --force-reinstall pysqlite3 sqlite-vec`"
+        yield Diagnosis("sqlite", "fail", f"{found}; without {missing}", remedy)
     elif not used.keeps_wal_whole:
         remedy = "Install pysqlite3, which includes a newer one: `pip install pysqlite3`"
         why = "this version can damage a log that two connections write"

@@ -4,7 +4,6 @@ A writer appends and a reader goes on with what it has: an array that a reader h
 shortened or moved under it. Positions are int32 and never change.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -254,7 +253,6 @@ Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
 
 _FIRST = 256
 _MOST_CODE = 127
-_AT_ONCE = 4096  # rows
 _WIDEST = 6.0  # times the usual component: what is beyond has the largest code
 
 
@@ -317,22 +315,6 @@ class VectorTable:
         packed = numkong.dots_pack(self._coarse(vector[None]))
         dots = np.asarray(numkong.dots_packed(self.codes, packed))[:, 0]
         return dots * np.float32((self.step / GRID) ** 2)
-
-    def exact_cosines(self, rows: Integers, vector: Vectors) -> Floats:
-        """(m,) the cosine of each of these rows with a (d,) grid vector, -inf without a direction.
-
-        Dot products and squares are exact (see store.records), so it depends on nothing else.
-        """
-        wanted = vector.astype(np.float32)
-        length = math.sqrt(float(wanted @ wanted))
-        found = np.full(len(rows), -np.inf)
-        for start in range(0, len(rows) if length else 0, _AT_ONCE):
-            part = self.exact[rows[start : start + _AT_ONCE]].astype(np.float32)
-            lengths = np.sqrt(np.einsum("rd,rd->r", part, part).astype(np.float64))
-            known = np.flatnonzero(lengths)
-            dots = (part @ wanted).astype(np.float64)
-            found[start + known] = dots[known] / (lengths[known] * length)
-        return found
 
     def _coarse(self, vectors: Vectors) -> Codes:
         codes = np.rint(vectors / np.float32(self.step))

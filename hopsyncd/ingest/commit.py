@@ -214,7 +214,7 @@ class Writer:
     def rebuild(self) -> Version | None:
         """Commit the head, derived anew from its content, as the next version; None without a head.
 
-        Word counts, matches and the cut are computed from the stored passages and questions:
+        Full text, vectors, matches and the cut are computed from the stored passages and questions:
         no question is asked and nothing is embedded. Matches that turn out equal keep their rows.
         """
         newest = head(self._connection)

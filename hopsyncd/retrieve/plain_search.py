@@ -1,7 +1,6 @@
 """The searches that walk nothing: by words, vectors, both fused, reranked, or sub-questions."""
 
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -18,6 +17,7 @@ from hopsyncd.retrieve.ranking import Ranked, largest
 from store.records import PassageId, Vectors
 from store.sqlite.content import full_text, known_passages
 from store.sqlite.database import Connection
+from store.sqlite.search import nearest
 
 MAX_PARTS = 6
 _MIN_CLAUSE_WORDS = 4
@@ -79,17 +79,10 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
     return [Ranked(PassageId(int(ids[at])), float(scores[at])) for at in best if scores[at] > 0]
 
 
-def by_vector(head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
-    """The k visible passages with the largest cosine; one without a direction is near nothing."""
-    entries = head.entries
-    rows = head.index["entries"]["first_row"][entries]
-    cosines, ids = head.index.vectors.exact_cosines(rows, vector), head.ids[entries]
-    best = largest(cosines, ids, k).tolist()
-    return [
-        Ranked(PassageId(int(ids[at])), float(cosines[at]))
-        for at in best
-        if cosines[at] > -math.inf
-    ]
+def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
+    """The k nearest."""
+    found = nearest(connection, head.version, vector, k, head.hidden)
+    return [Ranked(*one) for one in found]
 
 
 def fusion_depth(k: int) -> int:
@@ -111,10 +104,12 @@ def fused(k: int, *rankings: Iterable[Ranked]) -> list[Ranked]:
     return _best(scores, k)
 
 
-def by_parts(head: Snapshot, vectors: Sequence[Vectors], k: int) -> list[Ranked]:
+def by_parts(
+    connection: Connection, head: Snapshot, vectors: Sequence[Vectors], k: int
+) -> list[Ranked]:
     """The nearest to each of the parts of a question, fused."""
     depth = fusion_depth(k)
-    return fused(k, *(by_vector(head, vector, depth) for vector in vectors))
+    return fused(k, *(by_vector(connection, head, vector, depth) for vector in vectors))
 
 
 def reranked(
@@ -126,7 +121,7 @@ def reranked(
     k: int,
 ) -> list[Ranked]:
     """The nearest, read again by the reranker. Raises ModelUnavailable."""
-    near = by_vector(head, vector, max(k, _RERANK_DEPTH))
+    near = by_vector(connection, head, vector, max(k, _RERANK_DEPTH))
     passages = known_passages(connection, (one.passage for one in near))
     ids = [one.passage for one in near]
     scores = reranker.scores(question, [full_text(passages[id_]) for id_ in ids])

@@ -35,7 +35,7 @@ from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Vectors, to_grid
 from store.sqlite.content import known_passages
-from store.sqlite.database import Connection
+from store.sqlite.database import Connection, snapshot
 
 _KEPT_VECTORS = 4  # of questions under way: who answers one searched for it before
 
@@ -80,9 +80,9 @@ class Searcher:
                 return hop(context, k, self._rounds(search))
             return self._follow(context, k, search, choose_first, self._offers(context, search))
         if strategy == "decompose":
-            return self._by_parts(head, split(question, head.mentioned), k)
+            return self._by_parts(connection, head, split(question, head.mentioned), k)
         if strategy == "dense":
-            return by_vector(head, self.vector(question), k)
+            return by_vector(connection, head, self.vector(question), k)
         if strategy == "rerank":
             reranker = self._required_reranker()
             return reranked(connection, head, question, self.vector(question), reranker, k)
@@ -91,7 +91,7 @@ class Searcher:
             return by_words(head.ids, scores, k)
         depth = fusion_depth(k)
         words = by_words(head.ids, scores, depth)
-        return fused(k, words, by_vector(head, self.vector(question), depth))
+        return fused(k, words, by_vector(connection, head, self.vector(question), depth))
 
     def search_by_llm(
         self,
@@ -110,7 +110,8 @@ class Searcher:
                 parts = decomposed(question, llm, usage)
             except LlmError as error:
                 degraded = [f"the question was split by rule, not by the LLM: {error.why}"]
-            return Found(self._by_parts(head, parts, k), degraded)
+            with snapshot(connection):
+                return Found(self._by_parts(connection, head, parts, k), degraded)
         context = self._context(connection, head, question)
         offers = self._offers(context, search)
         read = partial(materials, connection, head, offers, search.profile == "default")
@@ -139,8 +140,10 @@ class Searcher:
     def _rounds(self, search: Search) -> WalkSettings:
         return replace(self.settings, hops=search.n_hop) if search.n_hop else self.settings
 
-    def _by_parts(self, head: Snapshot, parts: Sequence[str], k: int) -> list[Ranked]:
-        return by_parts(head, [self.vector(part) for part in parts], k)
+    def _by_parts(
+        self, connection: Connection, head: Snapshot, parts: Sequence[str], k: int
+    ) -> list[Ranked]:
+        return by_parts(connection, head, [self.vector(part) for part in parts], k)
 
     def _context(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
         read = partial(known_passages, connection)

@@ -13,7 +13,7 @@ from contextlib import closing
 from store.exceptions import NotADatabase, StoreError
 from store.records import ALIVE, REBUILD, RESTORE, Finding
 from store.sqlite.acknowledged import state_of
-from store.sqlite.check_content import CONTENT_CHECKS
+from store.sqlite.check_content import CONTENT_CHECKS, passage_vectors
 from store.sqlite.check_graph import GRAPH_CHECKS
 from store.sqlite.database import (
     APPLICATION_ID,
@@ -27,6 +27,7 @@ from store.sqlite.database import (
 )
 from store.sqlite.migrations import SCHEMA_VERSION
 from store.sqlite.presence import gone, refuse_gone
+from store.sqlite.search import create_vectors
 from store.sqlite.versions import head, kept_versions, version
 
 Check = Callable[[Connection], Iterator[Finding]]
@@ -35,22 +36,26 @@ OnCheck = Callable[[str], None]  # gets the name of each check as it begins
 # What reading damaged rows can raise: the bytes may not be text, JSON, numbers or rows.
 UNREADABLE = (SqliteError, ValueError, TypeError, LookupError, OverflowError)
 
+_VECTORS = "passage_vector_"
 _INTERVALS = ("document", "life", "match")
 _LIVE_KEYS = {"document": "source, path", "life": "passage", "match": "question"}
 
 
 def count_checks(deep: bool) -> int:
     """The largest number of checks that `check` runs."""
-    return 2 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) if deep else 0)
+    return 2 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 1 if deep else 0)
 
 
 def check(
     connection: Connection, deep: bool, on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
     """Everything that is wrong; an empty list means a sound database."""
-    deeper = (*GRAPH_CHECKS, *CONTENT_CHECKS) if deep else ()
-    integrity = _integrity if deep else _quick_integrity
-    return run_checks(connection, (_schema, integrity, *_STRUCTURE, *deeper), on_check)
+    found = run_checks(connection, (_schema, _integrity if deep else _quick_integrity), on_check)
+    checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
+    # sqlite-vec crashes the process if its tables are not as it made them.
+    if deep and not any(one.where.startswith(_VECTORS) for one in found):
+        checks.append(passage_vectors)
+    return found + run_checks(connection, checks, on_check)
 
 
 def run_checks(
@@ -128,6 +133,9 @@ def _quick_integrity(connection: Connection) -> Iterator[Finding]:
 
 
 def _integrity(connection: Connection) -> Iterator[Finding]:
+    # Opening a cursor makes FTS5 drop what it cached of an earlier state. Its own check does not,
+    # and mistakes what another connection has written since for damage.
+    connection.execute("SELECT rowid FROM passage_text LIMIT 1").fetchone()
     yield from _pragma(connection, "integrity_check")
 
 
@@ -150,13 +158,19 @@ def _schema(connection: Connection) -> Iterator[Finding]:
         if number != wanted:
             yield Finding("the file is of this schema", pragma, f"is {number}", RESTORE)
     stored = objects_of(connection)
-    with closing(fresh_database()) as fresh:
-        objects = objects_of(fresh)
-    for name, sql in objects.items():
+    for name, sql in _wanted_objects(connection).items():
+        hint = REBUILD if name.startswith(_VECTORS) else RESTORE
         if name not in stored:
-            yield Finding("the schema is whole", name, "is missing", RESTORE)
+            yield Finding("the schema is whole", name, "is missing", hint)
         elif stored[name] != sql:
-            yield Finding("the schema is whole", name, "differs from the schema", RESTORE)
+            yield Finding("the schema is whole", name, "differs from the schema", hint)
+
+
+def _wanted_objects(connection: Connection) -> dict[str, str]:
+    with closing(fresh_database()) as fresh:
+        for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe"):
+            create_vectors(fresh, recipe, dimensions)
+        return objects_of(fresh)
 
 
 def _references(connection: Connection) -> Iterator[Finding]:

@@ -1,7 +1,10 @@
 """Deep checks of content: it is what was written, and what is derived from it agrees."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import groupby, zip_longest
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +21,9 @@ from store.records import (
     set_id,
 )
 from store.sqlite.content import full_text
-from store.sqlite.database import Connection
+from store.sqlite.database import Connection, memory_database
 from store.sqlite.digests import stored_document_digest, stored_set_digest
-from store.words import count_words
+from store.words import TOKENIZER, count_words, searchable
 
 
 def _passages(connection: Connection) -> Iterator[Finding]:
@@ -116,4 +119,123 @@ def _documents(connection: Connection) -> Iterator[Finding]:
             )
 
 
-CONTENT_CHECKS = (_passages, _sets, _documents)
+def passage_vectors(connection: Connection) -> Iterator[Finding]:
+    """The vectors that a search scans belong to passage intervals. Needs an intact schema."""
+    recipes = connection.execute("SELECT id, dimensions FROM recipe").fetchall()
+    for recipe, dimensions in recipes:
+        table = f"passage_vector_{recipe}"
+        known = 0
+        for life, passage, born, died, blob in connection.execute(
+            "SELECT l.id, l.passage, l.born, l.died, s.vectors FROM life AS l"
+            " JOIN question_set AS s ON s.id = l.question_set WHERE s.recipe = ?",
+            [recipe],
+        ):
+            vector = np.frombuffer(blob, dtype="<i2", count=dimensions).astype("<f4")
+            wanted = (vector.tobytes(), born, died, passage) if vector.any() else None
+            row = connection.execute(
+                f"SELECT embedding, born, died, passage FROM {table} WHERE life = ?", [life]
+            ).fetchone()
+            known += row is not None
+            if row != wanted:
+                yield _vector_finding(table, life, row, wanted)
+        yield from _vector_slots(connection, table, known)
+
+
+def _vector_finding(
+    table: str, life: int, row: Sequence[Any] | None, wanted: Sequence[Any] | None
+) -> Finding:
+    if row is None:
+        detail = "has no row"
+    elif wanted is None:
+        detail = "has a row although its vector is zero"
+    else:
+        finite = (
+            ""
+            if np.isfinite(np.frombuffer(row[0], dtype="<f4")).all()
+            else ", and holds NaN or infinity"
+        )
+        what = "vector" if row[0] != wanted[0] else "interval or passage"
+        detail = f"its {what} differs from the interval's{finite}"
+    return Finding("an interval has its passage's vector", f"{table} {life}", detail, REBUILD)
+
+
+def _vector_slots(connection: Connection, table: str, known: int) -> Iterator[Finding]:
+    """A search scans the slots that the chunks mark as valid, so these must be the rows."""
+    valid = 0
+    slots: dict[tuple[int, int], int] = {}
+    for chunk, validity, row_ids in connection.execute(
+        f"SELECT chunk_id, validity, rowids FROM {table}_chunks"
+    ):
+        bits = np.unpackbits(np.frombuffer(validity, dtype=np.uint8), bitorder="little")
+        ids = np.frombuffer(row_ids, dtype="<i8")
+        valid += int(bits.sum())
+        slots |= {(chunk, at): int(ids[at]) for at in np.flatnonzero(bits).tolist()}
+    rows = connection.execute(
+        f"SELECT rowid, chunk_id, chunk_offset FROM {table}_rowids"
+    ).fetchall()
+    wrong = [row for row, chunk, offset in rows if slots.get((chunk, offset)) != row]
+    if wrong or not valid == len(rows) == known:
+        yield Finding(
+            "a search sees exactly the vectors of the intervals",
+            table,
+            f"{known} intervals have vectors, {len(rows)} rows are stored, {valid} slots are valid,"
+            f" {len(wrong)} rows are not in their slots",
+            REBUILD,
+        )
+
+
+def _full_text(connection: Connection) -> Iterator[Finding]:
+    """Compare the index with a fresh one of the same passages, posting by posting."""
+    with closing(memory_database()) as memory:
+        memory.execute(f"CREATE VIRTUAL TABLE fresh USING fts5 (body, tokenize = '{TOKENIZER}')")
+        memory.execute("CREATE VIRTUAL TABLE posting USING fts5vocab (fresh, 'instance')")
+        memory.execute("BEGIN")
+        memory.executemany(
+            "INSERT INTO fresh (rowid, body) VALUES (?, ?)",
+            (
+                (row_id, searchable(full_text(Passage(tuple(json.loads(heading)), text))))
+                for row_id, heading, text in connection.execute(
+                    "SELECT id, heading, text FROM passage"
+                )
+            ),
+        )
+        yield from _unequal_sizes(connection, memory)
+        yield from _unequal_postings(connection, memory)
+
+
+def _unequal_sizes(connection: Connection, memory: Connection) -> Iterator[Finding]:
+    stored = dict(connection.execute("SELECT id, sz FROM passage_text_docsize"))
+    wanted = dict(memory.execute("SELECT id, sz FROM fresh_docsize"))
+    for passage in sorted(stored.keys() | wanted.keys()):
+        if passage not in stored:
+            detail = "the passage is missing"
+        elif passage not in wanted:
+            detail = "there is no such passage"
+        elif stored[passage] != wanted[passage]:
+            detail = "the length of its text differs"
+        else:
+            continue
+        yield Finding(
+            "the full-text index has exactly the stored passages",
+            f"passage_text {passage}",
+            detail,
+            REBUILD,
+        )
+
+
+def _unequal_postings(connection: Connection, memory: Connection) -> Iterator[Finding]:
+    sql = "SELECT term, doc, offset FROM {}"
+    stored = groupby(connection.execute(sql.format("passage_term")), key=lambda row: row[0])
+    wanted = groupby(memory.execute(sql.format("posting")), key=lambda row: row[0])
+    for left, right in zip_longest(stored, wanted, fillvalue=(None, ())):
+        if left[0] != right[0] or list(left[1]) != list(right[1]):
+            yield Finding(
+                "the full-text index has the words of the passages",
+                "passage_text",
+                f"the postings of {left[0]!r} differ from those of {right[0]!r} in the passages",
+                REBUILD,
+            )
+            return
+
+
+CONTENT_CHECKS = (_passages, _sets, _documents, _full_text)

@@ -25,7 +25,8 @@ from store.records import (
 from store.sqlite.acknowledged import INTERNAL_COUNTERS
 from store.sqlite.database import Connection, transaction
 from store.sqlite.digests import QUESTION_COLUMNS, set_digest
-from store.words import count_words
+from store.sqlite.search import create_vectors
+from store.words import count_words, searchable
 
 _SETS_AT_ONCE = 1000  # read together: sorting all of them by SQL would copy their vectors
 _DIRECTIONS = tuple(Direction)
@@ -42,7 +43,7 @@ _QUESTIONS = """
 
 
 def register_recipe(connection: Connection, recipe: Recipe) -> int:
-    """The recipe's row id; a new recipe is created."""
+    """The recipe's row id; a new recipe is created with its table of passage vectors."""
     known = recipe_row(connection, recipe.name)
     if known is not None:
         return known
@@ -51,7 +52,9 @@ def register_recipe(connection: Connection, recipe: Recipe) -> int:
             "INSERT INTO recipe (name, encoder, dimensions) VALUES (?, ?, ?)",
             [recipe.name, recipe.encoder, recipe.dimensions],
         )
-    return int(cursor.lastrowid or 0)
+        row_id = int(cursor.lastrowid or 0)
+        create_vectors(connection, row_id, recipe.dimensions)
+    return row_id
 
 
 def recipe_row(connection: Connection, name: str) -> int | None:
@@ -175,20 +178,29 @@ def counters(connection: Connection) -> dict[str, int]:
 
 
 def _insert_passage(connection: Connection, passage: Passage) -> None:
+    body = full_text(passage)
     connection.execute(
         "INSERT INTO passage (id, heading, text, words) VALUES (?, ?, ?, ?)",
         [
             passage.id,
             json.dumps(passage.heading, ensure_ascii=False),
             passage.text,
-            count_words(full_text(passage)),
+            count_words(body),
         ],
     )
+    index_passage(connection, passage.id, body)
 
 
 def full_text(passage: Passage) -> str:
     """The text that full-text search sees of a passage."""
     return " ".join([*passage.heading, passage.text])
+
+
+def index_passage(connection: Connection, row_id: PassageId, body: str) -> None:
+    """Put a passage into the full-text index."""
+    connection.execute(
+        "INSERT INTO passage_text (rowid, body) VALUES (?, ?)", [row_id, searchable(body)]
+    )
 
 
 def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> None:

@@ -1,4 +1,4 @@
-"""Opening the database: the SQLite library, pragmas, schema and transactions.
+"""Opening the database: the SQLite library, its extension, pragmas, schema and transactions.
 
 One process holds the writer lock (an flock on a file beside the database); readers come and go.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+import sqlite_vec
 from sqlite_utils import Database
 
 from store.exceptions import (
@@ -60,10 +61,11 @@ class Connection(sqlite.Connection):
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """The SQLite in use."""
+    """The SQLite in use. `vec` is the version of sqlite-vec, empty if it does not load."""
 
     module: str
     sqlite: str
+    vec: str
     fts5: bool
 
     @property
@@ -77,17 +79,26 @@ def library() -> Library:
         version = plain.execute("SELECT sqlite_version()").fetchone()[0]
         options = {name for (name,) in plain.execute("PRAGMA compile_options")}
     module = sqlite.__name__.partition(".")[0]
-    return Library(module, version, "ENABLE_FTS5" in options)
+    return Library(module, version, _vec_version(), "ENABLE_FTS5" in options)
+
+
+def _vec_version() -> str:
+    try:
+        with closing(fresh_database()) as connection:
+            return str(connection.execute("SELECT vec_version()").fetchone()[0])
+    except (SqliteError, AttributeError):
+        return ""
 
 
 def memory_database() -> Connection:
-    """An empty database in memory, without a schema."""
+    """An empty database in memory, without extensions."""
     return sqlite.connect(":memory:", isolation_level=None, factory=Connection)
 
 
 def fresh_database() -> Connection:
     """An empty database in memory with the current schema, to compare others with."""
     connection = memory_database()
+    _load_extension(connection)
     _migrate(connection)
     return connection
 
@@ -99,7 +110,7 @@ def objects_of(connection: Connection) -> dict[str, str]:
 
 def _connect(path: Path, mode: str = "rw") -> Connection:
     try:
-        return sqlite.connect(
+        connection = sqlite.connect(
             f"{path.absolute().as_uri()}?mode={mode}",
             uri=True,
             isolation_level=None,
@@ -113,6 +124,14 @@ def _connect(path: Path, mode: str = "rw") -> Connection:
             str(error) if path.exists() else "there is no such file",
             "Check that the file exists and that you may read and write it",
         ) from error
+    _load_extension(connection)
+    return connection
+
+
+def _load_extension(connection: Connection) -> None:
+    connection.enable_load_extension(True)
+    sqlite_vec.load(connection)
+    connection.enable_load_extension(False)
 
 
 def open_file(path: Path) -> Connection:

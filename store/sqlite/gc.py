@@ -140,7 +140,7 @@ def collect(
     between()
     gone = sweep(connection, between)
     gone.update(drop_unused(connection, _forsaken(connection, retention, now_ms), between))
-    shrink(connection, between)
+    shrink(connection, between, text=gone["passages"] > 0)
     return GcResult(
         versions=tuple(versions),
         documents=gone["documents"],
@@ -201,6 +201,7 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
         " AND NOT EXISTS (SELECT 1 FROM placement WHERE passage = p.id)",
         [json.dumps([row[1] for row in doomed])],
     ).fetchall()
+    connection.executemany("DELETE FROM passage_text WHERE rowid = ?", passages)
     connection.executemany("DELETE FROM passage WHERE id = ?", passages)
     return Counter(question_sets=len(ids), passages=len(passages))
 
@@ -248,8 +249,15 @@ def _sweep_documents(connection: Connection, rows: Sequence[_Row]) -> Counter[st
 
 
 def _sweep_lives(connection: Connection, rows: Sequence[_Row]) -> Counter[str]:
-    connection.executemany("DELETE FROM life WHERE id = ?", [(life,) for life, _ in rows])
-    return Counter(lives=len(rows)) + drop_sets(connection, [of for _, of in rows])
+    sets = []
+    for life, question_set in rows:
+        (recipe,) = connection.execute(
+            "SELECT recipe FROM question_set WHERE id = ?", [question_set]
+        ).fetchone()
+        connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [life])
+        connection.execute("DELETE FROM life WHERE id = ?", [life])
+        sets.append(question_set)
+    return Counter(lives=len(rows)) + drop_sets(connection, sets)
 
 
 _STEPS = (
@@ -319,13 +327,13 @@ def _emptied(connection: Connection, sets: Iterable[int]) -> list[int]:
 
 
 def _content_bytes(connection: Connection, sets: Iterable[int], passages: Sequence[int]) -> int:
-    """Roughly the size of this content."""
+    """Roughly the size of this content. Text counts twice, as the full-text index has it too."""
     row = connection.execute(
         "SELECT (SELECT coalesce(sum(length(vectors)), 0) FROM question_set"
         " WHERE id IN (SELECT value FROM json_each(?1)))"
         f" + (SELECT coalesce(sum(length(text) + length(keywords) + {_ROW_BYTES}), 0) FROM question"
         " WHERE question_set IN (SELECT value FROM json_each(?1)))"
-        " + (SELECT coalesce(sum(length(CAST(text AS BLOB))), 0) FROM passage"
+        " + (SELECT coalesce(sum(2 * length(CAST(text AS BLOB))), 0) FROM passage"
         " WHERE id IN (SELECT value FROM json_each(?2)))",
         [json.dumps(list(sets)), json.dumps(list(passages))],
     ).fetchone()

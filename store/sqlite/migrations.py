@@ -31,7 +31,7 @@ def _run_file(db: Database, name: str) -> None:
 
 _STEPS = """\
 001_initial 002_history 003_digest 004_retention 005_llm 006_cursor 007_jobs 008_links 009_origin
-010_rules 011_feed 012_targets 013_search
+010_rules 011_feed 012_targets
 """.split()
 SCHEMA_VERSION = len(_STEPS)
 
@@ -42,19 +42,6 @@ def _step(name: str) -> None:
         _run_file(db, f"{name}.sql")
         if name == "003_digest":
             fill_digests(db.conn)
-        if name == "013_search":
-            _drop_vectors(db.conn)
-
-
-def _drop_vectors(connection: sqlite3.Connection) -> None:
-    """Drop the tables of vectors without the extension that made them: their parts are plain."""
-    whose = "name IN (SELECT 'passage_vector_' || id FROM recipe)"
-    connection.execute("PRAGMA writable_schema = ON")
-    connection.execute(f"DELETE FROM sqlite_master WHERE {whose}")
-    connection.execute("PRAGMA writable_schema = RESET")
-    parts = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'passage_vector_*'"
-    for (part,) in connection.execute(parts).fetchall():
-        connection.execute(f'DROP TABLE "{part}"')
 
 
 for step in _STEPS:

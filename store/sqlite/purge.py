@@ -23,6 +23,7 @@ from store.sqlite.acknowledged import count_rewrite
 from store.sqlite.database import Connection, transaction
 from store.sqlite.gc import Between, drop_sets, drop_unused, sweep, unchecked, unheld_sets
 from store.sqlite.losses import CutSearch, Losses, Span
+from store.sqlite.search import put_vector
 from store.sqlite.space import erase
 
 _REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # what one transaction removes
@@ -194,14 +195,16 @@ def _shorten_lives(
     for passage in passages:
         spans = _spans(connection, passage)
         lives = connection.execute(
-            "SELECT l.id, l.born, l.died, l.question_set, p.words FROM life AS l"
-            " JOIN passage AS p ON p.id = l.passage WHERE l.passage = ?",
+            "SELECT l.id, l.born, l.died, s.id, s.recipe, p.words FROM life AS l"
+            " JOIN question_set AS s ON s.id = l.question_set JOIN passage AS p ON p.id = l.passage"
+            " WHERE l.passage = ?",
             [passage],
         ).fetchall()
-        for life, born, died, question_set, words in lives:
+        for life, born, died, question_set, recipe, words in lives:
             left = _within((born, died), spans, losses)
             if losses.count(losses.passages, (born, died), left):
                 losses.count(losses.words, (born, died), left, words)
+                connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [life])
                 connection.execute("DELETE FROM life WHERE id = ?", [life])
                 _insert_lives(connection, passage, question_set, left)
                 shortened.append(question_set)
@@ -233,10 +236,12 @@ def _within(span: Span, others: Iterable[Span], losses: Losses) -> list[Span]:
 def _insert_lives(
     connection: Connection, passage: PassageId, question_set: int, spans: Iterable[Span]
 ) -> None:
-    connection.executemany(
-        "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?)",
-        [(passage, *span, question_set) for span in spans],
-    )
+    for span in spans:
+        made = connection.execute(
+            "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?)",
+            [passage, *span, question_set],
+        )
+        put_vector(connection, int(made.lastrowid or 0))
 
 
 def _cut_matches(connection: Connection, sets: Sequence[int], losses: Losses) -> int:

@@ -2,7 +2,8 @@
 
 A backup is a consistent copy, made while the writer works. SQLite's online backup copies pages
 inside one read transaction, so the copy is one version, and in WAL mode neither readers nor the
-writer wait for it.
+writer wait for it. VACUUM INTO would make a smaller copy, but it renumbers rows of tables without
+an INTEGER PRIMARY KEY, by which sqlite-vec finds its chunks.
 """
 
 import os
@@ -19,11 +20,14 @@ from store.sqlite.database import (
     disk_failures,
     open_file,
     snapshot,
+    transaction,
 )
 from store.sqlite.presence import expect_shrinking, note_size
+from store.sqlite.search import move_vectors, recipes, renew_vectors, sparse_chunks
 
 _PAGES = 2000  # freed per step
 _QUICK_BYTES = 1 << 26  # of a file that is rewritten within a second
+_MERGED_PAGES = 500  # of the full-text index rewritten per step
 _WAIT_MS, _NO_WAIT_MS = 10_000, 200
 
 
@@ -35,15 +39,35 @@ def file_bytes(connection: Connection) -> int:
     return int(pages * size)
 
 
-def shrink(connection: Connection, between: Callable[[], None]) -> None:
+def shrink(connection: Connection, between: Callable[[], None], *, text: bool) -> None:
     """Shrink the file by what was deleted, in steps; `between` runs after each.
 
-    If a tenth of a small file is free, about as much again is lost in half-empty pages, so the file
-    is vacuumed as a whole; this also turns incremental vacuum on for a database made without it.
-    The writer would wait too long for a large one, which gives back its free pages in steps.
+    `text` says whether full text was deleted, which stays in the index until it is merged. If a
+    tenth of a small file is free, about as much again is lost in half-empty pages, so the file is
+    vacuumed as a whole; this also turns incremental vacuum on for a database made without it. The
+    writer would wait too long for a large one, which gives back its free pages in steps.
     """
+    for recipe in recipes(connection):
+        for lives in sparse_chunks(connection, recipe):
+            move_vectors(connection, recipe, lives)
+            between()
+    if text:
+        _merge_text(connection, between)
     _vacuum(connection, between)
     truncate_wal(connection, wait=False)
+
+
+def _merge_text(connection: Connection, between: Callable[[], None]) -> None:
+    """Optimise in steps, as FTS5 documents it: the first, negative step covers all segments."""
+    pages, changes = -_MERGED_PAGES, 2
+    while changes >= 2:
+        with transaction(connection):
+            before = connection.total_changes
+            connection.execute(
+                "INSERT INTO passage_text (passage_text, rank) VALUES ('merge', ?)", [pages]
+            )
+            pages, changes = _MERGED_PAGES, connection.total_changes - before
+        between()
 
 
 def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
@@ -65,7 +89,13 @@ def _free_pages(connection: Connection) -> int:
 
 
 def vacuum(connection: Connection) -> None:
-    """Rewrite the whole file as one that can be vacuumed in steps."""
+    """Rewrite the whole file as one that can be vacuumed in steps.
+
+    The vector tables are rewritten first: their parts refer to each other by row numbers, which
+    VACUUM preserves only where there are no gaps.
+    """
+    for recipe in recipes(connection):
+        renew_vectors(connection, recipe)
     with disk_failures(connection):
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     _shrunk(connection, "VACUUM")
@@ -101,8 +131,9 @@ def truncate_wal(connection: Connection, *, wait: bool) -> bool:
 def erase(connection: Connection, between: Callable[[], None]) -> bool:
     """Leave no byte of deleted rows in the database's files. Returns what truncate_wal does.
 
-    The rewriting of the whole file is one long step; `between` runs after it.
+    `between` runs after each step; the last one, the rewriting of the whole file, is a long one.
     """
+    _merge_text(connection, between)
     vacuum(connection)
     between()
     return truncate_wal(connection, wait=True)

@@ -23,10 +23,11 @@ from store.records import (
     Version,
 )
 from store.sqlite.acknowledged import count_rewrite, lost_version
-from store.sqlite.content import full_text
+from store.sqlite.content import full_text, index_passage
 from store.sqlite.database import Connection, transaction
 from store.sqlite.digests import PLACE_COLUMNS, document_digest
 from store.sqlite.reads import links_text
+from store.sqlite.search import create_vectors, put_vector
 from store.sqlite.sources import begin_rules
 from store.words import count_words
 
@@ -118,12 +119,14 @@ def commit(connection: Connection, change: Change, created_ms: int) -> Version:
 def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> Version:
     """Commit the change as the next version, and derive again all that is derived from content.
 
-    Word counts are made anew in the same transaction, so readers see all of the old or all of the
-    new. The new version's counts are counted, not carried over.
+    The full-text index, word counts and passage vectors are rebuilt in the same transaction, so
+    readers see all of the old or all of the new. The new version's counts are counted, not carried
+    over.
     """
     with transaction(connection):
         count_rewrite(connection)
-        _recount_words(connection)
+        _rebuild_full_text(connection)
+        _rebuild_vectors(connection)
         number = write_version(connection, change, created_ms).id
         connection.execute(
             "UPDATE version SET"
@@ -270,14 +273,22 @@ def _words_of(connection: Connection, passages: Iterable[PassageId]) -> int:
 
 
 def _change_lives(connection: Connection, number: int, change: Change) -> None:
-    connection.executemany(
-        f"UPDATE life SET died = {number} WHERE passage = ? AND died = {ALIVE}",
-        [(passage,) for passage in change.passages_ended],
-    )
-    connection.executemany(
-        f"INSERT INTO life (passage, born, died, question_set) VALUES (?, {number}, {ALIVE}, ?)",
-        change.passages_begun,
-    )
+    for passage in change.passages_ended:
+        life, recipe = connection.execute(
+            "SELECT l.id, s.recipe FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
+            f" WHERE l.passage = ? AND l.died = {ALIVE}",
+            [passage],
+        ).fetchone()
+        connection.execute("UPDATE life SET died = ? WHERE id = ?", [number, life])
+        connection.execute(
+            f"UPDATE passage_vector_{recipe} SET died = ? WHERE life = ?", [number, life]
+        )
+    for passage, question_set in change.passages_begun:
+        cursor = connection.execute(
+            "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?)",
+            [passage, number, ALIVE, question_set],
+        )
+        put_vector(connection, int(cursor.lastrowid or 0))
 
 
 def _change_matches(
@@ -294,9 +305,21 @@ def _change_matches(
     )
 
 
-def _recount_words(connection: Connection) -> None:
+def _rebuild_full_text(connection: Connection) -> None:
+    connection.execute("INSERT INTO passage_text (passage_text) VALUES ('delete-all')")
     rows = connection.execute("SELECT id, heading, text, words FROM passage ORDER BY id")
     for row_id, heading, text, words in rows.fetchall():
-        counted = count_words(full_text(Passage(tuple(json.loads(heading)), text)))
-        if counted != words:
-            connection.execute("UPDATE passage SET words = ? WHERE id = ?", [counted, row_id])
+        body = full_text(Passage(tuple(json.loads(heading)), text))
+        index_passage(connection, row_id, body)
+        if count_words(body) != words:
+            connection.execute(
+                "UPDATE passage SET words = ? WHERE id = ?", [count_words(body), row_id]
+            )
+
+
+def _rebuild_vectors(connection: Connection) -> None:
+    for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe").fetchall():
+        connection.execute(f"DROP TABLE IF EXISTS passage_vector_{recipe}")
+        create_vectors(connection, recipe, dimensions)
+    for (life,) in connection.execute("SELECT id FROM life ORDER BY id").fetchall():
+        put_vector(connection, life)

@@ -9,6 +9,7 @@ that SQLite holds to be sound and that contradict each other.
 
 import random
 import shutil
+import struct
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -133,15 +134,20 @@ def damage(*statements: str) -> Corruption:
 
 
 def _aimed(connection: Connection, statement: str, rng: random.Random) -> str:
-    """Put random rows' keys in a statement's place-holders."""
+    """Put random rows' keys, and a vector that holds NaN, in a statement's place-holders."""
     picks = {
+        "life": "SELECT id FROM life ORDER BY id",
+        "passage": "SELECT passage FROM life ORDER BY passage",
         "document": "SELECT id FROM document ORDER BY id",
         "question": f"SELECT question FROM match WHERE died = {ALIVE} ORDER BY question",
     }
     chosen = {
         name: rng.choice(connection.execute(sql).fetchall())[0] for name, sql in picks.items()
     }
-    return statement.format(alive=ALIVE, noise=rng.randrange(1, 2**62), **chosen)
+    values = [0.5] * 16
+    values[rng.randrange(16)] = float("nan")
+    nan = "x'" + struct.pack("<16f", *values).hex() + "'"
+    return statement.format(alive=ALIVE, nan=nan, noise=rng.randrange(1, 2**62), **chosen)
 
 
 HEAD_MATCH = "WHERE question = {question} AND died = {alive}"
@@ -152,6 +158,8 @@ CORRUPTIONS: dict[str, tuple[int, Corruption]] = {
     "bit of a question": (2, flip_in("SELECT text FROM question")),
     "bit of keywords": (2, flip_in("SELECT keywords FROM question")),
     "bit of a question's vector": (3, flip_in("SELECT vectors FROM question_set")),
+    "bit of a searched vector": (3, flip_in("SELECT embedding FROM passage_vector_1")),
+    "bit of the full-text index": (3, flip_in("SELECT block FROM passage_text_data WHERE id > 10")),
     "bit of a document's hash": (1, flip_in("SELECT content FROM document")),
     "bit of the schema": (1, flip_in("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")),
     "bit of a root page": (4, flip_root_page),
@@ -160,6 +168,10 @@ CORRUPTIONS: dict[str, tuple[int, Corruption]] = {
     "page of zeros": (2, zero_page),
     "truncated WAL": (2, cut_wal_short),
     "missing WAL": (1, lose_wal),
+    "NaN in a vector": (
+        2,
+        damage("UPDATE passage_vector_1 SET embedding = {nan} WHERE life = {life}"),
+    ),
     "match to a missing question": (1, damage(f"UPDATE match SET target = {{noise}} {HEAD_MATCH}")),
     "match to a missing passage": (
         1,
@@ -167,6 +179,15 @@ CORRUPTIONS: dict[str, tuple[int, Corruption]] = {
             "DELETE FROM life WHERE died = {alive} AND question_set = (SELECT question_set"
             f" FROM question WHERE id = (SELECT target FROM match {HEAD_MATCH}))"
         ),
+    ),
+    "stale full-text row": (
+        2,
+        damage("INSERT INTO passage_text (rowid, body) VALUES ({noise}, 'it was')"),
+    ),
+    "missing full-text row": (1, damage("DELETE FROM passage_text WHERE rowid = {passage}")),
+    "full text of another": (
+        1,
+        damage("INSERT OR REPLACE INTO passage_text (rowid, body) VALUES ({passage}, 'it was')"),
     ),
     "wrong similarity": (
         1,
@@ -197,6 +218,10 @@ CORRUPTIONS: dict[str, tuple[int, Corruption]] = {
     ),
     "life without a document": (1, damage("DELETE FROM document WHERE id = {document}")),
     "wrong birth": (1, damage("UPDATE life SET born = 2 WHERE born = 1 AND died > 2")),
+    "vectors of another life": (
+        1,
+        damage("UPDATE passage_vector_1 SET passage = {noise} WHERE life = {life}"),
+    ),
     "wrong count": (1, damage("UPDATE version SET words = words + 1 WHERE id = 3")),
     "moved passage": (
         1,

@@ -9,12 +9,14 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-import sqlite_vec
 from sqlite_utils import Database
 
+from store.records import PassageId
 from store.sqlite.check import check
+from store.sqlite.content import full_text, index_passage, known_passages
 from store.sqlite.database import APPLICATION_ID, Connection, objects_of, open_file, open_writer
 from store.sqlite.migrations import MIGRATIONS, SCHEMA_VERSION
+from store.sqlite.search import create_vectors, put_vector
 from tests.crash.sweep import sound, state_of
 from tests.fakes.kill import Step, copy_database, kill_at, steps_of, torn_writes
 from tests.fakes.memory import MemoryConnector
@@ -95,24 +97,14 @@ def columns_of(connection: Connection, table: str) -> list[str]:
 
 
 def derive(connection: Connection) -> None:
-    """Full text and vectors, as that schema kept them for searches."""
-    connection.execute(
-        "INSERT INTO passage_text (rowid, body) SELECT id, heading || text FROM main.passage"
-    )
-    connection.enable_load_extension(True)
-    sqlite_vec.load(connection)
-    connection.enable_load_extension(False)
+    """Full text and vectors, which are copied with their content."""
+    ids = [PassageId(row[0]) for row in connection.execute("SELECT id FROM main.passage")]
+    for passage_id, passage in known_passages(connection, ids).items():
+        index_passage(connection, passage_id, full_text(passage))
     for recipe, dimensions in connection.execute("SELECT id, dimensions FROM main.recipe"):
-        connection.execute(
-            f"CREATE VIRTUAL TABLE passage_vector_{recipe} USING vec0 (life INTEGER PRIMARY KEY,"
-            f" embedding float[{dimensions}] distance_metric=cosine, born INTEGER, died INTEGER,"
-            " +passage INTEGER)"
-        )
-        connection.execute(
-            f"INSERT INTO passage_vector_{recipe} (life, embedding, born, died, passage)"
-            " SELECT id, ?, born, died, passage FROM main.life",
-            [bytes(4 * (dimensions - 1)) + b"\x00\x00\x80\x3f"],
-        )
+        create_vectors(connection, recipe, dimensions)
+    for (life,) in connection.execute("SELECT id FROM main.life").fetchall():
+        put_vector(connection, life)
 
 
 def rows_of(connection: Connection, columns: dict[str, list[str]]) -> Rows:

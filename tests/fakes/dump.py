@@ -29,6 +29,13 @@ ROWS = {
         WHERE m.born <= ?1 AND ?1 < m.died AND (v.cut_question IS NULL
             OR m.similarity > v.cut_similarity
             OR (m.similarity = v.cut_similarity AND m.question <= v.cut_question)) ORDER BY 1""",
+    "passage_vectors": """
+        SELECT l.passage, hex(v.embedding) FROM life AS l
+        JOIN passage_vector_{recipe} AS v ON v.life = l.id
+        WHERE v.born <= ?1 AND ?1 < v.died ORDER BY 1""",
+    "full_text": """
+        SELECT t.doc, t.term, t.offset FROM passage_term AS t JOIN life AS l ON l.passage = t.doc
+        WHERE l.born <= ?1 AND ?1 < l.died ORDER BY 1, 3, 2""",
 }
 
 Rows = dict[str, list[tuple[object, ...]]]
@@ -40,7 +47,10 @@ def graph_at(connection: Connection, number: int) -> Rows:
     Row ids that say only in which order things were written are left out.
     """
     of = version(connection, number)
-    rows = {name: connection.execute(sql, [number]).fetchall() for name, sql in ROWS.items()}
+    rows = {
+        name: connection.execute(sql.format(recipe=of.recipe), [number]).fetchall()
+        for name, sql in ROWS.items()
+    }
     counts = (of.documents, of.passages, of.words, of.matches, of.edge_budget, of.cut)
     return {**rows, "counts": [counts]}
 
@@ -52,12 +62,13 @@ def without(rows: Rows, path: str) -> Rows:
     held = {row[2] for row in placements}
     questions = [row for row in rows["questions"] if row[1] in held]
     left = {row[0] for row in questions}
+    of_passage = ("passages", "passage_vectors", "full_text")
     between = ("matches", "edges")
     return {
         "documents": documents,
         "placements": placements,
         "questions": questions,
-        "passages": [row for row in rows["passages"] if row[0] in held],
+        **{name: [row for row in rows[name] if row[0] in held] for name in of_passage},
         **{name: [row for row in rows[name] if {row[0], row[1]} <= left] for name in between},
         "counts": rows["counts"],
     }

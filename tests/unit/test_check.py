@@ -75,6 +75,7 @@ BROKEN = {
     "the schema is whole": [
         "DROP INDEX match_died",
         "DROP VIEW edge",
+        "DROP TABLE passage_vector_1",
     ],
     "every reference has its row": [
         "DELETE FROM passage WHERE id = (SELECT passage FROM life LIMIT 1)",
@@ -164,6 +165,21 @@ BROKEN = {
         "UPDATE document SET path = 'elsewhere.md' WHERE id = 1",
         "UPDATE placement SET first_line = 0 WHERE document = 2 AND ordinal = 0",
     ],
+    "an interval has its passage's vector": [
+        "DELETE FROM passage_vector_1 WHERE life = 2",
+        "UPDATE passage_vector_1 SET died = 9 WHERE life = 2",
+        "UPDATE passage_vector_1 SET embedding = zeroblob(64) WHERE life = 2",
+    ],
+    "a search sees exactly the vectors of the intervals": [
+        "UPDATE passage_vector_1_chunks SET validity = zeroblob(length(validity))",
+    ],
+    "the full-text index has exactly the stored passages": [
+        "DELETE FROM passage_text WHERE rowid = {passage}",
+        "INSERT INTO passage_text (rowid, body) VALUES (5, 'stale')",
+    ],
+    "the full-text index has the words of the passages": [
+        "INSERT OR REPLACE INTO passage_text (rowid, body) VALUES ({passage}, 'stale words')",
+    ],
     "a match's similarity is Eq. 1 of its questions": [
         "UPDATE match SET similarity = similarity + 1e-15 WHERE born = 1 AND died < 9",
     ],
@@ -188,6 +204,12 @@ def test_a_broken_invariant_is_found_and_named(
     }
     damage(stack.connection, *statements.format(alive=ALIVE, **one).split("; "))
     assert invariant in invariants(stack.connection)
+
+
+def test_nan_in_a_vector_is_named(stack: Stack) -> None:
+    nan = "x'" + "0000c07f" * 16 + "'"
+    damage(stack.connection, f"UPDATE passage_vector_1 SET embedding = {nan} WHERE life = 1")
+    assert any("NaN" in one.detail for one in check(stack.connection, deep=True))
 
 
 def test_a_second_best_match_is_found(stack: Stack) -> None:

@@ -1,0 +1,114 @@
+"""Exact search at a version: postings of words, and the sqlite-vec tables of passage vectors."""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from store.records import PassageId, Vectors, Version
+from store.sqlite.database import Connection, transaction
+from store.sqlite.reads import VISIBLE_LIVES
+from store.sqlite.sources import names_json
+
+# Ties in distance are broken by id, so a few more passages are fetched than asked for.
+_SPARE = 16
+_MAX_K = 4096  # sqlite-vec's own limit
+_CHUNK_ROWS = 1024  # what sqlite-vec allocates and frees at once
+
+
+def nearest(
+    connection: Connection, at: Version, query: Vectors, k: int, hidden: Collection[str] = ()
+) -> list[tuple[PassageId, float]]:
+    """The k passages in force with the largest cosine to the query, best first, ties by id.
+
+    Passages that only `hidden` sources (names) hold are skipped. A vector of zeros is near nothing:
+    it finds nothing and is never found.
+    """
+    if not query.any():
+        return []
+    seen = f" AND life IN ({VISIBLE_LIVES})" if hidden else ""
+    rows = connection.execute(
+        f"SELECT passage, distance FROM passage_vector_{at.recipe}"
+        f" WHERE embedding MATCH ?3 AND k = ?4 AND born <= ?1 AND died > ?1{seen}",
+        [at.id, names_json(hidden), query.astype("<f4").tobytes(), min(k + _SPARE, _MAX_K)],
+    ).fetchall()
+    scored = [(PassageId(row[0]), 1.0 - float(row[1])) for row in rows]
+    return sorted(scored, key=lambda found: (-found[1], found[0]))[:k]
+
+
+def create_vectors(connection: Connection, recipe: int, dimensions: int) -> None:
+    """Create the table of a recipe's passage vectors."""
+    connection.execute(
+        f"CREATE VIRTUAL TABLE passage_vector_{recipe} USING vec0 (life INTEGER PRIMARY KEY,"
+        f" embedding float[{int(dimensions)}] distance_metric=cosine,"
+        " born INTEGER, died INTEGER, +passage INTEGER)"
+    )
+
+
+def put_vector(connection: Connection, life: int) -> None:
+    """Insert the vector of a row of `life`, taken from its question set.
+
+    A vector of zeros is left out: its distances would be NaN, which breaks the order of a search.
+    """
+    recipe, dimensions, vectors, *columns = connection.execute(
+        "SELECT s.recipe, r.dimensions, s.vectors, l.born, l.died, l.passage FROM life AS l"
+        " JOIN question_set AS s ON s.id = l.question_set JOIN recipe AS r ON r.id = s.recipe"
+        " WHERE l.id = ?",
+        [life],
+    ).fetchone()
+    vector = np.frombuffer(vectors, dtype="<i2", count=dimensions).astype("<f4")
+    if vector.any():
+        connection.execute(
+            f"INSERT INTO passage_vector_{recipe} (life, embedding, born, died, passage)"
+            " VALUES (?, ?, ?, ?, ?)",
+            [life, vector.tobytes(), *columns],
+        )
+
+
+def recipes(connection: Connection) -> list[int]:
+    """The row ids of all recipes, each of which has a table of vectors."""
+    return [row[0] for row in connection.execute("SELECT id FROM recipe ORDER BY id")]
+
+
+def sparse_chunks(connection: Connection, recipe: int) -> list[list[int]]:
+    """The lives whose vectors should move, by chunk: of each chunk that is less than full, but the
+    last, where more than a quarter is free.
+
+    sqlite-vec frees a chunk only when its last row is deleted, and never reuses a gap.
+    """
+    table = f"passage_vector_{recipe}"
+    sparse = connection.execute(
+        f"SELECT chunk_id FROM {table}_rowids GROUP BY chunk_id HAVING count(*) < ?"
+        f" AND chunk_id < (SELECT max(chunk_id) FROM {table}_chunks)",
+        [_CHUNK_ROWS * 3 // 4],
+    ).fetchall()
+    lives = f"SELECT rowid FROM {table}_rowids WHERE chunk_id = ?"
+    return [[row[0] for row in connection.execute(lives, chunk)] for chunk in sparse]
+
+
+def move_vectors(connection: Connection, recipe: int, lives: Sequence[int]) -> None:
+    """Write the vectors of these lives again, behind all others, in one transaction."""
+    with transaction(connection):
+        for life in lives:
+            connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [life])
+            put_vector(connection, life)
+
+
+def renew_vectors(connection: Connection, recipe: int) -> None:
+    """Rewrite the table in one transaction, so that nothing of a deleted row is left in it.
+
+    sqlite-vec cannot rename a table, and VACUUM does not help. Readers keep the state they began
+    with.
+    """
+    with transaction(connection):
+        dimensions = connection.execute(
+            "SELECT dimensions FROM recipe WHERE id = ?", [recipe]
+        ).fetchone()[0]
+        connection.execute(f"DROP TABLE passage_vector_{recipe}")
+        create_vectors(connection, recipe, dimensions)
+        lives = connection.execute(
+            "SELECT l.id FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
+            " WHERE s.recipe = ? ORDER BY l.id",
+            [recipe],
+        ).fetchall()
+        for (life,) in lives:
+            put_vector(connection, life)
