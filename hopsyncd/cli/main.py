@@ -23,6 +23,7 @@ from hopsyncd.cli.query import ask, query
 from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
 from hopsyncd.cli.sync import sync
 from hopsyncd.cli.top import status, top
+from hopsyncd.cli.web import web
 from hopsyncd.client.response import printable
 from hopsyncd.errors import REPORTABLE
 
@@ -61,7 +62,7 @@ def cli(context: click.Context, config_file: Path | None) -> None:
 
 
 _COMMANDS = (
-    *(init, serve, sync, query, ask, graph, status, sources, schedule, top),
+    *(init, serve, sync, query, ask, graph, status, sources, schedule, top, web),
     *(add, remove, pause, resume),
     *(log, diff, why, tag, restore, release),
     *(check, rebuild, backup, recover, gc, purge),

@@ -37,6 +37,9 @@ def test_the_wheel_holds_three_packages_with_their_data(wheel: Path) -> None:
     tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"hopsyncd", "store", "connectors"}
     assert "hopsyncd/config.toml" in names
+    page = ROOT / "hopsyncd/web"
+    for data in ("templates/*.html", "assets/*"):
+        assert {f"hopsyncd/web/{one.relative_to(page)}" for one in page.glob(data)} <= {*names}
     shipped = {path.name for path in (ROOT / "store/sqlite/schema").glob("*.sql")}
     assert shipped
     assert {Path(name).name for name in names if name.startswith("store/sqlite/schema/")} >= shipped

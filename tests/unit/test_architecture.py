@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 OURS = ("hopsyncd", "store", "connectors")
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 60
-MAX_MODULES = 219
+MAX_MODULES = 225
 
 # Each room may import those before it, and none after it.
 ORDER = (
@@ -32,6 +32,7 @@ ORDER = (
     "hopsyncd.retrieve",
     "hopsyncd.client",
     "hopsyncd.api",
+    "hopsyncd.web",
     "hopsyncd.evaluation",
     "hopsyncd.doctor",
     "hopsyncd.daemon",
@@ -45,6 +46,8 @@ STRANGERS = {
     "hopsyncd.index": ("hopsyncd", "connectors", "store.sqlite"),
     "hopsyncd.retrieve": ("hopsyncd.ingest", "connectors"),
     "hopsyncd.client": ("hopsyncd.ingest", "hopsyncd.retrieve", "hopsyncd.models", "store"),
+    # The page knows what the client is told, so that it cannot show more than its user may see.
+    "hopsyncd.web": ("hopsyncd.api", "hopsyncd.ingest", "hopsyncd.retrieve", "store"),
     "hopsyncd.doctor": ("hopsyncd.retrieve",),
 }
 LOOSE = {"__init__", "__main__", "daemon", "errors", "logs"}

@@ -1,0 +1,1 @@
+"""The page: what the daemon knows, in a browser of this machine."""

@@ -1,0 +1,255 @@
+"""The views of the page, each an HTML document made here from the daemon's answers."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from hopsyncd.client import Client, RequestFailed
+from hopsyncd.client.response import counted, title_of
+from hopsyncd.config.values import STRATEGIES
+from hopsyncd.errors import REPORTABLE, DaemonUnavailable
+from hopsyncd.web.drawing import neighbourhood, unique_hops, way_found
+from hopsyncd.web.listener import Door, PageGuard
+from hopsyncd.web.text_changes import changed_words
+
+_ASSETS = Path(__file__).parent / "assets"
+_K = 8
+_PASSAGES_SHOWN = 60  # of a document, around the one that is marked
+_NEIGHBOURS = 40
+_VERSIONS_SHOWN = 30
+_DOCUMENTS_COMPARED = 5
+_COMPARED_CHARACTERS = 100_000
+_DIFF_LINES = 100
+_ARROWS = {
+    "from": ("→", "raises what is answered by"),
+    "to": ("←", "answers what is raised by"),
+    "both": ("—", "shares a name with"),
+    "link": ("⇒", "links to"),
+    "backlink": ("⇐", "is linked from"),
+}
+
+View = Callable[[Any, Request], Response]
+
+
+def make_page(client: Client, door: Door) -> ASGIApp:
+    """The application of the page over a running daemon, open to the sessions of the door."""
+    pages = Pages(client, door.base)
+    routes = [
+        Route("/", pages.search),
+        Route("/results", pages.results),
+        Route("/how", pages.how),
+        Route("/passage/{id}", pages.passage),
+        Route("/around/{id}", pages.around),
+        Route("/versions", pages.versions),
+        Route("/versions/{number:int}", pages.version),
+        Route("/compare", pages.compare),
+        Route("/sources", pages.sources),
+        Mount("/assets", StaticFiles(directory=_ASSETS)),
+    ]
+    app = Starlette(routes=[Mount(door.base, routes=routes)])
+    return PageGuard(app, door)
+
+
+def _told(view: View) -> View:
+    """A view that shows an error of the daemon in words."""
+
+    @wraps(view)
+    def shown(pages: "Pages", request: Request) -> Response:
+        try:
+            return view(pages, request)
+        except REPORTABLE as error:
+            status = 502 if isinstance(error, DaemonUnavailable) else 500
+            if isinstance(error, RequestFailed):
+                status = error.status
+            return pages.html(request, "error.html", status, error=error)
+
+    return shown
+
+
+class Pages:
+    """Renders views with what a client of the daemon answers."""
+
+    def __init__(self, client: Client, base: str) -> None:
+        self._client = client
+        self._templates = Environment(
+            loader=PackageLoader("hopsyncd.web"), autoescape=True, undefined=StrictUndefined
+        )
+        self._templates.trim_blocks = self._templates.lstrip_blocks = True
+        self._templates.globals.update(
+            base=base, arrows=_ARROWS, counted=counted, title_of=title_of, strategies=STRATEGIES
+        )
+        self._templates.filters.update(time=local_time, query=query_string)
+
+    def html(
+        self, request: Request, template: str, status: int = 200, **context: Any
+    ) -> HTMLResponse:
+        at = request.query_params.get("at", "").strip() or "head"
+        page = self._templates.get_template(template)
+        return HTMLResponse(page.render(at=at, **context), status)
+
+    @_told
+    def search(self, request: Request) -> Response:
+        """The form, and what was found if it was filled in."""
+        return self.html(request, "search.html", **self._found(request))
+
+    @_told
+    def results(self, request: Request) -> Response:
+        """What was found alone, for the form while somebody types."""
+        return self.html(request, "results.html", **self._found(request))
+
+    def _found(self, request: Request) -> Mapping[str, Any]:
+        asked = question_of(request)
+        if not asked["question"]:
+            return {"asked": asked, "found": None, "answer": None}
+        search = {name: asked[name] for name in ("question", "k", "at")}
+        found = self._client.query(**search, strategy=asked["strategy"])
+        # The head may be newer by then; what is shown beside each other is of one version.
+        answer = None
+        if found["version"]:
+            answer = self._client.ask(**{**search, "at": str(found["version"])})
+        return {"asked": asked, "found": found, "answer": answer}
+
+    @_told
+    def how(self, request: Request) -> Response:
+        """The hops to what was found, drawn and told."""
+        asked = question_of(request)
+        search = {name: asked[name] for name in ("question", "k", "at", "strategy")}
+        found = self._client.query(**search)
+        picture, hops = way_found(found["passages"]), unique_hops(found["passages"])
+        return self.html(request, "how.html", asked=asked, found=found, picture=picture, hops=hops)
+
+    @_told
+    def passage(self, request: Request) -> Response:
+        """A passage among those before and after it in its document."""
+        at = request.query_params.get("at") or "head"
+        answer = self._client.passage(request.path_params["id"], at)
+        passage, at = answer["passage"], str(answer["version"])
+        source, document = passage["source"], passage["document"]
+        whole = [passage]
+        if source is not None and document is not None:
+            whole = list(self._client.document(source, document, at)["passages"])
+        place = next(n for n, one in enumerate(whole) if one["id"] == passage["id"])
+        first = max(min(place - _PASSAGES_SHOWN // 2, len(whole) - _PASSAGES_SHOWN), 0)
+        shown = whole[first : first + _PASSAGES_SHOWN]
+        return self.html(
+            request,
+            "passage.html",
+            passage=passage,
+            questions=answer["questions"],
+            version=answer["version"],
+            shown=shown,
+            before=whole[first - 1] if first else None,
+            after=whole[first + len(shown)] if first + len(shown) < len(whole) else None,
+            of=len(whole),
+        )
+
+    @_told
+    def around(self, request: Request) -> Response:
+        """The passages joined with one, drawn as a graph to walk."""
+        at = request.query_params.get("at") or "head"
+        near = self._client.neighbours(request.path_params["id"], limit=_NEIGHBOURS, at=at)
+        ends = {one["id"]: one for one in near["passages"]}
+        picture, edges = neighbourhood(near)
+        return self.html(request, "around.html", near=near, ends=ends, picture=picture, edges=edges)
+
+    @_told
+    def versions(self, request: Request) -> Response:
+        """The newest versions on a line, and what each changed."""
+        before = request.query_params.get("before", "")
+        log = self._client.log(_VERSIONS_SHOWN, int(before) if before.isdecimal() else None)
+        return self.html(request, "versions.html", log=log)
+
+    @_told
+    def version(self, request: Request) -> Response:
+        """What a version changed: documents, and their words."""
+        number: int = request.path_params["number"]
+        entry, previous = [*self._client.log(2, number + 1)["versions"], None, None][:2]
+        if entry is None or entry["version"] != number:
+            problem = RequestFailed(
+                404, "not_found", f"There is no version {number}", "`hopsyncd log` lists them"
+            )
+            return self.html(request, "error.html", 404, error=problem)
+        diff, changes = None, []
+        if previous and not (entry["collected"] or previous["collected"]):
+            old = str(previous["version"])
+            diff = self._client.diff(old, str(number), _DIFF_LINES)
+            changes = [
+                {"place": one, "parts": self._words(one["source"], one["document"], old, number)}
+                for one in diff["documents"]["changed"][:_DOCUMENTS_COMPARED]
+            ]
+        return self.html(
+            request, "version.html", entry=entry, previous=previous, diff=diff, changes=changes
+        )
+
+    def _words(self, source: str, document: str, old: str, new: int) -> Any:
+        texts = (self._text(source, document, at) for at in (old, str(new)))
+        return changed_words(*texts)
+
+    def _text(self, source: str, document: str, at: str) -> str:
+        passages = self._client.document(source, document, at)["passages"]
+        return "\n\n".join(one["text"] for one in passages)[:_COMPARED_CHARACTERS]
+
+    @_told
+    def compare(self, request: Request) -> Response:
+        """The same question at two versions, side by side."""
+        asked = question_of(request)
+        given = request.query_params
+        old, new = given.get("old", "").strip(), given.get("new", "").strip() or "head"
+        sides, ranks = [], []
+        if asked["question"] and old:
+            for at in (old, new):
+                found = self._client.query(asked["question"], asked["k"], asked["strategy"], at)
+                answer = None
+                if found["version"]:
+                    answer = self._client.ask(asked["question"], at=str(found["version"]))
+                sides.append({"found": found, "answer": answer})
+                ranks.append({one["id"]: rank for rank, one in enumerate(found["passages"], 1)})
+        return self.html(
+            request, "compare.html", asked=asked, old=old, new=new, sides=sides, ranks=ranks
+        )
+
+    @_told
+    def sources(self, request: Request) -> Response:
+        """The sources with their health, the sync that runs, and what cannot be read."""
+        part = "sources_now.html" if "part" in request.query_params else "sources.html"
+        return self.html(request, part, status=200, state=self._client.status())
+
+
+def question_of(request: Request) -> dict[str, Any]:
+    """What the form asks; a blank question asks nothing."""
+    given = request.query_params
+    k = given.get("k", "")
+    strategy = given.get("strategy", "")
+    return {
+        "question": given.get("q", "").strip(),
+        "k": min(max(int(k), 1), 50) if k.isdecimal() else _K,
+        "strategy": strategy if strategy in STRATEGIES else None,
+        "at": given.get("at", "").strip() or "head",
+    }
+
+
+def query_string(fields: Mapping[str, Any]) -> str:
+    """The query string of a link; what is empty, or the newest version, is left out.
+
+    >>> query_string({"q": "a b", "at": "head", "k": None})
+    'q=a+b'
+    """
+    return urlencode({name: one for name, one in fields.items() if one not in (None, "", "head")})
+
+
+def local_time(moment: str | None) -> str:
+    """A time of the API in the local time zone, to the minute."""
+    if moment is None:
+        return "never"
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,263 @@
+"""What other sites, other users and documents try against the page: nothing runs, nothing leaks."""
+
+import grp
+import html
+import os
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from playwright.sync_api import Browser, BrowserContext
+from starlette.testclient import TestClient
+
+from hopsyncd.client import Client
+from hopsyncd.web.listener import COOKIE, Door
+from hopsyncd.web.pages import make_page
+from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.fakes.browser import chromium, other_site, shown
+from tests.fakes.other_user import as_user
+
+SCRIPT = "<script>window.hacked=1</script>"
+IMAGE = "<img src=x onerror=window.hacked=1>"
+EVIL = (
+    f"# {SCRIPT} {IMAGE}\n\nThe barge {SCRIPT} carries {IMAGE} salt. \"' onload='x' {{{{7*7}}}}\n"
+)
+TEAM = grp.getgrgid(1)
+CANARY = "zyxwort"
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with new_place(SMALL) as made:
+        made.write(f"{IMAGE.replace('/', '')}.md", EVIL)
+        made.write("raw.txt", f"The ferry {SCRIPT} carries {IMAGE} salt.\n")
+        made.write("plain.md", "# Barges\n\nA barge carries salt.\n")
+        made.configure(source("notes", made.notes))
+        made.start()
+        made.sync()
+        made.write(f"{IMAGE.replace('/', '')}.md", EVIL.replace("salt", f"sand {SCRIPT}"))
+        made.sync()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium("--host-resolver-rules=MAP evil.example 127.0.0.1") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def address(place: Place) -> Iterator[str]:
+    with shown(place) as printed:
+        yield printed
+
+
+@pytest.fixture(scope="module")
+def base(browser: Browser, address: str) -> Iterator[tuple[str, BrowserContext]]:
+    context = browser.new_context()
+    context.set_default_timeout(15_000)
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("#q")
+    yield page.url.rstrip("/"), context
+    context.close()
+
+
+Base = tuple[str, BrowserContext]
+
+
+def test_an_address_opens_the_page_once(address: str, base: Base) -> None:
+    again = httpx2.get(address)
+    assert again.status_code == 401 and COOKIE not in again.cookies
+    assert httpx2.get(base[0] + "/").status_code == 401
+
+
+def test_a_stolen_address_is_worth_nothing_after_the_command_stopped(place: Place) -> None:
+    with shown(place) as stolen:
+        pass
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(stolen)
+    with shown(place, "--port", str(urlsplit(stolen).port)):
+        assert httpx2.get(stolen).status_code == 401
+
+
+def test_the_page_listens_on_this_machine_alone(address: str) -> None:
+    port = urlsplit(address).port
+    assert f"0100007F:{port:04X}" in Path("/proc/net/tcp").read_text()
+    assert f"00000000:{port:04X}" not in Path("/proc/net/tcp").read_text()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": "127.0.0.1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_what_another_page_sends_is_refused_even_with_the_cookie(
+    base: Base, headers: dict[str, str]
+) -> None:
+    url, context = base
+    cookies = {one["name"]: one["value"] for one in context.cookies(url)}
+    assert httpx2.get(url + "/", cookies=cookies).status_code == 200
+    refused = httpx2.get(url + "/", cookies=cookies, headers=headers)
+    assert refused.status_code == 403 and "barge" not in refused.text
+
+
+def test_every_answer_closes_the_page(base: Base) -> None:
+    url, context = base
+    cookies = {one["name"]: one["value"] for one in context.cookies(url)}
+    for path in ("/", "/assets/page.js", "/passage/00", "/nowhere"):
+        headers = httpx2.get(url + path, cookies=cookies).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "*" not in policy
+        assert (headers["x-content-type-options"], headers["cache-control"]) == (
+            "nosniff",
+            "no-store",
+        )
+    (cookie,) = context.cookies(url)
+    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
+    assert cookie["path"] == urlsplit(url).path != "/"
+
+
+def test_another_site_gets_nothing_not_even_from_this_machine(base: Base) -> None:
+    url, context = base
+    # As if it had learned the page's secret path.
+    evil = f"""<title>evil</title><iframe src="{url}/"></iframe><img src="{url}/assets/icon.svg">
+    <script src="{url}/assets/page.js"></script><form method="post" action="{url}/"></form>
+    <a id="go" href="{url}/?q=barge">go</a><script>window.got = [];
+    for (const mode of ["cors", "no-cors"])
+      fetch("{url}/?q=barge", {{mode, credentials: "include"}}).then(r => r.text())
+        .then(t => got.push(t), () => got.push(""));</script>"""
+    with other_site(evil) as (site, cookies):
+        page = context.new_page()
+        statuses: list[int] = []
+        page.on("response", lambda one: one.url.startswith(url) and statuses.append(one.status))
+        page.goto(site)
+        page.wait_for_function("window.got.length === 2")
+        assert page.evaluate("got.join('')") == ""
+        page.locator("#go").click()
+        page.wait_for_load_state()
+        assert "barge" not in page.content()
+        page.goto(site)
+        page.evaluate("document.forms[0].submit()")
+        page.wait_for_url(f"{url}/")
+        assert statuses and set(statuses) <= {403, 405}
+        assert not any(COOKIE in one for one in cookies)
+        page.close()
+
+
+def test_a_name_rebound_to_this_machine_is_refused(base: Base) -> None:
+    url, context = base
+    page = context.new_page()
+    rebound = url.replace("127.0.0.1", "evil.example")
+    answer = page.goto(rebound + "/?q=barge")
+    assert answer is not None and answer.status == 403
+    assert "barge" not in page.content()
+    page.close()
+
+
+def test_a_script_in_title_path_or_text_is_text(base: Base) -> None:
+    url, context = base
+    page = context.new_page()
+    for path in ("/?q=barge+salt", "/how?q=barge", "/versions/2", "/compare?q=barge&old=1",
+                 "/sources", f"/?q={SCRIPT}{IMAGE}", "/passage/%3Cscript%3E",
+                 f"/?at={SCRIPT}&q=x"):  # fmt: skip
+        page.goto(url + path)
+        page.wait_for_timeout(50)
+        assert page.evaluate("window.hacked") is None, path
+        assert page.locator("main script, main img").count() == 0
+    page.goto(url + "/?q=barge+salt")
+    assert IMAGE in page.locator("#results").inner_text()
+    page.locator(".results li", has_text="ferry").locator("h3 a").click()
+    page.wait_for_url("**/passage/**")
+    assert page.evaluate("window.hacked") is None
+    assert SCRIPT in page.locator("mark").inner_text()
+    page.get_by_role("link", name="around it").click()
+    page.wait_for_url("**/around/**")
+    assert page.evaluate("window.hacked") is None
+    assert SCRIPT in page.locator("main").inner_text()
+    page.close()
+
+
+def test_a_script_that_got_in_would_not_run(base: Base) -> None:
+    url, context = base
+    page = context.new_page()
+    page.goto(url + "/")
+    page.evaluate(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.hacked=1\">');"
+        "const s = document.createElement('script'); s.textContent = 'window.hacked=1';"
+        "document.body.append(s)"
+    )
+    page.wait_for_timeout(100)
+    assert page.evaluate("window.hacked") is None
+    page.close()
+
+
+def test_a_giant_document_hangs_nothing(place: Place, base: Base) -> None:
+    url, context = base
+    parts = (f"## Part {n}\n\n" + f"The canal {n} is long. " * 80 for n in range(300))
+    place.write("giant.md", "# Canals\n\n" + "\n\n".join(parts))
+    place.sync()
+    page = context.new_page()
+    began_s = time.monotonic()
+    page.goto(url + "/?q=canal+150")
+    page.locator(".results h3 a").first.click()
+    page.locator("mark").wait_for()
+    assert page.locator(".passage").count() <= 60
+    assert "Part 150" in html.unescape(page.content())
+    place.write("giant.md", "# Canals\n\n" + "The lock is shut. " * 20_000)
+    place.sync()
+    version = place.status()["version"]
+    page.goto(f"{url}/versions/{version}")
+    assert page.locator("ins").count()
+    assert time.monotonic() - began_s < 60
+    page.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can take on another user's rights")
+def test_hidden_sources_are_on_no_view_of_others() -> None:
+    with new_place(SMALL) as made:
+        made.base.chmod(0o755)
+        closed = made.base / "closed"
+        closed.mkdir()
+        (closed / f"{CANARY}.md").write_text(f"# The {CANARY}\n\nAda praised the {CANARY}.\n")
+        made.write("ada.md", "# Ada\n\nAda met Charles in London.\n")
+        made.socket = made.base / "run/s.sock"
+        made._client = Client(made.socket)
+        made.configure(
+            f'[daemon]\nsocket = "{made.socket}"\n[access]\ngroup = "{TEAM.gr_name}"\n'
+            + source("open", made.notes)
+            + source("closed", closed, 'visible_to = ["user:root"]')
+        )
+        made.start()
+        made.sync()
+        (closed / f"{CANARY}.md").write_text(f"# The {CANARY}\n\nAda blames the {CANARY}.\n")
+        made.sync()
+        seen = as_user(65_534, [TEAM.gr_gid], partial(_all_views, made.socket))
+        assert isinstance(seen, list), seen
+        assert any("London" in text for _, text in seen)
+        for status, text in seen:
+            assert status in (200, 404)
+            assert CANARY not in text and "closed" not in text
+            assert "blames" not in text
+        assert any(CANARY in text for _, text in _all_views(made.socket))
+
+
+def _all_views(socket: Path) -> list[tuple[int, str]]:
+    """What a session of this process's user is shown, without echoing what it asks."""
+    door = Door("127.0.0.1:1")
+    http = TestClient(make_page(Client(socket), door), base_url="http://127.0.0.1:1")
+    http.get(door.new_address())
+    passage = Client(socket).query("Ada")["passages"][0]["id"]
+    views = ("/?q=Ada", "/how?q=Ada", f"/passage/{passage}", f"/around/{passage}", "/versions",
+             "/versions/1", "/versions/2", "/versions/3", "/compare?q=Ada&old=1",
+             "/sources")  # fmt: skip
+    return [(one.status_code, one.text) for one in (http.get(door.base + path) for path in views)]

@@ -1,0 +1,82 @@
+"""A real Chromium, and the page that `hopsyncd web` shows in it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+from playwright.sync_api import Browser, Error, sync_playwright
+
+from tests.e2e.daemon import Place
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+_SERIOUS = {"serious", "critical"}
+
+
+@contextmanager
+def chromium(*more: str) -> Iterator[Browser]:
+    """A browser without a window; the test skips where there is none."""
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium here: apt-get install chromium")
+    # Its own sandbox needs rights that root in a container lacks.
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=[*flags, *more])
+        except Error as error:
+            pytest.skip(f"chromium does not start here: {error.message.splitlines()[0]}")
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def shown(place: Place, *flags: str) -> Iterator[str]:
+    """The one-time address that `hopsyncd web` prints; it runs until the end."""
+    program = [sys.executable, "-m", "hopsyncd", "web", "--no-browser", *flags]
+    environment = {**os.environ, "HOPSYNCD_HOME": str(place.home)}
+    with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        try:
+            yield running.stdout.readline().strip()
+        finally:
+            running.terminate()
+            assert running.wait(20) == 0
+
+
+@contextmanager
+def other_site(html: str) -> Iterator[tuple[str, list[str]]]:
+    """A page of another port of this machine, and the cookies that browsers sent there."""
+    cookies: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            cookies.append(self.headers.get("Cookie", ""))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(html.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/", cookies
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def serious(violations: list[dict[str, object]]) -> list[str]:
+    """What axe finds that keeps people out."""
+    return [
+        f"{one['id']}: {one['help']}: {one['nodes']}"
+        for one in violations
+        if one["impact"] in _SERIOUS
+    ]
