@@ -60,11 +60,20 @@ WalkedHop = TypedDict(
 )
 
 
+class FoundStatement(TypedDict):
+    """A statement on the path to a passage; `name` joins it to the one before."""
+
+    passage: str
+    text: str
+    name: str | None
+
+
 class FoundPassage(PlacedPassage):
-    """A passage that answers a query."""
+    """A passage that answers a query; of `statement` and `topic`, by the last of the statements."""
 
     score: float
     hops: list[WalkedHop]
+    statements: list[FoundStatement]
 
 
 class QueryCost(TypedDict):

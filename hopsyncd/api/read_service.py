@@ -91,6 +91,9 @@ class ReadService:
             request.reasoner,
             request.top_k,
             request.n_hop,
+            request.beam,
+            request.rerank,
+            request.unit,
         )
         began_s = time.perf_counter()
         answer = self._engine.query(

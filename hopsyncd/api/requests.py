@@ -7,7 +7,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from hopsyncd.config.values import DEFAULT_TOP_K, Profile, Reasoner, Strategy
+from hopsyncd.config.values import (
+    DEFAULT_BEAM,
+    DEFAULT_TOP_K,
+    Profile,
+    Reasoner,
+    Rerank,
+    Strategy,
+    Unit,
+)
 
 MAX_QUESTION_CHARACTERS = 10_000
 MAX_QUERIES = 100
@@ -53,6 +61,9 @@ class QueryRequest(_Body):
     reasoner: Reasoner | None = None
     top_k: int = Field(default=DEFAULT_TOP_K, ge=1, le=1000)
     n_hop: int | None = Field(default=None, ge=1, le=20)
+    beam: int = Field(default=DEFAULT_BEAM, ge=1, le=100)
+    rerank: Rerank = "none"
+    unit: Unit = "passage"
 
     @property
     def wants_llm(self) -> bool:

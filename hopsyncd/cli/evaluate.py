@@ -12,7 +12,15 @@ import click
 
 from hopsyncd.cli.output import WholeNumber, echo_drawn, json_option, printed_json
 from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
-from hopsyncd.config.values import ALL_STRATEGIES, PROFILES, REASONERS, STRATEGIES, Search, Strategy
+from hopsyncd.config.values import (
+    ALL_STRATEGIES,
+    PROFILES,
+    REASONERS,
+    RERANKS,
+    STRATEGIES,
+    Search,
+    Strategy,
+)
 
 if TYPE_CHECKING:
     from hopsyncd.evaluation.report import Measured
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
     from hopsyncd.models.loading import Models
     from hopsyncd.models.questions import QuestionMaker
 
-_PLAIN_STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
+_PLAIN_STRATEGIES: tuple[Strategy, ...] = ("hop", "statement", "topic", "bm25", "dense", "hybrid")
 _file = click.Path(path_type=Path, exists=True, dir_okay=False)
 _new = click.Path(path_type=Path, dir_okay=False, writable=True)
 _folder = click.Path(path_type=Path, file_okay=False)
@@ -58,6 +66,8 @@ _OPTIONS = (
     click.option("--reasoner", "reasoners", multiple=True, type=click.Choice(REASONERS)),
     click.option("--top-k", "top_ks", multiple=True, type=WholeNumber(1, 1000)),
     click.option("--n-hop", "n_hops", multiple=True, type=WholeNumber(1, 20)),
+    click.option("--beam", "beams", multiple=True, type=WholeNumber(1, 100)),
+    click.option("--rerank", "reranks", multiple=True, type=click.Choice(RERANKS)),
     click.option("--answers", is_flag=True, help="Also answer, and compare with the gold answers."),
     click.option(
         "--llm",
@@ -114,8 +124,8 @@ def evaluate(
 
     A corpus and a folder come with questions; of your notes, with --self, questions are made.
 
-    --strategy, --profile, --reasoner, --top-k and --n-hop can each be given several times. Every
-    combination that makes a different search is measured.
+    --strategy, --profile, --reasoner, --top-k, --n-hop, --beam and --rerank can each be given
+    several times. Every combination that makes a different search is measured.
 
     Example: hopsyncd eval --self --answers
     """
@@ -222,7 +232,9 @@ def _models(config: Config, given: Mapping[str, Any]) -> "Models":
 def _searches(given: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[str, Search]:
     from hopsyncd.evaluation.run import searches_of
 
-    swept = (given[name] for name in ("profiles", "reasoners", "top_ks", "n_hops"))
+    swept = (
+        given[name] for name in ("profiles", "reasoners", "top_ks", "n_hops", "beams", "reranks")
+    )
     searches = searches_of(given["strategies"] or default, *swept)
     if not searches:
         raise click.UsageError(

@@ -22,12 +22,17 @@ from hopsyncd.cli.output import (
 from hopsyncd.client.response import ARROWS, counted, printable
 from hopsyncd.config.values import (
     ALL_STRATEGIES,
+    DEFAULT_BEAM,
     DEFAULT_TOP_K,
     PROFILES,
     REASONERS,
+    RERANKS,
+    UNITS,
     Profile,
     Reasoner,
+    Rerank,
     Strategy,
+    Unit,
 )
 
 if TYPE_CHECKING:
@@ -62,15 +67,37 @@ _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
     type=WholeNumber(1, 1000),
     default=DEFAULT_TOP_K,
     show_default=True,
-    help="The number of seeds for reasoners other than walk.",
+    help="The number of seeds: for reasoners other than walk, and for statement and topic.",
 )
 @click.option(
     "--n-hop",
     type=WholeNumber(1, 20),
-    help="The number of rounds. Default: query.hops; the paper has 4.",
+    help="The number of rounds. Default: query.hops; the paper has 4. For statement and topic, by"
+    " how many statements a path grows: 2.",
+)
+@click.option(
+    "--beam",
+    type=WholeNumber(1, 100),
+    default=DEFAULT_BEAM,
+    show_default=True,
+    help="For statement and topic: how many paths from each seed grow on.",
+)
+@click.option(
+    "--rerank",
+    type=click.Choice(RERANKS),
+    default="none",
+    show_default=True,
+    help="For statement and topic: what orders the statements in the end.",
+)
+@click.option(
+    "--unit",
+    type=click.Choice(UNITS),
+    default="passage",
+    show_default=True,
+    help="For statement and topic: find passages, or statements with their passages.",
 )
 @at_option
-@click.option("--explain", is_flag=True, help="Draw the hops that led to each passage.")
+@click.option("--explain", is_flag=True, help="Draw what led to each passage.")
 @json_option
 @click.pass_context
 def query(
@@ -82,6 +109,9 @@ def query(
     reasoner: Reasoner | None,
     top_k: int,
     n_hop: int | None,
+    beam: int,
+    rerank: Rerank,
+    unit: Unit,
     at: str,
     explain: bool,
     as_json: bool,
@@ -99,6 +129,9 @@ def query(
             reasoner=reasoner,
             top_k=top_k,
             n_hop=n_hop,
+            beam=beam,
+            rerank=rerank,
+            unit=unit,
             at=at,
         )
     if printed_json(answer, as_json):
@@ -107,7 +140,7 @@ def query(
     if not answer["passages"]:
         click.echo("No passage was found.")
     for rank, passage in enumerate(answer["passages"], 1):
-        _print_passage(rank, passage, explain)
+        _print_passage(rank, passage, explain, unit)
     if answer["llm"]:
         click.echo(
             f"{counted(answer['llm']['calls'], 'LLM call')},"
@@ -116,14 +149,18 @@ def query(
         )
 
 
-def _print_passage(rank: int, passage: Mapping[str, Any], explain: bool) -> None:
+def _print_passage(rank: int, passage: Mapping[str, Any], explain: bool, unit: Unit) -> None:
     click.secho(f"{rank}. {heading_text(passage)}", bold=True)
     click.echo(f"   {place_text(passage)}   score {passage['score']:.4f}   id {passage['id']}")
-    if explain and passage["hops"]:
+    statements = passage["statements"]
+    if explain and statements:
+        echo_drawn(_statement_tree(statements), "   ")
+    elif explain and passage["hops"]:
         echo_drawn(_hop_tree(passage["hops"]), "   ")
     elif explain:
         click.secho("   found directly", fg="cyan")
-    for line in _beginning(passage["text"]):
+    text = statements[-1]["text"] if unit == "statement" and statements else passage["text"]
+    for line in _beginning(text):
         filled = textwrap.fill(printable(line), text_columns() - 3)
         click.echo(textwrap.indent(filled, "   "))
     click.echo()
@@ -150,6 +187,19 @@ def _hop_tree(hops: Sequence[Mapping[str, Any]]) -> "Tree":
                 (f"   {printable(hop['question'])}", "italic"),
                 f" ({hop['share']:.0%} of what reached it)",
             )
+        )
+    return tree
+
+
+def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
+    """The path of statements, each below the one that it shares a name with."""
+    from rich.text import Text
+    from rich.tree import Tree
+
+    tree = below = Tree(Text(printable(statements[0]["text"])), guide_style="cyan")
+    for one in statements[1:]:
+        below = below.add(
+            Text.assemble((f"-- {printable(one['name'])}: ", "cyan"), printable(one["text"]))
         )
     return tree
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Required, TypedDict
 
     from hopsyncd.answers import changed, daemon_state, found
-    from hopsyncd.config.values import Profile, Reasoner, Strategy
+    from hopsyncd.config.values import Profile, Reasoner, Rerank, Strategy, Unit
 
     class Query(TypedDict, total=False):
         """One of several."""
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
         reasoner: Reasoner | None
         top_k: int
         n_hop: int | None
+        beam: int
+        rerank: Rerank
+        unit: Unit
 
 
 def query(
@@ -39,6 +42,9 @@ def query(
     reasoner: Reasoner | None = None,
     top_k: int = 20,
     n_hop: int | None = None,
+    beam: int = 4,
+    rerank: Rerank = "none",
+    unit: Unit = "passage",
 ) -> Call[found.QueryAnswer]:
     """Find the passages that answer a question, best first."""
     return call(
@@ -53,6 +59,9 @@ def query(
             "reasoner": reasoner,
             "top_k": top_k,
             "n_hop": n_hop,
+            "beam": beam,
+            "rerank": rerank,
+            "unit": unit,
         },
         "QueryAnswer",
     )

@@ -15,28 +15,39 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from connectors.ignore import NAMED, Patterns
 from hopsyncd.config.schedule import at, zone_of
 
-Strategy = Literal["hop", "bm25", "dense", "hybrid", "decompose", "rerank"]
+Strategy = Literal["hop", "statement", "topic", "bm25", "dense", "hybrid", "decompose", "rerank"]
 Profile = Literal["default", "paper"]
 Reasoner = Literal["walk", "similarity", "llm", "llm-relevance"]
+Rerank = Literal["none", "cosine", "cross-encoder"]
+Unit = Literal["passage", "statement"]
 
 ALL_STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 # Those that need no configuration: `rerank` is refused without models.reranker.
 STRATEGIES: tuple[Strategy, ...] = tuple(name for name in ALL_STRATEGIES if name != "rerank")
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 REASONERS: tuple[Reasoner, ...] = get_args(Reasoner)
+RERANKS: tuple[Rerank, ...] = get_args(Rerank)
+UNITS: tuple[Unit, ...] = get_args(Unit)
 
 DEFAULT_TOP_K = 20
 PAPER_HOPS = 4
+DEFAULT_BEAM = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How to search. Only `hop` uses all fields; `decompose` uses an LLM reasoner.
+    """How to search.
 
-    profile: "paper" is HopRAG's method to the letter, "default" ours. reasoner: what chooses the
-    edges to follow; None means the profile's own ("walk", or "similarity" for the paper). top_k:
-    the number of seeds for a reasoner that follows single edges. n_hop: the number of rounds; None
-    means the configured number, or the paper's.
+    Of `hop`: profile: "paper" is HopRAG's method to the letter, "default" ours. reasoner: what
+    chooses the edges to follow; None means the profile's own ("walk", or "similarity" for the
+    paper); an LLM reasoner is also for `decompose`. top_k: the number of seeds for a reasoner that
+    follows single edges. n_hop: the number of rounds; None means the configured number, or the
+    paper's.
+
+    Of `statement` and `topic`: top_k: the number of statements of each kind to begin with. n_hop:
+    by how many statements a path grows. beam: how many paths from
+    each of them grow on. rerank: what
+    orders the statements in the end. unit: what is found, each once.
     """
 
     strategy: Strategy = "hop"
@@ -44,6 +55,9 @@ class Search:
     reasoner: Reasoner | None = None
     top_k: int = DEFAULT_TOP_K
     n_hop: int | None = None
+    beam: int = DEFAULT_BEAM
+    rerank: Rerank = "none"
+    unit: Unit = "passage"
 
     @property
     def chosen_reasoner(self) -> Reasoner:

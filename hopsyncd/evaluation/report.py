@@ -13,7 +13,7 @@ from hopsyncd.evaluation.measures import DEPTHS, AnswerScores, QuestionOutcome, 
 from hopsyncd.evaluation.run import Evaluation
 from hopsyncd.retrieve.answering.reply import parts_of
 
-_SWEPT = ("top_k", "n_hop")
+_SWEPT = ("top_k", "n_hop", "beam")
 _INTERVAL = "recall@5 from - to: the 95 % bootstrap interval, of 2,000 seeded resamples."
 
 
@@ -233,7 +233,7 @@ def _swept(measured: Measured, parameter: str) -> dict[str, list[tuple[int, floa
     lines: dict[str, list[tuple[int, float]]] = {}
     for name, search in measured.searches.items():
         value = getattr(search, parameter)
-        if value is not None and search.strategy == "hop":
+        if value is not None and search.strategy in ("hop", "statement", "topic"):
             rest = re.sub(rf" {parameter}=\d+", "", name)
             recall = measured.evaluation.scores[name].recall[5]
             lines.setdefault(rest, []).append((value, recall))

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from hopsyncd.config.values import Profile, Reasoner, Search, Strategy
+from hopsyncd.config.values import Profile, Reasoner, Rerank, Search, Strategy
 from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.evaluation.measures import (
     DEPTHS,
@@ -272,6 +272,8 @@ def searches_of(
     reasoners: Sequence[Reasoner] = (),
     top_ks: Sequence[int] = (),
     n_hops: Sequence[int] = (),
+    beams: Sequence[int] = (),
+    reranks: Sequence[Rerank] = (),
 ) -> dict[str, Search]:
     """All combinations, by name. An empty sequence stands for the default value.
 
@@ -284,14 +286,16 @@ def searches_of(
     ['hop reasoner=walk', 'bm25']
     """
     made: dict[str, Search] = {}
-    for strategy, profile, reasoner, top_k, n_hop in product(
+    for strategy, profile, reasoner, top_k, n_hop, beam, rerank in product(
         strategies,
         profiles or (_PLAIN.profile,),
         reasoners or (_PLAIN.reasoner,),
         top_ks or (_PLAIN.top_k,),
         n_hops or (_PLAIN.n_hop,),
+        beams or (_PLAIN.beam,),
+        reranks or (_PLAIN.rerank,),
     ):
-        search = _heeded(Search(strategy, profile, reasoner, top_k, n_hop))
+        search = _heeded(Search(strategy, profile, reasoner, top_k, n_hop, beam, rerank))
         if search.profile == "paper" and search.reasoner == "walk":
             continue
         made.setdefault(_name(search), search)
@@ -302,6 +306,8 @@ def _heeded(search: Search) -> Search:
     """The search without the parameters that it ignores."""
     if search.strategy == "decompose":
         return Search("decompose", reasoner=search.reasoner if search.wants_llm else None)
+    if search.strategy in ("statement", "topic"):
+        return replace(search, profile="default", reasoner=None)
     if search.strategy != "hop":
         return Search(search.strategy)
     top_k = _PLAIN.top_k if search.chosen_reasoner == "walk" else search.top_k
@@ -310,7 +316,7 @@ def _heeded(search: Search) -> Search:
 
 def _name(search: Search) -> str:
     parts: list[str] = [search.strategy]
-    for name in ("profile", "reasoner", "top_k", "n_hop"):
+    for name in ("profile", "reasoner", "top_k", "n_hop", "beam", "rerank"):
         value = getattr(search, name)
         if value != getattr(_PLAIN, name):
             parts.append(f"{name}={value}")

@@ -222,7 +222,7 @@ class Engine:
         passages = known_passages(connection, shown)
         # A purge may have taken some of them while an LLM was asked.
         ranked = [
-            one if _shown_with(one) <= passages.keys() else replace(one, hops=())
+            one if _shown_with(one) <= passages.keys() else Ranked(one.passage, one.score)
             for one in found.ranked
             if one.passage in passages
         ]
@@ -233,7 +233,11 @@ class Engine:
             passages=passages,
             places=places_at(connection, served.version.id, shown, served.hidden),
             questions=question_texts(
-                connection, [step.question for one in ranked for step in one.hops]
+                connection,
+                [
+                    *(step.question for one in ranked for step in one.hops),
+                    *(said.question for one in ranked for said in one.statements),
+                ],
             ),
             snapshot=served,
             degraded=tuple(found.degraded),
@@ -323,4 +327,4 @@ class Engine:
 def _shown_with(ranked: Ranked) -> set[PassageId]:
     """A passage found, and those on the way to it."""
     ends = {end for step in ranked.hops for end in (step.source, step.target)}
-    return {ranked.passage, *ends}
+    return {ranked.passage, *ends, *(one.passage for one in ranked.statements)}

@@ -44,12 +44,25 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
+class PathStatement:
+    """A statement of a path, by its question; `name` is what joins it to the one before."""
+
+    passage: PassageId
+    question: QuestionId
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
-    """A passage and its score; scores of different strategies cannot be compared."""
+    """A passage and its score; scores of different strategies cannot be compared.
+
+    statements: the path of statements that led to one of the passage, which is the last.
+    """
 
     passage: PassageId
     score: float
     hops: tuple[Hop, ...] = ()
+    statements: tuple[PathStatement, ...] = ()
 
 
 _WEIGHT = 4.0

@@ -52,6 +52,14 @@ def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:
         ),
         "score": ranked.score,
         "hops": [hop_json(answer, step) for step in ranked.hops],
+        "statements": [
+            {
+                "passage": id_text(one.passage),
+                "text": answer.questions.get(one.question, ""),
+                "name": one.name,
+            }
+            for one in ranked.statements
+        ],
     }
 
 

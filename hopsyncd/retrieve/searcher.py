@@ -32,6 +32,8 @@ from hopsyncd.retrieve.plain_search import (
 )
 from hopsyncd.retrieve.query_context import QueryContext, words_of
 from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.statements import StatementGraph, by_statements, statement_starts
+from hopsyncd.retrieve.topics import topic_starts
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Vectors, to_grid
 from store.sqlite.content import known_passages
@@ -79,6 +81,8 @@ class Searcher:
             if search.profile == "default" and search.chosen_reasoner == "walk":
                 return hop(context, k, self._rounds(search))
             return self._follow(context, k, search, choose_first, self._offers(context, search))
+        if strategy in ("statement", "topic"):
+            return self._by_statements(connection, head, question, k, search)
         if strategy == "decompose":
             return self._by_parts(connection, head, split(question, head.mentioned), k)
         if strategy == "dense":
@@ -144,6 +148,17 @@ class Searcher:
         self, connection: Connection, head: Snapshot, parts: Sequence[str], k: int
     ) -> list[Ranked]:
         return by_parts(connection, head, [self.vector(part) for part in parts], k)
+
+    def _by_statements(
+        self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
+    ) -> list[Ranked]:
+        scores = None
+        if search.rerank == "cross-encoder":
+            scores = partial(self._required_reranker().scores, question)
+        context = self._context(connection, head, question)
+        graph = StatementGraph(context, self.vector(question))
+        begin = topic_starts if search.strategy == "topic" else statement_starts
+        return by_statements(connection, graph, begin(graph, search.top_k), k, search, scores)
 
     def _context(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
         read = partial(known_passages, connection)

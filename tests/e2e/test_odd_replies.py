@@ -26,7 +26,7 @@ QUERY: dict[str, Any] = {
     "reasoner": None,
     "llm": None,
     "degraded": [],
-    "passages": [{**PASSAGE, **NOWHERE, "hops": []}],
+    "passages": [{**PASSAGE, **NOWHERE, "hops": [], "statements": []}],
 }
 
 
@@ -61,7 +61,7 @@ ODD = {
     "a number of passages": with_query(passages=3),
     "passages of another kind": with_query(passages=["x"]),
     "a passage without text": with_query(passages=[{"id": "x"}]),
-    "a score that is none": with_query(passages=[{**PASSAGE, **NOWHERE, "hops": [], "score": "x"}]),
+    "a score that is none": with_query(passages=[{**QUERY["passages"][0], "score": "x"}]),
     "an error without a reason": http(b"{}", status="500 Internal Server Error"),
     "an error of another shape": http(b'{"error": "x"}', status="400 Bad Request"),
     "an error that is a list": http(b"[1]", status="503 Service Unavailable"),
@@ -186,7 +186,7 @@ def test_more_than_is_known_is_welcome() -> None:
     end = {"id": "x", "heading": [], "document": None}
     hop = {"from": end, "to": end, "question": "x", "asked_by": "a new kind", "share": 1}
     (passage,) = QUERY["passages"]
-    newer = {**QUERY, "new": 1, "passages": [{**passage, "hops": [hop]}]}
+    newer = {**QUERY, "new": 1, "passages": [{**passage, "hops": [hop], "statements": []}]}
     assert misfit("QueryAnswer", newer) is None
     assert misfit("QueriesAnswer", {"answers": [newer]}) is None
 

@@ -39,6 +39,8 @@ SEARCHES = (
     Search("dense"),
     Search("hybrid"),
     Search("decompose"),
+    Search("statement", beam=2, unit="statement"),
+    Search("topic", rerank="cosine"),
 )
 BUDGET = partial(edge_budget, factor=1.0)
 

@@ -1,0 +1,317 @@
+"""StatementGraphRAG (Ghassel et al. 2025): paths of statements that share an entity.
+
+A statement is a sentence with its names, its entities: an incoming question with a vector of its
+own. (Topics are asked of whole passages, whose vector is the first of an entry.)
+
+1. Begin with the `top_k` statements that have most names of the question, and with the `top_k` most
+   like it.
+2. From each of them, extend paths by a statement of another passage that shares a name with the
+   last one, while the score rises, at most `depth` times, keeping the `beam` best of each round.
+   The score of a path is the cosine of the question with the sum of its statements' vectors, each
+   times its attention, the softmax of the cosines.
+3. Rank the statements of all paths: by their cosine or a cross-encoder, or, with neither, by the
+   score of the best path that has them. Of those whose TF-IDF cosine is above 0.995 the first
+   stays.
+
+A name leads only to those of its statements that are most like the question, so that a search costs
+what it touches: a statement that is unlike the question hardly raises a score.
+
+Worked example: the question is (0.7, 0.7). Statement A is (1, 0), B is (0, 1), and both name Rome.
+A alone scores 0.7. Both have half the attention, and A with B scores 1.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from hopsyncd.config.values import Search
+from hopsyncd.index.columns import Floats, Integers, holds, ranges
+from hopsyncd.retrieve.query_context import QueryContext, weighed
+from hopsyncd.retrieve.ranking import Hop, PathStatement, Ranked, largest
+from store.records import GRID, PassageId, QuestionId, Vectors
+from store.sqlite.content import question_texts
+from store.sqlite.database import Connection
+
+Scores = Callable[[Sequence[str]], Sequence[float]]
+
+DEFAULT_DEPTH = 2
+_LED_TO = 32  # statements that a name leads to
+_SAME = 0.995
+_UNIT = 2.0**-32  # of a score: what is smaller may depend on the order of a sum
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class StatementPath:
+    """Statements, as rows of `incoming`, each with the name that led to it; -1 for the first."""
+
+    statements: tuple[int, ...]
+    names: tuple[int, ...]
+    score: float
+
+
+class StatementGraph:
+    """The visible statements of a version, held against one question with its (d,) vector."""
+
+    def __init__(self, context: QueryContext, vector: Vectors) -> None:
+        self.context = context
+        self.snapshot = context.snapshot
+        self._asked = vector.astype(np.float64)
+        self._led_to: dict[int, Integers] = {}
+
+    def ids(self, statements: Integers) -> Integers:
+        """The question of each, by which ties are broken."""
+        return self.snapshot.index["incoming"]["id"][statements]
+
+    def entries(self, statements: Integers) -> Integers:
+        """The passage of each, as an entry."""
+        return self.snapshot.index["incoming"]["entry"][statements].astype(np.int64)
+
+    def rank(self, path: StatementPath) -> tuple[float, list[int]]:
+        """What paths are sorted by, the best first."""
+        return -path.score, self.ids(np.array(path.statements)).tolist()
+
+    def among(self, questions: Integers) -> Integers:
+        """Those of the incoming questions that are visible statements."""
+        index = self.snapshot.index
+        entries = self.entries(questions)
+        seen = holds(self.snapshot.statistics.visible.entries, entries)
+        questions, entries = questions[seen], entries[seen]
+        rows = index["incoming"]["row"][questions]
+        return questions[rows > index["entries"]["first_row"][entries]]
+
+    def of_entries(self, entries: Integers) -> Integers:
+        """The statements of these passages."""
+        columns = self.snapshot.index["entries"]
+        return self.among(
+            ranges(columns["first_incoming"][entries], columns["end_incoming"][entries])[0]
+        )
+
+    def having(self, name: int) -> Integers:
+        """The statements with a name."""
+        return self.among(self.snapshot.index.postings["incoming_having"].of(name))
+
+    def most_like(self, statements: Integers, count: int) -> Integers:
+        """Those most like the question, best first."""
+        cosines = self.context.cosines[self.snapshot.index["incoming"]["row"][statements]]
+        best = largest(cosines.astype(np.float64), self.ids(statements), count)
+        return statements[best]
+
+    def nearest(self, count: int) -> Integers:
+        """The statements most like the question, of all."""
+        cosines, columns = self.context.cosines, self.snapshot.index["entries"]
+        first_rows, wanted = columns["first_row"], count
+        while True:
+            wanted = min(4 * wanted, len(cosines))
+            if not wanted:
+                return np.empty(0, dtype=np.int64)
+            least = np.partition(cosines, len(cosines) - wanted)[len(cosines) - wanted]
+            rows = np.flatnonzero(cosines >= least)
+            entries = np.unique(np.searchsorted(first_rows, rows, "right") - 1)
+            found = self.of_entries(entries)
+            found = found[cosines[self.snapshot.index["incoming"]["row"][found]] >= least]
+            if len(found) >= count or wanted == len(cosines):
+                return self.most_like(found, count)
+
+    def by_names(self, count: int) -> Integers:
+        """The statements with most of the question's names; of equally many, the most like it."""
+        numbers = [self.snapshot.number_of(name) for name in self.context.names]
+        every = [self.having(number) for number in numbers]
+        if not every:
+            return np.empty(0, dtype=np.int64)
+        statements, names = np.unique(np.concatenate(every), return_counts=True)
+        cosines = self.context.cosines[self.snapshot.index["incoming"]["row"][statements]]
+        order = np.lexsort((self.ids(statements), -cosines, -names))
+        return statements[order[:count]]
+
+    def alone(self, statements: Integers) -> list[StatementPath]:
+        """Each as a path."""
+        vectors = self._vectors(statements)
+        scores = self._scores(vectors @ self._asked, (vectors**2).sum(axis=1))
+        return [
+            StatementPath((one,), (-1,), score)
+            for one, score in zip(statements.tolist(), scores, strict=True)
+        ]
+
+    def together(self, statements: Integers) -> float:
+        """The cosine of the question with the sum of their vectors."""
+        whole = self._vectors(statements).sum(axis=0)
+        return float(self._scores(np.array([whole @ self._asked]), np.array([whole @ whole]))[0])
+
+    def attention(self, statements: Integers) -> list[float]:
+        """The softmax of their cosines."""
+        weights = np.exp(self._vectors(statements) @ self._asked / GRID**2)
+        shares: list[float] = (weights / weights.sum()).tolist()
+        return shares
+
+    def extended(self, path: StatementPath, count: int) -> list[StatementPath]:
+        """The path with one statement more, the best ways to do that, if its score rises."""
+        statements, names = self._next(path)
+        own, more = self._vectors(np.array(path.statements)), self._vectors(statements)
+        near, far = own @ self._asked, more @ self._asked
+        weights, others = np.exp(near / GRID**2), np.exp(far / GRID**2)
+        dots = weights @ near
+        square = weights @ (own @ own.T) @ weights
+        along = weighed(weights, own @ more.T)
+        scores = self._scores(
+            dots + others * far, square + 2 * others * along + others**2 * (more**2).sum(axis=1)
+        )
+        best = largest(scores, self.ids(statements), count).tolist()
+        return [
+            StatementPath(
+                (*path.statements, int(statements[at])),
+                (*path.names, int(names[at])),
+                float(scores[at]),
+            )
+            for at in best
+            if scores[at] > path.score
+        ]
+
+    def names_of(self, statement: int) -> list[int]:
+        """Its names, those of the fewest passages first."""
+        index = self.snapshot.index
+        first = int(index["incoming"]["first_keyword"][statement])
+        count = int(index["incoming"]["keywords"][statement])
+        names = index["keyword"]["name"][first : first + count].astype(np.int64)
+        passages = self.snapshot.statistics.mentioned[names]
+        sorted_: list[int] = names[np.lexsort((index.names.keys["key"][names], passages))].tolist()
+        return sorted_
+
+    def _next(self, path: StatementPath) -> tuple[Integers, Integers]:
+        """What shares a name with the last of a path, each once, and the rarest such name."""
+        names = self.names_of(path.statements[-1])
+        for name in names:
+            if name not in self._led_to:
+                self._led_to[name] = self.most_like(self.having(name), _LED_TO)
+        led = [self._led_to[name] for name in names]
+        every = np.concatenate([*led, np.empty(0, dtype=np.int64)])
+        by = np.repeat(np.array(names, dtype=np.int64), [len(one) for one in led])
+        statements, first = np.unique(every, return_index=True)
+        new = ~np.isin(self.entries(statements), self.entries(np.array(path.statements)))
+        return statements[new], by[first[new]]
+
+    def _vectors(self, statements: Integers) -> Floats:
+        """(m, d) whole numbers, so that their products are exact."""
+        rows = self.snapshot.index["incoming"]["row"][statements]
+        return self.snapshot.index.vectors.exact[rows].astype(np.float64)
+
+    def _scores(self, dots: Floats, squares: Floats) -> Floats:
+        """The cosines of sums of vectors with the question; 0 where one has no direction."""
+        lengths = np.sqrt(squares * (self._asked @ self._asked))
+        cosines = np.divide(dots, lengths, out=np.zeros_like(dots), where=lengths > 0)
+        rounded: Floats = np.rint(cosines / _UNIT) * _UNIT
+        return rounded
+
+
+def statement_starts(graph: StatementGraph, count: int) -> Integers:
+    """The statements most like the question, and as many with most of its names."""
+    return np.union1d(graph.nearest(count), graph.by_names(count))
+
+
+def search_paths(
+    graph: StatementGraph, start: StatementPath, depth: int, beam: int
+) -> list[StatementPath]:
+    """The beam search from one statement: all paths that were kept."""
+    found = front = [start]
+    for _ in range(depth):
+        longer: dict[frozenset[int], StatementPath] = {}
+        for path in front:
+            for one in graph.extended(path, beam):
+                longer.setdefault(frozenset(one.statements), one)
+        front = sorted(longer.values(), key=graph.rank)[:beam]
+        found = [*found, *front]
+    return found
+
+
+def led_to(graph: StatementGraph, paths: Iterable[StatementPath]) -> dict[int, StatementPath]:
+    """Each statement of the paths with the best path that has it, cut after it; best first."""
+    found: dict[int, StatementPath] = {}
+    for path in sorted(paths, key=graph.rank):
+        for at, statement in enumerate(path.statements, 1):
+            cut = StatementPath(path.statements[:at], path.names[:at], path.score)
+            found.setdefault(statement, cut)
+    return found
+
+
+def by_statements(
+    connection: Connection,
+    graph: StatementGraph,
+    starts: Integers,
+    k: int,
+    search: Search,
+    scores: Scores | None,
+) -> list[Ranked]:
+    """The first k passages or statements; `scores` are a cross-encoder's, of texts."""
+    depth = search.n_hop or DEFAULT_DEPTH
+    begun = graph.alone(starts)
+    paths = led_to(
+        graph, [one for start in begun for one in search_paths(graph, start, depth, search.beam)]
+    )
+    ids = dict(zip(paths, map(QuestionId, graph.ids(_rows(paths)).tolist()), strict=True))
+    texts = question_texts(connection, ids.values())
+    found = {one: path for one, path in paths.items() if ids[one] in texts}  # a purge takes some
+    ranked: dict[int, float] = {one: path.score for one, path in found.items()}
+    if search.rerank == "cosine":
+        ranked = {one.statements[0]: one.score for one in graph.alone(_rows(found))}
+    elif scores is not None:
+        values = scores([texts[ids[one]] for one in found])
+        ranked = dict(zip(found, values, strict=True))
+    order = sorted(found, key=lambda one: -ranked[one])  # stable: ties as the paths are
+    order = [order[at] for at in distinct([texts[ids[one]] for one in order])]
+    if search.unit == "passage":
+        order = _first_of_passages(graph, order)
+    return [_shown(graph, paths[one], ranked[one]) for one in order[:k]]
+
+
+def _rows(statements: Iterable[int]) -> Integers:
+    return np.fromiter(statements, dtype=np.int64)
+
+
+def _first_of_passages(graph: StatementGraph, statements: Sequence[int]) -> list[int]:
+    entries = graph.entries(_rows(statements)).tolist()
+    first: dict[int, int] = {}
+    for entry, one in zip(entries, statements, strict=True):
+        first.setdefault(entry, one)
+    return list(first.values())
+
+
+def _shown(graph: StatementGraph, path: StatementPath, score: float) -> Ranked:
+    """The passage of the last statement, and the way there."""
+    index, at = graph.snapshot.index, np.array(path.statements)
+    passages = [PassageId(one) for one in graph.snapshot.ids[graph.entries(at)].tolist()]
+    names = [index.spelled[name] if name >= 0 else None for name in path.names]
+    said = tuple(
+        PathStatement(passage, QuestionId(id_), name)
+        for passage, id_, name in zip(passages, graph.ids(at).tolist(), names, strict=True)
+    )
+    hops = tuple(
+        Hop(before.passage, after.passage, "both", None, after.name, share)
+        for (before, after), share in zip(pairwise(said), graph.attention(at)[1:], strict=True)
+    )
+    return Ranked(passages[-1], score, hops, said)
+
+
+def distinct(texts: Sequence[str]) -> list[int]:
+    """The positions of the texts that are not like an earlier one.
+
+    >>> distinct(["Rome is old.", "rome is old", "Rome is new."])
+    [0, 2]
+    """
+    counts = [Counter(_WORD.findall(text.lower())) for text in texts]
+    having = Counter(word for one in counts for word in one)
+    words = {word: at for at, word in enumerate(having)}
+    table = np.zeros((len(texts), len(words)))
+    for row, one in enumerate(counts):
+        for word, count in one.items():
+            idf = np.log((1 + len(texts)) / (1 + having[word])) + 1
+            table[row, words[word]] = count * idf
+    table /= np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-300)
+    kept: list[int] = []
+    for row in range(len(texts)):
+        if not (table[kept] @ table[row] > _SAME).any():
+            kept.append(row)
+    return kept

@@ -1,0 +1,211 @@
+"""Searches over statements: seeds, paths along shared names, topics, and what is shown of them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hopsyncd.config.values import Search
+from hopsyncd.errors import BadRequest
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.engine import Answer, Engine
+from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.statements import StatementGraph, search_paths, statement_starts
+from hopsyncd.retrieve.topics import topic_starts
+from hopsyncd.retrieve.walk import WalkSettings
+from store.records import Direction, PassageId, Question, QuestionId, QuestionSet, SetId, to_grid
+from tests.fakes.indexed import asked, document, indexed
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder
+from tests.fakes.stack import Stack
+
+EAST, NORTH, NORTHEAST, WEST = (1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (-1.0, 0.0)
+STATEMENT = Search("statement")
+TOPIC = Search("topic")
+
+
+def said(number: int, *statements: tuple[str, tuple[float, float]], topic: str = "") -> QuestionSet:
+    """A passage of these statements: names and direction of each."""
+    questions = [
+        Question(
+            QuestionId(100 * number + at), Direction.INCOMING, "", frozenset(names.split()), at
+        )
+        for at, (names, _) in enumerate(statements, 1)
+    ]
+    if topic:
+        about = Question(QuestionId(100 * number), Direction.INCOMING, "", frozenset([topic]), 0)
+        questions.insert(0, about)
+    vectors = to_grid(np.array([WEST, *(vector for _, vector in statements)]))
+    return QuestionSet(SetId(number), PassageId(number), tuple(questions), vectors)
+
+
+def graph_of(
+    snapshot: Snapshot, question: tuple[float, float], names: Sequence[str] = ()
+) -> StatementGraph:
+    vector = to_grid(np.array([question]))[0]
+    context = asked(snapshot, names=dict.fromkeys(names, 1.0))
+    near = snapshot.index.vectors.cosines(vector)
+    return StatementGraph(replace(context, cosines=near), vector)
+
+
+def ids(graph: StatementGraph, statements: Sequence[int]) -> list[int]:
+    return graph.ids(np.array(statements, dtype=np.int64)).tolist()
+
+
+def test_a_path_grows_along_a_shared_name_while_its_score_rises() -> None:
+    served = indexed(
+        [said(1, ("rome", EAST)), said(2, ("rome tiber", NORTH)), said(3, ("tiber", WEST))]
+    )
+    graph = graph_of(served, NORTHEAST)
+    (start,) = [one for one in graph.alone(graph.nearest(9)) if ids(graph, one.statements) == [101]]
+    paths = search_paths(graph, start, depth=3, beam=2)
+    assert [ids(graph, one.statements) for one in paths] == [[101], [101, 201]]
+    assert [round(one.score, 3) for one in paths] == [0.707, 1.0]
+
+
+def test_the_path_counts_a_statement_by_its_softmax_attention() -> None:
+    served = indexed([said(1, ("rome", EAST)), said(2, ("rome", NORTH))])
+    question = (0.8, 0.6)
+    graph = graph_of(served, question)
+    start = next(
+        one for one in graph.alone(graph.nearest(9)) if ids(graph, one.statements) == [101]
+    )
+    _, longer = search_paths(graph, start, depth=1, beam=1)
+    east, north = np.exp([0.8, 0.6]) / np.exp([0.8, 0.6]).sum()
+    whole = np.array([east, north])
+    assert longer.score == pytest.approx(whole @ question / np.linalg.norm(whole), abs=1e-4)
+    assert graph.attention(np.array(longer.statements)) == pytest.approx([east, north], abs=1e-4)
+
+
+def test_a_path_never_returns_to_a_passage() -> None:
+    served = indexed([said(1, ("rome", EAST), ("rome", NORTH))])
+    graph = graph_of(served, NORTHEAST)
+    for start in graph.alone(graph.nearest(9)):
+        assert search_paths(graph, start, depth=3, beam=3) == [start]
+
+
+def test_the_beam_keeps_the_best_paths_of_a_round() -> None:
+    served = indexed(
+        [said(1, ("rome", EAST)), said(2, ("rome", NORTH)), said(3, ("rome", (-0.2, 1.0)))]
+    )
+    graph = graph_of(served, NORTHEAST)
+    start = next(
+        one for one in graph.alone(graph.nearest(9)) if ids(graph, one.statements) == [101]
+    )
+    kept = {
+        beam: [ids(graph, one.statements) for one in search_paths(graph, start, 1, beam)]
+        for beam in (1, 2)
+    }
+    assert kept == {1: [[101], [101, 201]], 2: [[101], [101, 201], [101, 301]]}
+
+
+def test_a_search_begins_with_what_is_like_the_question_and_with_what_has_its_names() -> None:
+    served = indexed(
+        [
+            said(1, ("rome", EAST)),
+            said(2, ("oslo", WEST), ("oslo tiber", WEST), ("tiber", NORTH)),
+            said(3, ("paris", WEST)),
+        ]
+    )
+    graph = graph_of(served, EAST, ["oslo", "tiber"])
+    assert ids(graph, statement_starts(graph, 1).tolist()) == [101, 202]
+
+
+def test_the_nearest_are_found_however_many_rows_are_no_statements() -> None:
+    served = indexed([said(number, ("rome", EAST)) for number in range(1, 9)])
+    graph = graph_of(served, WEST)  # every passage as a whole is nearer than any statement
+    assert ids(graph, graph.nearest(3).tolist()) == [101, 201, 301]
+    assert len(graph.nearest(50)) == 8
+
+
+def test_a_topic_brings_the_statements_of_all_its_passages_in_a_document() -> None:
+    passages = [
+        said(1, ("rome", EAST), topic="rome"),
+        said(2, ("rome caesar", WEST), topic="rome"),
+        said(3, ("rome", WEST), topic="rome"),
+    ]
+    documents = [document(0, "a.md", [1, 2]), document(1, "b.md", [3])]
+    graph = graph_of(indexed(passages, documents), EAST)
+    starts = ids(graph, topic_starts(graph, 9).tolist())
+    assert starts[:2] == [101, 201]
+
+
+FILES = {
+    "rome.md": b"# Rome\n\nThe river of Rome is the Tiber.\n\nRome has seven hills and walls.\n",
+    "tiber.md": b"# Tiber\n\nThe Tiber rises at Mount Fumaiolo in the north.\n",
+    "copy.md": b"# Copy\n\nThe river of Rome is the Tiber.\n",
+}
+QUESTION = "Where rises the river of Rome?"
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Stack:
+    made = Stack(tmp_path / "s.db", MemoryConnector(FILES), budget_factor=10)
+    made.sync()
+    return made
+
+
+def serving(stack: Stack, tmp_path: Path, reranker: object = None) -> Engine:
+    engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings(), reranker=reranker)  # type: ignore[arg-type]
+    engine.publish(stack.writer.snapshot_of(stack.head))
+    return engine
+
+
+def asked_of(engine: Engine, search: Search, k: int = 10) -> Answer:
+    answer = engine.query(QUESTION, k, search)
+    assert answer is not None
+    return answer
+
+
+def shown(answer: Answer) -> list[str]:
+    return [answer.questions[one.statements[-1].question] for one in answer.ranked]
+
+
+@pytest.mark.parametrize("search", [STATEMENT, TOPIC], ids=str)
+def test_statements_are_found_with_the_path_that_led_to_them(
+    stack: Stack, tmp_path: Path, search: Search
+) -> None:
+    answer = asked_of(serving(stack, tmp_path), replace(search, unit="statement"))
+    found = answer_json(answer, search, ())["passages"]
+    assert all(one["statements"][-1]["text"] in one["text"] for one in found)
+    assert all(one["statements"][-1]["passage"] == one["id"] for one in found)
+    (far,) = (one for one in found if len(one["statements"]) > 1)
+    assert [one["name"] for one in far["statements"]] == [None, "tiber"]
+    (hop,) = far["hops"]
+    assert [hop[end]["id"] for end in ("from", "to")] == [
+        one["passage"] for one in far["statements"]
+    ]
+
+
+@pytest.mark.parametrize("search", [STATEMENT, TOPIC], ids=str)
+def test_of_the_same_statement_in_two_passages_one_stays(
+    stack: Stack, tmp_path: Path, search: Search
+) -> None:
+    texts = shown(asked_of(serving(stack, tmp_path), replace(search, unit="statement")))
+    assert len(set(texts)) == len(texts) == 3
+
+
+def test_a_cosine_orders_statements_whatever_the_paths_say(stack: Stack, tmp_path: Path) -> None:
+    engine = serving(stack, tmp_path)
+    answer = asked_of(engine, replace(STATEMENT, unit="statement", rerank="cosine"))
+    by_path = asked_of(engine, replace(STATEMENT, unit="statement"))
+    assert [one.score for one in answer.ranked] == sorted(
+        (one.score for one in answer.ranked), reverse=True
+    )
+    assert {one.passage for one in answer.ranked} == {one.passage for one in by_path.ranked}
+    assert [one.score for one in answer.ranked] != [one.score for one in by_path.ranked]
+
+
+def test_a_cross_encoder_reads_the_statements(stack: Stack, tmp_path: Path) -> None:
+    class ByLength:
+        def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+            assert question == QUESTION
+            return [float(len(text)) for text in texts]
+
+    search = replace(STATEMENT, unit="statement", rerank="cross-encoder")
+    texts = shown(asked_of(serving(stack, tmp_path, ByLength()), search))
+    assert texts == sorted(texts, key=len, reverse=True)
+    with pytest.raises(BadRequest, match="no reranker is configured"):
+        asked_of(serving(stack, tmp_path), search)
