@@ -17,7 +17,6 @@ from hopsyncd.index.columns import (
     Floats,
     Integers,
     Postings,
-    best_of_each,
     holds,
     ranges,
     with_places,
@@ -27,6 +26,10 @@ from hopsyncd.index.statistics import MAX_CALLED, Statistics, called_passages, i
 from store.records import Version
 
 Flags = NDArray[np.bool_]
+MatchRows = tuple[Integers, Integers, Floats]
+"""Outgoing and incoming question, and similarity, of some matches."""
+LinkColumns = tuple[Integers, Integers, Integers, Flags]
+"""Those of `LinkWays`."""
 
 
 _NAME_WEIGHT = 6.0  # of a name of the passage's document: that of so many sentences with a name
@@ -190,6 +193,7 @@ class Snapshot:
     def mentions_in(self, rows: Integers, names: Integers) -> Mentions:
         """The mentions of these names in the sentences of these vectors; and of documents."""
         name, at = self.index["mention"].views("name", "row")
+        rows = rows.astype(at.dtype)  # else all of the column is copied as the other type
         found, _ = ranges(np.searchsorted(at, rows), np.searchsorted(at, rows, "right"))
         order = np.argsort(names)
         place, there = with_places(names[order], name[found])
@@ -225,8 +229,7 @@ class Snapshot:
         own, placed = own[kept], placed[kept]
         known = len(statistics.mentioned)
         # Several documents that hold a passage may have one name.
-        once = best_of_each(placed * known + own, own)
-        own, placed = own[once], placed[once]
+        placed, own = np.divmod(np.unique(placed * known + own), max(known, 1))
         times = np.concatenate([np.ones(len(names)), np.full(len(own), _NAME_WEIGHT)])
         key = np.concatenate([of * known + names, placed * known + own])
         distinct, number = np.unique(key, return_inverse=True)
@@ -243,46 +246,44 @@ class Snapshot:
 
     def edges_of(self, entries: Integers) -> Edges:
         """All edges that leave the entries, forwards, then all that lead to them, back."""
-        parts = [
-            self._edges("matches_from", entries, False),
-            self._edges("matches_to", entries, True),
-        ]
-        return Edges(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-    def _edges(self, side: str, entries: Integers, back: bool) -> tuple[NDArray[np.generic], ...]:
-        rows, _ = self.index.postings[side].of_each(entries)
-        out, into, similarity = self._stored(rows)
+        sides = self.index.postings["matches_from"], self.index.postings["matches_to"]
+        rows = [side.of_each(entries)[0] for side in sides]
+        (out, into, similarity), kept = self._stored(np.concatenate(rows))
+        back = kept >= len(rows[0])
         if self.replaced is not None:
-            ends = self.replaced.ends
-            more, _ = (ends.to_end if back else ends.from_start).of_each(entries)
-            out = np.concatenate([out, self.replaced.out[more]])
-            into = np.concatenate([into, self.replaced.into[more]])
-            similarity = np.concatenate([similarity, self.replaced.similarity[more]])
-        kept = self._admitted(out, similarity)
-        out, into, similarity = out[kept], into[kept], similarity[kept]
+            ends, replaced = self.replaced.ends, self.replaced
+            more = [side.of_each(entries)[0] for side in (ends.from_start, ends.to_end)]
+            back = np.concatenate([back, np.repeat([False, True], [len(one) for one in more])])
+            at = np.concatenate(more)
+            out, into, similarity = _joined(
+                (out, into, similarity),
+                (replaced.out[at], replaced.into[at], replaced.similarity[at]),
+            )
+        kept = np.flatnonzero(self._admitted(out, similarity))
+        kept = kept[np.argsort(back[kept], kind="stable")]
+        out, into, similarity, back = out[kept], into[kept], similarity[kept], back[kept]
         source = self.index["outgoing"]["entry"][out].astype(np.int64)
         target = self.index["incoming"]["entry"][into].astype(np.int64)
-        start, end = (target, source) if back else (source, target)
-        return start, end, out, into, similarity, np.full(len(out), back)
+        start, end = np.where(back, target, source), np.where(back, source, target)
+        return Edges(start, end, out, into, similarity, back)
 
-    def _stored(self, rows: Integers | slice) -> tuple[Integers, Integers, Floats]:
-        """The matches in force among these rows whose both ends are visible."""
+    def _stored(self, rows: Integers | slice) -> tuple[MatchRows, Integers]:
+        """The matches in force among these rows whose both ends are visible, and which they are."""
         out, into, similarity, born, died = (
             column[rows]
             for column in self.index["matches"].views("out", "into", "similarity", "born", "died")
         )
         held = (born <= self.version.id) & (self.version.id < died)
-        out, into, similarity = (
-            out[held].astype(np.int64),
-            into[held].astype(np.int64),
-            similarity[held],
-        )
         if self.hidden:
             entries = self.statistics.visible.entries
-            seen = holds(entries, self.index["outgoing"]["entry"][out])
-            seen &= holds(entries, self.index["incoming"]["entry"][into])
-            out, into, similarity = out[seen], into[seen], similarity[seen]
-        return out, into, similarity.astype(np.float64)
+            held &= holds(entries, self.index["outgoing"]["entry"][out])
+            held &= holds(entries, self.index["incoming"]["entry"][into])
+        kept = np.flatnonzero(held)
+        return (
+            out[kept].astype(np.int64),
+            into[kept].astype(np.int64),
+            similarity[kept].astype(np.float64),
+        ), kept
 
     def _admitted(self, out: Integers, similarity: Floats) -> Flags:
         """Which matches are edges: those that the budget admits."""
@@ -297,12 +298,11 @@ class Snapshot:
 
     def matches(self) -> tuple[Integers, Integers, Floats]:
         """All matches: outgoing and incoming question, and similarity of each; in no order."""
-        out, into, similarity = self._stored(slice(None))
+        matches, _ = self._stored(slice(None))
         if self.replaced is not None:
-            out = np.concatenate([out, self.replaced.out])
-            into = np.concatenate([into, self.replaced.into])
-            similarity = np.concatenate([similarity, self.replaced.similarity])
-        return out, into, similarity
+            replaced = self.replaced
+            matches = _joined(matches, (replaced.out, replaced.into, replaced.similarity))
+        return matches
 
     def edges(self) -> tuple[Integers, Integers, Floats]:
         """All matches that are edges, by the id of their outgoing question."""
@@ -318,11 +318,19 @@ class Snapshot:
 
     def links_of(self, entries: Integers) -> LinkWays:
         """All links of these visible entries, then all that lead to them, back."""
-        numbers = self.index["entries"]["number"][entries].astype(np.int64)
-        parts = [self._links("ways_from", numbers, False), self._links("ways_to", numbers, True)]
+        parts = [self.links_from(entries), self.links_to(entries)]
         return LinkWays(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def _links(self, side: str, numbers: Integers, back: bool) -> tuple[NDArray[np.generic], ...]:
+    def links_from(self, entries: Integers) -> LinkColumns:
+        """The columns of the links that stand in these entries."""
+        return self._links("ways_from", entries, False)
+
+    def links_to(self, entries: Integers) -> LinkColumns:
+        """The columns of the links that lead to these entries, back."""
+        return self._links("ways_to", entries, True)
+
+    def _links(self, side: str, of: Integers, back: bool) -> LinkColumns:
+        numbers = self.index["entries"]["number"][of].astype(np.int64)
         rows, _ = self.index.postings[side].of_each(numbers)
         source, target, link, born, died = (
             column[rows]
@@ -355,5 +363,11 @@ class Snapshot:
         entries = visible.entry[number].astype(np.int64)
         own = (entries >= 0) & (visible.home[number] == homes[of])
         entries, of = entries[own], of[own]
-        once = best_of_each(of * len(visible.entries) + entries, entries)
-        return entries[once], of[once]
+        once = np.unique(of * len(visible.entries) + entries)
+        of, entries = np.divmod(once, max(len(visible.entries), 1))
+        return entries, of
+
+
+def _joined(first: MatchRows, second: MatchRows) -> MatchRows:
+    out, into, similarity = (np.concatenate(both) for both in zip(first, second, strict=True))
+    return out, into, similarity

@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Integers, best_of_each, holds, ranges
+from hopsyncd.index.columns import Integers, holds, ranges
 from hopsyncd.index.live_index import LiveIndex
 
 Flags = NDArray[np.bool_]
@@ -177,8 +177,9 @@ def called_passages(
     number, of = called["number"][rows[seen]].astype(np.int64), of[seen]
     seen = visible.entry[number] >= 0
     number, of = number[seen], of[seen]
-    once = best_of_each(of * max(len(index.passages), 1) + number, number)
-    return number[once], of[once]
+    passages = max(len(index.passages), 1)
+    of, number = np.divmod(np.unique(of * passages + number), passages)
+    return number, of
 
 
 def says(index: LiveIndex, entries: Integers, names: Integers) -> Flags:

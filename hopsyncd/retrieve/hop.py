@@ -4,11 +4,12 @@ from typing import Literal
 
 import numpy as np
 
-from hopsyncd.index.columns import Floats, Integers
+from hopsyncd.index.columns import Floats, Integers, exact_sums
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext, seeds
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful
 from hopsyncd.retrieve.walk import Walked, WalkSettings, walk
+from hopsyncd.retrieve.ways import MASS
 from store.records import PassageId, QuestionId
 
 Way = tuple[Literal["edge", "name", "link"], int]
@@ -62,8 +63,9 @@ class PathExplainer:
         sender = _most(others, self._walked.left, self._snapshot.ids[leaving.entry[others]])
         if sender is None:
             return _NONE
-        sent = self._walked.left[others].sum()
-        mass = self._walked.reached[best] * self._walked.left[sender] / max(sent, 1e-300)
+        left = self._walked.left[others]
+        sent = exact_sums(left, np.zeros(len(left), dtype=np.int64), 1, MASS)[0]
+        mass = self._walked.reached[best] * self._walked.left[sender] / max(sent, MASS)
         return float(mass), int(leaving.entry[sender]), ("name", best)
 
     def _link_into(self, entry: int) -> Step:

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hopsyncd.index.columns import Floats, Integers, exact_sums
+from hopsyncd.index.columns import Floats, Integers, exact_sums, ranges
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import largest
 from hopsyncd.retrieve.ways import (
@@ -45,6 +45,7 @@ from hopsyncd.retrieve.ways import (
     joined,
     leaving,
     link_ways,
+    nearest_rows,
 )
 
 
@@ -97,8 +98,8 @@ def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked
     ids = context.snapshot.ids[: len(seeds)]
     arrived, mass = seeds.copy(), seeds
     for _ in range(settings.hops):
-        active = largest(mass, ids, settings.heaviest)
-        active = active[mass[active] > 0]
+        some = np.flatnonzero(mass)
+        active = some[largest(mass[some], ids[some], settings.heaviest)]
         walk.open(active)
         sending = np.zeros(len(seeds))
         sending[active] = settings.damping * mass[active]
@@ -118,10 +119,14 @@ def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked
 
 
 class _Walk:
-    """The ways out of all passages that have sent mass so far, and what went along them."""
+    """The ways out of all passages that have sent mass so far, and what went along them.
+
+    Each name that mass may pass through has a number, in the order in which they were reached;
+    `_first` and `_end` are the rows of `arriving` that each name leads to.
+    """
 
     def __init__(self, context: QueryContext, seeds: Floats, settings: WalkSettings) -> None:
-        none = np.empty(0)
+        none, no_rows = np.empty(0), np.empty(0, dtype=np.int64)
         self.edges = self.links = NO_WAYS
         self.leaving = self.arriving = self._brought = NO_NAMES
         self.flow = self.by_link = self.left = self.reached = none
@@ -129,35 +134,29 @@ class _Walk:
         self._seeds = seeds
         self._by = settings
         self._opened = np.zeros(len(seeds), dtype=np.bool_)
-        self._reached = np.zeros(len(context.snapshot.statistics.joins), dtype=np.bool_)
-        self._number_names()
-        self._by_names = settings.by_names if context.snapshot.statistics.joins.any() else 0.0
+        joins = context.snapshot.statistics.joins
+        self._by_names = settings.by_names if joins.any() else 0.0
+        self._near = nearest_rows(context.cosines)
+        self._number = np.full(len(joins), -1, dtype=np.int64)
+        self._first = self._end = no_rows
+        self._sender = self._receiver = no_rows
+        self._own_sent = self._own_got = no_rows
 
     def open(self, entries: Integers) -> None:
         """Find the ways out of entries that have sent nothing before."""
-        entries = entries[~self._opened[entries]]
+        entries = np.sort(entries[~self._opened[entries]])
         if not len(entries):
             return
-        first = not self._opened.any()
         self._opened[entries] = True
         links = link_ways(self._context, entries, self._by)
-        unlinked = np.where(np.isin(entries, links.start), 1 - self._by.by_links, 1.0)
+        unlinked = np.ones(len(entries))
+        unlinked[np.searchsorted(entries, links.start)] = 1 - self._by.by_links
         self.links = joined(self.links, links, self._by.by_links)
         edges = edge_ways(self._context, entries, self._by)
-        of = np.argsort(entries)
-        at = of[np.searchsorted(entries[of], edges.start)]
-        self.edges = joined(self.edges, edges, (1 - self._by_names) * unlinked[at])
-        names = leaving(self._context, entries)
-        at = of[np.searchsorted(entries[of], names.entry)]
-        self.leaving = joined(self.leaving, names, self._by_names * unlinked[at])
-        if first:
-            self._brought = joined(NO_NAMES, names, self._seeds[names.entry])
-        fresh = np.unique(names.name[~self._reached[names.name]])
-        if self._by_names and len(fresh):
-            self._reached[fresh] = True
-            more = arriving(self._context, fresh, self._brought, self._by)
-            self.arriving = joined(self.arriving, more, 1.0)
-        self._number_names()
+        part = (1 - self._by_names) * unlinked[np.searchsorted(entries, edges.start)]
+        self.edges = joined(self.edges, edges, part)
+        if self._by_names:
+            self._open_names(entries, unlinked)
         self.flow, self.by_link, self.left, self.reached = (
             np.concatenate([had, np.zeros(len(ways.share) - len(had))])
             for had, ways in (
@@ -167,6 +166,33 @@ class _Walk:
                 (self.reached, self.arriving),
             )
         )
+
+    def _open_names(self, entries: Integers, unlinked: Floats) -> None:
+        names = leaving(self._context, entries)
+        part = self._by_names * unlinked[np.searchsorted(entries, names.entry)]
+        before = len(self.leaving.name)
+        self.leaving = joined(self.leaving, names, part)
+        if not before:
+            self._brought = joined(NO_NAMES, names, self._seeds[names.entry])
+        fresh = np.unique(names.name[self._number[names.name] < 0])
+        if len(fresh):
+            self._reach(fresh)
+        number = self._number[names.name]
+        at, of = ranges(self._first[number], self._end[number])
+        own = np.flatnonzero(self.arriving.home[at] == names.home[of])
+        self._sender = np.concatenate([self._sender, number])
+        self._own_sent = np.concatenate([self._own_sent, before + of[own]])
+        self._own_got = np.concatenate([self._own_got, at[own]])
+
+    def _reach(self, names: Integers) -> None:
+        known, rows = len(self._first), len(self.arriving.name)
+        self._number[names] = known + np.arange(len(names))
+        more, of = arriving(self._context, names, self._brought, self._near, self._by)
+        self.arriving = joined(self.arriving, more, 1.0)
+        self._receiver = np.concatenate([self._receiver, known + of])
+        end = rows + np.cumsum(np.bincount(of, minlength=len(names)))
+        self._first = np.concatenate([self._first, [rows], end[:-1]])
+        self._end = np.concatenate([self._end, end])
 
     def spread(self, sending: Floats) -> Floats:
         """(n,) what arrives of the mass that entries send."""
@@ -185,23 +211,9 @@ class _Walk:
             MASS,
         )
 
-    def _number_names(self) -> None:
-        """Number the names that mass may pass through, and the names in each document."""
-        both = (self.leaving, self.arriving)
-        name, home = (
-            np.unique(np.concatenate([getattr(one, of) for one in both]), return_inverse=True)[1]
-            for of in ("name", "home")
-        )
-        documents = int(home.max(initial=0)) + 1
-        self._name = name
-        self._in_document = np.unique(name * documents + home, return_inverse=True)[1]
-
     def _from_others(self, sent: Floats) -> Floats:
         """What each mention's name has from other documents than the mention's own."""
-        count = len(sent)
-        by_name, own = (
-            exact_sums(sent, number[:count], int(number.max(initial=-1)) + 1, MASS)[number[count:]]
-            for number in (self._name, self._in_document)
-        )
+        by_name = exact_sums(sent, self._sender, len(self._first), MASS)[self._receiver]
+        own = exact_sums(sent[self._own_sent], self._own_got, len(self._receiver), MASS)
         others: Floats = np.maximum(by_name - own, 0)
         return others

@@ -9,7 +9,15 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Floats, Integers, best_of_each, exact_sums, ranges, with_places
+from hopsyncd.index.columns import (
+    Floats,
+    Integers,
+    best_of_each,
+    exact_sums,
+    largest_of_each,
+    ranges,
+    with_places,
+)
 from hopsyncd.index.snapshot import Mentions, Snapshot
 from hopsyncd.retrieve.query_context import QueryContext, weighed
 
@@ -113,68 +121,75 @@ def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
 
 
 def edge_ways(context: QueryContext, entries: Integers, by: Weighing) -> Ways:
-    """All edges out of the entries, both ways, to other documents; shares sum to 1 by start."""
+    """All edges out of the entries (rising), both ways, to other documents; shares sum to 1 by
+    start."""
     snapshot = context.snapshot
     edges = snapshot.edges_of(entries)
-    apart = snapshot.homes(edges.start) != snapshot.homes(edges.end)
+    apart = np.flatnonzero(snapshot.homes(edges.start) != snapshot.homes(edges.end))
     start, end, out = edges.start[apart], edges.end[apart], edges.out[apart]
     back = edges.back[apart]
     weight = pull_of(context, out, edges.similarity[apart], by.sharpness)
     weight *= np.where(back, by.backwards, 1.0)
     weight *= np.exp(by.gain * context.coverage.added(start, end))
-    return Ways(start, end, _shares(weight, start), out, back)
+    return Ways(start, end, _shares(weight, np.searchsorted(entries, start)), out, back)
 
 
 def link_ways(context: QueryContext, entries: Integers, by: Weighing) -> Ways:
-    """The ways by links out of the entries; shares sum to 1 by start."""
-    if not context.snapshot.has_links:
+    """The ways by links out of the entries (rising); shares sum to 1 by start.
+
+    From each entry to the best passages of every document that it links to; and from each that is
+    one of the best of its own document to all that link to that.
+    """
+    snapshot = context.snapshot
+    if not snapshot.has_links:
         return NO_WAYS
-    parts = [_onwards(context, entries, by.linked), _back(context, entries, by.linked)]
-    start, end, link, back = (np.concatenate(column) for column in zip(*parts, strict=True))
-    weight = np.exp(by.link_sharpness * context.first_cosines(end))
-    weight *= np.exp(by.gain * context.coverage.added(start, end))
-    return Ways(start, end, _shares(weight, start), link, back)
-
-
-LinkColumns = tuple[Integers, Integers, Integers, NDArray[np.bool_]]
-
-
-def _onwards(context: QueryContext, entries: Integers, linked: int) -> LinkColumns:
-    """From each entry to the best passages of every document that it links to."""
-    snapshot = context.snapshot
-    links = snapshot.links_of(entries)
-    start, target, link = links.start[~links.back], links.end[~links.back], links.link[~links.back]
-    home = snapshot.homes(target)
-    apart = snapshot.homes(start) != home
-    start, target, link, home = start[apart], target[apart], link[apart], home[apart]
-    homes, number = np.unique(home, return_inverse=True)
-    # One way a document, however many of its passages are linked.
-    first = best_of_each(start * max(len(homes), 1) + number, snapshot.ids[target])
-    best, of = _best_of(context, homes, linked)
-    low = np.searchsorted(of, number[first])
-    at, which = ranges(low, np.searchsorted(of, number[first], "right"))
-    return start[first][which], best[at], link[first][which], np.zeros(len(at), dtype=np.bool_)
-
-
-def _back(context: QueryContext, entries: Integers, linked: int) -> LinkColumns:
-    """From each entry that is one of the best of its document to all that link to that."""
-    snapshot = context.snapshot
     homes, own = np.unique(snapshot.homes(entries), return_inverse=True)
     inside, _ = snapshot.entries_at(homes)
-    links = snapshot.links_of(inside)
-    source, target, link = links.end[links.back], links.start[links.back], links.link[links.back]
-    home = np.searchsorted(homes, snapshot.homes(target))
-    apart = snapshot.homes(source) != homes[home]
-    source, target, link, home = source[apart], target[apart], link[apart], home[apart]
-    first = best_of_each(home * len(snapshot.ids) + source, snapshot.ids[target])
-    source, link, home = source[first], link[first], home[first]
-    leading = np.flatnonzero(np.isin(own, home))
-    best, _ = _best_of(context, homes[np.unique(own[leading])], linked)
-    leading = leading[np.isin(entries[leading], best)]
-    at, of = ranges(
-        np.searchsorted(home, own[leading]), np.searchsorted(home, own[leading], "right")
+    onwards = _once(snapshot, *snapshot.links_from(entries)[:3])
+    target, source, link_back, _ = snapshot.links_to(inside)
+    back = _once(snapshot, source, target, link_back)
+    if not len(onwards.link) and not len(back.link):
+        return NO_WAYS
+    linked = np.unique(np.concatenate([onwards.home, back.home]))
+    best, of = _best_of(context, linked, by.linked)
+    low, high = (np.searchsorted(of, np.arange(len(linked)), side) for side in ("left", "right"))
+    home = np.searchsorted(linked, onwards.home)
+    at, which = ranges(low[home], high[home])
+    leading = np.flatnonzero(np.isin(entries, best) & np.isin(homes, back.home)[own])
+    order = np.argsort(back.home, kind="stable")
+    sorted_, home = back.home[order], homes[own[leading]]
+    into, by_which = ranges(np.searchsorted(sorted_, home), np.searchsorted(sorted_, home, "right"))
+    into = order[into]
+    start = np.concatenate([onwards.entry[which], entries[leading][by_which]])
+    end = np.concatenate([best[at], back.entry[into]])
+    weight = np.exp(by.link_sharpness * context.first_cosines(end))
+    weight *= np.exp(by.gain * context.coverage.added(start, end))
+    return Ways(
+        start,
+        end,
+        _shares(weight, np.searchsorted(entries, start)),
+        np.concatenate([onwards.link[which], back.link[into]]),
+        np.repeat([False, True], [len(at), len(into)]),
     )
-    return entries[leading][of], source[at], link[at], np.ones(len(at), dtype=np.bool_)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Linked:
+    """Entries that link to a document of another home than their own, with one link to each."""
+
+    entry: Integers
+    home: Integers
+    link: Integers
+
+
+def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers) -> _Linked:
+    """Once for each entry and document, however many of its passages the entry links to."""
+    home = snapshot.homes(target)
+    apart = np.flatnonzero(snapshot.homes(entry) != home)
+    entry, target, link, home = entry[apart], target[apart], link[apart], home[apart]
+    homes, number = np.unique(home, return_inverse=True)
+    first = best_of_each(entry * max(len(homes), 1) + number, snapshot.ids[target])
+    return _Linked(entry[first], home[first], link[first])
 
 
 def _best_of(context: QueryContext, homes: Integers, linked: int) -> tuple[Integers, Integers]:
@@ -189,23 +204,24 @@ def leaving(context: QueryContext, entries: Integers) -> NameShares:
     """The names by which the entries are left, those that join documents; shares sum to 1."""
     snapshot, counts = context.snapshot, context.snapshot.statistics
     of, name, times = snapshot.names_of(entries)
-    joining = counts.joins[name]
+    joining = np.flatnonzero(counts.joins[name])
     of, name, times = of[joining], name[joining], times[joining]
     weight = times * np.log1p(counts.passages / np.maximum(counts.mentioned[name], 1))
     entry = entries[of]
-    return NameShares(entry, name, _shares(weight, entry), snapshot.homes(entry))
+    return NameShares(entry, name, _shares(weight, of), snapshot.homes(entry))
 
 
 def arriving(
-    context: QueryContext, names: Integers, brought: NameShares, by: Weighing
-) -> NameShares:
-    """The mentions of each name (rising) that are most like the query, and what part each gets.
+    context: QueryContext, names: Integers, brought: NameShares, near: Integers, by: Weighing
+) -> tuple[NameShares, Integers]:
+    """The mentions of each name that are most like the query, what part each gets, and the number
+    of its name; both the names and the numbers rise.
 
     `brought` is what the seeds bring to names: what is new is measured against that, once for the
-    whole walk.
+    whole walk. `near` are the rows nearest to the query, the only ones that count for common names.
     """
     snapshot = context.snapshot
-    found = _mentions(context, names)
+    found = _mentions(context, names, near)
     cosines = context.cosines[found.row].astype(np.float64)
     first = _most_like(found, cosines, snapshot.ids, by.mentions)
     entry, of = found.entry[first], found.of[first]
@@ -214,29 +230,28 @@ def arriving(
     has = context.coverage.has[:, entry]
     new = weighed(context.coverage.share, np.maximum(has - known[:, of], 0))
     weight *= np.exp(by.gain * new)
-    return NameShares(entry, names[of], _shares(weight, of), snapshot.homes(entry))
+    return NameShares(entry, names[of], _shares(weight, of), snapshot.homes(entry)), of
 
 
-def _mentions(context: QueryContext, names: Integers) -> Mentions:
-    """All mentions of rare names; of common ones those among the rows nearest to the query."""
+def _mentions(context: QueryContext, names: Integers, near: Integers) -> Mentions:
+    """All mentions of rare names; of common ones those in the rows nearest to the query."""
     snapshot = context.snapshot
     common = snapshot.statistics.mentioned[names] > _COMMON
     rare = snapshot.mentions_of(names[~common])
     if not common.any():
         return rare
-    near = snapshot.mentions_in(_nearest(context), names[common])
+    some = snapshot.mentions_in(near, names[common])
     places = np.flatnonzero(~common), np.flatnonzero(common)
     return Mentions(
-        np.concatenate([rare.entry, near.entry]),
-        np.concatenate([rare.row, near.row]),
-        np.concatenate([rare.times, near.times]),
-        np.concatenate([places[0][rare.of], places[1][near.of]]),
+        np.concatenate([rare.entry, some.entry]),
+        np.concatenate([rare.row, some.row]),
+        np.concatenate([rare.times, some.times]),
+        np.concatenate([places[0][rare.of], places[1][some.of]]),
     )
 
 
-def _nearest(context: QueryContext) -> Integers:
+def nearest_rows(cosines: NDArray[np.float32]) -> Integers:
     """The rows most like the query; as many more as are equally like."""
-    cosines = context.cosines
     if len(cosines) <= _NEAREST:
         return np.arange(len(cosines))
     least = np.partition(cosines, len(cosines) - _NEAREST)[len(cosines) - _NEAREST]
@@ -244,18 +259,24 @@ def _nearest(context: QueryContext) -> Integers:
 
 
 def _most_like(found: Mentions, cosines: Floats, ids: Integers, count: int) -> Integers:
-    """The first of each name; only names with more are sorted."""
-    many = np.bincount(found.of)[found.of] > count
-    few, some = np.flatnonzero(~many), np.flatnonzero(many)
-    best = best_of_each(
-        found.of[some], -cosines[some], ids[found.entry[some]], found.row[some], count=count
-    )
-    return np.concatenate([few, some[best]])
+    """The first of each name, by rising name; only names with equally good ones are sorted."""
+    first = largest_of_each(found.of, cosines, count)
+    of = found.of[first]
+    tied = (np.bincount(of) > count)[of]
+    if tied.any():
+        some = first[tied]
+        best = best_of_each(
+            found.of[some], -cosines[some], ids[found.entry[some]], found.row[some], count=count
+        )
+        first = np.concatenate([first[~tied], some[best]])
+    return first[np.argsort(found.of[first], kind="stable")]
 
 
 def _known(context: QueryContext, names: Integers, brought: NameShares) -> Floats:
     """(t, k) which of the query's words the seeds bring to each name: the share of their mass."""
     at, there = with_places(names, brought.name)
+    if not there.any():
+        return np.zeros((len(context.coverage.share), len(names)))
     at, part, entry = at[there], brought.share[there], brought.entry[there]
     total = exact_sums(part, at, len(names), MASS)
     has = context.coverage.has[:, entry]

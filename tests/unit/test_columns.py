@@ -15,6 +15,7 @@ from hopsyncd.index.columns import (
     best_of_each,
     exact_sums,
     holds,
+    largest_of_each,
     ranges,
     with_places,
 )
@@ -141,6 +142,20 @@ def test_the_best_of_each_group_are_its_first_by_the_keys_in_turn(
         for at in sorted(
             (at for at, row in enumerate(rows) if row[0] == which), key=lambda at: rows[at]
         )[:count]
+    ]
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-1.5, -0.0, 0.0, 0.25, 3.0]))),
+    count=st.integers(1, 3),
+)
+def test_the_largest_of_each_group_are_all_that_reach_its_last(
+    rows: list[tuple[int, float]], count: int
+) -> None:
+    group, values = ints([one for one, _ in rows]), np.array([value for _, value in rows])
+    least = {one: sorted((v for g, v in rows if g == one), reverse=True) for one, _ in rows}
+    assert largest_of_each(group, values, count).tolist() == [
+        at for at, (one, value) in enumerate(rows) if value >= least[one][:count][-1]
     ]
 
 
