@@ -103,7 +103,7 @@ def ruled(pair: Pair, language: Language) -> GoldQuestion | None:
     names = [name for name in names if name in topics or " " in name]
     if not names:
         return None
-    source, target = (language.mentions(one.text) for one in (pair.source, pair.target))
+    source, target = language.mentions([pair.source.text, pair.target.text])
     for name in names:
         for lead in _leads(pair.source, source, name):
             for relation, answer in _asked(pair, target, name, language):

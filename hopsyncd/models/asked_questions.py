@@ -85,23 +85,25 @@ class AskedMaker:
             ]
 
     def make_provisional(self, passage: Passage) -> QuestionSet:
-        drafts = draft(passage, self._language.mentions)
+        (mentions,) = self._language.mentions([passage.text])
+        drafts = draft(passage, mentions)
         return embedded(passage, drafts, self._recipe, self._encoder, provisional=True)
 
     def _make(self, passage: Passage, asked: Asked) -> QuestionSet:
-        own = draft(passage, self._language.mentions)
+        mentions, *names = self._language.mentions([passage.text, *asked.incoming, *asked.outgoing])
+        own = draft(passage, mentions)
         kept = own.questions if self._mode == "both" else ()
         # The first context is the passage itself: each set begins with its vector.
         contexts = [*(own.contexts if kept else own.contexts[:1])]
         drafts = [*kept]
-        for direction, texts in (
-            (Direction.INCOMING, asked.incoming),
-            (Direction.OUTGOING, asked.outgoing),
-        ):
-            for text in texts:
-                names = frozenset(mention.keyword for mention in self._language.mentions(text))
-                drafts.append(QuestionDraft(direction, text, names, len(contexts)))
-                contexts.append(text)
+        questions = [
+            *((Direction.INCOMING, text) for text in asked.incoming),
+            *((Direction.OUTGOING, text) for text in asked.outgoing),
+        ]
+        for (direction, text), found in zip(questions, names, strict=True):
+            keywords = frozenset(mention.keyword for mention in found)
+            drafts.append(QuestionDraft(direction, text, keywords, len(contexts)))
+            contexts.append(text)
         made = Drafts(tuple(drafts), tuple(contexts))
         return embedded(passage, made, self._recipe, self._encoder)
 

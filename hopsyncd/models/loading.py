@@ -101,7 +101,7 @@ def load_models(config: Config, in_use: str = "") -> Models:
         if former.maker.recipe.name == in_use:
             encoder, loaded = former.encoder, replace(former, newer=loaded)
     threading.Thread(target=_warm_up, args=(encoder.encode, [_WARM_UP_TEXT])).start()
-    later = threading.Timer(_LANGUAGE_AFTER_S, _warm_up, (language.mentions, _WARM_UP_TEXT))
+    later = threading.Timer(_LANGUAGE_AFTER_S, _warm_up, (language.mentions, [_WARM_UP_TEXT]))
     later.daemon = True
     later.start()
     return loaded

@@ -17,7 +17,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, count, islice
@@ -45,6 +45,7 @@ GENERATOR = "builtin/2"
 _MIN_LINE_CHARACTERS = 40  # a shorter line, of code or a list, is read with the next
 _NICE = 10  # queries come first
 _FEW = 2  # passages of an edit, which waits neither for a thread nor at low priority
+_TOGETHER = 8  # passages whose names are asked for in one call, for which an edit may wait
 
 Made = tuple[Passage, QuestionSet | LlmError]
 
@@ -99,11 +100,11 @@ class Drafts:
     contexts: tuple[str, ...]
 
 
-def draft(passage: Passage, mentions_of: Callable[[str], Sequence[Mention]]) -> Drafts:
-    """Ask the questions of a passage; a function of its heading path and text alone."""
+def draft(passage: Passage, mentions: Sequence[Mention]) -> Drafts:
+    """Ask the questions of a passage; `mentions` are the names in its text."""
     spans = sentence_spans(passage.text)
     topics = {keyword: topic for topic in passage.heading if (keyword := topic_of(topic))}
-    by_sentence = _by_sentence(mentions_of(passage.text), spans)
+    by_sentence = _by_sentence(mentions, spans)
     about = " > ".join(passage.heading)
     contexts = [f"{about}\n{passage.text}" if about else passage.text]
     for start, end in spans:
@@ -205,9 +206,12 @@ class BuiltinMaker:
     store_after = 32
 
     def __init__(self, language: Language, encoder: Encoder, workers: int = 1) -> None:
-        """`workers` threads of low priority make sets side by side; one is the caller's own."""
+        """`workers` threads of low priority make sets side by side; one is the caller's own.
+
+        Another thread asks for the names of the next passages meanwhile.
+        """
         self._pool = ThreadPoolExecutor(workers, "questions", _be_nice) if workers > 1 else None
-        self._ahead = 2 * workers
+        self._names = ThreadPoolExecutor(1, "names", _be_nice)
         self._making: dict[PassageId, Future[QuestionSet]] = {}
         self._language = language
         self._encoder = encoder
@@ -221,20 +225,21 @@ class BuiltinMaker:
         self, passages: Iterable[Passage], context: LlmContext | None = None
     ) -> Iterator[Sequence[Made]]:
         coming = iter(passages)
-        first = [*islice(coming, _FEW + 1)] if self._pool else []
-        if self._pool is None or len(first) <= _FEW:
-            for passage in chain(first, coming):
-                yield [(passage, self._made(passage))]
+        first = [*islice(coming, _FEW + 1)]
+        few, coming = len(first) <= _FEW, chain(first, coming)
+        if self._pool is None or few:
+            while group := [*islice(coming, _TOGETHER)]:
+                for made in self._made_now(group):
+                    yield [made]
             return
         pending: deque[Passage] = deque()
         try:
-            for passage in chain(first, coming):
-                if passage.id in self._making:
-                    yield [(passage, self._made(passage))]
-                    continue
-                pending.append(passage)
-                self._making[passage.id] = self._pool.submit(self.make, passage)
-                if len(pending) > self._ahead:
+            while group := [*islice(coming, _TOGETHER)]:
+                begun = [passage for passage in group if passage.id in self._making]
+                for made in self._made_now(begun):
+                    yield [made]
+                pending += self._begin(self._pool, [one for one in group if one not in begun])
+                while len(pending) > _TOGETHER:
                     yield [self._next(pending)]
             while pending:
                 yield [self._next(pending)]
@@ -242,10 +247,20 @@ class BuiltinMaker:
             for passage in pending:
                 self._making.pop(passage.id).cancel()
 
-    def _made(self, passage: Passage) -> QuestionSet:
-        """Its set; one that a make_each() around this one has begun is not made again."""
-        making = self._making.get(passage.id)
-        return making.result() if making else self.make(passage)
+    def _made_now(self, group: Sequence[Passage]) -> Iterator[Made]:
+        """Sets made here; those that a make_each() around this one has begun are not made again."""
+        making = {one.id: self._making[one.id] for one in group if one.id in self._making}
+        fresh = [passage for passage in group if passage.id not in making]
+        named = iter(self._language.mentions([passage.text for passage in fresh]) if fresh else ())
+        for passage in group:
+            begun = making.get(passage.id)
+            yield passage, begun.result() if begun else self._made(passage, next(named))
+
+    def _begin(self, pool: ThreadPoolExecutor, group: Sequence[Passage]) -> Sequence[Passage]:
+        naming = self._names.submit(self._language.mentions, [one.text for one in group])
+        for at, passage in enumerate(group):
+            self._making[passage.id] = pool.submit(self._made_of, passage, naming, at)
+        return group
 
     def _next(self, pending: deque[Passage]) -> Made:
         passage = pending.popleft()
@@ -260,5 +275,13 @@ class BuiltinMaker:
 
     def make(self, passage: Passage) -> QuestionSet:
         """The questions of one passage, a function of its content alone."""
-        drafts = draft(passage, self._language.mentions)
-        return embedded(passage, drafts, self._recipe, self._encoder)
+        (mentions,) = self._language.mentions([passage.text])
+        return self._made(passage, mentions)
+
+    def _made_of(
+        self, passage: Passage, naming: Future[list[tuple[Mention, ...]]], at: int
+    ) -> QuestionSet:
+        return self._made(passage, naming.result()[at])
+
+    def _made(self, passage: Passage, mentions: Sequence[Mention]) -> QuestionSet:
+        return embedded(passage, draft(passage, mentions), self._recipe, self._encoder)

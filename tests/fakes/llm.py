@@ -30,7 +30,7 @@ def good_reply(user: str) -> str:
     parts = []
     for passage in passages_in(user):
         first = passage["text"].split(".")[0]
-        names = [mention.keyword for mention in FakeLanguage().mentions(passage["text"])]
+        names = [mention.keyword for mention in FakeLanguage().mentions([passage["text"]])[0]]
         about = [*names, "the matter", "the place", "the time", "the reason"][:4]
         parts.append(
             {

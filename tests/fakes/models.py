@@ -72,8 +72,8 @@ class FakeLanguage:
 
     name = "neutral"
 
-    def mentions(self, text: str) -> tuple[Mention, ...]:
-        return mentions(text, neutral_spans(text))
+    def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
+        return [mentions(text, neutral_spans(text)) for text in texts]
 
     def entities(self, text: str) -> tuple[Entity, ...]:
         """Four digits are a date, others a number; a capitalised word after `in` is a place, after

