@@ -83,6 +83,25 @@ class QueryCost(TypedDict):
     tokens: int
 
 
+class LogicSubproblem(TypedDict):
+    """A part of a question; `rank` is when it was asked, from 1, and 0 if it never was."""
+
+    id: int
+    question: str
+    after: list[int]
+    rank: int
+    query: str
+    answer: str | None
+    citations: list[HopEnd]
+
+
+class LogicGraph(TypedDict):
+    """How a question was resolved by logic, and the LLM's notes of what it read."""
+
+    subproblems: list[LogicSubproblem]
+    notes: str
+
+
 class QueryAnswer(TypedDict):
     version: int
     strategy: str
@@ -91,6 +110,7 @@ class QueryAnswer(TypedDict):
     llm: QueryCost | None
     degraded: list[str]
     passages: list[FoundPassage]
+    logic: LogicGraph | None
 
 
 class QueriesAnswer(TypedDict):
@@ -128,6 +148,7 @@ class AskAnswer(TypedDict):
     sentences: list[CitedSentence]
     citations: list[Citation]
     chain: list[WalkedHop]
+    logic: LogicGraph | None
     llm: AskCost
 
 
@@ -224,11 +245,13 @@ class PathsAnswer(TypedDict):
 class ProgressEvent(TypedDict):
     """How far the work is. A sync has `source` to `share`, a check `checking` and what follows it.
 
-    An ask has a `stage`: `search`, then `answer` with the number of `passages` to answer from.
+    An ask has a `stage`: `search`, then `answer` with the number of `passages` to answer from. By
+    logic it has, before that, `split`, and for each rank `search` and `resolve`, with `questions`.
     """
 
     event: Literal["progress"]
-    stage: NotRequired[Literal["search", "answer"]]
+    stage: NotRequired[Literal["split", "search", "resolve", "answer"]]
+    questions: NotRequired[list[str]]
     passages: NotRequired[int]
     source: NotRequired[str]
     documents_done: NotRequired[int]

@@ -94,6 +94,7 @@ class ReadService:
             request.beam,
             request.rerank,
             request.unit,
+            request.method,
         )
         began_s = time.perf_counter()
         answer = self._engine.query(
@@ -135,14 +136,15 @@ class ReadService:
     @endpoint("POST", "/v1/ask", "read", streams=True)
     def ask(self, request: AskRequest, caller: Caller, listener: Listener) -> AskAnswer:
         """Answer a question, with citations."""
-        usage = Usage(MAX_LLM_CALLS)
+        by_logic = request.method == "logic"
+        usage = Usage(self.config.llm.max_calls_per_query or None if by_logic else MAX_LLM_CALLS)
         listener.when_gone(usage.abandon)
         listener.tell("progress", stage="search")
         draft = AnswerDraft(
             tell=lambda text: listener.tell("text", text=text),
             tell_withdrawn=lambda why: listener.tell("withdrawn", why=why),
         )
-        search = Search(self.config.query.strategy)
+        search = Search(request.strategy or self.config.query.strategy, method=request.method)
         found, reply = self._asker.ask(
             request.question,
             request.k,
@@ -155,6 +157,9 @@ class ReadService:
                 "progress", stage="answer", passages=len(found.ranked)
             ),
             sink=draft if listener.wants_events else None,
+            tell=lambda stage, questions: listener.tell(
+                "progress", stage=stage, questions=[*questions]
+            ),
         )
         self._queries += 1
         draft.finish(reply)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from hopsyncd.config.values import (
     DEFAULT_BEAM,
     DEFAULT_TOP_K,
+    Method,
     Profile,
     Reasoner,
     Rerank,
@@ -64,10 +65,11 @@ class QueryRequest(_Body):
     beam: int = Field(default=DEFAULT_BEAM, ge=1, le=100)
     rerank: Rerank = "none"
     unit: Unit = "passage"
+    method: Method = "direct"
 
     @property
     def wants_llm(self) -> bool:
-        return self.reasoner in ("llm", "llm-relevance")
+        return self.method == "logic" or self.reasoner in ("llm", "llm-relevance")
 
 
 class QueriesRequest(_Body):
@@ -83,12 +85,14 @@ class QueriesRequest(_Body):
 
 
 class AskRequest(_Body):
-    """`k`: from how many passages; `llm`: let the LLM write the answer."""
+    """`k`: from how many passages; `llm`: let the LLM write the answer, by the `method`."""
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
     k: int = Field(default=_ASK_K, ge=1, le=50)
     at: At = "head"
     llm: bool = False
+    method: Method = "direct"
+    strategy: Strategy | None = None
 
     @property
     def wants_llm(self) -> bool:

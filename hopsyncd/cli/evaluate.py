@@ -14,6 +14,7 @@ from hopsyncd.cli.output import WholeNumber, echo_drawn, json_option, printed_js
 from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
 from hopsyncd.config.values import (
     ALL_STRATEGIES,
+    METHODS,
     PROFILES,
     REASONERS,
     RERANKS,
@@ -68,6 +69,13 @@ _OPTIONS = (
     click.option("--n-hop", "n_hops", multiple=True, type=WholeNumber(1, 20)),
     click.option("--beam", "beams", multiple=True, type=WholeNumber(1, 100)),
     click.option("--rerank", "reranks", multiple=True, type=click.Choice(RERANKS)),
+    click.option(
+        "--method",
+        "methods",
+        multiple=True,
+        type=click.Choice(METHODS),
+        help="`logic` asks the configured LLM.",
+    ),
     click.option("--answers", is_flag=True, help="Also answer, and compare with the gold answers."),
     click.option(
         "--llm",
@@ -124,8 +132,8 @@ def evaluate(
 
     A corpus and a folder come with questions; of your notes, with --self, questions are made.
 
-    --strategy, --profile, --reasoner, --top-k, --n-hop, --beam and --rerank can each be given
-    several times. Every combination that makes a different search is measured.
+    --strategy, --profile, --reasoner, --top-k, --n-hop, --beam, --rerank and --method can
+    each be given several times. Every combination that makes a different search is measured.
 
     Example: hopsyncd eval --self --answers
     """
@@ -233,7 +241,8 @@ def _searches(given: Mapping[str, Any], default: tuple[Strategy, ...]) -> dict[s
     from hopsyncd.evaluation.run import searches_of
 
     swept = (
-        given[name] for name in ("profiles", "reasoners", "top_ks", "n_hops", "beams", "reranks")
+        given[name]
+        for name in ("profiles", "reasoners", "top_ks", "n_hops", "beams", "reranks", "methods")
     )
     searches = searches_of(given["strategies"] or default, *swept)
     if not searches:
@@ -290,7 +299,7 @@ def _print_table(measured: "Measured") -> None:
     some = next(iter(rows.values()))
     if answers := [column for column in some if column.startswith("answer_")]:
         _print_rows(rows, answers)
-    _print_rows(rows, ["precision@5", "f1@5", "ms_p50", "ms_p95", "llm_calls"])
+    _print_rows(rows, ["precision@5", "f1@5", "ms_p50", "ms_p95", "llm_calls", "llm_tokens"])
     click.echo(
         f"{whole['passages']} passages, {whole['edges']} edges, {whole['questions']} questions,"
         f" indexed in {whole['index_s']:.1f} s, {whole['llm_calls']} LLM calls,"

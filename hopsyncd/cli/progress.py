@@ -16,6 +16,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from hopsyncd.answers.found import AskAnswer
 from hopsyncd.client import Client
 from hopsyncd.client.response import Answer, Call, counted, printable
 
@@ -50,16 +51,21 @@ def send_and_wait(client: Client, call: Call[Answer], doing: str) -> Answer:
         return client.send(call)
 
 
-def ask_and_show(client: Client, question: str, k: int, at: str) -> dict[str, Any]:
+def ask_and_show(client: Client, asked: Call[AskAnswer]) -> dict[str, Any]:
+    """Send a question for an LLM, and show what it looks for, and its draft."""
     result: dict[str, Any] = {}
     draft = ""
     with Live(console=Console(), transient=True) as shown:
-        for event in client.ask_events(question, k=k, at=at, llm=True):
+        for event in client.events(asked):
             if event["event"] == "answer":
                 result = event["answer"]
             elif event["event"] == "text":
                 draft += event["text"]
             elif event["event"] == "withdrawn":
+                draft = ""
+            elif event["event"] == "progress" and (questions := event.get("questions")):
+                draft = f"{event.get('stage')}: {'; '.join(questions)}"
+            elif event["event"] == "progress":
                 draft = ""
             shown.update(Text(printable(draft), style="dim"))
     return result

@@ -1,5 +1,6 @@
 """`hopsyncd query` and `hopsyncd ask`: passages or an answer, and how they were reached."""
 
+import math
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -19,15 +20,18 @@ from hopsyncd.cli.output import (
     text_columns,
     warn,
 )
+from hopsyncd.client.calls import ask as ask_call
 from hopsyncd.client.response import ARROWS, counted, printable
 from hopsyncd.config.values import (
     ALL_STRATEGIES,
     DEFAULT_BEAM,
     DEFAULT_TOP_K,
+    METHODS,
     PROFILES,
     REASONERS,
     RERANKS,
     UNITS,
+    Method,
     Profile,
     Reasoner,
     Rerank,
@@ -37,6 +41,9 @@ from hopsyncd.config.values import (
 
 if TYPE_CHECKING:
     from rich.tree import Tree
+
+    from hopsyncd.answers.found import AskAnswer
+    from hopsyncd.client.response import Call
 
 
 _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
@@ -96,6 +103,13 @@ _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
     show_default=True,
     help="For statement and topic: find passages, or statements with their passages.",
 )
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="direct",
+    show_default=True,
+    help="With logic, the configured LLM splits the question, and each part is searched for.",
+)
 @at_option
 @click.option("--explain", is_flag=True, help="Draw what led to each passage.")
 @json_option
@@ -112,6 +126,7 @@ def query(
     beam: int,
     rerank: Rerank,
     unit: Unit,
+    method: Method,
     at: str,
     explain: bool,
     as_json: bool,
@@ -132,11 +147,14 @@ def query(
             beam=beam,
             rerank=rerank,
             unit=unit,
+            method=method,
             at=at,
         )
     if printed_json(answer, as_json):
         return
     warn(answer["degraded"])
+    if explain and answer["logic"]:
+        echo_drawn(_logic_tree(answer["logic"]))
     if not answer["passages"]:
         click.echo("No passage was found.")
     for rank, passage in enumerate(answer["passages"], 1):
@@ -220,10 +238,28 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
     is_flag=True,
     help="Let the configured LLM answer. The passages found are sent to it.",
 )
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="direct",
+    show_default=True,
+    help="With --llm: answer at once, or by logic: the LLM splits the question, and what is found"
+    " for each part is read before the next is asked.",
+)
+@click.option("--strategy", type=click.Choice(ALL_STRATEGIES), help="How to search.")
+@click.option("--explain", is_flag=True, help="By logic: draw the question's parts and answers.")
 @json_option
 @click.pass_context
 def ask(
-    context: click.Context, question: str, k: int, at: str, by_llm: bool, as_json: bool
+    context: click.Context,
+    question: str,
+    k: int,
+    at: str,
+    by_llm: bool,
+    method: Method,
+    strategy: Strategy | None,
+    explain: bool,
+    as_json: bool,
 ) -> None:
     """Answer a question with citations, or say there is no answer.
 
@@ -232,10 +268,13 @@ def ask(
 
     Example: hopsyncd ask "Where did the father of Ada Lovelace die?"
     """
-    reply = _reply(context, question, k, at, by_llm=by_llm, shown=not as_json)
+    asked = ask_call(question, k=k, at=at, llm=by_llm, method=method, strategy=strategy)
+    reply = _reply(context, asked, drawn=by_llm and not as_json)
     if printed_json(reply, as_json):
         return
     warn(reply["degraded"])
+    if explain and reply["logic"]:
+        echo_drawn(_logic_tree(reply["logic"]))
     if not reply["found"]:
         click.echo("not found in your documents")
         if reply["version"]:
@@ -251,16 +290,39 @@ def ask(
     click.secho(f"version {reply['version']}", fg="cyan")
 
 
-def _reply(
-    context: click.Context, question: str, k: int, at: str, *, by_llm: bool, shown: bool
-) -> Mapping[str, Any]:
+def _reply(context: click.Context, asked: "Call[AskAnswer]", *, drawn: bool) -> Mapping[str, Any]:
     with client_of(context) as client:
-        if by_llm and shown and sys.stdout.isatty():
+        if drawn and sys.stdout.isatty():
             # Takes 0.1 s to import.
             from hopsyncd.cli.progress import ask_and_show
 
-            return ask_and_show(client, question, k, at)
-        return client.ask(question, k=k, at=at, llm=by_llm)
+            return ask_and_show(client, asked)
+        return client.send(asked)
+
+
+def _logic_tree(logic: Mapping[str, Any]) -> "Tree":
+    """The question's graph by ranks: each part with what it needs, its answer and citations."""
+    from rich.text import Text
+    from rich.tree import Tree
+
+    tree = Tree(Text("subproblems"), guide_style="cyan")
+    for one in sorted(logic["subproblems"], key=lambda one: (one["rank"] or math.inf, one["id"])):
+        needs = "".join(f" #{id_}" for id_ in one["after"])
+        below = tree.add(
+            Text.assemble(
+                (f"#{one['id']} ", "cyan"),
+                printable(one["question"]),
+                (f"   rank {one['rank']}" if one["rank"] else "   never asked", "cyan"),
+                (f", needs{needs}" if needs else "", "cyan"),
+            )
+        )
+        if one["query"] not in ("", one["question"]):
+            below.add(Text(f"searched: {printable(one['query'])}", style="italic"))
+        if one["rank"]:
+            cited = "; ".join(heading_text(end) for end in one["citations"])
+            answer = printable(one["answer"] or "no answer")
+            below.add(Text(f"{answer}   [{cited}]" if cited else answer, style="bold"))
+    return tree
 
 
 def _print(text: str, indent: str = "") -> None:

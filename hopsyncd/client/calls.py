@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Required, TypedDict
 
     from hopsyncd.answers import changed, daemon_state, found
-    from hopsyncd.config.values import Profile, Reasoner, Rerank, Strategy, Unit
+    from hopsyncd.config.values import Method, Profile, Reasoner, Rerank, Strategy, Unit
 
     class Query(TypedDict, total=False):
         """One of several."""
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         beam: int
         rerank: Rerank
         unit: Unit
+        method: Method
 
 
 def query(
@@ -45,6 +46,7 @@ def query(
     beam: int = 4,
     rerank: Rerank = "none",
     unit: Unit = "passage",
+    method: Method = "direct",
 ) -> Call[found.QueryAnswer]:
     """Find the passages that answer a question, best first."""
     return call(
@@ -62,6 +64,7 @@ def query(
             "beam": beam,
             "rerank": rerank,
             "unit": unit,
+            "method": method,
         },
         "QueryAnswer",
     )
@@ -72,10 +75,27 @@ def queries(queries: Sequence[Query]) -> Call[found.QueriesAnswer]:
     return call("POST", "/v1/queries", {"queries": list(queries)}, "QueriesAnswer")
 
 
-def ask(question: str, k: int = 8, at: str = "head", llm: bool = False) -> Call[found.AskAnswer]:
+def ask(
+    question: str,
+    k: int = 8,
+    at: str = "head",
+    llm: bool = False,
+    method: Method = "direct",
+    strategy: Strategy | None = None,
+) -> Call[found.AskAnswer]:
     """Answer a question, with citations."""
     return call(
-        "POST", "/v1/ask", {"question": question, "k": k, "at": at, "llm": llm}, "AskAnswer"
+        "POST",
+        "/v1/ask",
+        {
+            "question": question,
+            "k": k,
+            "at": at,
+            "llm": llm,
+            "method": method,
+            "strategy": strategy,
+        },
+        "AskAnswer",
     )
 
 

@@ -18,6 +18,7 @@ from hopsyncd.config.schedule import at, zone_of
 Strategy = Literal["hop", "statement", "topic", "bm25", "dense", "hybrid", "decompose", "rerank"]
 Profile = Literal["default", "paper"]
 Reasoner = Literal["walk", "similarity", "llm", "llm-relevance"]
+Method = Literal["direct", "logic"]
 Rerank = Literal["none", "cosine", "cross-encoder"]
 Unit = Literal["passage", "statement"]
 
@@ -26,6 +27,7 @@ ALL_STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 STRATEGIES: tuple[Strategy, ...] = tuple(name for name in ALL_STRATEGIES if name != "rerank")
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 REASONERS: tuple[Reasoner, ...] = get_args(Reasoner)
+METHODS: tuple[Method, ...] = get_args(Method)
 RERANKS: tuple[Rerank, ...] = get_args(Rerank)
 UNITS: tuple[Unit, ...] = get_args(Unit)
 
@@ -48,6 +50,8 @@ class Search:
     by how many statements a path grows. beam: how many paths from
     each of them grow on. rerank: what
     orders the statements in the end. unit: what is found, each once.
+
+    method: "logic" has an LLM split the question, and searches so for each part of it.
     """
 
     strategy: Strategy = "hop"
@@ -58,6 +62,7 @@ class Search:
     beam: int = DEFAULT_BEAM
     rerank: Rerank = "none"
     unit: Unit = "passage"
+    method: Method = "direct"
 
     @property
     def chosen_reasoner(self) -> Reasoner:
@@ -67,7 +72,7 @@ class Search:
     @property
     def wants_llm(self) -> bool:
         is_llm = self.reasoner in ("llm", "llm-relevance")
-        return is_llm and self.strategy in ("hop", "decompose")
+        return self.method == "logic" or (is_llm and self.strategy in ("hop", "decompose"))
 
 
 GC_AT, FULL_SCAN_AT = "30 3 * * *", "15 4 * * *"

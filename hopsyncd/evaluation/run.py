@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from hopsyncd.config.values import Profile, Reasoner, Rerank, Search, Strategy
+from hopsyncd.config.values import Method, Profile, Reasoner, Rerank, Search, Strategy
 from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.evaluation.measures import (
     DEPTHS,
@@ -274,11 +274,12 @@ def searches_of(
     n_hops: Sequence[int] = (),
     beams: Sequence[int] = (),
     reranks: Sequence[Rerank] = (),
+    methods: Sequence[Method] = (),
 ) -> dict[str, Search]:
     """All combinations, by name. An empty sequence stands for the default value.
 
-    Parameters that a strategy or reasoner ignores make no further search, and the paper's profile
-    is not combined with the walk.
+    Parameters that a strategy or reasoner ignores make no further search. The paper's profile is
+    not combined with the walk, nor the method logic with a search that asks an LLM.
 
     >>> list(searches_of(["hop", "bm25"], reasoners=["similarity", "walk"], top_ks=[4, 8]))[:2]
     ['hop reasoner=similarity top_k=4', 'hop reasoner=similarity top_k=8']
@@ -286,7 +287,7 @@ def searches_of(
     ['hop reasoner=walk', 'bm25']
     """
     made: dict[str, Search] = {}
-    for strategy, profile, reasoner, top_k, n_hop, beam, rerank in product(
+    for strategy, profile, reasoner, top_k, n_hop, beam, rerank, method in product(
         strategies,
         profiles or (_PLAIN.profile,),
         reasoners or (_PLAIN.reasoner,),
@@ -294,8 +295,12 @@ def searches_of(
         n_hops or (_PLAIN.n_hop,),
         beams or (_PLAIN.beam,),
         reranks or (_PLAIN.rerank,),
+        methods or (_PLAIN.method,),
     ):
-        search = _heeded(Search(strategy, profile, reasoner, top_k, n_hop, beam, rerank))
+        heeded = _heeded(Search(strategy, profile, reasoner, top_k, n_hop, beam, rerank))
+        if method == "logic" and heeded.wants_llm:
+            continue
+        search = replace(heeded, method=method)
         if search.profile == "paper" and search.reasoner == "walk":
             continue
         made.setdefault(_name(search), search)
@@ -316,7 +321,7 @@ def _heeded(search: Search) -> Search:
 
 def _name(search: Search) -> str:
     parts: list[str] = [search.strategy]
-    for name in ("profile", "reasoner", "top_k", "n_hop", "beam", "rerank"):
+    for name in ("profile", "reasoner", "top_k", "n_hop", "beam", "rerank", "method"):
         value = getattr(search, name)
         if value != getattr(_PLAIN, name):
             parts.append(f"{name}={value}")

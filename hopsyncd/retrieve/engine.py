@@ -14,6 +14,7 @@ from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
+from hopsyncd.retrieve.logic import Resolution, Tell, untold
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.searcher import Found, Searcher
 from hopsyncd.retrieve.walk import WalkSettings
@@ -43,7 +44,7 @@ class Answer:
     """Ranked passages with what is needed to show them, all of one version.
 
     snapshot: what was searched. degraded: what the LLM was to do and did not. llm: its cost;
-    None when it was not to be asked.
+    None when it was not to be asked. resolution: how it resolved the question, by logic.
     """
 
     version: int
@@ -55,6 +56,7 @@ class Answer:
     snapshot: Snapshot = field(compare=False)
     degraded: tuple[str, ...] = ()
     llm: LlmCost | None = None
+    resolution: Resolution | None = None
 
 
 class Engine:
@@ -168,11 +170,13 @@ class Engine:
         at: str = "head",
         usage: Usage | None = None,
         hidden: frozenset[str] = frozenset(),
+        tell: Tell = untold,
     ) -> Answer | None:
         """Answer at the version that `at` names. None while there is no version at all.
 
         What only the `hidden` sources hold has no part in the answer. `usage` counts and limits the
-        calls to an LLM, where the search wants one; by default each query has its own.
+        calls to an LLM, where the search wants one; by default each query has its own. `tell` hears
+        how far a search by logic is.
         Raises NoSuchVersion; BadRequest for a search that cannot be made here.
         """
         usage = usage or Usage(self._max_llm_calls)
@@ -185,7 +189,9 @@ class Engine:
                     return self._shown(connection, served, search, Found(ranked))
             # No transaction is open while the LLM is asked: it would keep the WAL from shrinking.
             with self._reading(served.version.id):
-                found = self._searcher.search_by_llm(connection, served, question, k, search, usage)
+                found = self._searcher.search_by_llm(
+                    connection, served, question, k, search, usage, tell
+                )
                 with snapshot(connection):
                     if self._is_kept(connection, served.version):
                         answer = self._shown(connection, served, search, found)
@@ -241,6 +247,7 @@ class Engine:
             ),
             snapshot=served,
             degraded=tuple(found.degraded),
+            resolution=found.resolution,
         )
 
     def _connection(self) -> Connection:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from hopsyncd.answers.found import (
     FoundPassage,
     HopEnd,
+    LogicGraph,
     PassagePlace,
     PlacedPassage,
     QueryAnswer,
@@ -39,6 +40,28 @@ def answer_json(answer: Answer | None, search: Search, degraded: Sequence[str]) 
         "llm": {"calls": llm.calls, "tokens": llm.tokens} if llm else None,
         "degraded": [*degraded, *(answer.degraded if answer else ())],
         "passages": [passage_json(answer, ranked) for ranked in answer.ranked] if answer else [],
+        "logic": logic_json(answer),
+    }
+
+
+def logic_json(answer: Answer | None) -> LogicGraph | None:
+    """The question's graph; None unless it was searched for by logic."""
+    if answer is None or answer.resolution is None:
+        return None
+    return {
+        "subproblems": [
+            {
+                "id": one.id,
+                "question": one.question,
+                "after": list(one.after),
+                "rank": one.rank,
+                "query": one.query,
+                "answer": one.answer or None,
+                "citations": [_end(answer, id_) for id_ in one.citations if id_ in answer.passages],
+            }
+            for one in answer.resolution.subproblems
+        ],
+        "notes": answer.resolution.notes,
     }
 
 

@@ -20,6 +20,14 @@ from hopsyncd.retrieve.edge_traversal import (
 )
 from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials
+from hopsyncd.retrieve.logic import (
+    SHOWN,
+    LlmUse,
+    LogicSearch,
+    Resolution,
+    Tell,
+    in_order,
+)
 from hopsyncd.retrieve.plain_search import (
     by_parts,
     by_vector,
@@ -35,7 +43,7 @@ from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.statements import StatementGraph, by_statements, statement_starts
 from hopsyncd.retrieve.topics import topic_starts
 from hopsyncd.retrieve.walk import WalkSettings
-from store.records import Vectors, to_grid
+from store.records import Passage, PassageId, Vectors, to_grid
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, snapshot
 
@@ -48,6 +56,7 @@ class Found:
 
     ranked: Sequence[Ranked]
     degraded: Sequence[str] = ()
+    resolution: Resolution | None = None
 
 
 def _encoded(encoder: Encoder, text: str) -> Vectors:
@@ -105,9 +114,15 @@ class Searcher:
         k: int,
         search: Search,
         usage: Usage,
+        tell: Tell,
     ) -> Found:
-        """Search with an LLM. Opens snapshots of its own between the calls. Raises BadRequest."""
+        """Search with an LLM. Opens snapshots of its own between the calls. Raises BadRequest.
+
+        `tell` hears how far a search by logic is.
+        """
         llm = self._required_llm()
+        if search.method == "logic":
+            return self._by_logic(connection, head, question, k, search, LlmUse(llm, usage, tell))
         if search.strategy == "decompose":
             parts, degraded = split(question, head.mentioned), []
             try:
@@ -123,6 +138,39 @@ class Searcher:
         reasoner = LlmReasoner(llm, usage, question, read, graded)
         ranked = self._follow(context, k, search, reasoner.choose, offers)
         return Found(ranked, reasoner.degraded)
+
+    def _by_logic(
+        self,
+        connection: Connection,
+        head: Snapshot,
+        question: str,
+        k: int,
+        search: Search,
+        use: LlmUse,
+    ) -> Found:
+        """The union of the retrievals for the parts of a question."""
+        plain = replace(search, method="direct")
+        if plain.wants_llm:
+            raise BadRequest(
+                "The search was refused",
+                "the method logic asks the LLM between searches, and its searches would ask it too",
+                "Leave the reasoner out, or take the method direct",
+            )
+        retrieved: list[list[Ranked]] = []
+
+        def retrieve(query: str) -> list[tuple[PassageId, Passage]]:
+            with snapshot(connection):
+                retrieved.append(self.search(connection, head, query, max(k, SHOWN), plain))
+                first = [one.passage for one in retrieved[-1][:SHOWN]]
+                passages = known_passages(connection, first)
+            return [(one, passages[one]) for one in first if one in passages]
+
+        resolution = LogicSearch(question, retrieve, use).resolve()
+        found: dict[PassageId, Ranked] = {}
+        for some in reversed(retrieved):
+            found |= {one.passage: one for one in some}
+        ids = in_order([[one.passage for one in some] for some in retrieved], resolution.cited)
+        return Found([found[id_] for id_ in ids[:k]], resolution.degraded, resolution)
 
     def _follow(
         self, context: QueryContext, k: int, search: Search, choose: Choose, offers: Offers

@@ -16,7 +16,16 @@ from pydantic import TypeAdapter
 from hopsyncd.answers.found import Event
 from hopsyncd.client import AsyncClient, Client
 from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.fakes.endpoint import Endpoint, Response, error, event, in_turn, say_json, stream
+from tests.fakes.endpoint import (
+    Endpoint,
+    Response,
+    error,
+    event,
+    in_turn,
+    say_json,
+    stream,
+    user_text,
+)
 from tests.fakes.terminal import at_terminal
 
 QUESTION = "Where was the director of Bronze Door, Kaltenbrunn, born?"
@@ -230,6 +239,57 @@ def test_a_client_that_goes_away_ends_the_stream_of_the_endpoint(
     assert len(endpoint.requests) == sent + 1
     endpoint.play = lambda _: stream([BEGINNING, END])
     assert asked(place, question)[-1]["answer"]["by"] == "llm"
+
+
+def in_parts(request: dict[str, Any], then: Response) -> Response:
+    """Two subproblems, the first of which has no answer; then what is said of the second."""
+    data = json.loads(user_text(request))
+    if "open" not in data and "passages" not in data:
+        parts = [
+            {"id": 1, "question": "Who directed Bronze Door?", "after": []},
+            {"id": 2, "question": "Where was Kaltenbrunn born?", "after": [1]},
+        ]
+        return say_json({"subproblems": parts})
+    if "open" in data and data["open"][0]["id"] == 1:
+        return say_json({"answers": [], "notes": "", "more": []})
+    if "open" in data:
+        return then
+    return say_json(GOOD)
+
+
+def test_a_search_by_logic_tells_what_it_looks_for(
+    place: Place, endpoint: Endpoint, question: str
+) -> None:
+    resolved = {"answers": [{"id": 2, "answer": "In Ostrava", "citations": [1]}], "notes": "x"}
+    endpoint.play = lambda request: in_parts(request, say_json(resolved))
+    events = checked(Client(place.socket).ask_events(question, llm=True, method="logic"))
+    stages = [one["stage"] for one in events if one["event"] == "progress"]
+    assert stages == ["search", "split", "search", "resolve", "search", "resolve", "answer"]
+    answer = events[-1]["answer"]
+    assert (answer["answer"], answer["by"], answer["degraded"]) == ("In Ostrava", "llm", [])
+    assert [one["answer"] for one in answer["logic"]["subproblems"]] == [None, "In Ostrava"]
+    assert answer["llm"]["calls"] == 4
+    ran = place.run("ask", question, "--llm", "--method", "logic", "--explain")
+    assert "#2 Where was Kaltenbrunn born?   rank 2, needs #1" in ran.stdout
+    assert "In Ostrava   [" in ran.stdout and "no answer" in ran.stdout
+
+
+def test_a_client_that_goes_away_ends_a_search_by_logic(
+    place: Place, endpoint: Endpoint, question: str
+) -> None:
+    def endless() -> Iterator[bytes]:
+        while True:
+            time.sleep(0.02)
+            yield b" "
+
+    endpoint.play = lambda request: in_parts(request, Response(parts=endless()))
+    left, sent = endpoint.left, len(endpoint.requests)
+    with closing(Client(place.socket).ask_events(question, llm=True, method="logic")) as events:
+        wanted = ("search", ["Where was Kaltenbrunn born?"])
+        assert any((one.get("stage"), one.get("questions")) == wanted for one in events)
+        place.until(lambda: len(endpoint.requests) == sent + 3, PATIENCE_S)
+    place.until(lambda: endpoint.left > left, PATIENCE_S)
+    assert len(endpoint.requests) == sent + 3
 
 
 def silent() -> Iterator[bytes]:

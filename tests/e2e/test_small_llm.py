@@ -75,6 +75,14 @@ def test_it_answers_with_citations_or_the_answer_says_what_it_did_instead(place:
     assert answer["citations"] or answer["degraded"] or not answer["found"]
 
 
+def test_it_answers_by_logic_or_the_answer_says_what_it_did_instead(place: Place) -> None:
+    question = "Where was the teacher of Nero born?"
+    answer = place.post("/v1/ask", {"question": question, "llm": True, "method": "logic"})
+    assert calls(place)["decomposition"] >= 1
+    assert answer["logic"]["subproblems"] or answer["degraded"]
+    assert answer["citations"] or answer["degraded"] or not answer["found"]
+
+
 class Colour(BaseModel):
     name: Literal["red", "green", "blue"]
 

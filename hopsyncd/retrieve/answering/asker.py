@@ -10,11 +10,12 @@ from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, TokenSink
 from hopsyncd.retrieve.answering.extractive import carrying, cited, evidence, function_terms
-from hopsyncd.retrieve.answering.llm_answer import answered
+from hopsyncd.retrieve.answering.llm_answer import answered, composed
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.answering.sentences import Sentence, sentences_of
 from hopsyncd.retrieve.answering.support import judged
 from hopsyncd.retrieve.engine import Answer, Engine
+from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_context import words_of
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from store.exceptions import NoSuchVersion
@@ -81,6 +82,7 @@ class Asker:
         usage: Usage | None = None,
         on_found: Callable[[Answer], None] | None = None,
         sink: TokenSink | None = None,
+        tell: Tell = untold,
     ) -> tuple[Answer | None, AskReply]:
         """What was found in the first k passages, and the answer from it.
 
@@ -94,7 +96,13 @@ class Asker:
                 "no LLM is configured, and this asks for its answer",
                 "Ask without --llm, or write a section [llm]",
             )
-        found = self._engine.query(question, k, search, at, hidden=hidden)
+        if search.method == "logic" and not by_llm:
+            raise BadRequest(
+                "The question was refused",
+                "the method logic needs an LLM, and this does not ask for one",
+                "Ask with --llm, or by the method direct",
+            )
+        found = self._engine.query(question, k, search, at, usage, hidden, tell)
         if found is None:
             return None, AskReply("", None, "extractive", ())
         if on_found:
@@ -122,8 +130,12 @@ class Asker:
         if by_llm and self._llm is not None and found.ranked:
             offered = [one.passage for one in found.ranked]
             try:
-                texts = [found.passages[one] for one in offered]
-                text, indices = answered(question, texts, self._llm, usage, sink)
+                if found.resolution and found.resolution.has_answer:
+                    resolution = found.resolution
+                    text, indices = composed(question, found, resolution, self._llm, usage, sink)
+                else:
+                    texts = [found.passages[one] for one in offered]
+                    text, indices = answered(question, texts, self._llm, usage, sink)
             except LlmError as error:
                 degraded = (f"the answer is not the LLM's: {error.what}: {error.why}",)
             else:

@@ -8,7 +8,7 @@ from hopsyncd.answers.found import AskAnswer, Citation
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.retrieve.engine import Answer
 from hopsyncd.retrieve.ranking import Hop
-from hopsyncd.retrieve.results import hop_json, passage_json
+from hopsyncd.retrieve.results import hop_json, logic_json, passage_json
 from store.records import PassageId
 
 
@@ -75,6 +75,7 @@ def reply_json(found: Answer | None, reply: AskReply, degraded: Sequence[str]) -
         ],
         "citations": _citations(found, numbers) if found else [],
         "chain": [hop_json(found, hop) for hop in reply.chain] if found else [],
+        "logic": logic_json(found),
         "llm": {
             "calls": reply.spent.calls,
             "cached": reply.spent.cached,
