@@ -27,6 +27,7 @@ QUERY: dict[str, Any] = {
     "llm": None,
     "degraded": [],
     "passages": [{**PASSAGE, **NOWHERE, "hops": [], "statements": []}],
+    "logic": None,
 }
 
 

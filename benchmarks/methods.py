@@ -1,0 +1,157 @@
+"""All strategies side by side, and what depth, beam and reranking do for statements and topics.
+
+python benchmarks/methods.py
+
+On the real documents and the HotpotQA and MuSiQue samples, with the default models and no LLM; with
+--logic, LogicRAG on MuSiQue with an endpoint that answers from the gold decompositions. Indexes and
+vectors are kept as those of benchmarks/real.py.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ablation import Asked, real, sample
+from common import arguments, lines, table
+from real import KEEP
+
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.values import STRATEGIES, Rerank, Search, Strategy
+from hopsyncd.evaluation.measures import DEPTHS, scores_of
+from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.run import outcomes
+from hopsyncd.models.llm.budget import Usage, estimated_tokens
+from hopsyncd.models.llm.call import Llm, LlmCall, Reply, TokenSink
+from hopsyncd.models.loading import Models, load_models
+from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.walk import WalkSettings
+
+DATA = ("realdocs", "hotpotqa", "musique")
+_REPLY_TOKENS = 60  # a guess at what such a reply takes
+
+
+@dataclass(frozen=True, slots=True)
+class GoldLlm:
+    """Splits the questions of MuSiQue as their makers did, and knows every answer.
+
+    It cites nothing, so that the order of the passages is that of the retrievals alone.
+    """
+
+    parts: Mapping[str, Sequence[Mapping[str, Any]]]
+    name: str = "gold"
+
+    def ask_each(
+        self,
+        calls: Sequence[LlmCall],
+        shape: type[Reply],
+        usage: Usage,
+        yield_to_edits: Callable[[], None] = lambda: None,
+        sink: TokenSink | None = None,
+    ) -> Iterator[tuple[int, Reply]]:
+        for index, call in enumerate(calls):
+            usage.reserve(call.max_tokens)
+            usage.settle(call.max_tokens, estimated_tokens(call.system + call.user), _REPLY_TOKENS)
+            yield index, shape.model_validate(self._reply(json.loads(call.user)))
+
+    def _reply(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        parts = self.parts[data["question"]]
+        if "open" not in data:
+            split = [
+                {"id": id_, "question": part["question"], "after": _needs(part["question"])}
+                for id_, part in enumerate(parts, 1)
+            ]
+            return {"subproblems": split}
+        if "passages" not in data:
+            texts = [_filled(one["question"], parts) for one in data["open"]]
+            return {"query": " ".join(texts)}
+        answers = [
+            {"id": one["id"], "answer": parts[one["id"] - 1]["answer"]} for one in data["open"]
+        ]
+        return {"answers": answers, "notes": ""}
+
+
+def _needs(question: str) -> list[int]:
+    return [int(number) for number in re.findall(r"#(\d+)", question)]
+
+
+def _filled(question: str, parts: Sequence[Mapping[str, Any]]) -> str:
+    return re.sub(r"#(\d+)", lambda found: str(parts[int(found[1]) - 1]["answer"]), question)
+
+
+GRID = [(depth, beam) for depth in (1, 2, 3, 4) for beam in (1, 4, 16)]
+PATHS: dict[str, Search] = {
+    **{f"statement, depth {d}, beam {b}": Search("statement", n_hop=d, beam=b) for d, b in GRID},
+    **{f"topic, depth {d}": Search("topic", n_hop=d) for d in (1, 2, 3, 4)},
+}
+PLAIN: tuple[Rerank, ...] = ("none", "cosine")
+READ_BY: tuple[Strategy, ...] = ("statement", "topic")
+
+
+def main() -> None:
+    given = arguments(
+        __doc__ or "",
+        ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
+        ("--paths", {"action": "store_true", "help": "Depth, beam and reranking."}),
+        ("--logic", {"action": "store_true", "help": "LogicRAG on MuSiQue."}),
+    )
+    models = load_models(Config())
+    vectors = KeptVectors(models.encoder, given.keep)
+    models = replace(models, encoder=vectors, maker=BuiltinMaker(models.language, vectors))
+    for data in ("musique",) if given.logic else DATA:
+        folder = given.data / data
+        asked = (real if data == "realdocs" else sample)(folder, given.keep, models)
+        if given.logic:
+            by_logic(asked, models, folder)
+        elif given.paths:
+            rows = PATHS | {
+                f"{name}, reranked by {rerank}": Search(name, rerank=rerank)
+                for name in READ_BY
+                for rerank in PLAIN
+            }
+            print_table(data, asked, models, rows)
+        else:
+            print_table(data, asked, models, {name: Search(name) for name in STRATEGIES})
+        asked.connection.close()
+
+
+def by_logic(asked: Asked, models: Models, folder: Path) -> None:
+    """Each strategy with the whole question, and with its gold parts."""
+    parts = {one["question"]: one["decomposition"] for one in lines(folder / "questions.jsonl")}
+    searches = {
+        f"{name}{', ' + method if method == 'logic' else ''}": Search(name, method=method)
+        for name in ("hop", "dense", "statement", "topic", "hybrid")
+        for method in ("direct", "logic")
+    }
+    print_table("musique", asked, models, searches, GoldLlm(parts))
+
+
+def print_table(
+    data: str, asked: Asked, models: Models, searches: Mapping[str, Search], llm: Llm | None = None
+) -> None:
+    database = Path(asked.connection.execute("PRAGMA database_list").fetchone()[2])
+    engine = Engine(database, models.encoder, WalkSettings(), llm)
+    engine.publish(asked.head)
+    rows: list[list[object]] = []
+    for name, search in searches.items():
+        began_s = time.process_time()
+        found = outcomes(engine, search, asked.gold, asked.questions)
+        cpu_ms = 1000 * (time.process_time() - began_s) / len(asked.questions)
+        scores = scores_of(found)
+        singles = [one for one in found if one.question.kind == "single"]
+        several = [one for one in found if one.question.kind == "multi"]
+        shares = [scores.recall[depth] for depth in DEPTHS] + [scores.whole[5]]
+        if singles:
+            shares += [scores_of(singles).whole[5], scores_of(several).whole[5]]
+        rows.append([name, *shares, cpu_ms, scores.llm_calls, f"{scores.llm_tokens:,.0f}"])
+    kinds = ["single @5", "multi @5"] if data == "realdocs" else []
+    columns = [*(f"recall@{depth}" for depth in DEPTHS), "all@5", *kinds]
+    table([data, *columns, "CPU ms", "calls", "tokens"], rows)
+
+
+if __name__ == "__main__":
+    main()
