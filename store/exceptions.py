@@ -7,6 +7,8 @@ StoreError
 ├── VersionsLost       an acknowledged change is missing from the database
 ├── NotAcknowledged    a commit is done but cannot be noted, so it is not acknowledged
 ├── DatabaseGone       the file was deleted, replaced or cut short while open
+├── ServerLost         the database server cannot be reached
+├── Deposed            another daemon has become the writer
 ├── NoSuchVersion      the version was never written, or has expired
 ├── WriterBusy         another process holds the store for writing
 ├── DiskFailure        the disk is full, or failing
@@ -49,6 +51,14 @@ class NotAcknowledged(StoreError):
 
 class DatabaseGone(StoreError):
     """The file was deleted, replaced or cut short while it was open."""
+
+
+class ServerLost(StoreError):
+    """The database server cannot be reached, or has cut the connection."""
+
+
+class Deposed(StoreError):
+    """Another daemon has written the version that this one was about to write."""
 
 
 class NoSuchVersion(StoreError):

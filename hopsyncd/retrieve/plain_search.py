@@ -17,7 +17,7 @@ from hopsyncd.retrieve.ranking import Ranked, largest
 from store.records import PassageId, Vectors
 from store.sqlite.content import full_text, known_passages
 from store.sqlite.database import Connection
-from store.sqlite.search import nearest
+from store.sqlite.search import nearest, nearest_of
 
 MAX_PARTS = 6
 _MIN_CLAUSE_WORDS = 4
@@ -80,8 +80,14 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
 
 
 def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
-    """The k nearest."""
-    found = nearest(connection, head.version, vector, k, head.hidden)
+    """The k nearest: by the store, or by the live index where the store is on a server."""
+    if connection.server:
+        entries = head.entries
+        rows = head.index["entries"]["first_row"][entries]
+        exact = head.index.vectors.exact[rows]
+        found = nearest_of(vector, head.ids[entries].tolist(), exact, k)
+    else:
+        found = nearest(connection, head.version, vector, k, head.hidden)
     return [Ranked(*one) for one in found]
 
 

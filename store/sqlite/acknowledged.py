@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from store.sqlite.database import Connection
 
 _SLOT_BYTES = 4096  # each slot fills a page of its own on any disk
-_COUNT_ONE = "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
+_COUNT_ONE = (
+    "INSERT INTO counter VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = counter.value + 1"
+)
 # Rows of `counter` that are not totals for users: transactions, those of them that rewrote history,
 # and the highest lost version.
 INTERNAL_COUNTERS = ("writes", "rewrites", "lost_version")

@@ -13,7 +13,7 @@ from contextlib import closing
 from store.exceptions import NotADatabase, StoreError
 from store.records import ALIVE, REBUILD, RESTORE, Finding
 from store.sqlite.acknowledged import state_of
-from store.sqlite.check_content import CONTENT_CHECKS, passage_vectors
+from store.sqlite.check_content import CONTENT_CHECKS, full_text_index, passage_vectors
 from store.sqlite.check_graph import GRAPH_CHECKS
 from store.sqlite.database import (
     APPLICATION_ID,
@@ -43,18 +43,27 @@ _LIVE_KEYS = {"document": "source, path", "life": "passage", "match": "question"
 
 def count_checks(deep: bool) -> int:
     """The largest number of checks that `check` runs."""
-    return 2 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 1 if deep else 0)
+    return 3 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 2 if deep else 0)
 
 
 def check(
     connection: Connection, deep: bool, on_check: OnCheck = lambda name: None
 ) -> list[Finding]:
     """Everything that is wrong; an empty list means a sound database."""
-    found = run_checks(connection, (_schema, _integrity if deep else _quick_integrity), on_check)
+    structure: tuple[Check, ...] = (
+        _schema,
+        _integrity if deep else _quick_integrity,
+        _references,
+    )
+    if connection.server:
+        structure = (_server_structure,)
+    found = run_checks(connection, structure, on_check)
     checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
-    # sqlite-vec crashes the process if its tables are not as it made them.
-    if deep and not any(one.where.startswith(_VECTORS) for one in found):
-        checks.append(passage_vectors)
+    if deep and not connection.server:
+        checks.append(full_text_index)
+        # sqlite-vec crashes the process if its tables are not as it made them.
+        if not any(one.where.startswith(_VECTORS) for one in found):
+            checks.append(passage_vectors)
     return found + run_checks(connection, checks, on_check)
 
 
@@ -95,7 +104,8 @@ def _unreadable(what: str, error: Exception) -> Finding:
 
 def opening_check(connection: Connection) -> None:
     """Raise NotADatabase if the file is too damaged to serve from."""
-    checks = (_schema, _versions, _interval_bounds, _head_counts, _small_tables)
+    structure = (_server_structure,) if connection.server else (_schema, _small_tables)
+    checks = (*structure, _versions, _interval_bounds, _head_counts)
     found = run_checks(connection, checks)
     if found:
         more = f", and {len(found) - 1} more problems" if len(found) > 1 else ""
@@ -143,6 +153,11 @@ def _small_tables(connection: Connection) -> Iterator[Finding]:
     """The tables that grow with documents; matches and content are left to the deeper checks."""
     for table in ("document", "life", "version", "recipe", "source", "pin", "tag"):
         yield from _pragma(connection, f"quick_check({table})")
+
+
+def _server_structure(connection: Connection) -> Iterator[Finding]:
+    for detail in connection.server.findings() if connection.server else ():
+        yield Finding("the database's structure is sound", "database", detail, RESTORE)
 
 
 def _pragma(connection: Connection, pragma: str) -> Iterator[Finding]:
@@ -199,11 +214,12 @@ def _versions(connection: Connection) -> Iterator[Finding]:
 def _intervals(connection: Connection) -> Iterator[Finding]:
     newest = head(connection)
     last = newest.id if newest else 0
+    # A server refuses values of other types; a damaged file may hold some.
+    typed = "" if connection.server else "typeof(born) || typeof(died) <> 'integerinteger' OR "
     for table, key in _LIVE_KEYS.items():
         rows = connection.execute(
             f"SELECT {key}, born, died FROM {table}"
-            " WHERE typeof(born) <> 'integer' OR typeof(died) <> 'integer'"
-            " OR born < 1 OR born > ?1 OR died <= born OR (died > ?1 AND died <> ?2)",
+            f" WHERE {typed}born < 1 OR born > ?1 OR died <= born OR (died > ?1 AND died <> ?2)",
             [last, ALIVE],
         )
         for *of, born, died in rows:
@@ -275,7 +291,6 @@ def _shown(key: Iterable[object]) -> str:
 
 
 _STRUCTURE: tuple[Check, ...] = (
-    _references,
     _versions,
     _intervals,
     _one_live_row,

@@ -184,7 +184,7 @@ def _vector_slots(connection: Connection, table: str, known: int) -> Iterator[Fi
         )
 
 
-def _full_text(connection: Connection) -> Iterator[Finding]:
+def full_text_index(connection: Connection) -> Iterator[Finding]:
     """Compare the index with a fresh one of the same passages, posting by posting."""
     with closing(memory_database()) as memory:
         memory.execute(f"CREATE VIRTUAL TABLE fresh USING fts5 (body, tokenize = '{TOKENIZER}')")
@@ -238,4 +238,4 @@ def _unequal_postings(connection: Connection, memory: Connection) -> Iterator[Fi
             return
 
 
-CONTENT_CHECKS = (_passages, _sets, _documents, _full_text)
+CONTENT_CHECKS = (_passages, _sets, _documents)

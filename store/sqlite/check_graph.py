@@ -54,7 +54,7 @@ def _no_overlaps(connection: Connection) -> Iterator[Finding]:
         rows = connection.execute(
             f"SELECT {key}, born, before FROM (SELECT {key}, born, max(died) OVER"
             f" (PARTITION BY {key} ORDER BY born ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-            f" AS before FROM {table}) WHERE before > born"
+            f" AS before FROM {table}) AS t WHERE before > born"
         )
         for *of, born, before in rows:
             name = ", ".join(str(part) for part in of)

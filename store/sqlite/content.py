@@ -48,13 +48,12 @@ def register_recipe(connection: Connection, recipe: Recipe) -> int:
     if known is not None:
         return known
     with transaction(connection):
-        cursor = connection.execute(
-            "INSERT INTO recipe (name, encoder, dimensions) VALUES (?, ?, ?)",
+        row = connection.execute(
+            "INSERT INTO recipe (name, encoder, dimensions) VALUES (?, ?, ?) RETURNING id",
             [recipe.name, recipe.encoder, recipe.dimensions],
-        )
-        row_id = int(cursor.lastrowid or 0)
-        create_vectors(connection, row_id, recipe.dimensions)
-    return row_id
+        ).fetchone()
+        create_vectors(connection, row[0], recipe.dimensions)
+    return int(row[0])
 
 
 def recipe_row(connection: Connection, name: str) -> int | None:
@@ -165,7 +164,7 @@ def put_content(
 def _count(connection: Connection, name: str, more: int) -> None:
     connection.execute(
         "INSERT INTO counter (name, value) VALUES (?, ?)"
-        " ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
+        " ON CONFLICT (name) DO UPDATE SET value = counter.value + excluded.value",
         [name, more],
     )
 
@@ -215,7 +214,7 @@ def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> 
             recipe,
             vectors,
             set_digest(vectors, rows),
-            questions.provisional,
+            int(questions.provisional),
         ],
     )
     connection.executemany(

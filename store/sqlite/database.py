@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import sqlite_vec
 from sqlite_utils import Database
 
+from store.contract import Connection, Server
 from store.exceptions import (
     DiskFailure,
     NewerSchema,
@@ -35,6 +36,8 @@ from store.sqlite.migrations import MIGRATIONS, SCHEMA_VERSION
 from store.sqlite.presence import Opened, note_size, opened_now, refuse_gone
 from store.sqlite.wal import refuse_lost_wal
 
+__all__ = ["Connection"]  # which all modules of the record take from here
+
 if TYPE_CHECKING:
     import sqlite3 as sqlite
 else:
@@ -53,10 +56,11 @@ _FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
 _AGAIN = "syncs then continue by themselves; repeat any other request"
 
 
-class Connection(sqlite.Connection):
+class FileConnection(sqlite.Connection):
     """A connection. The writer's has `opened`, and each of its commits is acknowledged on disk."""
 
     opened: Opened | None = None
+    server: Server | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +94,22 @@ def _vec_version() -> str:
         return ""
 
 
-def memory_database() -> Connection:
+def memory_database() -> FileConnection:
     """An empty database in memory, without extensions."""
-    return sqlite.connect(":memory:", isolation_level=None, factory=Connection)
+    return sqlite.connect(":memory:", isolation_level=None, factory=FileConnection)
 
 
-def fresh_database() -> Connection:
+def fresh_database() -> FileConnection:
     """An empty database in memory with the current schema, to compare others with."""
+    connection = vector_functions()
+    _migrate(connection)
+    return connection
+
+
+def vector_functions() -> FileConnection:
+    """An empty database in memory that can compare vectors."""
     connection = memory_database()
     _load_extension(connection)
-    _migrate(connection)
     return connection
 
 
@@ -108,7 +118,8 @@ def objects_of(connection: Connection) -> dict[str, str]:
     return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
-def _connect(path: Path, mode: str = "rw") -> Connection:
+def open_file(path: Path, mode: str = "rw") -> FileConnection:
+    """Open an existing file as it is: nothing is checked, set or migrated."""
     try:
         connection = sqlite.connect(
             f"{path.absolute().as_uri()}?mode={mode}",
@@ -116,7 +127,7 @@ def _connect(path: Path, mode: str = "rw") -> Connection:
             isolation_level=None,
             timeout=10.0,
             check_same_thread=False,
-            factory=Connection,
+            factory=FileConnection,
         )
     except OperationalError as error:
         raise NotADatabase(
@@ -128,15 +139,10 @@ def _connect(path: Path, mode: str = "rw") -> Connection:
     return connection
 
 
-def _load_extension(connection: Connection) -> None:
+def _load_extension(connection: FileConnection) -> None:
     connection.enable_load_extension(True)
     sqlite_vec.load(connection)
     connection.enable_load_extension(False)
-
-
-def open_file(path: Path) -> Connection:
-    """Open an existing file as it is: nothing is checked, set or migrated."""
-    return _connect(path)
 
 
 def _refuse_foreign(connection: Connection, path: Path) -> None:
@@ -176,7 +182,7 @@ def _refuse_older(connection: Connection, path: Path) -> None:
         )
 
 
-def _migrate(connection: Connection) -> None:
+def _migrate(connection: FileConnection) -> None:
     """Bring the schema up to date, in one transaction: a kill leaves the old one or the new one."""
     if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
         return
@@ -277,7 +283,7 @@ def _refuse_loss(path: Path) -> None:
             raise lost(path, f"version {known.version} was acknowledged, and the file is missing")
         return
     # Read-only: a writer would, on closing, take what it could read of a damaged log for all of it.
-    with closing(_connect(path, "ro")) as connection:
+    with closing(open_file(path, "ro")) as connection:
         _refuse_foreign(connection, path)
         refuse_older(connection, path, known)
 
@@ -304,7 +310,7 @@ def _has_open(path: Path) -> bool:
     return False
 
 
-def open_writer(path: Path, *, accept_loss: bool = False) -> Connection:
+def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
     """Open, creating or migrating as needed. Raises NewerSchema, NotADatabase or DiskFailure.
 
     Commits are synced to disk, so that every acknowledged change survives a power cut. If one did
@@ -315,7 +321,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> Connection:
         _refuse_loss(path)
     with _folder_of(path):
         path.touch(0o600)
-    connection = _connect(path)
+    connection = open_file(path)
     try:
         _refuse_foreign(connection, path)
         with disk_failures(connection):
@@ -343,14 +349,14 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> Connection:
     return connection
 
 
-def open_reader(path: Path) -> Connection:
+def open_reader(path: Path) -> FileConnection:
     """Open for queries only. Raises NewerSchema, OlderSchema, NotADatabase or DiskFailure.
 
     The file is opened writable because a reader marks its position in the WAL's shared memory.
     query_only refuses every write, and checkpoints are left to the writer.
     """
     _refuse_loss(path)
-    connection = _connect(path)
+    connection = open_file(path)
     try:
         _refuse_foreign(connection, path)
         _refuse_older(connection, path)

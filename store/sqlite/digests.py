@@ -7,12 +7,9 @@ stored, tell whether the content is still what was written.
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from store.contract import Connection
 from store.records import content_hash
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 QUESTION_COLUMNS = "id, direction, ordinal, text, keywords, vector_row"
 PLACE_COLUMNS = "passage, first_line, last_line, links"
@@ -46,7 +43,7 @@ def document_digest(
     return content_hash(_encoded([source, path, content.hex(), media_type, where, *more]))
 
 
-def stored_set_digest(connection: "Connection", row_id: int, vectors: bytes) -> bytes:
+def stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> bytes:
     """The digest over these vectors and the stored questions."""
     questions = connection.execute(
         f"SELECT {QUESTION_COLUMNS} FROM question WHERE question_set = ?"
@@ -57,7 +54,7 @@ def stored_set_digest(connection: "Connection", row_id: int, vectors: bytes) -> 
 
 
 def stored_document_digest(
-    connection: "Connection",
+    connection: Connection,
     row_id: int,
     own: tuple[int, str, bytes, str, str, str],
     place_columns: str = PLACE_COLUMNS,
@@ -69,7 +66,7 @@ def stored_document_digest(
     return document_digest(*own, places)
 
 
-def fill_digests(connection: "Connection") -> None:
+def fill_digests(connection: Connection) -> None:
     """Add digests to all rows of the second schema, which had none."""
     for (row_id,) in connection.execute("SELECT id FROM question_set").fetchall():
         vectors = connection.execute(

@@ -84,18 +84,18 @@ class GcResult:
 def expired(connection: Connection, retention: Retention, now_ms: int) -> list[int]:
     """The stored versions that retention no longer keeps, in rising order."""
     rows = connection.execute(
-        "SELECT id, max(created_ms, replaced_ms), place FROM (SELECT id, created_ms, collected_ms,"
+        "SELECT id, created_ms, replaced_ms, place FROM (SELECT id, created_ms, collected_ms,"
         " lead(created_ms) OVER (ORDER BY id) AS replaced_ms,"
-        " row_number() OVER (ORDER BY id DESC) AS place FROM version)"
+        " row_number() OVER (ORDER BY id DESC) AS place FROM version) AS v"
         " WHERE collected_ms IS NULL AND replaced_ms IS NOT NULL"
         " AND id NOT IN (SELECT version FROM tag) ORDER BY id"
     )
     oldest_ms = now_ms - retention.keep_days * _DAY_MS
     return [
         number
-        for number, replaced_ms, place in rows
+        for number, created_ms, replaced_ms, place in rows
         if place > retention.keep_versions
-        and replaced_ms <= oldest_ms
+        and max(created_ms, replaced_ms) <= oldest_ms
         and number not in retention.being_read
     ]
 
@@ -273,7 +273,7 @@ def _note_unused(connection: Connection, now_ms: int) -> None:
         f" (SELECT s.id FROM question_set AS s WHERE {_UNHELD})"
     )
     connection.executemany(
-        "INSERT OR IGNORE INTO unused VALUES (?, ?)",
+        "INSERT INTO unused VALUES (?, ?) ON CONFLICT DO NOTHING",
         [(id_, now_ms) for id_ in unheld_sets(connection)],
     )
 
@@ -320,7 +320,8 @@ def _emptied(connection: Connection, sets: Iterable[int]) -> list[int]:
     rows = connection.execute(
         "SELECT s.passage FROM question_set AS s WHERE s.passage IN"
         " (SELECT passage FROM question_set WHERE id IN (SELECT value FROM json_each(?1)))"
-        " GROUP BY s.passage HAVING min(s.id IN (SELECT value FROM json_each(?1)))",
+        " GROUP BY s.passage HAVING count(*) ="
+        " count(CASE WHEN s.id IN (SELECT value FROM json_each(?1)) THEN 1 END)",
         [json.dumps(list(sets))],
     )
     return [row[0] for row in rows]
@@ -333,7 +334,7 @@ def _content_bytes(connection: Connection, sets: Iterable[int], passages: Sequen
         " WHERE id IN (SELECT value FROM json_each(?1)))"
         f" + (SELECT coalesce(sum(length(text) + length(keywords) + {_ROW_BYTES}), 0) FROM question"
         " WHERE question_set IN (SELECT value FROM json_each(?1)))"
-        " + (SELECT coalesce(sum(2 * length(CAST(text AS BLOB))), 0) FROM passage"
+        " + (SELECT coalesce(sum(2 * length(text)), 0) FROM passage"
         " WHERE id IN (SELECT value FROM json_each(?2)))",
         [json.dumps(list(sets)), json.dumps(list(passages))],
     ).fetchone()

@@ -30,7 +30,8 @@ WITH begun AS (
     SELECT 1 FROM document AS o WHERE o.source = d.source AND o.path = d.path AND o.born = ?1)
   GROUP BY d.source, d.content
 )
-SELECT coalesce(sum(min(begun.documents, ended.documents)), 0)
+SELECT coalesce(sum(CASE WHEN begun.documents < ended.documents THEN begun.documents
+                         ELSE ended.documents END), 0)
 FROM begun JOIN ended USING (source, content)
 """
 # Visible documents that the version ?1 began, ended, or found in force; the names ?2 are hidden.
@@ -179,7 +180,9 @@ def set_tag(connection: Connection, name: str, number: int, now_ms: int) -> None
                 f"that tag names version {known[0]}",
                 f"`hopsyncd tag --delete {name}` frees it",
             )
-        connection.execute("INSERT OR IGNORE INTO tag VALUES (?, ?, ?)", [name, number, now_ms])
+        connection.execute(
+            "INSERT INTO tag VALUES (?, ?, ?) ON CONFLICT DO NOTHING", [name, number, now_ms]
+        )
 
 
 def _is_time(name: str) -> bool:
@@ -300,15 +303,16 @@ def _renamed(
 
 def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
     """The ends of each edge, in the order given."""
+    asked = list(edges)
     rows = connection.execute(
-        "SELECT qs.passage, ts.passage, q.text FROM json_each(?) AS e"
-        " CROSS JOIN question AS q ON q.id = e.value ->> 0"
-        " CROSS JOIN question_set AS qs ON qs.id = q.question_set"
-        " CROSS JOIN question AS t ON t.id = e.value ->> 1"
-        " CROSS JOIN question_set AS ts ON ts.id = t.question_set ORDER BY e.key",
-        [json.dumps([(edge.question, edge.target) for edge in edges])],
+        "SELECT q.id, s.passage, q.text FROM question AS q"
+        " JOIN question_set AS s ON s.id = q.question_set"
+        " WHERE q.id IN (SELECT value FROM json_each(?))",
+        [json.dumps([end for edge in asked for end in (edge.question, edge.target)])],
     )
-    return [EdgeEnds(PassageId(row[0]), PassageId(row[1]), row[2]) for row in rows]
+    of = {row[0]: (PassageId(row[1]), row[2]) for row in rows}
+    both = ((of[edge.question], of[edge.target]) for edge in asked)
+    return [EdgeEnds(source, target, text) for (source, text), (target, _) in both]
 
 
 def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, str], bytes]:
@@ -322,7 +326,7 @@ def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, s
 
 
 def _passages(connection: Connection, at: int, other: int) -> set[PassageId]:
-    rows = connection.execute(f"SELECT passage FROM {_alone('life', at, other)}", [at, other])
+    rows = connection.execute(f"SELECT passage FROM {_alone('life', at, other)} AS l", [at, other])
     return {PassageId(row[0]) for row in rows}
 
 
@@ -333,12 +337,13 @@ def _edges(
     admitted = "(?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
     values = [at.id, other.id, *_cut(at)]
     rows = connection.execute(
-        f"SELECT question, target FROM {_alone('match', at.id, other.id)} WHERE {admitted}", values
+        f"SELECT question, target FROM {_alone('match', at.id, other.id)} AS m WHERE {admitted}",
+        values,
     ).fetchall()
     if other.cut is not None and at.cut != other.cut:
         rows += connection.execute(
             "SELECT question, target FROM match NOT INDEXED"
-            " WHERE born <= min(?1, ?2) AND died > max(?1, ?2)"
+            " WHERE born <= ?1 AND born <= ?2 AND died > ?1 AND died > ?2"
             f" AND {admitted} AND NOT (similarity > ?5 OR (similarity = ?5 AND question <= ?6))",
             [*values, *_cut(other)],
         )
@@ -372,7 +377,7 @@ def visible_entry(
         [names_json(hidden)],
     )
     reason = entry.version.reason
-    passages = count(f"({VISIBLE_LIVES})")
+    passages = count(f"({VISIBLE_LIVES}) AS l")
     before, now = placed_in(_BEFORE), placed_in(VISIBLE_DOCUMENTS)
     visible = replace(
         entry,
@@ -389,7 +394,7 @@ def visible_entry(
         documents_added=count(f"{_BEGUN} AND NOT {_REPLACED} AND o.died = d.born)"),
         documents_changed=count(f"{_BEGUN} AND {_REPLACED} AND o.died = d.born)"),
         documents_removed=count(f"{_ENDED} AND NOT {_REPLACED} AND o.born = d.died)"),
-        passages_added=count(f"({now} EXCEPT {before})"),
-        passages_removed=count(f"({before} EXCEPT {now})"),
+        passages_added=count(f"({now} EXCEPT {before}) AS p"),
+        passages_removed=count(f"({before} EXCEPT {now}) AS p"),
     )
     return with_renames(connection, visible, hidden)

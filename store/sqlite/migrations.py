@@ -3,10 +3,12 @@
 import sqlite3
 from collections.abc import Iterator
 from importlib import resources
+from typing import cast
 
 from sqlite_utils import Database
 from sqlite_utils.migrations import Migrations
 
+from store.contract import Connection
 from store.sqlite.digests import fill_digests
 
 MIGRATIONS = Migrations("hopsyncd")
@@ -41,7 +43,7 @@ def _step(name: str) -> None:
     def run(db: Database) -> None:
         _run_file(db, f"{name}.sql")
         if name == "003_digest":
-            fill_digests(db.conn)
+            fill_digests(cast(Connection, db.conn))
 
 
 for step in _STEPS:

@@ -46,10 +46,10 @@ def note_run(connection: Connection, name: str, ran_ms: int, error: str | None) 
     """Record the end of a run; a failed one keeps the time of the last success."""
     with transaction(connection):
         connection.execute(
-            "INSERT INTO job VALUES (?1, ?2, iif(?3 IS NULL, ?2, NULL), ?3) ON CONFLICT (name)"
+            "INSERT INTO job VALUES (?, ?, ?, ?) ON CONFLICT (name)"
             " DO UPDATE SET ran_ms = excluded.ran_ms, error = excluded.error,"
-            " succeeded_ms = coalesce(excluded.succeeded_ms, succeeded_ms)",
-            [name, ran_ms, error],
+            " succeeded_ms = coalesce(excluded.succeeded_ms, job.succeeded_ms)",
+            [name, ran_ms, ran_ms if error is None else None, error],
         )
 
 
@@ -75,11 +75,13 @@ def put_quarantined(
     """Put a content into quarantine; beyond ten thousand, the oldest leave it."""
     with transaction(connection):
         connection.execute(
-            "INSERT OR REPLACE INTO quarantine VALUES (?, ?, ?, ?)", [content, rules, why, now_ms]
+            "INSERT INTO quarantine VALUES (?, ?, ?, ?) ON CONFLICT (content) DO UPDATE"
+            " SET rules = excluded.rules, why = excluded.why, since_ms = excluded.since_ms",
+            [content, rules, why, now_ms],
         )
         connection.execute(
-            "DELETE FROM quarantine WHERE content IN (SELECT content FROM quarantine"
-            " ORDER BY since_ms DESC, content LIMIT -1 OFFSET ?)",
+            "DELETE FROM quarantine WHERE content NOT IN (SELECT content FROM quarantine"
+            " ORDER BY since_ms DESC, content LIMIT ?)",
             [_MAX_QUARANTINED],
         )
 
@@ -114,7 +116,8 @@ def put_waits(connection: Connection, waits: Iterable[Wait]) -> None:
     """Record the outcome of the last attempts."""
     with transaction(connection):
         connection.executemany(
-            "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?)",
+            "INSERT INTO waiting VALUES (?, ?, ?, ?) ON CONFLICT (question_set) DO UPDATE"
+            " SET why = excluded.why, tries = excluded.tries, next_ms = excluded.next_ms",
             [(one.question_set, one.why, one.tries, one.next_ms) for one in waits],
         )
 

@@ -70,7 +70,7 @@ def purge(
         for table in ("seen", "pin"):
             connection.execute(f"DELETE FROM {table} WHERE source = ? AND path = ?", [source, path])
         connection.execute(
-            "INSERT OR IGNORE INTO excluded VALUES (?, ?, ?)", [source, path, now_ms]
+            "INSERT INTO excluded VALUES (?, ?, ?) ON CONFLICT DO NOTHING", [source, path, now_ms]
         )
     return _purge(connection, _revisions(connection, source, path), between)
 
@@ -237,11 +237,11 @@ def _insert_lives(
     connection: Connection, passage: PassageId, question_set: int, spans: Iterable[Span]
 ) -> None:
     for span in spans:
-        made = connection.execute(
-            "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?)",
+        (life,) = connection.execute(
+            "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?) RETURNING id",
             [passage, *span, question_set],
-        )
-        put_vector(connection, int(made.lastrowid or 0))
+        ).fetchone()
+        put_vector(connection, life)
 
 
 def _cut_matches(connection: Connection, sets: Sequence[int], losses: Losses) -> int:

@@ -1,16 +1,18 @@
 """Exact search at a version: postings of words, and the sqlite-vec tables of passage vectors."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 
 import numpy as np
 
 from store.records import PassageId, Vectors, Version
-from store.sqlite.database import Connection, transaction
+from store.sqlite.database import Connection, transaction, vector_functions
 from store.sqlite.reads import VISIBLE_LIVES
 from store.sqlite.sources import names_json
 
 # Ties in distance are broken by id, so a few more passages are fetched than asked for.
 _SPARE = 16
+_DISTANCE = "SELECT vec_distance_cosine(?, ?)"
 _MAX_K = 4096  # sqlite-vec's own limit
 _CHUNK_ROWS = 1024  # what sqlite-vec allocates and frees at once
 
@@ -35,8 +37,45 @@ def nearest(
     return sorted(scored, key=lambda found: (-found[1], found[0]))[:k]
 
 
+def nearest_of(
+    query: Vectors, passages: Sequence[int], vectors: Vectors, k: int
+) -> list[tuple[PassageId, float]]:
+    """As `nearest`, to the bit, of these passages with their (n, d) vectors."""
+    if not query.any():
+        return []
+    wanted = query.astype(np.float32)
+    lengths = np.sqrt(np.einsum("rd,rd->r", vectors, vectors, dtype=np.float64))
+    dots = np.concatenate(
+        [part.astype(np.float32) @ wanted for part in _blocks(vectors)], dtype=np.float64
+    )
+    cosines = np.divide(dots, lengths, out=np.full(len(dots), -np.inf), where=lengths > 0)
+    depth = min(k + _SPARE, _MAX_K, int(np.count_nonzero(lengths)))
+    close = np.argsort(-cosines, kind="stable")[:depth].tolist()
+    blob = _blob(query)
+    with closing(vector_functions()) as memory:
+        scored = [
+            (
+                PassageId(int(passages[at])),
+                1.0 - float(memory.execute(_DISTANCE, [_blob(vectors[at]), blob]).fetchone()[0]),
+            )
+            for at in close
+        ]
+    return sorted(scored, key=lambda found: (-found[1], found[0]))[:k]
+
+
+def _blocks(vectors: Vectors) -> Iterator[Vectors]:
+    for start in range(0, max(len(vectors), 1), _CHUNK_ROWS):
+        yield vectors[start : start + _CHUNK_ROWS]
+
+
+def _blob(vector: Vectors) -> bytes:
+    return vector.astype("<f4").tobytes()
+
+
 def create_vectors(connection: Connection, recipe: int, dimensions: int) -> None:
-    """Create the table of a recipe's passage vectors."""
+    """Create the table of a recipe's passage vectors; a server's record has none."""
+    if connection.server:
+        return
     connection.execute(
         f"CREATE VIRTUAL TABLE passage_vector_{recipe} USING vec0 (life INTEGER PRIMARY KEY,"
         f" embedding float[{int(dimensions)}] distance_metric=cosine,"
@@ -49,6 +88,8 @@ def put_vector(connection: Connection, life: int) -> None:
 
     A vector of zeros is left out: its distances would be NaN, which breaks the order of a search.
     """
+    if connection.server:
+        return
     recipe, dimensions, vectors, *columns = connection.execute(
         "SELECT s.recipe, r.dimensions, s.vectors, l.born, l.died, l.passage FROM life AS l"
         " JOIN question_set AS s ON s.id = l.question_set JOIN recipe AS r ON r.id = s.recipe"

@@ -60,7 +60,9 @@ def register_source(
             [name, kind, location],
         )
         row = connection.execute("SELECT id FROM source WHERE name = ?", [name]).fetchone()
-        connection.execute("INSERT OR IGNORE INTO source_state (source) VALUES (?)", [row[0]])
+        connection.execute(
+            "INSERT INTO source_state (source) VALUES (?) ON CONFLICT DO NOTHING", [row[0]]
+        )
         connection.execute(
             "UPDATE source_state SET cursor = NULL, listed_ms = NULL, settings = ?2"
             " WHERE source = ?1 AND settings <> ?2",
@@ -204,13 +206,11 @@ def rows_under(
         yield from connection.execute(f"{select} AS t WHERE t.source = ?1{where}", [source])
         return
     begin, _, table = select.rpartition(" FROM ")
-    joined = (
-        f"{begin} FROM json_each(?2) AS part CROSS JOIN {table} AS t WHERE t.source = ?1{where}"
-    )
+    joined = f"{begin} FROM json_each(?2) AS part CROSS JOIN {table} AS t ON t.source = ?1{where}"
     parts = [source, json.dumps(sorted(under))]
-    yield from connection.execute(f"{joined} AND t.path = part.value", parts)
+    yield from connection.execute(f"{joined} WHERE t.path = part.value", parts)
     below = "t.path > part.value || '/' AND t.path < part.value || '0'"  # 0 comes after /
-    yield from connection.execute(f"{joined} AND {below}", parts)
+    yield from connection.execute(f"{joined} WHERE {below}", parts)
 
 
 def seen_items(

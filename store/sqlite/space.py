@@ -15,6 +15,7 @@ from pathlib import Path
 from store.exceptions import BackupFailed, DiskFailure
 from store.sqlite.database import (
     Connection,
+    FileConnection,
     SqliteError,
     disk_failure,
     disk_failures,
@@ -32,7 +33,9 @@ _WAIT_MS, _NO_WAIT_MS = 10_000, 200
 
 
 def file_bytes(connection: Connection) -> int:
-    """The size of the database without its WAL."""
+    """The size of the database without its log."""
+    if connection.server:
+        return connection.server.size_bytes()
     pages, size = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
     )
@@ -47,6 +50,9 @@ def shrink(connection: Connection, between: Callable[[], None], *, text: bool) -
     vacuumed as a whole; this also turns incremental vacuum on for a database made without it. The
     writer would wait too long for a large one, which gives back its free pages in steps.
     """
+    if connection.server:
+        connection.server.give_back(whole=False)
+        return
     for recipe in recipes(connection):
         for lives in sparse_chunks(connection, recipe):
             move_vectors(connection, recipe, lives)
@@ -62,12 +68,16 @@ def _merge_text(connection: Connection, between: Callable[[], None]) -> None:
     pages, changes = -_MERGED_PAGES, 2
     while changes >= 2:
         with transaction(connection):
-            before = connection.total_changes
+            before = _all_changes(connection)
             connection.execute(
                 "INSERT INTO passage_text (passage_text, rank) VALUES ('merge', ?)", [pages]
             )
-            pages, changes = _MERGED_PAGES, connection.total_changes - before
+            pages, changes = _MERGED_PAGES, _all_changes(connection) - before
         between()
+
+
+def _all_changes(connection: Connection) -> int:
+    return int(connection.execute("SELECT total_changes()").fetchone()[0])
 
 
 def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
@@ -133,6 +143,9 @@ def erase(connection: Connection, between: Callable[[], None]) -> bool:
 
     `between` runs after each step; the last one, the rewriting of the whole file, is a long one.
     """
+    if connection.server:
+        connection.server.give_back(whole=True)
+        return True
     _merge_text(connection, between)
     vacuum(connection)
     between()
@@ -145,6 +158,8 @@ def backup(connection: Connection, target: Path) -> None:
     An existing target is refused. The copy is made and checked under a temporary name beside the
     target (.NAME.*.part), and renamed once it is on disk. A kill leaves at most that file.
     """
+    if not isinstance(connection, FileConnection):
+        raise _failed(target, "the database is on a server", "Use `pg_dump`, or `hopsyncd copy`")
     _refuse_existing(target)
     try:
         descriptor, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
@@ -172,12 +187,12 @@ def _refuse_existing(target: Path) -> None:
         )
 
 
-def _failed(target: Path, why: str) -> BackupFailed:
-    return BackupFailed(
-        f"Cannot write the backup {target}",
-        why,
-        "Choose a folder that you can write to and that has enough space",
-    )
+def _failed(
+    target: Path,
+    why: str,
+    hint: str = "Choose a folder that you can write to and that has enough space",
+) -> BackupFailed:
+    return BackupFailed(f"Cannot write the backup {target}", why, hint)
 
 
 def _why(error: Exception) -> str:
@@ -187,7 +202,7 @@ def _why(error: Exception) -> str:
     return failure.why if failure else str(error)
 
 
-def _copy(connection: Connection, part: Path) -> None:
+def _copy(connection: FileConnection, part: Path) -> None:
     with closing(open_file(part)) as copy:
         with snapshot(connection):
             connection.backup(copy)

@@ -220,12 +220,13 @@ def _put_seen(
     connection.executemany("DELETE FROM seen WHERE source = ? AND path = ?", unseen)
     connection.executemany("DELETE FROM pin WHERE source = ? AND path = ?", unseen)
     connection.executemany(
-        "DELETE FROM pin WHERE source = ? AND path = ? AND disk IS NOT ?",
+        "DELETE FROM pin WHERE source = ? AND path = ? AND disk IS DISTINCT FROM ?",
         [(s.source, s.path, s.content) for s in seen if s.content is not None],
     )
     connection.executemany(
-        "INSERT OR REPLACE INTO seen (source, path, revision, content, why, hint)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO seen (source, path, revision, content, why, hint) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (source, path) DO UPDATE SET revision = excluded.revision,"
+        " content = excluded.content, why = excluded.why, hint = excluded.hint",
         [(s.source, s.path, s.revision, s.content, s.why, s.hint) for s in seen],
     )
 
@@ -252,15 +253,15 @@ def _insert_document(connection: Connection, number: int, document: Document) ->
         (place.passage, place.first_line, place.last_line, links_text(place.links))
         for place in document.placements
     ]
-    cursor = connection.execute(
+    (row_id,) = connection.execute(
         "INSERT INTO document"
         " (source, path, content, media_type, names, origin, born, died, digest)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
         [*own, number, ALIVE, document_digest(*own, places)],
-    )
+    ).fetchone()
     connection.executemany(
         f"INSERT INTO placement (document, ordinal, {PLACE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-        [(cursor.lastrowid, ordinal, *place) for ordinal, place in enumerate(places)],
+        [(row_id, ordinal, *place) for ordinal, place in enumerate(places)],
     )
 
 
@@ -284,11 +285,11 @@ def _change_lives(connection: Connection, number: int, change: Change) -> None:
             f"UPDATE passage_vector_{recipe} SET died = ? WHERE life = ?", [number, life]
         )
     for passage, question_set in change.passages_begun:
-        cursor = connection.execute(
-            "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?)",
+        (life,) = connection.execute(
+            "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?) RETURNING id",
             [passage, number, ALIVE, question_set],
-        )
-        put_vector(connection, int(cursor.lastrowid or 0))
+        ).fetchone()
+        put_vector(connection, life)
 
 
 def _change_matches(
@@ -318,6 +319,8 @@ def _rebuild_full_text(connection: Connection) -> None:
 
 
 def _rebuild_vectors(connection: Connection) -> None:
+    if connection.server:
+        return
     for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe").fetchall():
         connection.execute(f"DROP TABLE IF EXISTS passage_vector_{recipe}")
         create_vectors(connection, recipe, dimensions)

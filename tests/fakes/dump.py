@@ -8,13 +8,13 @@ from store.sqlite.versions import version
 
 ROWS = {
     "documents": """
-        SELECT s.name, d.path, hex(d.content), d.media_type, d.names, d.origin FROM document AS d
+        SELECT s.name, d.path, d.content, d.media_type, d.names, d.origin FROM document AS d
         JOIN source AS s ON s.id = d.source WHERE d.born <= ?1 AND ?1 < d.died ORDER BY 1, 2""",
     "placements": """
         SELECT d.path, p.ordinal, p.passage, p.first_line, p.last_line, p.links FROM placement AS p
         JOIN document AS d ON d.id = p.document WHERE d.born <= ?1 AND ?1 < d.died ORDER BY 1, 2""",
     "passages": """
-        SELECT p.id, p.heading, p.text, p.words, l.question_set, hex(q.vectors) FROM life AS l
+        SELECT p.id, p.heading, p.text, p.words, l.question_set, q.vectors FROM life AS l
         JOIN passage AS p ON p.id = l.passage JOIN question_set AS q ON q.id = l.question_set
         WHERE l.born <= ?1 AND ?1 < l.died ORDER BY 1""",
     "questions": """
@@ -38,6 +38,7 @@ ROWS = {
         WHERE l.born <= ?1 AND ?1 < l.died ORDER BY 1, 3, 2""",
 }
 
+SEARCHED = ("passage_vectors", "full_text")  # on a server, the live index is asked
 Rows = dict[str, list[tuple[object, ...]]]
 
 
@@ -50,6 +51,7 @@ def graph_at(connection: Connection, number: int) -> Rows:
     rows = {
         name: connection.execute(sql.format(recipe=of.recipe), [number]).fetchall()
         for name, sql in ROWS.items()
+        if not connection.server or name not in SEARCHED
     }
     counts = (of.documents, of.passages, of.words, of.matches, of.edge_budget, of.cut)
     return {**rows, "counts": [counts]}

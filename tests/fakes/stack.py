@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from itertools import count
-from pathlib import Path
 
 from connectors.protocol import Connector
 from hopsyncd.formats.readers import Extract, extract
@@ -14,8 +13,8 @@ from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.upkeep import restore
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import BuiltinMaker
+from store.place import Place, open_writer
 from store.records import Passage, Version
-from store.sqlite.database import open_writer
 from store.sqlite.sources import register_source
 from store.sqlite.versions import head
 from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
@@ -26,11 +25,11 @@ def fake_maker() -> CountingMaker:
 
 
 class Stack:
-    """One source kept in sync with the database at `path`."""
+    """One source kept in sync with the database at `path`, or of that URL."""
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         connector: Connector,
         maker: QuestionMaker | None = None,
         *,

@@ -1,0 +1,53 @@
+"""What the store asks of an engine.
+
+The statements of the record are written once, as SQLite understands them, for a `Connection`. A
+database on a server has a `Server` too, for what is not a matter of statements.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from store.sqlite.presence import Opened
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+class FoundRows(Protocol):
+    """What a statement gives."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def fetchone(self) -> Any: ...
+    def fetchmany(self, size: int, /) -> list[Any]: ...
+    def fetchall(self) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Server(Protocol):
+    """The server behind a connection. Errors are those of the store."""
+
+    def size_bytes(self) -> int: ...
+
+    def give_back(self, whole: bool) -> None:
+        """Reclaim the space of deleted rows; of the `whole` of it nothing is left to read."""
+
+    def findings(self) -> Iterator[str]:
+        """What is wrong with the database's own structure."""
+
+
+class Connection(Protocol):
+    """A connection to the record, in one thread at a time.
+
+    `opened` is the writer's file, `server` the server; a reader of a file has neither.
+    """
+
+    opened: "Opened | None"
+
+    @property
+    def server(self) -> Server | None: ...
+    @property
+    def in_transaction(self) -> bool: ...
+    def execute(self, sql: str, parameters: Parameters = ..., /) -> FoundRows: ...
+    def executemany(self, sql: str, parameters: Any, /) -> FoundRows: ...
+    def close(self) -> None: ...

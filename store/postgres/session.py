@@ -1,0 +1,299 @@
+"""Sessions on a PostgreSQL server, which run the record's statements.
+
+The tables are in a schema of their own, `hopsyncd`. The one writer holds an advisory lock in the
+very session that it writes by: a writer that has lost the lock has lost its session too, and
+cannot write. The unique number of the next version refuses whoever would still come second.
+
+A reader's session is opened again where the server had cut it, at the next snapshot.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from importlib import resources
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+import psycopg
+from psycopg import errors
+from psycopg.adapt import Loader
+from psycopg.pq import TransactionStatus
+
+from store.contract import Connection, FoundRows, Parameters
+from store.exceptions import (
+    Deposed,
+    DiskFailure,
+    NewerSchema,
+    NotADatabase,
+    OlderSchema,
+    ServerLost,
+    StoreError,
+    WriterBusy,
+)
+from store.postgres.translation import translated
+
+if TYPE_CHECKING:
+    from store.sqlite.presence import Opened
+
+CHANNEL = "hopsyncd"  # on which followers are told of new versions
+_WRITER_LOCK, _SCHEMA_LOCK = 0x486F7073, 0x486F7074
+_OLDEST_SERVER = 15
+# A machine that died is noticed by its server, and a server by its clients, within seconds.
+_CLIENT: dict[str, Any] = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2}
+_SETTINGS = (
+    "SET search_path = hopsyncd, pg_catalog",
+    "SET client_min_messages = warning",
+    "SET tcp_keepalives_idle = 5",
+    "SET tcp_keepalives_interval = 2",
+    "SET tcp_keepalives_count = 3",
+)
+_MIGRATIONS = re.compile(r"(\d{3})_\w+\.sql")
+
+
+def is_url(place: object) -> bool:
+    """Whether a place of a database is a server's, and not a file's."""
+    return str(place).startswith(("postgresql://", "postgres://"))
+
+
+def shown(url: str) -> str:
+    """The URL without what may be secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+class _Whole(Loader):
+    """Sums of whole numbers are whole."""
+
+    def load(self, data: Any) -> int:
+        return int(bytes(data))
+
+
+class Session:
+    """A connection to the record on a server; see `store.contract`."""
+
+    opened: "Opened | None" = None
+
+    def __init__(self, url: str, *, is_writer: bool) -> None:
+        self._url = url
+        self._is_writer = is_writer
+        self._connection = self._connect()
+
+    @property
+    def server(self) -> "Session":
+        return self
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.info.transaction_status not in (
+            TransactionStatus.IDLE,
+            TransactionStatus.UNKNOWN,
+        )
+
+    def execute(self, sql: str, parameters: Parameters = (), /) -> FoundRows:
+        begins = sql.startswith("BEGIN") and not self._is_writer
+        if begins and self._connection.closed:
+            self._connection = self._connect()
+        try:
+            with self._told():
+                return self._run(sql, parameters)
+        except ServerLost:
+            if not begins:
+                raise
+            self._connection = self._connect()
+            with self._told():
+                return self._run(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Any, /) -> FoundRows:
+        rows = [self._named(sql, row) for row in parameters]
+        with self._told():
+            cursor = self._connection.cursor()
+            if statement := translated(sql):
+                cursor.executemany(statement, rows)
+            return cast(FoundRows, cursor)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def size_bytes(self) -> int:
+        row = self.execute("SELECT pg_database_size(current_database())").fetchone()
+        return int(row[0])
+
+    def give_back(self, whole: bool) -> None:
+        tables = self.execute(
+            "SELECT relname FROM pg_class WHERE relkind = 'r'"
+            " AND relnamespace = 'hopsyncd'::regnamespace ORDER BY relname"
+        ).fetchall()
+        for (table,) in tables:
+            self.execute(f"VACUUM {'(FULL)' if whole else ''} {table}")
+
+    def findings(self) -> Iterator[str]:
+        known = self.execute("SELECT max(number) FROM applied").fetchone()[0]
+        if known != SCHEMA_VERSION:
+            yield f"its schema is {known}"
+        invalid = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid"
+        for (index,) in self.execute(invalid).fetchall():
+            yield f"the index {index} is not valid"
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until there may be a new version; False if nobody told of one in that time."""
+        with self._told():
+            self._connection.execute(f"LISTEN {CHANNEL}")
+            return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
+
+    def elect(self) -> bool:
+        """Become the writer, unless another session is."""
+        row = self.execute("SELECT pg_try_advisory_lock(?)", [_WRITER_LOCK]).fetchone()
+        return bool(row[0])
+
+    def _run(self, sql: str, parameters: Parameters) -> FoundRows:
+        statement, values = translated(sql), self._named(sql, parameters)
+        cursor = self._connection.cursor()
+        if isinstance(values, dict):  # of which the server could not tell the types
+            cursor = psycopg.ClientCursor(self._connection)
+        if statement:
+            cursor.execute(statement, values)
+        return cast(FoundRows, cursor)
+
+    @staticmethod
+    def _named(sql: str, parameters: Parameters) -> Any:
+        if "?1" not in sql and "?2" not in sql:
+            return parameters
+        return {f"p{at}": value for at, value in enumerate(parameters, 1)}
+
+    def _connect(self) -> "psycopg.Connection[Any]":
+        try:
+            connection = psycopg.connect(self._url, autocommit=True, **_CLIENT)
+        except psycopg.OperationalError as error:
+            raise self._lost(error) from None
+        if connection.info.server_version < _OLDEST_SERVER * 10_000:
+            connection.close()
+            raise NotADatabase(
+                f"Cannot use {shown(self._url)}",
+                f"its server is PostgreSQL {connection.info.server_version // 10_000}",
+                f"Use one of PostgreSQL {_OLDEST_SERVER} or later",
+            )
+        for setting in _SETTINGS:
+            connection.execute(setting)
+        connection.adapters.register_loader("numeric", _Whole)
+        return connection
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Raise the server's errors as those of the store."""
+        try:
+            yield
+        except errors.UniqueViolation as error:
+            if error.diag.constraint_name != "version_pkey":
+                raise
+            raise Deposed(
+                f"Cannot write a version to {shown(self._url)}",
+                "another daemon has written it",
+                "This daemon goes on as a reader; nothing is lost",
+            ) from error
+        except (errors.DiskFull, errors.OutOfMemory, errors.IoError) as error:
+            raise DiskFailure(
+                f"Cannot use the database {shown(self._url)}",
+                str(error.diag.message_primary or error).strip(),
+                "Free some space on the server; syncs then continue by themselves",
+            ) from error
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise self._lost(error) from error
+
+    def _lost(self, error: Exception) -> ServerLost:
+        return ServerLost(
+            f"Cannot reach the database server of {shown(self._url)}",
+            " ".join(str(error).split()),
+            "Start it, or check [store] url, the password (PGPASSWORD, a service or passfile) and"
+            " the server's log; what was committed is kept, and work resumes by itself",
+        )
+
+
+def _schema_files() -> dict[int, str]:
+    names = [file.name for file in resources.files("store.postgres").joinpath("schema").iterdir()]
+    return {int(found[1]): name for name in sorted(names) if (found := _MIGRATIONS.match(name))}
+
+
+SCHEMA_VERSION = max(_schema_files())
+
+
+def open_writing(url: str) -> Connection:
+    """Become the writer, and make or migrate the tables as needed. Raises WriterBusy, ServerLost,
+    NewerSchema or NotADatabase."""
+    session = Session(url, is_writer=True)
+    try:
+        if not session.elect():
+            raise WriterBusy(
+                f"Cannot write to {shown(url)}",
+                "another hopsyncd writes to it",
+                "Stop that one, or ask it to do this",
+            )
+        _migrate(session, url)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def open_reading(url: str) -> Session:
+    """Open for queries only. Raises ServerLost, NewerSchema, OlderSchema or NotADatabase."""
+    session = Session(url, is_writer=False)
+    try:
+        known = _known_schema(session, url)
+        if known < SCHEMA_VERSION:
+            raise OlderSchema(
+                f"Cannot read {shown(url)}",
+                f"its schema is {known}" if known else "it has none of hopsyncd's tables",
+                "`hopsyncd serve` brings it up to date",
+            )
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def _known_schema(session: Session, url: str) -> int:
+    """The number of the schema; 0 where there is none."""
+    if session.execute("SELECT to_regclass('hopsyncd.applied')").fetchone()[0] is None:
+        return 0
+    known = int(session.execute("SELECT max(number) FROM applied").fetchone()[0])
+    if known > SCHEMA_VERSION:
+        raise NewerSchema(
+            f"Cannot open {shown(url)}",
+            f"its schema is {known}, and this hopsyncd knows schemas up to {SCHEMA_VERSION}",
+            "Install the hopsyncd that wrote it, or a newer one; nothing was changed",
+        )
+    return known
+
+
+def _migrate(session: Session, url: str) -> None:
+    """Bring the schema up to date in one transaction: a kill leaves the old one or the new one."""
+    session.execute("BEGIN IMMEDIATE")
+    try:
+        session.execute("SELECT pg_advisory_xact_lock(?)", [_SCHEMA_LOCK])
+        known = _known_schema(session, url)
+        if not known:
+            session.execute("CREATE SCHEMA IF NOT EXISTS hopsyncd")
+            session.execute("CREATE TABLE applied (number bigint PRIMARY KEY)")
+        for number, name in _schema_files().items():
+            if number > known:
+                script = resources.files("store.postgres").joinpath("schema", name).read_text()
+                session.execute(script)
+                session.execute("INSERT INTO applied VALUES (?)", [number])
+        session.execute("COMMIT")
+    except BaseException as error:
+        if session.in_transaction:
+            session.execute("ROLLBACK")
+        if isinstance(error, psycopg.Error) and not isinstance(error, StoreError):
+            raise NotADatabase(
+                f"Cannot make hopsyncd's tables in {shown(url)}",
+                " ".join(str(error).split()),
+                "Use a database in which this user may create a schema",
+            ) from error
+        raise
+
+
+@contextmanager
+def told_by(url: str) -> Iterator[Session]:
+    """A session that only waits to be told of new versions."""
+    with closing(open_reading(url)) as session:
+        yield session

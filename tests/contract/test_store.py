@@ -1,0 +1,396 @@
+"""What hopsyncd asks of a store, on both engines: a SQLite file and a PostgreSQL server.
+
+Each is given the same history. What one says of it, the other must say too, row for row.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hopsyncd.index.matching import edge_budget
+from hopsyncd.ingest.follow import load_snapshot
+from hopsyncd.ingest.upkeep import verify_matches
+from hopsyncd.retrieve.plain_search import by_vector
+from store.contract import Connection
+from store.exceptions import (
+    ContentConflict,
+    Deposed,
+    NoSuchVersion,
+    OlderSchema,
+    PurgeRefused,
+    ServerLost,
+    StoreError,
+    TagRefused,
+    WriterBusy,
+)
+from store.place import Place, open_reader, open_writer
+from store.records import Change, Passage, Recipe, SetId, to_grid
+from store.sqlite import history, operational, reads, sources
+from store.sqlite.changes import changes, stamp
+from store.sqlite.check import check, opening_check
+from store.sqlite.content import counters, put_content, question_texts, register_recipe
+from store.sqlite.database import snapshot
+from store.sqlite.gc import Retention, collect, plan_gc
+from store.sqlite.purge import purge
+from store.sqlite.versions import commit, kept_versions, version
+from tests.fakes.dump import SEARCHED, Rows, graph_at
+from tests.fakes.edited import LATER_MS, NOTHING, edited
+from tests.fakes.follower import Follower, read_at
+from tests.fakes.lived import lived
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder
+from tests.fakes.postgres import Postgres, postgres
+from tests.fakes.stack import Stack
+from tests.fakes.triplets import RECIPE, triplets
+
+NOTHING_CHANGED = Change("test", 1, "rules", [], [], [], [], [], [], 0, 0, None, [], [], {})
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture(params=["file", "server"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "file":
+        return tmp_path / "s.db"
+    running: Postgres = request.getfixturevalue("server")
+    return running.database()
+
+
+@pytest.fixture
+def on_server(server: Postgres) -> str:
+    return server.database()
+
+
+def graphs(connection: Connection) -> dict[int, Rows]:
+    """Every version that can be read, but for what only a file keeps for searches."""
+    return {
+        number: {
+            name: rows
+            for name, rows in graph_at(connection, number).items()
+            if name not in SEARCHED
+        }
+        for number in kept_versions(connection)
+    }
+
+
+def told(connection: Connection) -> dict[str, object]:
+    """What all functions that read say, of every version and pair of versions."""
+    kept = [version(connection, number) for number in kept_versions(connection)]
+    newest = kept[-1].id
+    names = sources.source_names(connection)
+    (source,) = names
+    log = history.log(connection, 100)
+    diffs = [history.diff(connection, old, new) for old in kept for new in kept]
+    edges = [edge for one in diffs for edge in one.edges_added][:20]
+    passages = [passage for one in diffs for passage in one.passages_added]
+    questions = [edge.question for edge in edges]
+    under = ["a", "rome.md", ""]
+    return {
+        "versions": kept,
+        "log": log,
+        "hidden": [
+            history.visible_entry(connection, entry, hidden, lambda n: edge_budget(n, 1.0))
+            for entry in log
+            if entry.collected_ms is None
+            for hidden in ((), ("notes",))
+        ],
+        "diffs": diffs,
+        "moved": [history.source_changes(connection, "notes", 1, number.id) for number in kept],
+        "ends": history.edge_ends(connection, edges),
+        "questions": question_texts(connection, questions),
+        "places": [reads.places_at(connection, one.id, passages) for one in kept],
+        "asked": [reads.questions_at(connection, newest, one) for one in passages[:3]],
+        "holders": reads.live_holders(connection, passages),
+        "living": reads.living(connection, passages),
+        "documents": [reads.documents_at(connection, one.id, source) for one in kept],
+        "page": reads.documents_after(connection, newest, ("", ""), 100, source="notes"),
+        "below": reads.documents_after(connection, newest, ("", ""), 100, under="a"),
+        "one": reads.document_at(connection, newest, "notes", "rome.md"),
+        "live": reads.live_document(connection, source, "rome.md"),
+        "count": reads.count_live_documents(connection, source),
+        "seen": [sources.seen_items(connection, source, part) for part in (None, under, ["x"])],
+        "pins": sources.pins_of(connection, source),
+        "sources": sources.all_sources(connection),
+        "problems": sources.item_problems(connection, 10),
+        "excluded": sources.excluded_paths(connection, source, under),
+        "counters": counters(connection),
+        "words": [[part.tolist() for part in reads.words_at(connection, one.id)] for one in kept],
+        "stamps": [stamp(connection, one.id) for one in kept],
+        "waiting": operational.waiting_by_reason(connection, newest),
+    }
+
+
+def assert_sound(connection: Connection) -> None:
+    opening_check(connection)
+    assert check(connection, deep=True) + verify_matches(connection) == []
+
+
+@pytest.mark.parametrize("make", [edited, lived])
+def test_a_history_is_the_same_on_either(
+    make: Callable[[Place], Stack], tmp_path: Path, on_server: str
+) -> None:
+    file, server = make(tmp_path / "s.db"), make(on_server)
+    assert graphs(server.connection) == graphs(file.connection)
+    assert told(server.connection) == told(file.connection)
+    assert_sound(server.connection)
+
+
+def test_a_search_by_vector_gives_the_same_bits(tmp_path: Path, on_server: str) -> None:
+    answers = []
+    for made in (lived(tmp_path / "s.db"), lived(on_server)):
+        for number in (1, 4, 6):
+            with snapshot(made.connection):
+                head = load_snapshot(made.connection, version(made.connection, number))
+                for query in ("rome trades", "a river", "kyoto", "..."):
+                    vector = to_grid(FakeEncoder().encode([query]))[0]
+                    answers.append(by_vector(made.connection, head, vector, 7))
+    assert answers[: len(answers) // 2] == answers[len(answers) // 2 :]
+
+
+class TestFollowing:
+    @pytest.mark.parametrize("stops", [(6,), (1, 2, 3, 4, 5, 6), (4, 6)])
+    def test_the_feed_leads_to_every_version(self, place: Place, stops: tuple[int, ...]) -> None:
+        stack = lived(place)
+        follower, after = Follower(), 0
+        with snapshot(stack.connection):
+            for until in stops:
+                follower.apply(changes(stack.connection, after, until))
+                after = until
+            for number in range(1, 7):
+                assert follower.at(number) == read_at(stack.connection, number)
+
+    def test_a_reader_sees_one_state_in_a_snapshot(self, place: Place) -> None:
+        stack = lived(place)
+        reader = open_reader(place)
+        with snapshot(reader):
+            before = graphs(reader)
+            stack.restore(2)
+            assert graphs(reader) == before
+        assert len(graphs(reader)) == len(before) + 1
+
+
+class TestUpkeep:
+    def test_gc_can_be_cut_short_after_each_transaction(self, place: Place) -> None:
+        stack, steps = edited(place), 0
+        before = graphs(stack.connection)
+        plan = plan_gc(stack.connection, NOTHING, LATER_MS)
+
+        def between() -> None:
+            raise KeyboardInterrupt
+
+        done = False
+        while not done and steps < 100:
+            try:
+                collect(stack.connection, NOTHING, LATER_MS, between)
+                done = True
+            except KeyboardInterrupt:
+                assert graphs(stack.connection) == {6: before[6]}
+                steps += 1
+                if steps > 2:
+                    collect(stack.connection, NOTHING, LATER_MS)
+                    done = True
+        assert graphs(stack.connection) == {6: before[6]}
+        assert plan.versions == (1, 2, 3, 4, 5)
+        assert_sound(stack.connection)
+
+    def test_what_is_kept_stays(self, place: Place) -> None:
+        stack = lived(place)
+        before = graphs(stack.connection)
+        history.set_tag(stack.connection, "mine", 2, 0)
+        collect(stack.connection, Retention(2, 0), LATER_MS)
+        assert graphs(stack.connection) == {number: before[number] for number in (2, 5, 6)}
+        with pytest.raises(NoSuchVersion, match="it expired"):
+            version(stack.connection, 3)
+
+    def test_a_purge_is_the_same_on_either(self, tmp_path: Path, on_server: str) -> None:
+        results, left = [], []
+        for made in (lived(tmp_path / "s.db"), lived(on_server)):
+            with pytest.raises(PurgeRefused):
+                purge(made.connection, made.source.id, "oslo.md", 0)
+            made.connector.remove("oslo.md")  # type: ignore[attr-defined]
+            made.sync()
+            results.append(purge(made.connection, made.source.id, "oslo.md", 0))
+            left.append((graphs(made.connection), told(made.connection)))
+            assert_sound(made.connection)
+        assert left[0] == left[1]
+        assert results[0] == results[1]
+
+    def test_a_rebuild_changes_nothing(self, place: Place) -> None:
+        stack = lived(place)
+        before = graphs(stack.connection)[6]
+        stack.writer.rebuild()
+        assert graphs(stack.connection)[7] == before
+        assert_sound(stack.connection)
+
+    def test_damage_is_found(self, place: Place) -> None:
+        stack = edited(place)
+        stack.connection.execute("UPDATE passage SET text = text || '!' WHERE words > 3")
+        stack.connection.execute("UPDATE version SET words = words + 1 WHERE id = 6")
+        found = {one.invariant for one in check(stack.connection, deep=True)}
+        assert {
+            "a passage's id is the hash of its text",
+            "a version counts what is in force",
+        } <= found
+
+
+class TestRecords:
+    def test_jobs_quarantine_waits_and_listings(self, place: Place) -> None:
+        connection = edited(place).connection
+        operational.note_run(connection, "gc", 5, None)
+        operational.note_run(connection, "gc", 9, "full")
+        assert operational.all_jobs(connection)["gc"] == operational.JobRow("gc", 9, 5, "full")
+        for why in ("crash", "again"):
+            operational.put_quarantined(connection, b"\x00\xff", "r1", why, 7)
+        assert operational.quarantined(connection, "r1") == {b"\x00\xff": "again"}
+        assert operational.end_quarantine(connection, "r2")
+        assert operational.count_quarantined(connection) == 0
+        wait = operational.Wait(SetId(2**62), "down", 1, 4)
+        for tries in (1, 2):
+            operational.put_waits(connection, [replace(wait, tries=tries)])
+        assert operational.waits_of(connection, [wait.question_set]) == {
+            wait.question_set: replace(wait, tries=2)
+        }
+        state = sources.ListingState("c1", 8)
+        sources.put_listing_state(connection, 1, state)
+        assert sources.listing_state(connection, 1) == state
+        sources.hold_source(connection, 1, 3)
+        assert sources.is_held(connection, 1)
+        sources.register_source(connection, "notes", "memory", "elsewhere", "new")
+        assert sources.listing_state(connection, 1) == sources.ListingState(None, None)
+        assert {one.revision for one in sources.seen_items(connection, 1).values()} == {""}
+
+    def test_tags(self, place: Place) -> None:
+        connection = lived(place).connection
+        history.set_tag(connection, "Entwurf für Zoë / 2", 3, 0)
+        history.set_tag(connection, "Entwurf für Zoë / 2", 3, 1)
+        assert history.resolve(connection, "Entwurf für Zoë / 2").id == 3
+        with pytest.raises(TagRefused, match="names version 3"):
+            history.set_tag(connection, "Entwurf für Zoë / 2", 4, 0)
+        history.delete_tag(connection, "Entwurf für Zoë / 2")
+        with pytest.raises(TagRefused):
+            history.delete_tag(connection, "Entwurf für Zoë / 2")
+        assert history.resolve(connection, "9999-01-01").id == 6
+
+    def test_names_are_ordered_by_their_bytes(self, place: Place) -> None:
+        names = ["a b.md", "a-b.md", "a.md", "a/b.md", "B.md", "é.md", "z.md", "東京.md"]
+        stack = Stack(place, MemoryConnector(dict.fromkeys(names, b"Rome.")))
+        stack.sync()
+        found = reads.documents_after(stack.connection, 1, ("", ""), 100)
+        assert [one.path for one in found] == sorted(names)
+        under = sources.seen_items(stack.connection, 1, ["a"])
+        assert [*under] == ["a/b.md"]
+
+    def test_another_text_of_the_same_id_is_refused_whole(
+        self, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        connection = open_writer(place)
+        recipe = register_recipe(connection, Recipe(RECIPE, "by hand", 2))
+        one, other = Passage((), "one"), Passage((), "other")
+        monkeypatch.setattr("store.records.content_id", lambda *parts: 7)
+        of = triplets(one.id, [("one", (1, 0))], [])
+        put_content(connection, recipe, [(one, of)])
+        with pytest.raises(ContentConflict):
+            put_content(connection, recipe, [(other, of)])
+        assert connection.execute("SELECT text FROM passage").fetchall() == [("one",)]
+
+
+class TestOneWriter:
+    def test_a_second_is_refused_and_comes_after_the_first(self, on_server: str) -> None:
+        first = edited(on_server)
+        with pytest.raises(WriterBusy, match="another hopsyncd"):
+            open_writer(on_server)
+        first.close()
+        open_writer(on_server).close()
+
+    def test_one_that_lost_its_session_cannot_write(self, server: Postgres, on_server: str) -> None:
+        first = edited(on_server)
+        server.cut_connections()
+        second = open_writer(on_server)
+        made = commit(second, NOTHING_CHANGED, 0)
+        with pytest.raises(ServerLost):
+            commit(first.connection, NOTHING_CHANGED, 0)
+        assert kept_versions(second)[-1] == made.id == 7
+
+    def test_a_number_is_given_once(self, on_server: str) -> None:
+        """Even to one that is told that it is the writer."""
+        first = edited(on_server)
+        second = open_reader(on_server)
+        first.connection.execute("BEGIN IMMEDIATE")
+        second.execute("BEGIN IMMEDIATE")
+        row = "INSERT INTO version SELECT 7, created_ms, reason, recipe, rules, documents,"
+        row += " passages, words, matches, edge_budget, cut_similarity, cut_question, counters"
+        first.connection.execute(f"{row} FROM version WHERE id = 6")
+        first.connection.execute("COMMIT")
+        with pytest.raises(Deposed):
+            second.execute(f"{row} FROM version WHERE id = 6")
+
+    def test_a_reader_goes_on_after_its_connection_was_cut(
+        self, server: Postgres, on_server: str
+    ) -> None:
+        edited(on_server)
+        reader = open_reader(on_server)
+        before = graphs(reader)
+        server.cut_connections()
+        with snapshot(reader):
+            assert graphs(reader) == before
+
+    def test_a_reader_of_an_empty_database_is_told(self, on_server: str) -> None:
+        with pytest.raises(OlderSchema, match="none of hopsyncd's tables"):
+            open_reader(on_server)
+
+    def test_a_server_that_is_not_there_is_told_without_the_password(self) -> None:
+        with pytest.raises(StoreError) as raised:
+            open_reader("postgresql://me:geheim@127.0.0.1:1/db")
+        assert "geheim" not in str(raised.value)
+
+
+def test_both_have_the_same_tables_and_columns(tmp_path: Path, on_server: str) -> None:
+    file, server = open_writer(tmp_path / "s.db"), open_writer(on_server)
+    stored = file.execute(
+        "SELECT t.name, c.name FROM pragma_table_list AS t, pragma_table_info(t.name) AS c"
+        " WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' AND t.name NOT LIKE '_sqlite%'"
+    ).fetchall()
+    served = server.execute(
+        "SELECT table_name, column_name FROM information_schema.columns"
+        " WHERE table_schema = 'hopsyncd' AND table_name NOT IN ('applied', 'edge')"
+    ).fetchall()
+    assert sorted(stored) == sorted(served)
+
+
+texts = st.sampled_from([b"Rome met Ada.", b"Ada wrote X1.\n\nX1 ran in Paris.", b"of note", b""])
+edits = st.lists(
+    st.tuples(st.sampled_from(["a.md", "b.md", "c/d.md"]), st.none() | texts), max_size=3
+)
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(edits, min_size=1, max_size=5))
+def test_any_short_history_is_the_same_on_either(
+    tmp_path_factory: pytest.TempPathFactory,
+    server: Postgres,
+    steps: list[list[tuple[str, bytes | None]]],
+) -> None:
+    found = []
+    for place in (tmp_path_factory.mktemp("file") / "s.db", server.database()):
+        files = MemoryConnector({"kept.md": b"Rome."})
+        stack = Stack(place, files)
+        stack.sync()
+        for step in steps:
+            for path, data in step:
+                if data is not None:
+                    files.put(path, data)
+                elif path in files.files:
+                    files.remove(path)
+            stack.sync()
+        found.append((graphs(stack.connection), told(stack.connection)))
+        assert_sound(stack.connection)
+        stack.close()
+    assert found[0] == found[1]
