@@ -215,8 +215,8 @@ class Snapshot:
             np.concatenate([of, called]),
         )
 
-    def names_of(self, entries: Integers) -> tuple[Integers, Integers, Floats]:
-        """What these visible entries mention: which of the entries, the name, and how often."""
+    def names_of(self, entries: Integers) -> tuple[Integers, Integers]:
+        """What these visible entries mention, each name once: which of the entries, the name."""
         index, statistics = self.index, self.statistics
         visible, columns = statistics.visible, index["entries"]
         rows, of = ranges(columns["first_mention"][entries], columns["end_mention"][entries])
@@ -226,15 +226,10 @@ class Snapshot:
         called, placed = called[seen], placed[seen]
         own = index["called"]["name"][called].astype(np.int64)
         kept = self._has_name(entries[placed], own)
-        own, placed = own[kept], placed[kept]
         known = len(statistics.mentioned)
-        # Several documents that hold a passage may have one name.
-        placed, own = np.divmod(np.unique(placed * known + own), max(known, 1))
-        times = np.concatenate([np.ones(len(names)), np.full(len(own), _NAME_WEIGHT)])
-        key = np.concatenate([of * known + names, placed * known + own])
-        distinct, number = np.unique(key, return_inverse=True)
-        of, name = np.divmod(distinct, max(known, 1))
-        return of, name, np.bincount(number, times).astype(np.float64, copy=False)
+        key = np.concatenate([of * known + names, placed[kept] * known + own[kept]])
+        of, name = np.divmod(np.unique(key), max(known, 1))
+        return of, name
 
     def _has_name(self, entries: Integers, names: Integers) -> Flags:
         """Whether each entry has the name of its document beside it as another name to mention."""

@@ -65,7 +65,8 @@ class Statistics:
 
     passages, words: of all. saying: (k,) how many passages' questions have each name. called: (k,)
     how many passages have it as a name of their document. mentioned: (k,) how many have it either
-    way. joins: (k,) whether passages of at least two documents mention it.
+    way. joins: (k,) whether passages of at least two documents mention it. topical: (k,) whether it
+    is the topic of a passage, or what few of them are called.
     """
 
     visible: Visible
@@ -75,6 +76,7 @@ class Statistics:
     called: Counts
     mentioned: Counts
     joins: Flags
+    topical: Flags
 
     @classmethod
     def of(
@@ -96,14 +98,16 @@ class Statistics:
             column[changed] = values
         entries = np.flatnonzero(visible.entries)
         words = int(index["entries"]["words"][entries].sum())
-        saying, called, mentioned, joins = counts
-        return cls(visible, len(entries), words, saying, called, mentioned, joins.astype(np.bool_))
+        saying, called, mentioned, *flags = counts
+        joins, topical = (one.astype(np.bool_) for one in flags)
+        return cls(visible, len(entries), words, saying, called, mentioned, joins, topical)
 
 
 def _columns(base: Statistics | None) -> tuple[Counts, ...]:
     if base is None:
-        return (np.empty(0, dtype=np.int32),) * 4
-    return base.saying, base.called, base.mentioned, base.joins.astype(np.int32)
+        return (np.empty(0, dtype=np.int32),) * 5
+    told = base.joins.astype(np.int32), base.topical.astype(np.int32)
+    return base.saying, base.called, base.mentioned, *told
 
 
 def _room(column: Counts, length: int) -> Counts:
@@ -143,10 +147,13 @@ def _differ(now: NDArray[np.generic], before: NDArray[np.generic], absent: objec
 
 
 def _recounted(index: LiveIndex, visible: Visible, names: Integers) -> tuple[Counts, ...]:
-    """For each of the k names: how many passages say it, are called it, mention it; if it joins."""
+    """For each of the k names: how many passages say it, are called it, mention it; if it joins,
+    and if it is a topic."""
     count = len(names)
     rows, of = index.postings["said_of_name"].of_each(names)
-    saying = np.bincount(of[holds(visible.entries, index["said"]["entry"][rows])], minlength=count)
+    seen = holds(visible.entries, index["said"]["entry"][rows])
+    saying = np.bincount(of[seen], minlength=count)
+    topics = np.bincount(of[seen & index["said"]["about"][rows]], minlength=count)
     rows, of = index.postings["mention_of_name"].of_each(names)
     entries = index["mention"]["entry"][rows]
     seen = holds(visible.entries, entries)
@@ -163,7 +170,8 @@ def _recounted(index: LiveIndex, visible: Visible, names: Integers) -> tuple[Cou
         [visible.home[index["entries"]["number"][entries]], visible.home[number[told]]]
     )
     joins = _differing(np.concatenate([of, called_of[told]]), home, count)
-    return tuple(column.astype(np.int32) for column in (saying, called, mentioned, joins))
+    topical = (topics > 0) | ((called > 0) & (called <= MAX_CALLED))
+    return tuple(column.astype(np.int32) for column in (saying, called, mentioned, joins, topical))
 
 
 def called_passages(

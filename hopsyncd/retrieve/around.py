@@ -129,7 +129,7 @@ def _named(
 
 def _joining(snapshot: Snapshot, entries: Integers) -> tuple[Integers, Integers]:
     """Which of the entries mentions which name that joins documents."""
-    of, name, _ = snapshot.names_of(entries)
+    of, name = snapshot.names_of(entries)
     kept = snapshot.statistics.joins[name]
     return of[kept], name[kept]
 

@@ -25,6 +25,7 @@ _WEIGHTS = 2.0**-32  # sums of weights, of which the largest is 1, are exact in 
 MASS = 2.0**-46  # and sums of mass in these
 _COMMON = 256  # a name that more passages have reaches only mentions among the nearest rows
 _NEAREST = 2000
+_OF_TOPICS = 2.0  # a name that has passages of its own, to one that is only mentioned
 
 
 class Weighing(Protocol):
@@ -201,12 +202,15 @@ def _best_of(context: QueryContext, homes: Integers, linked: int) -> tuple[Integ
 
 
 def leaving(context: QueryContext, entries: Integers) -> NameShares:
-    """The names by which the entries are left, those that join documents; shares sum to 1."""
+    """The names by which the entries are left, those that join documents, by their rarity; a name
+    that is some passage's topic counts double. Shares sum to 1.
+    """
     snapshot, counts = context.snapshot, context.snapshot.statistics
-    of, name, times = snapshot.names_of(entries)
+    of, name = snapshot.names_of(entries)
     joining = np.flatnonzero(counts.joins[name])
-    of, name, times = of[joining], name[joining], times[joining]
-    weight = times * np.log1p(counts.passages / np.maximum(counts.mentioned[name], 1))
+    of, name = of[joining], name[joining]
+    weight = np.log1p(counts.passages / np.maximum(counts.mentioned[name], 1))
+    weight *= np.where(counts.topical[name], _OF_TOPICS, 1.0)
     entry = entries[of]
     return NameShares(entry, name, _shares(weight, of), snapshot.homes(entry))
 

@@ -108,7 +108,7 @@ def test_a_name_that_too_many_passages_have_from_their_documents_is_no_name_of_t
         assert mentioned(indexed(sets, documents)).get("minutes", 0) == having
 
 
-def expected(state: State) -> dict[str, tuple[int, int, int, bool]]:
+def expected(state: State) -> dict[str, tuple[int, int, int, bool, bool]]:
     """Of each name how many passages say it, are called it, mention it; and whether it joins."""
     home: dict[int, int] = {}
     called: dict[str, set[int]] = {name: set() for name in NAMES}
@@ -128,11 +128,12 @@ def expected(state: State) -> dict[str, tuple[int, int, int, bool]]:
             )
         }
 
+    def topics(name: str) -> set[int]:
+        return having(name, lambda one: one.direction is Direction.INCOMING and one.vector_row == 0)
+
     def joined(name: str) -> set[int]:
-        answered = Direction.INCOMING
-        told = having(name, lambda one: one.direction is answered and one.vector_row != 0)
-        topic = having(name, lambda one: one.direction is answered and one.vector_row == 0)
-        return {home[one] for one in told | (called[name] - topic)}
+        told = having(name, lambda one: one.direction is Direction.INCOMING and one.vector_row != 0)
+        return {home[one] for one in told | (called[name] - topics(name))}
 
     said = {name: having(name, lambda _: True) for name in NAMES}
     return {
@@ -141,16 +142,19 @@ def expected(state: State) -> dict[str, tuple[int, int, int, bool]]:
             len(called[name]),
             len(said[name] | called[name]),
             bool(said[name]) and len(joined(name)) > 1,
+            bool(topics(name) or called[name]),
         )
         for name in NAMES
     }
 
 
-def told(index: LiveIndex, counts: Statistics) -> dict[str, tuple[int, int, int, bool]]:
-    found = dict.fromkeys(NAMES, (0, 0, 0, False))
+def told(index: LiveIndex, counts: Statistics) -> dict[str, tuple[int, int, int, bool, bool]]:
+    found = dict.fromkeys(NAMES, (0, 0, 0, False, False))
     for at, name in enumerate(index.spelled[: len(counts.saying)]):
         columns = counts.saying, counts.called, counts.mentioned
-        found[name] = (*(int(column[at]) for column in columns), bool(counts.joins[at]))  # type: ignore[assignment]
+        flags = counts.joins, counts.topical
+        numbers = tuple(int(column[at]) for column in columns)
+        found[name] = (*numbers, *(bool(flag[at]) for flag in flags))  # type: ignore[assignment]
     return found
 
 

@@ -157,6 +157,16 @@ def test_a_name_that_two_passages_mention_is_a_way_between_them() -> None:
     assert walked(star(named=[(B, "rome"), (C, "gaul")]), B).arrived[C] == 0
 
 
+def test_a_name_that_has_passages_of_its_own_is_worth_two_that_are_only_mentioned() -> None:
+    graph = star([], named=[(A, "rome"), (A, "gaul"), (B, "rome"), (C, "gaul")])
+    even = walked(graph, A).arrived
+    assert even[B] == pytest.approx(even[C])
+    topical = np.arange(len(graph.index.names)) == graph.number_of("gaul")
+    graph = replace(graph, statistics=replace(graph.statistics, topical=topical))
+    arrived = walked(graph, A).arrived
+    assert arrived[C] == pytest.approx(2 * arrived[B])
+
+
 def test_a_graph_without_edges_keeps_its_seeds() -> None:
     assert walked(star([]), A, hops=4).arrived.tolist() == pytest.approx([1, 0, 0])
 
