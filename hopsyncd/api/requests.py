@@ -48,7 +48,8 @@ Path = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    # Built at the first request of its kind: a start would wait for all of them.
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
 
 class QueryRequest(_Body):
@@ -180,7 +181,7 @@ class RebuildRequest(_Body):
 
 
 class _Parameters(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class NoParameters(_Parameters):

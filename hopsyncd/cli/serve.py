@@ -1,5 +1,6 @@
 """`hopsyncd init`, `serve`, `reload`, `schedule`, `doctor` and `mcp`."""
 
+import gc
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -48,9 +49,13 @@ def serve(context: click.Context) -> None:
     Example: hopsyncd serve
     """
     config = load_config(context.obj)
-    # Slow to import too, and the other commands do without it.
+    # Slow to import too, and the other commands do without it. What it leaves stays for good:
+    # looking through it for garbage would cost the start, and every later collection.
+    gc.disable()
     from hopsyncd.daemon import run
 
+    gc.freeze()
+    gc.enable()
     run(config, config_file=context.obj)
 
 

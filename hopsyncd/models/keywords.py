@@ -11,6 +11,7 @@ of what stands below it, unless it only says which part of a page it is.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 _PARENTHESES = re.compile(r"\s*\([^)]*\)")
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
@@ -101,18 +102,25 @@ _CODE = re.compile(
     """,
     re.VERBOSE,
 )
-# `re` has no class for them. Beyond the first plane there are only rare scripts.
-_CAPITAL = "[" + "".join(c for c in map(chr, range(0x10000)) if c.isupper() or c.istitle()) + "]"
-_NEUTRAL = re.compile(
-    rf"(?:\b{_CAPITAL}\w*(?:[ '\u2019-](?={_CAPITAL})\w+)*)"  # runs of capitalised words
-    r"""
-    | (?<=["\u201c\u00ab\u300c\u300e])[^"\u201d\u00bb\u300d\u300f\n]{2,60}
-      (?=["\u201d\u00bb\u300d\u300f])                          # what stands in quotes
-    | \b(?=\w*\d)(?=\w*[^\W\d_])\w[\w-]+\b                     # codes: a letter and a digit
-    | \b\d{3,4}\b                                              # years
-    """,
-    re.VERBOSE,
-)
+
+
+@cache  # it takes a while to compile, and most texts do without it
+def _neutral() -> re.Pattern[str]:
+    # `re` has no class for them. Beyond the first plane there are only rare scripts.
+    capitals = (c for c in map(chr, range(0x10000)) if c.isupper() or c.istitle())
+    capital = "[" + "".join(capitals) + "]"
+    return re.compile(
+        rf"(?:\b{capital}\w*(?:[ '\u2019-](?={capital})\w+)*)"  # runs of capitalised words
+        r"""
+        | (?<=["\u201c\u00ab\u300c\u300e])[^"\u201d\u00bb\u300d\u300f\n]{2,60}
+          (?=["\u201d\u00bb\u300d\u300f])                      # what stands in quotes
+        | \b(?=\w*\d)(?=\w*[^\W\d_])\w[\w-]+\b                 # codes: a letter and a digit
+        | \b\d{3,4}\b                                          # years
+        """,
+        re.VERBOSE,
+    )
+
+
 _UNSPACED_RUN = re.compile(
     "[\u30a0-\u30ff]{2,}|[\u3400-\u4dbf\u4e00-\u9fff]{2,8}|[\u0e00-\u0e7f]{4,20}"
 )
@@ -128,7 +136,7 @@ def neutral_spans(text: str) -> list[tuple[int, int]]:
     """
     return [
         match.span()
-        for pattern in (_NEUTRAL, _UNSPACED_RUN, _UNCASED_WORD)
+        for pattern in (_neutral(), _UNSPACED_RUN, _UNCASED_WORD)
         for match in pattern.finditer(text)
     ]
 
