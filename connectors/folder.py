@@ -87,7 +87,9 @@ class FolderConnector:
                 f"Cannot read {item.id!r}", str(error), "Report this: no listing should name it."
             ) from error
         content = read_beneath(os.fspath(self._root), item.id, self._max_bytes)
-        return Fetched(content.data, content.revision, media_type(item.id))
+        return Fetched(
+            content.data, content.revision, media_type(item.id), modified_ms=content.modified_ms
+        )
 
     def close(self) -> None:
         """Nothing is held."""

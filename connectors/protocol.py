@@ -73,6 +73,7 @@ class Fetched:
     `media_type` is a MIME type such as `text/markdown`; `title` is None if the source has none.
     `links` are the ids or addresses that the item names explicitly. `origin` tells people more
     about this revision: author, date (ISO 8601), commit, url (after redirects) and message_id.
+    `modified_ms` is when it was written, in Unix time, where no such date says so.
     """
 
     data: bytes
@@ -81,6 +82,7 @@ class Fetched:
     title: str | None = None
     links: tuple[str, ...] = ()
     origin: Mapping[str, str] = field(default_factory=dict)
+    modified_ms: int | None = None
 
 
 def iso_date(unix_ms: int | None) -> str:

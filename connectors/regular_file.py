@@ -25,10 +25,11 @@ _GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """The bytes of a file and the revision they had."""
+    """The bytes of a file, the revision they had, and when they were written in Unix time."""
 
     data: bytes
     revision: str
+    modified_ms: int
 
 
 def revision_of(state: os.stat_result) -> str:
@@ -70,7 +71,7 @@ def _attempt(root: str, id_: str, max_bytes: int) -> FileContent | None:
     if revision_of(before) != revision_of(after) or len(data) != after.st_size:
         return None
     check_text(id_, data)
-    return FileContent(data, revision_of(after))
+    return FileContent(data, revision_of(after), after.st_mtime_ns // 1_000_000)
 
 
 def open_beneath(root: str, id_: str) -> int:

@@ -180,7 +180,8 @@ class RemoteConnector:
         if modified_s(after) != seconds or revision_of(before) != revision:
             return None
         check_text(id_, data)
-        return Fetched(data, revision, media_type(id_))
+        modified_ms = None if seconds is None else int(seconds * 1000)
+        return Fetched(data, revision, media_type(id_), modified_ms=modified_ms)
 
     def _list(self, folder: _Folder) -> Iterator[Item | Problem | _Folder]:
         try:

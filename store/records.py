@@ -163,7 +163,8 @@ class Document:
     """One revision of one document; `content` is the content hash of its bytes.
 
     `names` are what others may call it besides its path: title, aliases, a Message-ID. `origin` is
-    what the source says about the revision, as a JSON object.
+    what the source says about the revision, as a JSON object. `properties` are (name, value),
+    sorted: by them questions can be narrowed.
     """
 
     source: int
@@ -173,6 +174,7 @@ class Document:
     placements: tuple[Placement, ...]
     names: tuple[str, ...] = ()
     origin: str = "{}"
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,8 +102,23 @@ class LogicGraph(TypedDict):
     notes: str
 
 
+class UnderstoodQuestion(TypedDict):
+    """What was looked for, where that is not the question as it was typed.
+
+    `filter` has the filters as they may be written, `documents` and `passages` what they leave. If
+    that is nothing, `hint` names the nearest that would leave something.
+    """
+
+    question: str
+    filter: str
+    documents: int
+    passages: int
+    hint: str | None
+
+
 class QueryAnswer(TypedDict):
     version: int
+    understood: UnderstoodQuestion | None
     strategy: str
     profile: str | None
     reasoner: str | None
@@ -140,6 +155,7 @@ class AskCost(QueryCost):
 
 class AskAnswer(TypedDict):
     version: int
+    understood: UnderstoodQuestion | None
     found: bool
     answer: str | None
     short: str | None

@@ -143,7 +143,7 @@ def document_answer(
             f"version {version} has no document of that path in a source named {request.source!r}",
             "Give source and path exactly as an answer has them",
         )
-    media_type, placements = found
+    _, placements = found
     ids = {one.passage for one in placements}
     passages = known_passages(connection, ids)
     places = places_at(connection, version, ids, head.hidden if head else ())
@@ -156,15 +156,8 @@ def document_answer(
             placed_json(
                 one.passage,
                 passages[one.passage],
-                _with_first(
-                    Place(
-                        request.source,
-                        request.document,
-                        media_type,
-                        one.first_line,
-                        one.last_line,
-                    ),
-                    places[one.passage],
+                _beginning_with(
+                    request.source, request.document, one.first_line, places[one.passage]
                 ),
             )
             for one in placements
@@ -172,8 +165,12 @@ def document_answer(
     }
 
 
-def _with_first(here: Place, places: Sequence[Place]) -> list[Place]:
-    return [here, *(place for place in places if place != here)]
+def _beginning_with(
+    source: str, document: str, first_line: int, places: Sequence[Place]
+) -> list[Place]:
+    """The places, that one foremost."""
+    here = (source, document, first_line)
+    return sorted(places, key=lambda one: (one.source, one.document, one.first_line) != here)
 
 
 def neighbours_answer(

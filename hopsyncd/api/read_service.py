@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 
 from hopsyncd.answers.changed import DiffAnswer, LogAnswer
@@ -55,6 +56,7 @@ from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.understood import understood
 from store.exceptions import DatabaseGone, NoSuchVersion
 from store.sqlite.database import Connection, open_reader, snapshot
 from store.sqlite.history import diff as history_diff
@@ -96,18 +98,20 @@ class ReadService:
             request.unit,
             request.method,
         )
+        meant = understood(request.question, request.filters, datetime.now().astimezone())
         began_s = time.perf_counter()
         answer = self._engine.query(
-            request.question,
+            meant.question,
             request.k or self.config.query.k,
             search,
             request.at,
             usage,
             hidden=caller.hidden,
+            wanted=meant.wanted,
         )
         self._queries += 1
         self.measurements.note_query(search.strategy, time.perf_counter() - began_s)
-        return answer_json(answer, search, self._degraded(caller.hidden))
+        return answer_json(answer, search, self._degraded(caller.hidden), meant)
 
     @endpoint("POST", "/v1/queries", "read")
     def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:
@@ -144,14 +148,16 @@ class ReadService:
             tell=lambda text: listener.tell("text", text=text),
             tell_withdrawn=lambda why: listener.tell("withdrawn", why=why),
         )
+        meant = understood(request.question, request.filters, datetime.now().astimezone())
         search = Search(request.strategy or self.config.query.strategy, method=request.method)
         found, reply = self._asker.ask(
-            request.question,
+            meant.question,
             request.k,
             search,
             request.at,
             by_llm=request.llm,
             hidden=caller.hidden,
+            wanted=meant.wanted,
             usage=usage,
             on_found=lambda found: listener.tell(
                 "progress", stage="answer", passages=len(found.ranked)
@@ -163,7 +169,7 @@ class ReadService:
         )
         self._queries += 1
         draft.finish(reply)
-        return reply_json(found, reply, self._degraded(caller.hidden))
+        return reply_json(found, reply, self._degraded(caller.hidden), meant)
 
     @endpoint("GET", "/v1/passages/{id}", "read")
     def passage(self, request: PassageRequest, caller: Caller) -> PassageAnswer:

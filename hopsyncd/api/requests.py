@@ -44,6 +44,11 @@ Digits = BeforeValidator(_digits)
 Limit = Annotated[int, Field(ge=1, le=_MAX_NUMBER), Digits]
 PassageHex = Annotated[str, Field(pattern=PASSAGE_ID)]
 DocumentKey = Annotated[str, Field(max_length=4400, pattern=DOCUMENT_KEY)]
+# Each as `key:value`; `-key:value` excludes.
+FilterTexts = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=400)], ...],
+    Field(max_length=20, strict=False),
+]
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
@@ -67,6 +72,7 @@ class QueryRequest(_Body):
     rerank: Rerank = "none"
     unit: Unit = "passage"
     method: Method = "direct"
+    filters: FilterTexts = ()
 
     @property
     def wants_llm(self) -> bool:
@@ -94,6 +100,7 @@ class AskRequest(_Body):
     llm: bool = False
     method: Method = "direct"
     strategy: Strategy | None = None
+    filters: FilterTexts = ()
 
     @property
     def wants_llm(self) -> bool:

@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,38 @@ at_option = click.option(
     shell_complete=complete_version,
     help="A version: a number, a tag, or a time such as 2026-11-01T09:00. Default: the newest.",
 )
+
+
+_FILTERS = {
+    "source": "Only of this source.",
+    "path": "Only where the path has this, or is like this pattern: 'Projects/**'.",
+    "type": "Only of this type or extension: md, pdf, message/rfc822.",
+    "author": "Only by this author.",
+    "tag": "Only with this tag.",
+    "property": "Only with this property of the front matter: status=done.",
+    "since": "Only written on this day or later: 2026-01-31, 2026-01, or 30d for 30 days ago.",
+    "before": "Only written before this day.",
+    "created-since": "Only begun on this day or later.",
+    "created-before": "Only begun before this day.",
+}
+
+
+def filter_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that narrow a question; they may be given several times."""
+    for key, text in reversed(_FILTERS.items()):
+        command = click.option(f"--{key}", multiple=True, metavar="TEXT", help=text)(command)
+    return command
+
+
+def filter_texts(given: Mapping[str, Sequence[str]]) -> list[str]:
+    """As the daemon reads them; a value that begins with `!` excludes."""
+    return [
+        f"-{key.replace('_', '-')}:{value[1:]}"
+        if value.startswith("!")
+        else f"{key.replace('_', '-')}:{value}"
+        for key, values in given.items()
+        for value in values
+    ]
 
 
 class WholeNumber(click.IntRange):
@@ -187,3 +219,15 @@ def warn(reasons: list[str]) -> None:
     """Print notes on standard error: why an answer may be behind the documents."""
     for reason in reasons:
         click.secho(f"note: {printable(reason)}", fg="yellow", err=True)
+
+
+def tell_understood(answer: Mapping[str, Any]) -> None:
+    """What was looked for, and in how much, where the question had filters."""
+    meant = answer["understood"]
+    if not meant:
+        return
+    left = f"{counted(meant['documents'], 'document')}, {counted(meant['passages'], 'passage')}"
+    what = f"{printable(meant['question'])!r} in {printable(meant['filter'])}"
+    click.secho(f"looked for {what}: {left}", fg="cyan", err=True)
+    if meant["hint"]:
+        warn([meant["hint"]])

@@ -13,10 +13,13 @@ from hopsyncd.cli.output import (
     at_option,
     client_of,
     echo_drawn,
+    filter_options,
+    filter_texts,
     heading_text,
     json_option,
     place_text,
     printed_json,
+    tell_understood,
     text_columns,
     warn,
 )
@@ -110,12 +113,14 @@ _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
     show_default=True,
     help="With logic, the configured LLM splits the question, and each part is searched for.",
 )
+@filter_options
 @at_option
 @click.option("--explain", is_flag=True, help="Draw what led to each passage.")
 @json_option
 @click.pass_context
 def query(
     context: click.Context,
+    /,
     question: str,
     k: int | None,
     strategy: Strategy | None,
@@ -130,10 +135,15 @@ def query(
     at: str,
     explain: bool,
     as_json: bool,
+    **filters: Sequence[str],
 ) -> None:
     """Find the passages that answer a question, across documents.
 
+    The question may hold filters: source:, path:, type:, author:, tag:, property:, since:, before:
+    and so on. -tag:draft or --tag '!draft' excludes.
+
     Example: hopsyncd query "Who directed the film that ...?" -k 5 --explain
+    Example: hopsyncd query "how do hotkeys work" --source vault --since 2026-01
     """
     with client_of(context) as client:
         answer = client.query(
@@ -149,10 +159,12 @@ def query(
             unit=unit,
             method=method,
             at=at,
+            filters=filter_texts(filters),
         )
     if printed_json(answer, as_json):
         return
     warn(answer["degraded"])
+    tell_understood(answer)
     if explain and answer["logic"]:
         echo_drawn(_logic_tree(answer["logic"]))
     if not answer["passages"]:
@@ -231,6 +243,7 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
     show_default=True,
     help="How many passages to answer from.",
 )
+@filter_options
 @at_option
 @click.option(
     "--llm",
@@ -252,6 +265,7 @@ def _statement_tree(statements: Sequence[Mapping[str, Any]]) -> "Tree":
 @click.pass_context
 def ask(
     context: click.Context,
+    /,
     question: str,
     k: int,
     at: str,
@@ -260,6 +274,7 @@ def ask(
     strategy: Strategy | None,
     explain: bool,
     as_json: bool,
+    **filters: Sequence[str],
 ) -> None:
     """Answer a question with citations, or say there is no answer.
 
@@ -268,11 +283,20 @@ def ask(
 
     Example: hopsyncd ask "Where did the father of Ada Lovelace die?"
     """
-    asked = ask_call(question, k=k, at=at, llm=by_llm, method=method, strategy=strategy)
+    asked = ask_call(
+        question,
+        k=k,
+        at=at,
+        llm=by_llm,
+        method=method,
+        strategy=strategy,
+        filters=filter_texts(filters),
+    )
     reply = _reply(context, asked, drawn=by_llm and not as_json)
     if printed_json(reply, as_json):
         return
     warn(reply["degraded"])
+    tell_understood(reply)
     if explain and reply["logic"]:
         echo_drawn(_logic_tree(reply["logic"]))
     if not reply["found"]:

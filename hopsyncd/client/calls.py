@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         rerank: Rerank
         unit: Unit
         method: Method
+        filters: Sequence[str]
 
 
 def query(
@@ -47,6 +48,7 @@ def query(
     rerank: Rerank = "none",
     unit: Unit = "passage",
     method: Method = "direct",
+    filters: Sequence[str] = (),
 ) -> Call[found.QueryAnswer]:
     """Find the passages that answer a question, best first."""
     return call(
@@ -65,6 +67,7 @@ def query(
             "rerank": rerank,
             "unit": unit,
             "method": method,
+            "filters": list(filters),
         },
         "QueryAnswer",
     )
@@ -82,6 +85,7 @@ def ask(
     llm: bool = False,
     method: Method = "direct",
     strategy: Strategy | None = None,
+    filters: Sequence[str] = (),
 ) -> Call[found.AskAnswer]:
     """Answer a question, with citations."""
     return call(
@@ -94,6 +98,7 @@ def ask(
             "llm": llm,
             "method": method,
             "strategy": strategy,
+            "filters": list(filters),
         },
         "AskAnswer",
     )

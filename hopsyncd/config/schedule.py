@@ -139,3 +139,29 @@ def _first_after(when: When, since_ms: int) -> datetime:
 
 def _unix_ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
+
+
+_DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?\Z")
+_AGO = re.compile(r"(\d{1,4})([dwmy])\Z")
+_AGO_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
+
+
+def date_ms(text: str, now: datetime | None = None) -> int | None:
+    """Unix time of a date; of a year or month its beginning, of `30d` so long before `now`.
+
+    >>> date_ms("1970-01-01T00:01:00+00:00"), date_ms("soon")
+    (60000, None)
+    """
+    text, zone = text.strip(), now.tzinfo if now else None
+    try:
+        if found := _DAY.match(text):
+            year, month, day = (int(part or 1) for part in found.groups())
+            moment = datetime(year, month, day, tzinfo=zone)
+        elif now and (found := _AGO.match(text)):
+            moment = now - timedelta(days=int(found[1]) * _AGO_DAYS[found[2]])
+        else:
+            moment = datetime.fromisoformat(text.replace("/", "-"))
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
+        return int(moment.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -71,7 +71,8 @@ class Block:
     closes the sections of its level without opening one.
 
     `links` are those that stand in the text. `names` are what the block says that the document is
-    called. `leads` are texts above it without which it cannot be understood, outermost first: the
+    called, `properties` what else it says of it: tags, authors, dates and so on, as (name, value).
+    `leads` are texts above it without which it cannot be understood, outermost first: the
     sentence that introduces its list, the items it is nested in, the term that it explains. They
     are repeated in a passage that begins with the block.
     """
@@ -84,6 +85,7 @@ class Block:
     links: Links = ()
     names: tuple[str, ...] = ()
     leads: tuple[str, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:

@@ -171,13 +171,17 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """What was said: `title_line` is 1-based. `links` are those of tags and of all properties."""
+    """What was said: `title_line` is 1-based. `links` are those of tags and of all properties.
+
+    properties: (name, value) of each, names in lower case, a tag or author each on its own.
+    """
 
     title: str = ""
     title_line: int = 1
     aliases: tuple[str, ...] = ()
     links: tuple[WrittenLink, ...] = ()
     fields: tuple[Field, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -236,8 +240,27 @@ def _said(properties: str, told: Sequence[_Property]) -> FrontMatter:
     links += [link_to_name(one[1], one[2] or "") for one in WIKI_LINK.finditer(properties)]
     distinct = tuple(dict.fromkeys(link for link in links if link))
     return FrontMatter(
-        title, title_line, tuple(aliases[:_MAX_NAMES]), distinct[:_MAX_NAMES], tuple(_fields(told))
+        title,
+        title_line,
+        tuple(aliases[:_MAX_NAMES]),
+        distinct[:_MAX_NAMES],
+        tuple(_fields(told)),
+        tuple(_properties(told))[:_MAX_NAMES],
     )
+
+
+_ONE_NAME = {"tags": "tag", "authors": "author", "date": "created", "updated": "modified"}
+
+
+def _properties(told: Iterable[_Property]) -> Iterator[tuple[str, str]]:
+    for one in told:
+        key = one.key.lower()
+        name = _ONE_NAME.get(key, key)
+        if name in ("title", "alias", "aliases"):
+            continue
+        for value in one.values:
+            if said := value.removeprefix("#") if name == "tag" else value:
+                yield name, said[:_MAX_FIELD_CHARACTERS]
 
 
 def _fields(told: Iterable[_Property]) -> Iterator[Field]:

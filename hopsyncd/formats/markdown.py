@@ -140,11 +140,14 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
     levels) is read as plain text, so that none of it is lost.
     """
     text, said = without_front_matter(text)
-    blocks = _with_fields(_blocks(_LOGSEQ.sub("", text)), said)
-    if not blocks or not (said.names or said.links):
+    tags: list[str] = []
+    blocks = _with_fields(_blocks(_LOGSEQ.sub("", text), tags), said)
+    properties = (*said.properties, *(("tag", tag) for tag in dict.fromkeys(tags)))
+    if not blocks or not (said.names or said.links or properties):
         return blocks
     links = (*((0, link) for link in said.links), *blocks[0].links)
-    return (replace(blocks[0], links=links, names=said.names), *blocks[1:])
+    first = replace(blocks[0], links=links, names=said.names, properties=properties)
+    return (first, *blocks[1:])
 
 
 def _with_fields(blocks: tuple[Block, ...], said: FrontMatter) -> tuple[Block, ...]:
@@ -157,7 +160,8 @@ def _with_fields(blocks: tuple[Block, ...], said: FrontMatter) -> tuple[Block, .
     return (*titled[:head], *fields, *titled[head:])
 
 
-def _blocks(text: str) -> tuple[Block, ...]:
+def _blocks(text: str, tags: list[str]) -> tuple[Block, ...]:
+    """The blocks of the text; the tags in it join `tags`."""
     if _DEEP_QUOTE.search(text):
         return plain_blocks(text)
     from markdown_it import MarkdownIt  # a start would wait for it
@@ -165,7 +169,7 @@ def _blocks(text: str) -> tuple[Block, ...]:
     parser = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING})
     parser.enable("table").disable("inline")
     parser.inline.ruler.before("link", "wiki_link", _wiki_link)
-    env: MutableMapping[str, Any] = {}
+    env: MutableMapping[str, Any] = {"tags": tags}
     tokens = parser.parse(text, env)
     if any(token.level >= _MAX_NESTING - 2 for token in tokens):
         return plain_blocks(text)
@@ -291,6 +295,8 @@ class _Walk:
             return content, ()
         children: list[Token] = []
         self._parser.inline.parse(content, self._parser, self._env, children)
+        text = (token.content for token in children if token.type == "text")
+        self._env["tags"] += (tag[1] for part in text for tag in _TAG.finditer(part))
         return _shown(children)
 
 

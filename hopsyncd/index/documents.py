@@ -1,10 +1,11 @@
 """Documents in the live index: where passages stand, what documents are called, and their links.
 
-documents: revisions; `home` is the exact key of each. document_key: what links may call each.
-placements: its passages in order. called: its own names, with each of its first passages. links:
-those that stand in its passages, each with the keys it tries in turn. link_ways: from which passage
-a link leads to which, while it does: kept up to date as matches are, by looking again at the links
-that try a key of a document that came or went.
+documents: revisions; `home` is the exact key of each, `modified` and `created` are in Unix time.
+property: what each says of itself. document_key: what links may call each. placements: its passages
+in order. called: its own names, with each of its first passages. links: those that stand in its
+passages, each with the keys it tries in turn. link_ways: from which passage a link leads to which,
+while it does: kept up to date as matches are, by looking again at the links that try a key of a
+document that came or went.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from hopsyncd.index.columns import Integers
 from hopsyncd.index.links import Named, document_keys, tries
-from hopsyncd.index.live_index import DEAD, LiveIndex
+from hopsyncd.index.live_index import DEAD, NO_DATE, LiveIndex
 from store.records import Link, PassageId, content_id
 
 FIRST_PASSAGES = 4  # of a document: they have its names
@@ -30,7 +31,8 @@ class NewDocument:
     """A revision of a document; `id` is its row in the store.
 
     names: what links may call it besides its path. called: its names as keywords are spelled.
-    placements: its passages in order, each with its links.
+    placements: its passages in order, each with its links. modified_ms, created_ms: NO_DATE where
+    it does not say. properties: what it says of itself, and its type.
     """
 
     id: int
@@ -39,6 +41,9 @@ class NewDocument:
     names: tuple[str, ...]
     called: tuple[str, ...]
     placements: tuple[tuple[PassageId, tuple[Link, ...]], ...]
+    modified_ms: int = NO_DATE
+    created_ms: int = NO_DATE
+    properties: tuple[tuple[str, str], ...] = ()
 
 
 def change_documents(
@@ -59,6 +64,8 @@ def _add(index: LiveIndex, new: NewDocument, version: int) -> int:
         id=[new.id],
         source=[index.sources.index(new.source)],
         home=[content_id("path", new.source, new.path)],
+        modified=[new.modified_ms],
+        created=[new.created_ms],
         born=[version],
         died=[DEAD],
     )
@@ -66,6 +73,7 @@ def _add(index: LiveIndex, new: NewDocument, version: int) -> int:
     index.document_of[new.id] = document
     numbers = index.passages.add(np.array([one for one, _ in new.placements], dtype=np.int64))
     _append(index, "placements", document, number=numbers, ordinal=np.arange(len(numbers)))
+    _add_properties(index, document, new.properties)
     _add_keys(index, document, new)
     first = np.array(list(dict.fromkeys(numbers[:FIRST_PASSAGES].tolist())), dtype=np.int64)
     names = index.number_names(new.called)
@@ -88,6 +96,13 @@ def _append(index: LiveIndex, table: str, document: int, **columns: Integers) ->
     for name, keys in {**columns, "document": np.full(count, document)}.items():
         if f"{table}_of_{name}" in index.postings:
             index.postings[f"{table}_of_{name}"].add(keys, rows)
+
+
+def _add_properties(index: LiveIndex, document: int, properties: Sequence[tuple[str, str]]) -> None:
+    numbers = np.array(index.number_properties(properties), dtype=np.int64)
+    at = np.full(len(numbers), document, dtype=np.int32)
+    index["property"].append(document=at, property=numbers)
+    index.postings["documents_of_property"].add(numbers, at)
 
 
 def _add_keys(index: LiveIndex, document: int, new: NewDocument) -> None:

@@ -35,6 +35,7 @@ from store.records import content_id
 
 DEAD = 2**31 - 1  # `died` of what is in force at the head
 PENDING = DEAD - 1
+NO_DATE = -(2**62)  # of a document that does not say when it was written
 
 _PARTS = ("row", "incoming", "outgoing", "said", "mention", "heading")
 _INTERVAL: dict[str, DTypeLike] = {"born": np.int32, "died": np.int32}
@@ -61,7 +62,15 @@ TABLES: dict[str, dict[str, DTypeLike]] = {
     "mention": {"entry": np.int32, "name": np.int32, "row": np.int32},
     "term": {"entry": np.int32, "count": np.int32},
     "heading": {"key": np.int64},
-    "documents": {"id": np.int64, "source": np.int32, "home": np.int64, **_INTERVAL},
+    "documents": {
+        "id": np.int64,
+        "source": np.int32,
+        "home": np.int64,
+        "modified": np.int64,
+        "created": np.int64,
+        **_INTERVAL,
+    },
+    "property": {"document": np.int32, "property": np.int32},
     "document_key": {"document": np.int32, "key": np.int64, "exact": np.bool_},
     "placements": {"document": np.int32, "number": np.int32, "ordinal": np.int32},
     "called": {"document": np.int32, "number": np.int32, "name": np.int32},
@@ -91,6 +100,7 @@ POSTINGS = (
     "called_of_name",
     "documents_of_key",
     "keys_of_document",
+    "documents_of_property",
     "links_of_key",
     "links_of_number",
     "links_of_document",
@@ -128,6 +138,8 @@ class LiveIndex:
         self.sources: list[str] = []
         self.paths: list[str] = []  # of each document
         self.shown: list[str] = []  # in place of each link
+        self.properties: list[tuple[str, str]] = []  # that any document has, name and value
+        self._property_of: dict[tuple[str, str], int] = {}
         self.entry_of: dict[int, int] = {}  # by question set
         self.life_of: dict[int, int] = {}  # by passage, at the head
         self.document_of: dict[int, int] = {}  # by row in the store, at the head
@@ -152,6 +164,14 @@ class LiveIndex:
             if number == len(self.spelled):
                 self.spelled.append(name)
         return numbers
+
+    def number_properties(self, properties: Sequence[tuple[str, str]]) -> list[int]:
+        """The number of each property; new ones get the next."""
+        numbers = self._property_of
+        for one in properties:
+            if numbers.setdefault(one, len(self.properties)) == len(self.properties):
+                self.properties.append(one)
+        return [numbers[one] for one in properties]
 
     # Lives
 
@@ -258,6 +278,7 @@ class LiveIndex:
         self.life_of = dict(zip(passages.tolist(), living.tolist(), strict=True))
         there = np.flatnonzero(documents["died"] == DEAD)
         self.document_of = dict(zip(documents["id"][there].tolist(), there.tolist(), strict=True))
+        self._property_of = {one: at for at, one in enumerate(self.properties)}
 
 
 def _column(values: Iterable[int]) -> Integers:

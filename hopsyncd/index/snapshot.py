@@ -1,13 +1,18 @@
-"""A snapshot: the live index at one version, with or without hidden sources, as a query reads it.
+"""A snapshot: the live index at one version, as a query reads it: with or without hidden sources,
+and what a filter leaves out.
 
 Nothing of a hidden passage is left: it is no vertex, no end of an edge and in no count. What was
 matched with it has another match among the visible, and links mean what they mean among the visible
 documents; so the graph is the one that an index without these sources has, and an answer can tell
 nothing of what is hidden.
+
+Of what a filter leaves out nothing is left either, and the counts are of the rest. But it hides
+nothing: edges and links stay those of the whole, so that a filtered search costs what any other
+does. Only a match between two passages that are left is there (`narrowed`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -113,13 +118,28 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """`version` as it is without the hidden sources: its counts and its cut are of the rest."""
+    """`version` as it is without the hidden sources: its counts and its cut are of the rest.
+
+    among: the documents that a filter leaves, of which alone the statistics are then.
+    """
 
     index: LiveIndex
     version: Version
     statistics: Statistics
     hidden: frozenset[str] = frozenset()
     replaced: Replaced | None = None
+    among: Flags | None = None
+
+    def narrowed(self, among: Flags) -> "Snapshot":
+        """With only these documents."""
+        counts = Statistics.of(self.index, self.version.id, self.hidden, among=among)
+        return replace(self, statistics=counts, among=among)
+
+    def shows(self, documents: Sequence[int]) -> set[int]:
+        """Those of the documents, which are rows in the store, that are visible."""
+        shown = self.index["documents"]["id"][np.flatnonzero(self.statistics.visible.documents)]
+        wanted = np.array(documents, dtype=np.int64)
+        return {*wanted[np.isin(wanted, shown)].tolist()}
 
     @property
     def entries(self) -> Integers:
@@ -204,7 +224,9 @@ class Snapshot:
         entry, row = index["mention"]["entry"][rows], index["mention"]["row"][rows]
         seen = holds(visible.entries, entry)
         entry, row, of = entry[seen].astype(np.int64), row[seen].astype(np.int64), of[seen]
-        number, called = called_passages(index, visible, names)
+        number, called = called_passages(
+            index, visible, *index.postings["called_of_name"].of_each(names)
+        )
         own = visible.entry[number].astype(np.int64)
         kept = self._has_name(own, names[called])
         own, called = own[kept], called[kept]
@@ -254,7 +276,7 @@ class Snapshot:
                 (out, into, similarity),
                 (replaced.out[at], replaced.into[at], replaced.similarity[at]),
             )
-        kept = np.flatnonzero(self._admitted(out, similarity))
+        kept = np.flatnonzero(self._admitted(out, similarity) & self._shown(out, into))
         kept = kept[np.argsort(back[kept], kind="stable")]
         out, into, similarity, back = out[kept], into[kept], similarity[kept], back[kept]
         source = self.index["outgoing"]["entry"][out].astype(np.int64)
@@ -263,22 +285,25 @@ class Snapshot:
         return Edges(start, end, out, into, similarity, back)
 
     def _stored(self, rows: Integers | slice) -> tuple[MatchRows, Integers]:
-        """The matches in force among these rows whose both ends are visible, and which they are."""
+        """The matches in force among these rows, and which they are."""
         out, into, similarity, born, died = (
             column[rows]
             for column in self.index["matches"].views("out", "into", "similarity", "born", "died")
         )
-        held = (born <= self.version.id) & (self.version.id < died)
-        if self.hidden:
-            entries = self.statistics.visible.entries
-            held &= holds(entries, self.index["outgoing"]["entry"][out])
-            held &= holds(entries, self.index["incoming"]["entry"][into])
-        kept = np.flatnonzero(held)
+        kept = np.flatnonzero((born <= self.version.id) & (self.version.id < died))
         return (
             out[kept].astype(np.int64),
             into[kept].astype(np.int64),
             similarity[kept].astype(np.float64),
         ), kept
+
+    def _shown(self, out: Integers, into: Integers) -> Flags:
+        """Which matches have two visible ends."""
+        if not self.hidden and self.among is None:
+            return np.ones(len(out), dtype=np.bool_)
+        entries = self.statistics.visible.entries
+        seen = holds(entries, self.index["outgoing"]["entry"][out])
+        return seen & holds(entries, self.index["incoming"]["entry"][into])
 
     def _admitted(self, out: Integers, similarity: Floats) -> Flags:
         """Which matches are edges: those that the budget admits."""
@@ -297,7 +322,9 @@ class Snapshot:
         if self.replaced is not None:
             replaced = self.replaced
             matches = _joined(matches, (replaced.out, replaced.into, replaced.similarity))
-        return matches
+        out, into, similarity = matches
+        seen = self._shown(out, into)
+        return out[seen], into[seen], similarity[seen]
 
     def edges(self) -> tuple[Integers, Integers, Floats]:
         """All matches that are edges, by the id of their outgoing question."""

@@ -23,7 +23,7 @@ _NOWHERE = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Visible:
-    """What a version shows, without what only hidden sources hold.
+    """What a version shows, without what only hidden sources or documents filtered out hold.
 
     documents: (d,). entries: (e,) whether each is a vertex. entry: (p,) that of each passage by
     number, -1 if it is none. home: (p,) the document that a passage is counted to: the one with
@@ -36,8 +36,13 @@ class Visible:
     home: Integers
 
     @classmethod
-    def of(cls, index: LiveIndex, version: int, hidden: frozenset[str]) -> Self:
-        """Read it off the columns, those that refer to others first: a writer may append."""
+    def of(
+        cls, index: LiveIndex, version: int, hidden: frozenset[str], among: Flags | None = None
+    ) -> Self:
+        """Read it off the columns, those that refer to others first: a writer may append.
+
+        `among` are the documents that a filter leaves.
+        """
         of, born, died = index["lives"].views("entry", "born", "died")
         alive = of[(born <= version) & (version < died)].astype(np.int64)
         document, number = index["placements"].views("document", "number")
@@ -46,11 +51,14 @@ class Visible:
         if hidden:
             shown = np.array([name not in hidden for name in index.sources], dtype=np.bool_)
             documents &= shown[source]
+        if among is not None:
+            documents[: len(among)] &= among[: len(documents)]
+            documents[len(among) :] = False
         at = documents[document]
         numbers = index["entries"]["number"]
         home = np.full(len(index.passages), _NOWHERE)
         np.minimum.at(home, number[at], homes[document[at]])
-        if hidden:
+        if hidden or among is not None:
             alive = alive[home[numbers[alive]] != _NOWHERE]
         entries = np.zeros(len(numbers), dtype=np.bool_)
         entries[alive] = True
@@ -85,17 +93,19 @@ class Statistics:
         version: int,
         hidden: frozenset[str] = frozenset(),
         base: "Statistics | None" = None,
+        among: Flags | None = None,
     ) -> Self:
         """Count what is visible at the version; `base` are counts that most are like."""
-        visible = Visible.of(index, version, hidden)
+        visible = Visible.of(index, version, hidden, among)
         names = len(index.names)
-        counts = [_room(column, names) for column in _columns(base)]
-        changed = np.arange(names)
-        if base is not None:
+        if base is None:
+            counts = _recounted(index, visible, names)
+        else:
+            counts = tuple(_room(column, names) for column in _columns(base))
             changed = _changed_names(index, visible, base.visible)
             changed = changed[changed < names]  # a writer may have added more
-        for column, values in zip(counts, _recounted(index, visible, changed), strict=True):
-            column[changed] = values
+            for column, values in zip(counts, _recounted(index, visible, changed), strict=True):
+                column[changed] = values
         entries = np.flatnonzero(visible.entries)
         words = int(index["entries"]["words"][entries].sum())
         saying, called, mentioned, *flags = counts
@@ -103,9 +113,7 @@ class Statistics:
         return cls(visible, len(entries), words, saying, called, mentioned, joins, topical)
 
 
-def _columns(base: Statistics | None) -> tuple[Counts, ...]:
-    if base is None:
-        return (np.empty(0, dtype=np.int32),) * 5
+def _columns(base: Statistics) -> tuple[Counts, ...]:
     told = base.joins.astype(np.int32), base.topical.astype(np.int32)
     return base.saying, base.called, base.mentioned, *told
 
@@ -146,19 +154,23 @@ def _differ(now: NDArray[np.generic], before: NDArray[np.generic], absent: objec
     return differ
 
 
-def _recounted(index: LiveIndex, visible: Visible, names: Integers) -> tuple[Counts, ...]:
-    """For each of the k names: how many passages say it, are called it, mention it; if it joins,
-    and if it is a topic."""
+def _recounted(index: LiveIndex, visible: Visible, wanted: Integers | int) -> tuple[Counts, ...]:
+    """For each of the names: how many passages say it, are called it, mention it; if it joins, and
+    if it is a topic.
+
+    Wanted are those numbers, or the first so many names.
+    """
+    names = np.arange(wanted) if isinstance(wanted, int) else wanted
     count = len(names)
-    rows, of = index.postings["said_of_name"].of_each(names)
+    rows, of = _rows(index, "said", wanted)
     seen = holds(visible.entries, index["said"]["entry"][rows])
     saying = np.bincount(of[seen], minlength=count)
     topics = np.bincount(of[seen & index["said"]["about"][rows]], minlength=count)
-    rows, of = index.postings["mention_of_name"].of_each(names)
+    rows, of = _rows(index, "mention", wanted)
     entries = index["mention"]["entry"][rows]
     seen = holds(visible.entries, entries)
     entries, of = entries[seen].astype(np.int64), of[seen]
-    number, called_of = called_passages(index, visible, names)
+    number, called_of = called_passages(index, visible, *_rows(index, "called", wanted))
     called = np.bincount(called_of, minlength=count)
     kept = (called <= MAX_CALLED)[called_of]
     number, called_of = number[kept], called_of[kept]
@@ -174,12 +186,22 @@ def _recounted(index: LiveIndex, visible: Visible, names: Integers) -> tuple[Cou
     return tuple(column.astype(np.int32) for column in (saying, called, mentioned, joins, topical))
 
 
+def _rows(index: LiveIndex, table: str, wanted: Integers | int) -> tuple[Integers, Integers]:
+    """The rows of a table that have the names, and which of them each has."""
+    if not isinstance(wanted, int):
+        return index.postings[f"{table}_of_name"].of_each(wanted)
+    names = index[table]["name"]  # that all are wanted is no reason to look for each
+    rows = np.flatnonzero(names < wanted)
+    return rows, names[rows].astype(np.int64)
+
+
 def called_passages(
-    index: LiveIndex, visible: Visible, names: Integers
+    index: LiveIndex, visible: Visible, rows: Integers, of: Integers
 ) -> tuple[Integers, Integers]:
-    """The numbers of the visible passages whose documents have the names, each once a name, and
-    which of the names."""
-    rows, of = index.postings["called_of_name"].of_each(names)
+    """The numbers of the visible passages whose documents have names, each once a name, and which.
+
+    `rows` are those of the names in `called`, `of` says which name each has.
+    """
     called = index["called"]
     seen = holds(visible.documents, called["document"][rows])
     number, of = called["number"][rows[seen]].astype(np.int64), of[seen]

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from hopsyncd.config.schedule import date_ms
 from hopsyncd.index.columns import Integers
 from hopsyncd.index.documents import NewDocument, change_documents
 from hopsyncd.index.entries import NewPassage, add_entries
+from hopsyncd.index.filters import type_words
 from hopsyncd.index.links import file_title, named_heading
-from hopsyncd.index.live_index import DEAD, LiveIndex
+from hopsyncd.index.live_index import DEAD, NO_DATE, LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.keywords import document_names
@@ -136,6 +138,20 @@ def _follow_documents(
 
 def _new_document(one: DocumentBegun) -> NewDocument:
     called = document_names((file_title(one.path), *one.names))
+    said = dict(one.properties)
+    dates = said.get("modified") or one.origin.get("date", ""), said.get("created", "")
+    modified_ms, created_ms = (NO_DATE if ms is None else ms for ms in map(date_ms, dates))
+    author = [("author", text) for name, text in one.origin.items() if name == "author"]
+    told = [pair for pair in one.properties if pair[0] not in ("modified", "created")]
+    kind = ("type", type_words(one.path, one.media_type))
     return NewDocument(
-        one.id, one.source, one.path, one.names, tuple(sorted(called)), one.placements
+        one.id,
+        one.source,
+        one.path,
+        one.names,
+        tuple(sorted(called)),
+        one.placements,
+        modified_ms,
+        created_ms,
+        (*dict.fromkeys([*told, *author, kind]),),
     )

@@ -14,10 +14,11 @@ from connectors.protocol import (
     Item,
     ItemUnreadable,
     ItemVanished,
+    iso_date,
 )
 from hopsyncd import __version__
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.formats.blocks import Block, link_to_name, names_of, with_title
+from hopsyncd.formats.blocks import Block, in_one_line, link_to_name, names_of, with_title
 from hopsyncd.formats.chunking import Chunk, chunks
 from hopsyncd.formats.readers import Extract
 from hopsyncd.ingest.plan import AGAIN, RETRY, Scope, Source, Step
@@ -29,7 +30,7 @@ from store.sqlite.sources import excluded_paths, pins_of
 
 log = structlog.get_logger(__name__)
 
-CHUNKER = "chunk/5"  # raised when documents would be read or cut differently
+CHUNKER = "chunk/6"  # raised when documents would be read or cut differently
 READER = f"hopsyncd {__version__}, {CHUNKER}"  # another may read what this one could not
 _MAX_ORIGIN_CHARACTERS = 1000
 
@@ -106,8 +107,12 @@ def read_step(
         Placement(passage.id, piece.first_line, piece.last_line, links)
         for passage, piece, links in zip(passages, pieces, _links(pieces, fetched), strict=True)
     )
-    names = names_of(blocks, fetched.title)
-    document = Document(source.id, item.id, content, fetched.media_type, placements, names, origin)
+    names, properties = names_of(blocks, fetched.title), _properties(blocks, fetched)
+    if live is not None and is_live:  # only touched, or read by other rules
+        properties = _with_date_of(properties, live.properties)
+    document = Document(
+        source.id, item.id, content, fetched.media_type, placements, names, origin, properties
+    )
     return Reading(seen, None if document == live else ReadDocument(document, passages))
 
 
@@ -129,6 +134,25 @@ def _links(pieces: Sequence[Chunk], fetched: Fetched) -> Iterator[tuple[Link, ..
         for link in (*piece.links, *more):
             shown.setdefault(link.target, link.shown)
         yield tuple(Link(target, text) for target, text in shown.items())
+
+
+Properties = tuple[tuple[str, str], ...]
+
+
+def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
+    """What the document says of itself, and when it was written, as far as its source knows."""
+    said = {(name, in_one_line(value)) for block in blocks for name, value in block.properties}
+    date = fetched.origin.get("date") or iso_date(fetched.modified_ms)
+    if date and not any(name == "modified" for name, _ in said):
+        said.add(("modified", date))
+    return tuple(sorted(said))
+
+
+def _with_date_of(properties: Properties, live: Properties) -> Properties:
+    kept = [pair for pair in live if pair[0] == "modified"]
+    if not kept:
+        return properties
+    return tuple(sorted([*(pair for pair in properties if pair[0] != "modified"), *kept]))
 
 
 def _fetched(connector: Connector, item: Item) -> Fetched:

@@ -31,7 +31,7 @@ from store.sqlite.database import Connection
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 1
+_FORMAT = 2
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.npz", "texts.json"
 _VECTORS = {"exact": np.int16, "codes": np.int8}
 _MORE = 1.25  # saved again once it has so many times the entries, and 2,000 more
@@ -83,7 +83,7 @@ class SavedIndex:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         (self._folder / _MANIFEST).unlink(missing_ok=True)
         np.savez(self._folder / _COLUMNS, **index.columns())  # type: ignore[arg-type]
-        texts = [index.spelled, index.sources, index.paths, index.shown]
+        texts = [index.spelled, index.sources, index.paths, index.shown, index.properties]
         (self._folder / _TEXTS).write_text(json.dumps(texts), encoding="utf-8")
         rows = len(index.vectors)
         digests = {
@@ -147,7 +147,8 @@ class SavedIndex:
             raise ValueError("its digests are not those of the files")
         index = LiveIndex(dimensions, self._grow)
         texts = json.loads((self._folder / _TEXTS).read_text("utf-8"))
-        index.spelled, index.sources, index.paths, index.shown = texts
+        index.spelled, index.sources, index.paths, index.shown, properties = texts
+        index.properties = [(name, value) for name, value in properties]
         with np.load(self._folder / _COLUMNS) as columns:
             index.vectors.take(vectors["exact"], vectors["codes"], rows)
             index.take(columns)

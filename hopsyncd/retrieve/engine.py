@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from hopsyncd.config.values import Search
+from hopsyncd.index.filters import Filter, passing
 from hopsyncd.index.restricted import restricted
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
@@ -29,6 +32,7 @@ from store.sqlite.versions import version
 MAX_LLM_CALLS = 40  # of one query, unless configured
 _KEPT_PASTS = 3  # versions other than the head that stay in memory
 _KEPT_RESTRICTED = 4  # versions without some sources that stay in memory
+_KEPT_NARROWED = 8  # versions as filters leave them
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class Engine:
         self._past_lock = threading.Lock()
         self._restricted: dict[tuple[int, frozenset[str]], Snapshot] = {}
         self._restricted_lock = threading.Lock()
+        self._narrowed: dict[tuple[int, frozenset[str], Filter], Snapshot] = {}
+        self._narrowed_lock = threading.Lock()
         self._being_read: Counter[int] = Counter()
         self._reading_lock = threading.Lock()
 
@@ -118,12 +124,15 @@ class Engine:
             self._pasts.clear()
         with self._restricted_lock:
             self._restricted.clear()
+        with self._narrowed_lock:
+            self._narrowed.clear()
 
     @contextmanager
     def reading(
-        self, at: str = "head", hidden: frozenset[str] = frozenset()
+        self, at: str = "head", hidden: frozenset[str] = frozenset(), wanted: Filter = ()
     ) -> Iterator[tuple[Connection, Snapshot | None]]:
-        """The version that `at` names, without what only the `hidden` sources hold.
+        """The version that `at` names, without what only the `hidden` sources hold, and as far as
+        the filter leaves it.
 
         With the connection in whose snapshot it can be read; None while there is no version at all.
         Raises NoSuchVersion.
@@ -131,12 +140,13 @@ class Engine:
         connection = self._connection()
         while True:
             with snapshot(connection):
-                wanted, head = self._named(connection, at)
-                if wanted is None:
+                asked, head = self._named(connection, at)
+                if asked is None:
                     yield connection, None
                     return
-                if self._is_kept(connection, wanted):
-                    yield connection, self._served(connection, wanted, head, hidden)
+                if self._is_kept(connection, asked):
+                    served = self._served(connection, asked, head, hidden)
+                    yield connection, self._filtered(served, wanted) if wanted else served
                     return
 
     @contextmanager
@@ -171,17 +181,18 @@ class Engine:
         usage: Usage | None = None,
         hidden: frozenset[str] = frozenset(),
         tell: Tell = untold,
+        wanted: Filter = (),
     ) -> Answer | None:
         """Answer at the version that `at` names. None while there is no version at all.
 
-        What only the `hidden` sources hold has no part in the answer. `usage` counts and limits the
-        calls to an LLM, where the search wants one; by default each query has its own. `tell` hears
-        how far a search by logic is.
+        What only the `hidden` sources hold has no part in the answer, nor has what the filter
+        leaves out. `usage` counts and limits the calls to an LLM, where the search wants one; by
+        default each query has its own. `tell` hears how far a search by logic is.
         Raises NoSuchVersion; BadRequest for a search that cannot be made here.
         """
         usage = usage or Usage(self._max_llm_calls)
         while True:
-            with self.reading(at, hidden) as (connection, served):
+            with self.reading(at, hidden, wanted) as (connection, served):
                 if served is None:
                     return None
                 if not search.wants_llm:
@@ -232,12 +243,19 @@ class Engine:
             for one in found.ranked
             if one.passage in passages
         ]
+        places = places_at(connection, served.version.id, shown, served.hidden)
+        if served.among is not None:
+            rows = served.shows([place.row for found in places.values() for place in found])
+            places = {
+                passage: [place for place in found if place.row in rows]
+                for passage, found in places.items()
+            }
         return Answer(
             version=served.version.id,
             search=search,
             ranked=tuple(ranked),
             passages=passages,
-            places=places_at(connection, served.version.id, shown, served.hidden),
+            places=places,
             questions=question_texts(
                 connection,
                 [
@@ -304,6 +322,26 @@ class Engine:
                     self._restricted.pop(next(iter(self._restricted)))
                 self._restricted[key] = made
             return self._restricted[key]
+
+    def _filtered(self, served: Snapshot, wanted: Filter) -> Snapshot:
+        """What the filter leaves of a snapshot, kept for the next question with that filter."""
+        key = (served.version.id, served.hidden, wanted)
+        with self._narrowed_lock:
+            known = self._narrowed.get(key)
+            if known and known.index is served.index:
+                return known
+            older = [
+                one.among
+                for (_, _, filter_), one in self._narrowed.items()
+                if filter_ == wanted and one.index is served.index and one.among is not None
+            ]
+        before = max(older, key=len, default=np.empty(0, dtype=np.bool_))
+        made = served.narrowed(passing(served.index, wanted, served.version.id, before))
+        with self._narrowed_lock:
+            while len(self._narrowed) >= _KEPT_NARROWED:
+                self._narrowed.pop(next(iter(self._narrowed)))
+            self._narrowed[key] = made
+        return made
 
     def _past(self, connection: Connection, version: Version) -> Snapshot:
         """A stored version, kept for the next question about it. Raises NoSuchVersion."""

@@ -80,8 +80,9 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
 
 
 def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
-    """The k nearest: by the store, or by the live index where the store is on a server."""
-    if connection.server:
+    """The k nearest: by the store, or by the live index where the store is on a server, or where a
+    filter leaves some of them."""
+    if connection.server or head.among is not None:
         entries = head.entries
         rows = head.index["entries"]["first_row"][entries]
         exact = head.index.vectors.exact[rows]

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
 from hopsyncd.answers.found import (
     FoundPassage,
     HopEnd,
@@ -10,12 +12,15 @@ from hopsyncd.answers.found import (
     PassagePlace,
     PlacedPassage,
     QueryAnswer,
+    UnderstoodQuestion,
     WalkedHop,
 )
 from hopsyncd.config.values import Search
 from hopsyncd.formats.units import cell_name, location_text, unit_of
+from hopsyncd.index.statistics import Visible
 from hopsyncd.retrieve.engine import Answer
 from hopsyncd.retrieve.ranking import Hop, Ranked
+from hopsyncd.retrieve.understood import Understood, nearest
 from store.records import Passage, PassageId
 from store.sqlite.reads import Place
 
@@ -25,7 +30,36 @@ def id_text(passage: PassageId) -> str:
     return f"{passage:016x}"
 
 
-def answer_json(answer: Answer | None, search: Search, degraded: Sequence[str]) -> QueryAnswer:
+def understood_json(answer: Answer | None, meant: Understood | None) -> UnderstoodQuestion | None:
+    """What was looked for; None if that is the question as it was typed."""
+    if meant is None or not meant.wanted:
+        return None
+    documents = passages = 0
+    hint = None
+    if answer is not None:
+        snapshot = answer.snapshot
+        visible = snapshot.statistics.visible
+        documents = int(np.count_nonzero(visible.documents))
+        passages = snapshot.statistics.passages
+        if not documents:
+            version = snapshot.version.id
+            whole = Visible.of(snapshot.index, version, snapshot.hidden).documents
+            hint = nearest(snapshot.index, meant.wanted, version, whole)
+    return {
+        "question": meant.question,
+        "filter": meant.filter_text,
+        "documents": documents,
+        "passages": passages,
+        "hint": hint,
+    }
+
+
+def answer_json(
+    answer: Answer | None,
+    search: Search,
+    degraded: Sequence[str],
+    meant: Understood | None = None,
+) -> QueryAnswer:
     """Version, how it was searched, reasons to doubt, and the passages, best first.
 
     Version 0 is the empty graph, before anything was indexed.
@@ -34,6 +68,7 @@ def answer_json(answer: Answer | None, search: Search, degraded: Sequence[str]) 
     llm = answer.llm if answer else None
     return {
         "version": answer.version if answer else 0,
+        "understood": understood_json(answer, meant),
         "strategy": search.strategy,
         "profile": search.profile if hops else None,
         "reasoner": search.chosen_reasoner if hops else None,

@@ -12,7 +12,8 @@ them, as nobody can ask for those versions. A purge or a rebuild rewrites histor
 tells: `stamp` is another then, and the follower begins at 0 again.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from store.records import ALIVE, Link, PassageId
 from store.sqlite.acknowledged import rewrites, version_digest
 from store.sqlite.database import Connection
-from store.sqlite.reads import read_links, read_names
+from store.sqlite.reads import read_links, read_names, read_properties
 from store.sqlite.versions import version
 
 Integers = NDArray[np.int64]
@@ -64,6 +65,7 @@ class DocumentBegun:
     """A revision of a document; `id` is its row, which no other revision ever has.
 
     `placements` are its passages in document order, each with the links that stand in it there.
+    `origin` and `properties` are what its source and the revision itself say of it.
     """
 
     id: int
@@ -73,6 +75,9 @@ class DocumentBegun:
     placements: tuple[tuple[PassageId, tuple[Link, ...]], ...]
     born: int
     died: int
+    media_type: str
+    origin: Mapping[str, str]
+    properties: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,13 +206,25 @@ def _documents(connection: Connection, span: Span) -> tuple[DocumentBegun, ...]:
         for document, placed in groupby(rows, key=lambda row: row[0])
     }
     documents = connection.execute(
-        f"SELECT t.id, s.name, t.path, t.names, t.born, {_DIED}"
+        f"SELECT t.id, s.name, t.path, t.names, t.born, {_DIED},"
+        " t.media_type, t.origin, t.properties"
         f" FROM {_begun('document', span)} CROSS JOIN source AS s ON s.id = t.source WHERE {_BORN}",
         span,
     )
     return tuple(
-        DocumentBegun(id_, source, path, read_names(names), placements.get(id_, ()), born, died)
-        for id_, source, path, names, born, died in documents
+        DocumentBegun(
+            id_,
+            source,
+            path,
+            read_names(names),
+            placements.get(id_, ()),
+            born,
+            died,
+            media_type,
+            json.loads(origin),
+            read_properties(properties),
+        )
+        for id_, source, path, names, born, died, media_type, origin, properties in documents
     )
 
 

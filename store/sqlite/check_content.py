@@ -108,7 +108,8 @@ def _questions(connection: Connection, of_set: int, rows: int) -> Iterator[Findi
 
 def _documents(connection: Connection) -> Iterator[Finding]:
     for row_id, digest, *own in connection.execute(
-        "SELECT id, digest, source, path, content, media_type, names, origin FROM document"
+        "SELECT id, digest, source, path, content, media_type, names, origin, properties"
+        " FROM document"
     ):
         if stored_document_digest(connection, row_id, tuple(own)) != digest:
             yield Finding(

@@ -32,14 +32,15 @@ def document_digest(
     media_type: str,
     names: str,
     origin: str,
+    properties: str,
     places: Iterable[Row],
 ) -> bytes:
     """Over the columns of a document's revision and the PLACE_COLUMNS of its placements, in order.
 
-    Empty names, links and origins are left out, as in digests from before they existed.
+    Empty names, links, origins and properties are left out, as in digests from before they existed.
     """
     where = [[value for value in row if value != _NONE] for row in places]
-    more = [value for value in (names, origin) if value not in (_NONE, _NO_ORIGIN)]
+    more = [value for value in (names, origin, properties) if value not in (_NONE, _NO_ORIGIN)]
     return content_hash(_encoded([source, path, content.hex(), media_type, where, *more]))
 
 
@@ -56,10 +57,10 @@ def stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> by
 def stored_document_digest(
     connection: Connection,
     row_id: int,
-    own: tuple[int, str, bytes, str, str, str],
+    own: tuple[int, str, bytes, str, str, str, str],
     place_columns: str = PLACE_COLUMNS,
 ) -> bytes:
-    """The digest over a document's `own` columns, source to origin, and its stored placements."""
+    """The digest over a document's `own` columns, source to properties, and its placements."""
     places = connection.execute(
         f"SELECT {place_columns} FROM placement WHERE document = ? ORDER BY ordinal", [row_id]
     )
@@ -79,7 +80,7 @@ def fill_digests(connection: Connection) -> None:
     documents = "SELECT id, source, path, content, media_type FROM document"
     for row_id, *own in connection.execute(documents).fetchall():
         digest = stored_document_digest(
-            connection, row_id, (*own, _NONE, _NO_ORIGIN), _FIRST_PLACE_COLUMNS
+            connection, row_id, (*own, _NONE, _NO_ORIGIN, _NONE), _FIRST_PLACE_COLUMNS
         )
         connection.execute("UPDATE document SET digest = ? WHERE id = ?", [digest, row_id])
 

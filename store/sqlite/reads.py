@@ -25,7 +25,7 @@ from store.sqlite.sources import names_json, rows_under
 class Place:
     """A placement with the name of its source and the path and type of its document.
 
-    `origin` is what the source says about the document's revision.
+    `origin` is what the source says about the document's revision; `row` is its row in the store.
     """
 
     source: str
@@ -34,6 +34,7 @@ class Place:
     first_line: int
     last_line: int
     origin: dict[str, str] = field(default_factory=dict)
+    row: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def places_at(
     Places in the `hidden` sources (names) are left out.
     """
     rows = connection.execute(
-        "SELECT p.passage, s.name, d.path, d.media_type, d.origin, p.first_line, p.last_line"
+        "SELECT p.passage, s.name, d.path, d.media_type, d.origin, p.first_line, p.last_line, d.id"
         " FROM placement AS p"
         " JOIN document AS d ON d.id = p.document JOIN source AS s ON s.id = d.source"
         " WHERE p.passage IN (SELECT value FROM json_each(?2))"
@@ -112,8 +113,8 @@ def places_at(
         [version, json.dumps(list(passages)), names_json(hidden)],
     )
     places: dict[PassageId, list[Place]] = {}
-    for passage, source, document, media_type, origin, first, last in rows:
-        place = Place(source, document, media_type, first, last, json.loads(origin))
+    for passage, source, document, media_type, origin, first, last, row in rows:
+        place = Place(source, document, media_type, first, last, json.loads(origin), row)
         places.setdefault(PassageId(passage), []).append(place)
     return places
 
@@ -193,7 +194,7 @@ def documents_at(connection: Connection, version: int, source: int) -> list[Docu
 
 def _documents(connection: Connection, where: str, values: Sequence[object]) -> list[Document]:
     rows = connection.execute(
-        "SELECT id, source, path, content, media_type, names, origin FROM document"
+        "SELECT id, source, path, content, media_type, names, origin, properties FROM document"
         f" WHERE source = ?1 AND {where} ORDER BY path",
         values,
     ).fetchall()
@@ -206,8 +207,9 @@ def _documents(connection: Connection, where: str, values: Sequence[object]) -> 
             _placements(connection, row_id),
             read_names(names),
             origin,
+            read_properties(properties),
         )
-        for row_id, source, path, content, media_type, names, origin in rows
+        for row_id, source, path, content, media_type, names, origin, properties in rows
     ]
 
 
@@ -307,6 +309,16 @@ def links_text(links: Sequence[Link]) -> str:
 def read_links(column: str) -> tuple[Link, ...]:
     """What the column `placement.links` holds."""
     return tuple(Link(target, shown) for target, shown in json.loads(column))
+
+
+def properties_text(properties: Sequence[tuple[str, str]]) -> str:
+    """Properties as the column `document.properties` stores them."""
+    return json.dumps(properties, ensure_ascii=False)
+
+
+def read_properties(column: str) -> tuple[tuple[str, str], ...]:
+    """What the column `document.properties` holds."""
+    return tuple((name, value) for name, value in json.loads(column))
 
 
 def read_names(column: str) -> tuple[str, ...]:

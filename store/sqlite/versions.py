@@ -26,7 +26,7 @@ from store.sqlite.acknowledged import count_rewrite, lost_version
 from store.sqlite.content import full_text, index_passage
 from store.sqlite.database import Connection, transaction
 from store.sqlite.digests import PLACE_COLUMNS, document_digest
-from store.sqlite.reads import links_text
+from store.sqlite.reads import links_text, properties_text
 from store.sqlite.search import create_vectors, put_vector
 from store.sqlite.sources import begin_rules
 from store.words import count_words
@@ -248,6 +248,7 @@ def _insert_document(connection: Connection, number: int, document: Document) ->
         document.media_type,
         names,
         document.origin,
+        properties_text(document.properties),
     )
     places = [
         (place.passage, place.first_line, place.last_line, links_text(place.links))
@@ -255,8 +256,8 @@ def _insert_document(connection: Connection, number: int, document: Document) ->
     ]
     (row_id,) = connection.execute(
         "INSERT INTO document"
-        " (source, path, content, media_type, names, origin, born, died, digest)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        " (source, path, content, media_type, names, origin, properties, born, died, digest)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
         [*own, number, ALIVE, document_digest(*own, places)],
     ).fetchone()
     connection.executemany(

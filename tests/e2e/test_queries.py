@@ -54,6 +54,22 @@ def test_every_strategy_answers_in_the_same_shape(daemon: Place) -> None:
     assert len(shapes) == 1
 
 
+def test_a_question_is_narrowed_by_options_and_by_words_in_it(daemon: Place) -> None:
+    for asked in (
+        ("Bergen clocks", "--path", "people/", "--type", "md"),
+        ("Bergen clocks path:people/ type:md",),
+    ):
+        answered = daemon.run("query", *asked)
+        assert "looked for 'Bergen clocks' in path:people/ type:md:" in answered.stderr
+        assert "notes: people/" in answered.stdout and "notes: places/" not in answered.stdout
+    none = daemon.run("ask", "Bergen clocks", "--path", "poeple/")
+    assert "0 documents, 0 passages" in none.stderr and "near it: path:people" in none.stderr
+    both = {"queries": [{"question": "Bergen"}, {"question": "Bergen", "filters": ["path:people"]}]}
+    whole, narrowed = daemon.post("/v1/queries", both)["answers"]
+    assert whole["understood"] is None and narrowed["understood"]["filter"] == "path:people"
+    assert all(one["document"].startswith("people/") for one in narrowed["passages"])
+
+
 def test_k_limits_the_answer_and_the_default_is_five(daemon: Place) -> None:
     assert len(daemon.query("Bergen", k=2)) == 2
     assert len(daemon.query("Bergen")) == 5

@@ -1,5 +1,7 @@
 """The graph of one version as plain values, to be compared with that of another database."""
 
+import json
+
 import numpy as np
 
 from hopsyncd.index.snapshot import Snapshot
@@ -8,7 +10,8 @@ from store.sqlite.versions import version
 
 ROWS = {
     "documents": """
-        SELECT s.name, d.path, d.content, d.media_type, d.names, d.origin FROM document AS d
+        SELECT s.name, d.path, d.content, d.media_type, d.names, d.origin, d.properties
+        FROM document AS d
         JOIN source AS s ON s.id = d.source WHERE d.born <= ?1 AND ?1 < d.died ORDER BY 1, 2""",
     "placements": """
         SELECT d.path, p.ordinal, p.passage, p.first_line, p.last_line, p.links FROM placement AS p
@@ -53,8 +56,14 @@ def graph_at(connection: Connection, number: int) -> Rows:
         for name, sql in ROWS.items()
         if not connection.server or name not in SEARCHED
     }
+    rows["documents"] = [(*own, _undated(said)) for *own, said in rows["documents"]]
     counts = (of.documents, of.passages, of.words, of.matches, of.edge_budget, of.cut)
     return {**rows, "counts": [counts]}
+
+
+def _undated(properties: str) -> str:
+    """Without when it was written: a file that is only touched keeps its date."""
+    return json.dumps([pair for pair in json.loads(properties) if pair[0] != "modified"])
 
 
 def without(rows: Rows, path: str) -> Rows:

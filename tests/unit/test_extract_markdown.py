@@ -29,7 +29,15 @@ def test_reference_links_need_their_definition() -> None:
 def test_front_matter_title_becomes_the_heading_where_there_is_none() -> None:
     text = '---\ndate: 1\ntitle: "Foo: bar"\n---\n\ntext\n'
     assert blocks(text) == (
-        Block("heading", "Foo: bar", 3, 3, level=1, names=("Foo: bar",)),
+        Block(
+            "heading",
+            "Foo: bar",
+            3,
+            3,
+            level=1,
+            names=("Foo: bar",),
+            properties=(("created", "1"),),
+        ),
         Block("list_item", "date: 1", 2, 2),
         Block("paragraph", "text", 6, 6),
     )
@@ -228,4 +236,19 @@ def test_an_outline_below_a_heading_is_no_code() -> None:
     assert blocks(text)[1:] == (
         Block("list_item", "Open it", 2, 2),
         Block("list_item", "twice", 3, 3, leads=("Open it",)),
+    )
+
+
+def test_what_a_note_says_of_itself_are_its_properties() -> None:
+    text = (
+        "---\nTags: [garden/herbs, '#draft']\nauthors:\n  - Ann Lee\nupdated: 2026-03-01\n"
+        "status: done\n---\n# Roses\n\nPruned in #spring, not `#code`.\n"
+    )
+    assert blocks(text)[0].properties == (
+        ("tag", "garden/herbs"),
+        ("tag", "draft"),
+        ("author", "Ann Lee"),
+        ("modified", "2026-03-01"),
+        ("status", "done"),
+        ("tag", "spring"),
     )

@@ -56,13 +56,14 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
 def _row(block: Block) -> tuple[object, ...]:
     links = [(at, (link.target, link.shown)) for at, link in block.links]
     own = (block.kind, block.text, block.first_line, block.last_line, block.level)
-    return (*own, links, block.names, block.leads)
+    return (*own, links, block.names, block.leads, block.properties)
 
 
 def _block(row: Sequence[Any]) -> Block:
-    kind, text, first_line, last_line, level, links, names, leads = row
+    kind, text, first_line, last_line, level, links, names, leads, properties = row
     placed = tuple((at, WrittenLink(*link)) for at, link in links)
-    return Block(kind, text, first_line, last_line, level, placed, tuple(names), tuple(leads))
+    said = tuple((name, value) for name, value in properties)
+    return Block(kind, text, first_line, last_line, level, placed, tuple(names), tuple(leads), said)
 
 
 _PIECE_BYTES = 1 << 16

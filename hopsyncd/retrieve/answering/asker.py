@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmError
+from hopsyncd.index.filters import Filter
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import Usage
@@ -79,6 +80,7 @@ class Asker:
         *,
         by_llm: bool = False,
         hidden: frozenset[str] = frozenset(),
+        wanted: Filter = (),
         usage: Usage | None = None,
         on_found: Callable[[Answer], None] | None = None,
         sink: TokenSink | None = None,
@@ -86,9 +88,10 @@ class Asker:
     ) -> tuple[Answer | None, AskReply]:
         """What was found in the first k passages, and the answer from it.
 
-        What only the `hidden` sources hold has no part in either. None, and not found, while there
-        is no version. Raises NoSuchVersion, and BadRequest if an LLM is wanted and none is
-        configured. The `sink` hears the LLM's reply, JSON with the answer in it.
+        What only the `hidden` sources hold has no part in either, nor has what the filter leaves
+        out. None, and not found, while there is no version. Raises NoSuchVersion, and BadRequest if
+        an LLM is wanted and none is configured. The `sink` hears the LLM's reply, JSON with the
+        answer in it.
         """
         if by_llm and self._llm is None:
             raise BadRequest(
@@ -102,7 +105,7 @@ class Asker:
                 "the method logic needs an LLM, and this does not ask for one",
                 "Ask with --llm, or by the method direct",
             )
-        found = self._engine.query(question, k, search, at, usage, hidden, tell)
+        found = self._engine.query(question, k, search, at, usage, hidden, tell, wanted)
         if found is None:
             return None, AskReply("", None, "extractive", ())
         if on_found:

@@ -8,7 +8,8 @@ from hopsyncd.answers.found import AskAnswer, Citation
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.retrieve.engine import Answer
 from hopsyncd.retrieve.ranking import Hop
-from hopsyncd.retrieve.results import hop_json, logic_json, passage_json
+from hopsyncd.retrieve.results import hop_json, logic_json, passage_json, understood_json
+from hopsyncd.retrieve.understood import Understood
 from store.records import PassageId
 
 
@@ -57,7 +58,12 @@ def parts_of(reply: AskReply) -> list[str]:
     return [first, *(f" {text}" for text in others)]
 
 
-def reply_json(found: Answer | None, reply: AskReply, degraded: Sequence[str]) -> AskAnswer:
+def reply_json(
+    found: Answer | None,
+    reply: AskReply,
+    degraded: Sequence[str],
+    meant: Understood | None = None,
+) -> AskAnswer:
     """The answer with its citations, numbered from 1: documented in docs/api.md.
 
     Version 0 is the empty graph, before anything was indexed.
@@ -65,6 +71,7 @@ def reply_json(found: Answer | None, reply: AskReply, degraded: Sequence[str]) -
     numbers = {passage: number for number, passage in enumerate(reply.passages, 1)}
     return {
         "version": found.version if found else 0,
+        "understood": understood_json(found, meant),
         "found": reply.found,
         "answer": reply.text if reply.found else None,
         "short": reply.short if reply.found else None,

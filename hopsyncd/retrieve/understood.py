@@ -1,0 +1,203 @@
+"""What is meant by a question as people type it: its words, and the filters among them.
+
+`source:vault path:Plugins before:2026-03 how do hotkeys work` asks how hotkeys work, of some
+documents. A word that only looks like a filter stays text: `std::vector`, `note: call Ann`,
+`before:lunch`.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.config.schedule import date_ms
+from hopsyncd.errors import BadRequest
+from hopsyncd.index.columns import ranges
+from hopsyncd.index.filters import DATES, KEYS, Condition, Filter, passing
+from hopsyncd.index.live_index import NO_DATE, LiveIndex
+
+_ALIASES = {
+    **dict.fromkeys(("file", "folder"), "path"),
+    **dict.fromkeys(("ext", "extension"), "type"),
+    "from": "author",
+    "after": "since",
+    "created-after": "created-since",
+}
+_WRITTEN = re.compile(
+    rf"(?<!\S)(-?)({'|'.join((*KEYS, *_ALIASES))}):(\"[^\"]+\"|[^\s\"]+)(?!\S)"
+    r"|(?<!\S)(-?)\[([\w -]+)[:=]([^\]\[]+)\](?!\S)"  # Obsidian's [status:done]
+)
+_END = "?!.,;"
+_LISTED = 20
+_ALIKE = 70  # of 100: how alike a name must be to be named
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """A question without its filters; `wanted` are those, of the question and given beside it."""
+
+    question: str
+    wanted: Filter = ()
+
+    @property
+    def filter_text(self) -> str:
+        """The filters as they may be written."""
+        return " ".join(map(str, self.wanted))
+
+
+def understood(question: str, given: Iterable[str], now: datetime) -> Understood:
+    """Read a question, and filters given as `key:value` beside it.
+
+    Of a question that is nothing but filters their values are the words to look for.
+    Raises BadRequest for a given filter that is none.
+
+    >>> noon = datetime(2026, 3, 14, 12)
+    >>> found = understood("hotkeys source:vault in std::vector before:lunch", (), noon)
+    >>> found.question, found.filter_text
+    ('hotkeys in std::vector before:lunch', 'source:vault')
+    """
+    wanted = [_given(one, now) for one in given]
+    rest: list[str] = []
+    end = 0
+    for found in _WRITTEN.finditer(question):
+        one = _written(found, now, is_last=not question[found.end() :].strip())
+        if one is None:
+            continue
+        rest.append(question[end : found.start()])
+        end = found.end()
+        wanted.append(one)
+    text = " ".join("".join([*rest, question[end:]]).split()) if end else question
+    if not re.search(r"\w", text):
+        text = " ".join(one.value for one in wanted) or question
+    return Understood(text, tuple(dict.fromkeys(wanted)))
+
+
+def _written(found: re.Match[str], now: datetime, *, is_last: bool) -> Condition | None:
+    excludes, key, value, excludes_property, name, said = found.groups()
+    if name:
+        value = f"{name.strip()}={said.strip()}"
+        return _condition("property", value, now, is_excluded=bool(excludes_property))
+    value = value.strip('"') if value[0] == '"' else value.rstrip(_END if is_last else ",;")
+    try:
+        key = _ALIASES.get(key, key)
+        return _condition(key, value, now, is_excluded=bool(excludes)) if value else None
+    except ValueError:
+        return None
+
+
+def _given(text: str, now: datetime) -> Condition:
+    key, colon, value = text.removeprefix("-").partition(":")
+    key, value = _ALIASES.get(key, key), value.strip().strip('"')
+    try:
+        if not colon or key not in KEYS or not value:
+            raise ValueError(f"a filter is written key:value, with one of {', '.join(KEYS)}")
+        return _condition(key, value, now, is_excluded=text.startswith("-"))
+    except ValueError as error:
+        raise BadRequest(
+            f"The filter {text!r} was refused",
+            str(error),
+            "Write it like source:notes, path:Projects/**, tag:garden or since:2026-01",
+        ) from error
+
+
+def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False) -> Condition:
+    """A condition; dates are of the zone of `now`. Raises ValueError for a date that is none."""
+    at_ms = date_ms(value, now) if key in DATES else 0
+    if at_ms is None:
+        raise ValueError(f"{value!r} is not a date: write 2026, 2026-03, 2026-03-14 or 30d")
+    return Condition(key, value, is_excluded, at_ms)
+
+
+# What would have been left
+
+
+def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bool_]) -> str:
+    """For a filter that leaves none of the documents `there`: the nearest that would."""
+
+    def left_by(some: Filter) -> int:
+        flags = passing(index, some, version, np.empty(0, dtype=np.bool_))
+        return int(np.count_nonzero(flags & there[: len(flags)]))
+
+    for one in wanted:
+        if not one.is_excluded and not left_by((one,)):
+            return f"{one} leaves nothing{_instead(index, one, there)}"
+    best, left = None, 0
+    for at, one in enumerate(wanted):
+        count = left_by((*wanted[:at], *wanted[at + 1 :]))
+        if count > left:
+            best, left = one, count
+    if best is None:
+        return "no document has all of it"
+    documents = "1 document is" if left == 1 else f"{left} documents are"
+    return f"no document has all of it; without {best}, {documents} left"
+
+
+def _instead(index: LiveIndex, one: Condition, there: NDArray[np.bool_]) -> str:
+    if one.key in DATES:
+        name = "created" if one.key.startswith("created") else "modified"
+        dates = index["documents"][name][: len(there)][there]
+        dates = dates[dates != NO_DATE]
+        if not len(dates):
+            return f": no document says when it was {name}"
+        is_since = one.key.endswith("since")
+        ends = dates.max() if is_since else dates.min()
+        day = datetime.fromtimestamp(int(ends) / 1000).astimezone().date()
+        return f": the {'newest' if is_since else 'oldest'} is of {day}"
+    known = sorted(_values(index, one, np.flatnonzero(there)))
+    name, _, said = one.value.partition("=")
+    value = (said or name) if one.key == "property" else one.value
+    near = near_names(value, known)
+    if near:
+        return f"; near it: {', '.join(map(str, (_of(one, name) for name in near)))}"
+    if one.key != "path" and known:
+        more = ", ..." if len(known) > _LISTED else ""
+        return f"; known are {', '.join(known[:_LISTED])}{more}"
+    return ""
+
+
+def _of(one: Condition, value: str) -> Condition:
+    name, equals, _ = one.value.partition("=")
+    return Condition(one.key, f"{name}={value}" if one.key == "property" and equals else value)
+
+
+def _values(index: LiveIndex, one: Condition, documents: NDArray[np.int64]) -> set[str]:
+    """What documents have for the key of a condition."""
+    if one.key == "source":
+        return {index.sources[at] for at in np.unique(index["documents"]["source"][documents])}
+    if one.key == "path":
+        paths = [index.paths[at] for at in documents.tolist()]
+        above = {path.rpartition("/")[0] for path in paths}
+        return {*(name for name in above if name), *paths}
+    first = np.searchsorted(index["property"]["document"], documents)
+    rows, _ = ranges(first, np.searchsorted(index["property"]["document"], documents, "right"))
+    pairs = {index.properties[at] for at in np.unique(index["property"]["property"][rows])}
+    name = one.key
+    if name == "type":
+        return {said.split()[0] for key, said in pairs if key == "type"}
+    if name == "property":
+        name, equals, _ = one.value.casefold().partition("=")
+        if not equals:
+            return {key for key, _ in pairs if key != "type"}
+    return {said for key, said in pairs if key == name}
+
+
+def near_names(wanted: str, known: Iterable[str], count: int = 3) -> Sequence[str]:
+    """Those of the known names that are most like a mistyped one, best first.
+
+    >>> near_names("Plugns", ["Plugins", "Themes"])
+    ['Plugins']
+    """
+    from rapidfuzz import fuzz, process  # only for what was mistyped
+
+    found = process.extract(
+        wanted,
+        [*known],
+        scorer=fuzz.WRatio,
+        processor=str.casefold,
+        limit=count,
+        score_cutoff=_ALIKE,
+    )
+    return [name for name, *_ in found]

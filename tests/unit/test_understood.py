@@ -1,0 +1,128 @@
+"""Questions as people type them: filters among the words, and what is said when none is left."""
+
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+from hopsyncd.errors import BadRequest
+from hopsyncd.index.documents import NewDocument
+from hopsyncd.index.filters import Condition, passing
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.statistics import Visible
+from hopsyncd.retrieve.understood import near_names, nearest, understood
+from store.records import PassageId
+from tests.fakes.indexed import advance
+from tests.fakes.triplets import triplets
+
+NOW = datetime(2026, 3, 14, 12).astimezone()
+
+
+@pytest.mark.parametrize(
+    ("typed", "question", "filters"),
+    [
+        ("source:vault how do hotkeys work", "how do hotkeys work", "source:vault"),
+        ("hotkeys path:Plugins before:2026-03?", "hotkeys", "path:Plugins before:2026-03"),
+        ('path:"My Notes/**" hotkeys', "hotkeys", 'path:"My Notes/**"'),
+        ("-tag:draft after:2026 roses", "roses", "-tag:draft since:2026"),
+        ("roses [status:done]", "roses", "property:status=done"),
+        ("ext:pdf from:ann tax", "tax", "type:pdf author:ann"),
+        ("tag:garden", "garden", "tag:garden"),
+        # What only looks like one stays text.
+        ("what does std::vector hold", "what does std::vector hold", ""),
+        ("note: call Ann at 10:30", "note: call Ann at 10:30", ""),
+        ("before:lunch or path: to peace", "before:lunch or path: to peace", ""),
+        ("see https://example.org/source:x", "see https://example.org/source:x", ""),
+        ("  two  spaces ", "  two  spaces ", ""),
+    ],
+)
+def test_filters_are_read_and_all_else_stays_text(typed: str, question: str, filters: str) -> None:
+    found = understood(typed, (), NOW)
+    assert (found.question, found.filter_text) == (question, filters)
+
+
+def test_a_filter_given_beside_the_question_must_be_one() -> None:
+    assert understood("x", ["since:30d"], NOW).wanted[0].at_ms == pytest.approx(
+        (NOW.timestamp() - 30 * 86400) * 1000, abs=1
+    )
+    for wrong in ("vault", "colour:red", "since:lunch", "tag:"):
+        with pytest.raises(BadRequest, match="was refused"):
+            understood("x", [wrong], NOW)
+
+
+@pytest.mark.parametrize(
+    ("filters", "hint"),
+    [
+        (["source:valt"], "source:valt leaves nothing; near it: source:vault"),
+        (["source:zzz"], "source:zzz leaves nothing; known are mail, vault"),
+        (
+            ["path:Plugxns"],
+            "path:Plugxns leaves nothing; near it: path:Plugins, path:Plugins/keys.md",
+        ),
+        (["tag:gardn"], "tag:gardn leaves nothing; near it: tag:garden"),
+        (["property:status=x"], "property:status=x leaves nothing; known are done"),
+        (["property:stats"], "property:stats leaves nothing; near it: property:status"),
+        (["since:2027"], "since:2027 leaves nothing: the newest is of 2026-02-01"),
+        (
+            ["created-since:2027"],
+            "created-since:2027 leaves nothing: no document says when it was created",
+        ),
+        (["type:pdf"], "type:pdf leaves nothing; known are eml, md"),
+        (
+            ["source:vault", "type:eml"],
+            "no document has all of it; without source:vault, 1 document is left",
+        ),
+    ],
+)  # fmt: skip
+def test_a_filter_that_leaves_nothing_names_the_nearest_that_would_not(
+    filters: list[str], hint: str
+) -> None:
+    index = LiveIndex(2)
+    sets = [triplets(one, [("rome", (1, 0))]) for one in (1, 2)]
+    feb_ms = int(datetime(2026, 2, 1).timestamp() * 1000)
+    documents = [
+        NewDocument(
+            1, "vault", "Plugins/keys.md", (), (), ((PassageId(1), ()),), feb_ms,
+            properties=(("tag", "garden"), ("status", "done"), ("type", "md text/markdown")),
+        ),
+        NewDocument(
+            2, "mail", "inbox/1.eml", (), (), ((PassageId(2), ()),),
+            properties=(("type", "eml message/rfc822"),),
+        ),
+    ]  # fmt: skip
+    advance(index, 1, sets, documents=documents)
+    there = Visible.of(index, 1, frozenset()).documents
+    assert nearest(index, understood("x", filters, NOW).wanted, 1, there) == hint
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "passes"),
+    [
+        ("plugins", "x/Plugins.md", True),
+        ("*.md", "a/b/c.md", True),
+        ("*.md", "c.md/x", False),
+        ("a/*", "a/b/c", False),
+        ("a/**", "a/b/c", True),
+        ("a/**", "b/a/c", False),
+        ("**/b/*.md", "b/c.md", True),
+        ("a/**/b/**/c", "a/b/x/b/c", True),
+        ("[0-3]?/*", "1x/y", True),
+        ("[!a]/*", "a/y", False),
+        ("[z-a]*", "z", False),
+        ("*a" * 100 + "b", "a" * 4000, False),
+        ("**/a/" * 50 + "b", "a/" * 2000, False),
+    ],
+)
+def test_paths_are_matched_as_shells_do_in_time_that_no_pattern_can_stretch(
+    pattern: str, path: str, passes: bool
+) -> None:
+    index = LiveIndex(2)
+    document = NewDocument(1, "notes", path, (), (), ((PassageId(1), ()),))
+    advance(index, 1, [triplets(1, [("rome", (1, 0))])], documents=[document])
+    wanted = (Condition("path", pattern),)
+    assert passing(index, wanted, 1, np.empty(0, dtype=np.bool_)).tolist() == [passes]
+
+
+def test_near_names_are_few_and_none_where_none_is_near() -> None:
+    assert near_names("Rome", ["Paris", "Oslo"]) == []
+    assert near_names("PLUGINS", ["Plugins", "plug", "Themes"])[0] == "Plugins"
