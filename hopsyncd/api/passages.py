@@ -23,6 +23,7 @@ from hopsyncd.retrieve.around import Around, Joint, around, paths
 from hopsyncd.retrieve.engine import Answer
 from hopsyncd.retrieve.ranking import Hop
 from hopsyncd.retrieve.results import hop_json, placed_json
+from hopsyncd.retrieve.understood import near_names
 from store.records import Direction, PassageId
 from store.sqlite.content import known_passages, question_texts
 from store.sqlite.database import Connection
@@ -141,7 +142,7 @@ def document_answer(
         raise NotFound(
             f"There is no document {request.document}",
             f"version {version} has no document of that path in a source named {request.source!r}",
-            "Give source and path exactly as an answer has them",
+            "Give source and path exactly as an answer has them" + _near(head, request),
         )
     _, placements = found
     ids = {one.passage for one in placements}
@@ -163,6 +164,17 @@ def document_answer(
             for one in placements
         ],
     }
+
+
+def _near(head: Snapshot | None, request: DocumentRequest) -> str:
+    """Documents of the source that are called almost alike."""
+    if head is None or request.source not in head.index.sources:
+        return ""
+    index, visible = head.index, head.statistics.visible.documents
+    own = index["documents"]["source"][: len(visible)] == index.sources.index(request.source)
+    paths = [index.paths[at] for at in np.flatnonzero(visible & own).tolist()]
+    near = near_names(request.document, paths)
+    return f"; near it: {', '.join(f'{request.source}: {path}' for path in near)}" if near else ""
 
 
 def _beginning_with(

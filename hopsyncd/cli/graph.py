@@ -17,9 +17,9 @@ from hopsyncd.cli.output import (
     print_json,
     warn,
 )
-from hopsyncd.client import Client, RequestFailed
+from hopsyncd.cli.show import document_of
+from hopsyncd.client import Client
 from hopsyncd.client.response import ARROWS, printable, title_of
-from hopsyncd.errors import NotFound
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -92,31 +92,9 @@ def graph(
 
 
 def _passages_of(client: Client, document: str, source: str | None, at: str) -> list[str]:
-    """The passages of a document. Without `source`, only one source may have it.
-
-    Raises RequestFailed, NotFound, click.UsageError.
-    """
-    names = [source] if source else [one["name"] for one in client.sources()["sources"]]
-    having: dict[str, list[str]] = {}
-    for name in names:
-        try:
-            found = client.document(name, document, at=at)
-        except RequestFailed as error:
-            if error.status != 404 or source:
-                raise
-        else:
-            having[name] = list(dict.fromkeys(one["id"] for one in found["passages"]))
-    if not having:
-        raise NotFound(
-            f"There is no document {document}",
-            f"no source has a document of that path ({', '.join(names) or 'none is configured'})",
-            "Give the path as `hopsyncd query` prints it, after the name of the source",
-        )
-    if len(having) > 1:
-        raise click.UsageError(
-            f"several sources have {document}: add --source with one of {', '.join(having)}"
-        )
-    ((name, ids),) = having.items()
+    """The passages of a document. Raises RequestFailed, NotFound, click.UsageError."""
+    name, found = document_of(client, document, source, at)
+    ids = list(dict.fromkeys(one["id"] for one in found["passages"]))
     if not ids:
         raise click.UsageError(f"{document} of {name} has no text, so no passages")
     return ids

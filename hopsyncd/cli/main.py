@@ -21,6 +21,7 @@ from hopsyncd.cli.log import diff, log, release, restore, tag, why
 from hopsyncd.cli.maintain import backup, check, gc, purge, rebuild, recover
 from hopsyncd.cli.query import ask, query
 from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
+from hopsyncd.cli.show import open_, show
 from hopsyncd.cli.sync import sync
 from hopsyncd.cli.top import status, top
 from hopsyncd.cli.web import web
@@ -62,7 +63,7 @@ def cli(context: click.Context, config_file: Path | None) -> None:
 
 
 _COMMANDS = (
-    *(init, serve, sync, query, ask, graph, status, sources, schedule, top, web),
+    *(init, serve, sync, query, ask, show, open_, graph, status, sources, schedule, top, web),
     *(add, remove, pause, resume),
     *(log, diff, why, tag, restore, release),
     *(check, rebuild, backup, recover, gc, purge),

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 
 _TEXT_CHARACTERS, _TEXT_LINES = 600, 8
+_STRONG, _FAIR = 0.5, 0.2  # of the best score
 
 
 @click.command()
@@ -169,8 +170,9 @@ def query(
         echo_drawn(_logic_tree(answer["logic"]))
     if not answer["passages"]:
         click.echo("No passage was found.")
+    best = max((one["score"] for one in answer["passages"]), default=0.0)
     for rank, passage in enumerate(answer["passages"], 1):
-        _print_passage(rank, passage, explain, unit)
+        _print_passage(rank, passage, explain, unit, best)
     if answer["llm"]:
         click.echo(
             f"{counted(answer['llm']['calls'], 'LLM call')},"
@@ -179,9 +181,22 @@ def query(
         )
 
 
-def _print_passage(rank: int, passage: Mapping[str, Any], explain: bool, unit: Unit) -> None:
+def _strength(score: float, best: float) -> str:
+    """A score in a word, beside the best of its answer: across answers they cannot be compared.
+
+    >>> [_strength(score, 2.0) for score in (2.0, 0.6, 0.1)]
+    ['strong', 'fair', 'weak']
+    """
+    part = score / best if best > 0 else 1.0
+    return "strong" if part >= _STRONG else "fair" if part >= _FAIR else "weak"
+
+
+def _print_passage(
+    rank: int, passage: Mapping[str, Any], explain: bool, unit: Unit, best: float
+) -> None:
     click.secho(f"{rank}. {heading_text(passage)}", bold=True)
-    click.echo(f"   {place_text(passage)}   score {passage['score']:.4f}   id {passage['id']}")
+    strength = _strength(passage["score"], best)
+    click.echo(f"   {place_text(passage)}   {strength}   id {passage['id']}")
     statements = passage["statements"]
     if explain and statements:
         echo_drawn(_statement_tree(statements), "   ")

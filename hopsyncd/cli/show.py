@@ -1,0 +1,234 @@
+"""`hopsyncd show` and `hopsyncd open`: a whole passage or document, here or in its own program."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from hopsyncd.cli.output import (
+    at_option,
+    client_of,
+    heading_text,
+    json_option,
+    place_text,
+    printed_json,
+    warn,
+)
+from hopsyncd.client import Client
+from hopsyncd.client.response import RequestFailed, printable
+from hopsyncd.config.configuration import load_config
+from hopsyncd.errors import NotFound
+from store.words import index_terms
+
+_ID = re.compile("[0-7][0-9a-f]{7,15}")
+_LINES = re.compile(r":(\d+)(?:-\d+)?\Z")
+# How programs are told a line; others get the path alone.
+_AT_LINE = {
+    **dict.fromkeys(("code", "codium", "cursor", "windsurf"), "-g {path}:{line}"),
+    **dict.fromkeys(("subl", "zed", "hx", "helix", "mate"), "{path}:{line}"),
+    **dict.fromkeys(
+        ("vi", "vim", "nvim", "gvim", "nano", "emacs", "emacsclient", "micro", "kak", "joe"),
+        "+{line} {path}",
+    ),
+    **dict.fromkeys(("kate", "idea", "pycharm", "gedit"), "--line {line} {path}"),
+}
+
+
+def document_of(
+    client: Client, document: str, source: str | None, at: str
+) -> tuple[str, Mapping[str, Any]]:
+    """The source and passages of a document, as an answer prints it: its path, with or without the
+    name of its source before it. Without a source, only one may have it.
+
+    Raises RequestFailed, NotFound, click.UsageError.
+    """
+    names = [source] if source else [one["name"] for one in client.sources()["sources"]]
+    asked = {(name, document) for name in names}
+    if source is None:
+        for name in names:
+            if document.startswith((f"{name}: ", f"{name}/")):
+                asked.add((name, document[len(name) + 1 :].lstrip()))
+    having: dict[str, Mapping[str, Any]] = {}
+    near: dict[str, None] = {}
+    for name, path in sorted(asked):
+        try:
+            having[name] = client.document(name, path, at=at)
+        except RequestFailed as error:
+            if error.status != 404 or source:
+                raise
+            near |= dict.fromkeys(re.findall(r"near it: (.+)\Z", error.hint or ""))
+    if not having:
+        raise NotFound(
+            f"There is no document {document}",
+            f"no source has a document of that path ({', '.join(names) or 'none is configured'})",
+            f"Near it: {', '.join(near)}"
+            if near
+            else "Give the path as `hopsyncd query` prints it, after the name of the source",
+        )
+    if len(having) > 1:
+        raise click.UsageError(
+            f"several sources have {document}: name one of {', '.join(having)} before it"
+        )
+    return next(iter(having.items()))
+
+
+def _found(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | None]:
+    """What `show` and `open` name: an answer with its passages, and the line that was named."""
+    if _ID.fullmatch(named):
+        one = client.passage(named, at=at)
+        return {**one, "passages": [one["passage"]]}, None
+    document, _, heading = named.partition("#")
+    line = _LINES.search(document)
+    document = document[: line.start()] if line else document
+    _, answer = document_of(client, document, None, at)
+    passages: Sequence[Mapping[str, Any]] = answer["passages"]
+    number = int(line[1]) if line else None
+    if heading:
+        wanted = heading.casefold().strip()
+        below = [one for one in passages if wanted in (part.casefold() for part in one["heading"])]
+        if not below:
+            known = dict.fromkeys(part for one in passages for part in one["heading"])
+            raise NotFound(
+                f"There is no heading {heading!r} in {document}",
+                "none of its passages is below one of that name",
+                f"Its headings: {', '.join(known) or 'it has none'}",
+            )
+        passages = below
+    elif number is not None:
+        passages = [
+            one for one in passages if one["lines"] and one["lines"][0] <= number <= one["lines"][1]
+        ] or passages
+    return {**answer, "passages": list(passages)}, number
+
+
+@click.command()
+@click.argument("named", metavar="ID|DOCUMENT[#HEADING]")
+@click.option("--mark", default="", help="Mark the words of this question.")
+@at_option
+@json_option
+@click.pass_context
+def show(context: click.Context, named: str, mark: str, at: str, as_json: bool) -> None:
+    """Print a whole passage or document.
+
+    ID is that of a passage, as `query` prints it, or its beginning. DOCUMENT is a path, also with
+    its source before it (`notes: people/ada.md`) or a line behind it; with #HEADING, only what
+    stands below that heading.
+
+    \b
+    Examples: hopsyncd show 68e8242676714bee --mark "Who taught Ada?"
+              hopsyncd show "people/ada.md#Youth"
+    """
+    with client_of(context) as client:
+        found, _ = _found(client, named, at)
+    if printed_json(found, as_json):
+        return
+    warn(found["degraded"])
+    above: Sequence[str] = ()
+    for one in found["passages"]:
+        if list(one["heading"]) != above:
+            click.secho(heading_text(one), bold=True)
+            above = list(one["heading"])
+        click.secho(f"{place_text(one)}   id {one['id']}", fg="cyan")
+        for line in str(one["text"]).splitlines():
+            click.echo(_marked(printable(line.expandtabs(4)), mark))
+        click.echo()
+
+
+def _marked(line: str, question: str) -> str:
+    """With the question's words, by their stems, in reverse at a terminal and else in **."""
+    wanted = {*index_terms(question)} if question else set()
+    if not wanted:
+        return line
+
+    def one(found: re.Match[str]) -> str:
+        if not wanted & {*index_terms(found[0])}:
+            return found[0]
+        return click.style(found[0], reverse=True) if sys.stdout.isatty() else f"**{found[0]}**"
+
+    return re.sub(r"\w+", one, line)
+
+
+@click.command("open")
+@click.argument("named", metavar="ID|DOCUMENT[#HEADING]")
+@click.option("--print", "only_print", is_flag=True, help="Print what would be opened.")
+@at_option
+@click.pass_context
+def open_(context: click.Context, named: str, only_print: bool, at: str) -> None:
+    """Open a passage or document: text at its line in the editor, all else in its own program.
+
+    The editor is `open.editor` of the configuration, else $VISUAL or $EDITOR, else the program that
+    the system opens such files with.
+
+    Example: hopsyncd open 68e8242676714bee
+    """
+    with client_of(context) as client:
+        found, line = _found(client, named, at)
+        if not found["passages"] or not found["passages"][0]["document"]:
+            raise NotFound(
+                f"Cannot open {named}", "it stands in no document", "Ask another version"
+            )
+        place = found["passages"][0]
+        sources = {one["name"]: one for one in client.sources()["sources"]}
+    target, is_text = _target(place, sources)
+    if line is None:
+        line = place["lines"][0] if place["lines"] else 1
+    editor = load_config(context.obj).open.editor
+    command = _command(editor, target, line) if is_text else None
+    if only_print:
+        click.echo(shlex.join(command) if command else target)
+    elif command is None or "://" in command[0]:
+        click.launch(command[0] if command else target)
+    else:
+        subprocess.run(command, check=False)
+
+
+def _target(place: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]]) -> tuple[str, bool]:
+    """An address or an absolute path, and whether an editor can go to a line of it.
+
+    Raises NotFound where the document is nothing that a program here could open.
+    """
+    origin, document = place["origin"] or {}, str(place["document"])
+    for address in (origin.get("url", ""), document):
+        if address.startswith(("http://", "https://")):
+            return address, False
+    location = sources.get(place["source"], {}).get("location", "")
+    file = Path(location) / document
+    if location and file.is_absolute() and file.is_file():
+        return str(file), bool(place["lines"])
+    if message := origin.get("message_id"):
+        return f"mid:{quote(message)}", False
+    raise NotFound(
+        f"Cannot open {document}",
+        f"there is no such file on this machine: {place['source']} is at {location or 'no place'}",
+        f"`hopsyncd show {place['id']}` prints it",
+    )
+
+
+def _command(editor: str, path: str, line: int) -> list[str] | None:
+    """The command that opens a line in an editor; None for the system's program."""
+    template = editor or os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    if not template:
+        return None
+    if "{path}" not in template:
+        name = Path(shlex.split(template)[0]).name
+        template = f"{template} {_AT_LINE.get(name, '{path}')}"
+    if "://" in template:
+        return [template.replace("{path}", quote(path)).replace("{line}", str(line))]
+    parts = [
+        part.replace("{path}", path).replace("{line}", str(line)) for part in shlex.split(template)
+    ]
+    if shutil.which(parts[0]) is None:
+        raise NotFound(
+            f"Cannot open {path}",
+            f"there is no program {parts[0]}",
+            'Set `editor` under [open] in the configuration, such as "code -g {path}:{line}"',
+        )
+    return parts

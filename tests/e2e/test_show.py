@@ -1,0 +1,54 @@
+"""`show` and `open`: what was found, whole, here or in the editor."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.daemon import Place
+
+pytestmark = pytest.mark.models
+
+
+def test_a_hit_is_shown_whole_with_the_words_of_the_question_marked(daemon: Place) -> None:
+    (best, *_) = daemon.query("Bergen clocks")
+    for named in (best["id"], best["id"][:10], f"notes: {best['document']}", best["document"]):
+        shown = daemon.run("show", named, "--mark", "clock Bergen")
+        assert shown.returncode == 0, shown.stderr
+        assert best["id"] in shown.stdout and "**Bergen**" in shown.stdout
+    heading = best["heading"][-1]
+    below = daemon.run("show", f"{best['document']}#{heading}")
+    assert best["id"] in below.stdout and "**" not in below.stdout
+    no_heading = daemon.run("show", f"{best['document']}#No such")
+    assert no_heading.returncode == 1 and heading in no_heading.stderr
+
+
+def test_a_mistyped_path_is_told_what_is_near_it(daemon: Place) -> None:
+    wrong = daemon.run("show", "people/lindqist.md")
+    assert wrong.returncode == 1
+    assert "Near it: notes: people/lindqvist.md" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("editor", "opened"),
+    [
+        ("vim", "vim +3 {file}"),
+        ("code --wait", "code --wait -g {file}:3"),
+        ("true {line} {path}", "true 3 {file}"),
+        ("obsidian://open?path={path}", "'obsidian://open?path={file}'"),
+        ("", "{file}"),
+    ],
+)
+def test_a_hit_is_opened_at_its_line(
+    daemon: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, editor: str, opened: str
+) -> None:
+    for program in ("vim", "code"):
+        (tmp_path / program).write_text("#!/bin/sh\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("VISUAL", editor)
+    monkeypatch.delenv("EDITOR", raising=False)
+    sources = {one["name"]: one for one in daemon.get("/v1/sources")["sources"]}
+    done = daemon.run("open", "people/lindqvist.md:3", "--print")
+    assert done.returncode == 0, done.stderr
+    file = Path(sources["notes"]["location"]) / "people/lindqvist.md"
+    assert done.stdout.strip() == opened.format(file=file)
