@@ -18,8 +18,7 @@ from real import IGNORED, KEEP
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
-from hopsyncd.evaluation.measures import QuestionOutcome, scores_of
-from hopsyncd.evaluation.missing import Gold
+from hopsyncd.evaluation.measures import Gold, QuestionOutcome, scores_of
 from hopsyncd.evaluation.real_folder import (
     index_folder,
     index_place,
@@ -30,8 +29,9 @@ from hopsyncd.evaluation.real_folder import (
 from hopsyncd.evaluation.recorded import KeptVectors
 from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
 from hopsyncd.index.columns import Floats, Integers, with_places
+from hopsyncd.index.comparison import HALF_COSINE, MatchColumns
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import HALF_COSINE, MatchColumns, cut_of, questions_of, replaced
+from hopsyncd.index.matching import cut_of, questions_of, replaced
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.models.loading import Models, load_models

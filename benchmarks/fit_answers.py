@@ -24,8 +24,7 @@ from real import IGNORED, KEEP, SAMPLES
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
-from hopsyncd.evaluation.measures import is_right
-from hopsyncd.evaluation.missing import Gold
+from hopsyncd.evaluation.measures import Gold, is_right
 from hopsyncd.evaluation.real_folder import (
     index_folder,
     index_place,

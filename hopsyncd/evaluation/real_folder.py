@@ -14,7 +14,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.errors import BadRequest
 from hopsyncd.evaluation.corpus import GoldQuestion, read_lines
-from hopsyncd.evaluation.missing import missing_of
+from hopsyncd.evaluation.measures import missing_of
 from hopsyncd.evaluation.recorded import KeptVectors
 from hopsyncd.evaluation.run import (
     DATABASE_NAME,

@@ -15,12 +15,14 @@ from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.evaluation.measures import (
     DEPTHS,
     AnswerScores,
+    Gold,
+    Missing,
     QuestionOutcome,
     Scores,
     answer_scores_of,
+    rank_of,
     scores_of,
 )
-from hopsyncd.evaluation.missing import Gold, Missing, rank_of
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch

@@ -11,16 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.columns import Integers, holds, with_places
+from hopsyncd.index.comparison import MatchColumns
 from hopsyncd.index.documents import touched_by, ways_of
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import (
-    MatchColumns,
-    beating,
-    best_matches,
-    cut_of,
-    edge_budget,
-    questions_of,
-)
+from hopsyncd.index.matching import beating, best_matches, cut_of, edge_budget, questions_of
 from hopsyncd.index.snapshot import Replaced, Rows, Snapshot
 from hopsyncd.index.statistics import Statistics
 from store.records import Version

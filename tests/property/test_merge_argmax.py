@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hopsyncd.index.comparison import similarity
 from hopsyncd.index.entries import NewPassage, add_entries
-from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import match_records, rematch, similarity
+from hopsyncd.index.live_index import DEAD, LiveIndex
+from hopsyncd.index.matching import match_records, match_rows, rematch
 from store.records import Direction, Match, QuestionSet
 from tests.fakes.triplets import Triplet, triplets
 
@@ -38,6 +39,27 @@ def expected(sets: Sequence[QuestionSet]) -> dict[int, Match]:
             loss, target = min(rivals)
             best[question.id] = Match(question.id, target, -loss)
     return best
+
+
+def test_many_questions_about_few_names_give_the_argmax_too() -> None:
+    chance = np.random.default_rng(1)
+    told = ["a", "a b", "b c", "a b c", ""]
+
+    def some(count: int) -> list[Triplet]:
+        return [
+            (told[chance.integers(5)], chance.integers(-3, 4, 3).tolist()) for _ in range(count)
+        ]
+
+    sets = [triplets(number, some(3), some(3)) for number in range(60)]
+    index = LiveIndex(3)
+    for version, part in enumerate((sets[:20], sets[20:50], sets[50:]), 1):
+        new = add_entries(index, [NewPassage(one, 1, {}) for one in part])
+        index.begin_lives(new)
+        rematch(index, np.empty(0, dtype=np.int64), new)
+        index.settle(version)
+    rows = np.flatnonzero(index["matches"]["died"] == DEAD)
+    held = match_records(index, match_rows(index, rows))
+    assert {one.question: one for one in held} == expected(sets)
 
 
 @given(contents=contents, steps=steps)
