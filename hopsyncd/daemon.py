@@ -37,7 +37,7 @@ from hopsyncd.config.privacy import own_folder, secrets_of, use_own_temporary
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
 from hopsyncd.config.values import group_id
 from hopsyncd.errors import REPORTABLE
-from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers
+from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.connect import folder_of, is_slow, opened
 from hopsyncd.ingest.read import READER, rules_of
@@ -66,7 +66,6 @@ from store.sqlite.versions import head
 log = structlog.get_logger(__name__)
 
 _STOP_WORKER_S = 6.0
-_TRIAL_AFTER_S = 2.0  # a starting daemon has more urgent things to load
 _RELOAD_PATIENCE_S = 5.0
 _STOP_CALLS_S = 2.0  # how long a stop waits for calls to sources
 _LLM_PATIENCE_S = 60.0  # how long a batch waits for the LLM's questions
@@ -117,9 +116,8 @@ class Daemon:
         for source in self._config.sources:
             self._watch(source)
         self._worker.start()
-        trial = threading.Timer(_TRIAL_AFTER_S, try_readers, (self.service.unavailable,))
-        trial.name, trial.daemon = "readers", True
-        trial.start()
+        self.service.watched.start()
+        try_readers_soon(self.service.unavailable)
 
     def wait_for_stored(self) -> None:
         """Wait until the stored version is published, or cannot be: no query comes before it."""
@@ -127,7 +125,8 @@ class Daemon:
 
     def stop(self) -> None:
         """Abandon the current batch, keep what it prepared, and end every thread."""
-        for watcher in list(self._watchers.values()):
+        self.service.watched.stop()
+        for watcher in [*self._watchers.values()]:
             watcher.stop()
         if self._endpoint:
             self._endpoint.close()
@@ -204,10 +203,11 @@ class Daemon:
 
     def _chores(self, config: Config) -> Sequence[Chore]:
         when = gc_times(config)
-        return (Chore(GC, when, self._collect),) if when else ()
 
-    def _collect(self, path: SourceSync) -> None:
-        collect(path, self._config, self._engine)
+        def collected(path: SourceSync) -> None:
+            collect(path, self._config, self._engine)
+
+        return (Chore(GC, when, collected),) if when else ()
 
     def _watch(self, source: SourceConfig) -> None:
         """Watch a folder, so that changes become hints."""
@@ -320,6 +320,7 @@ class Daemon:
 
     def _publish(self, writer: Writer, version: Version) -> None:
         self._engine.publish(writer.snapshot_of(version))
+        self.service.watched.note_version()
         log.info("version", version=version.id, reason=version.reason, **version.counters)
         if self._endpoint and "llm_calls" in version.counters:
             try:

@@ -1,6 +1,6 @@
 """Answers about the state of the daemon and its sources."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -183,3 +183,71 @@ class StatsAnswer(TypedDict):
     connections: int
     refused: int
     queue: int
+
+
+class WatchedPassage(TypedDict):
+    """One of the first passages for a watched question; `start` is the beginning of its text."""
+
+    id: str
+    heading: list[str]
+    source: str | None
+    document: str | None
+    start: str
+
+
+class WatchedState(TypedDict):
+    """What a watched question finds at a version."""
+
+    version: int
+    answer: str | None
+    passages: list[WatchedPassage]
+
+
+class WatchChange(TypedDict):
+    """A change between two versions; `before` or `after` is null once its version is collected.
+
+    `delivered`: when the program or webhook was told, null while there is none or it was not.
+    """
+
+    id: int
+    old: int
+    new: int
+    told: str
+    delivered: str | None
+    error: str | None
+    before: WatchedState | None
+    after: WatchedState | None
+    why: list[str]
+
+
+class Watched(TypedDict):
+    """A watched question; `checked` is the version up to which it was compared."""
+
+    id: int
+    question: str
+    act: dict[str, Any] | None
+    created: str
+    checked: int
+    changes: int
+    changed: str | None
+    error: str | None
+
+
+class WatchesAnswer(TypedDict):
+    """The oldest comes first."""
+
+    version: int
+    watches: list[Watched]
+
+
+class WatchAnswer(TypedDict):
+    """A watched question, what it finds now, and its changes, the newest first."""
+
+    version: int
+    watch: Watched
+    now: WatchedState | None
+    changes: list[WatchChange]
+
+
+class UnwatchAnswer(TypedDict):
+    id: int

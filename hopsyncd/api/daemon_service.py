@@ -43,8 +43,9 @@ from hopsyncd.api.requests import (
     TagRequest,
     UntagRequest,
 )
-from hopsyncd.api.status import MAX_PROBLEMS, StateService, now_ms
+from hopsyncd.api.status import MAX_PROBLEMS, now_ms
 from hopsyncd.api.streaming import Listener
+from hopsyncd.api.watch_service import WatchService
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.preview import preview_json
@@ -129,7 +130,7 @@ class ReportedVersions:
         self._versions |= {(caller, name): version for name in sources}
 
 
-class DaemonService(StateService):
+class DaemonService(WatchService):
     """All endpoints: those that change something, and those that it inherits."""
 
     def __init__(

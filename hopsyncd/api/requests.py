@@ -27,6 +27,8 @@ ABSOLUTE = r"^/[^\x00]+$"
 PASSAGE_ID = "^[0-7][0-9a-f]{3,15}$"
 # SOURCE/PATH; the name of a source contains no slash.
 DOCUMENT_KEY = r"^[^/]+/[\s\S]+$"
+# Only this machine: what is told has text of documents.
+LOOPBACK_URL = r"^http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/[!-~]*)?$"
 _MAX_NUMBER = 1_000_000_000
 _ASK_K = 8
 
@@ -49,6 +51,7 @@ FilterTexts = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=400)], ...],
     Field(max_length=20, strict=False),
 ]
+Argument = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
@@ -187,6 +190,17 @@ class RebuildRequest(_Body):
     dry_run: bool = False
 
 
+class WatchRequest(_Body):
+    """`exec`: a program with its arguments; `webhook`: an http address of this machine."""
+
+    # The audit log, which records requests, has no texts.
+    question: str = Field(
+        min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK, exclude=True
+    )
+    exec: Annotated[tuple[Argument, ...], Field(max_length=100, strict=False)] = ()
+    webhook: str | None = Field(default=None, max_length=2000, pattern=LOOPBACK_URL)
+
+
 class _Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -244,6 +258,17 @@ class DiffRequest(_Parameters):
     old: Annotated[At, Field(alias="from")] = "head"
     new: Annotated[At, Field(alias="to")] = "head"
     limit: Limit | None = None
+
+
+class WatchNumber(_Parameters):
+    id: Limit
+
+
+class WatchDetails(_Parameters):
+    """`limit`: how many changes."""
+
+    id: Limit
+    limit: Annotated[int, Field(ge=1, le=100), Digits] = 10
 
 
 class UntagRequest(_Parameters):

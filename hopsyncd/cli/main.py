@@ -24,6 +24,7 @@ from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
 from hopsyncd.cli.show import open_, show
 from hopsyncd.cli.sync import sync
 from hopsyncd.cli.top import status, top
+from hopsyncd.cli.watches import unwatch, watch, watches
 from hopsyncd.cli.web import web
 from hopsyncd.client.response import printable
 from hopsyncd.errors import REPORTABLE
@@ -64,6 +65,7 @@ def cli(context: click.Context, config_file: Path | None) -> None:
 
 _COMMANDS = (
     *(init, serve, sync, query, ask, show, open_, graph, status, sources, schedule, top, web),
+    *(watch, watches, unwatch),
     *(add, remove, pause, resume),
     *(log, diff, why, tag, restore, release),
     *(check, rebuild, backup, recover, gc, purge),

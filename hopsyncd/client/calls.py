@@ -203,6 +203,33 @@ def metrics() -> Call[str]:
     return call("GET", "/v1/metrics", {}, is_text=True)
 
 
+def watch(
+    question: str, exec: Sequence[str] = (), webhook: str | None = None
+) -> Call[daemon_state.WatchAnswer]:
+    """Watch a question: record, and tell, when its answer or first passages change."""
+    return call(
+        "POST",
+        "/v1/watches",
+        {"question": question, "exec": list(exec), "webhook": webhook},
+        "WatchAnswer",
+    )
+
+
+def watches() -> Call[daemon_state.WatchesAnswer]:
+    """The watched questions."""
+    return call("GET", "/v1/watches", {}, "WatchesAnswer")
+
+
+def watch_changes(id: int, limit: int = 10) -> Call[daemon_state.WatchAnswer]:
+    """A watched question with its newest changes, each before and after."""
+    return call("GET", "/v1/watches/{id}", {"id": id, "limit": limit}, "WatchAnswer")
+
+
+def unwatch(id: int) -> Call[daemon_state.UnwatchAnswer]:
+    """Watch a question no more, and forget its changes."""
+    return call("DELETE", "/v1/watches/{id}", {"id": id}, "UnwatchAnswer")
+
+
 def sync(sources: Sequence[str] = (), accept_empty: bool = False) -> Call[changed.SyncAnswer]:
     """Scan sources, and bring the graph up to date with what is on disk now."""
     return call(
@@ -325,6 +352,10 @@ class Methods:
     jobs = sent(jobs)
     stats = sent(stats)
     metrics = sent(metrics)
+    watch = sent(watch)
+    watches = sent(watches)
+    watch_changes = sent(watch_changes)
+    unwatch = sent(unwatch)
     sync = sent(sync)
     start_sync = sent(start_sync)
     preview = sent(preview)

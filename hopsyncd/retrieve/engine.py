@@ -17,6 +17,7 @@ from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
+from hopsyncd.retrieve.footprint import Footprint
 from hopsyncd.retrieve.logic import Resolution, Tell, untold
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.searcher import Found, Searcher
@@ -207,6 +208,14 @@ class Engine:
                     if self._is_kept(connection, served.version):
                         answer = self._shown(connection, served, search, found)
                         return replace(answer, llm=LlmCost(usage.calls, usage.tokens))
+
+    def trace(self, question: str, k: int) -> tuple[Answer, Footprint | None] | None:
+        """What `hop` finds at the head, and what that rests on; None while there is no version."""
+        with self.reading() as (connection, served):
+            if served is None:
+                return None
+            ranked, footprint = self._searcher.trace(connection, served, question, k)
+            return self._shown(connection, served, Search("hop"), Found(ranked)), footprint
 
     @contextmanager
     def _reading(self, version: int) -> Iterator[None]:

@@ -103,15 +103,23 @@ def _most(rows: Integers, flow: Floats, ids: Integers) -> int | None:
 
 def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
     """The k most helpful passages, ties going to the lower id."""
+    return walked_hop(context, k, settings)[0]
+
+
+def walked_hop(
+    context: QueryContext, k: int, settings: WalkSettings
+) -> tuple[list[Ranked], Walked | None]:
+    """What `hop` finds, and the walk to it; None where there is nothing to walk."""
     snapshot = context.snapshot
     visible = snapshot.statistics.visible.entries
     if not visible.any():
-        return []
+        return [], None
     start = seeds(context)
     walked = walk(context, start, settings)
     trail = PathExplainer(snapshot, walked, start)
     arrived = np.where(visible, walked.arrived, -1.0)
-    return [
+    ranked = [
         Ranked(PassageId(int(snapshot.ids[entry])), score, trail.to(entry, settings.hops))
         for entry, score in helpful(context, arrived, k)
     ]
+    return ranked, walked

@@ -273,11 +273,22 @@ def _spans_of(text: str) -> list[tuple[int, int]]:
     return sentence_spans(text)
 
 
-_OF_LIKENESS = 15.0
-_OF_WORDS = 25.0
+OF_LIKENESS = 15.0
+OF_WORDS = 25.0
 _OF_TOPIC = 2.0
 _MENTION_SHARPNESS = 4.0
 _UNIT = 2.0**-32
+
+
+def seed_likeness(context: QueryContext) -> Floats:
+    """(n,) how alike each passage and the question are, as the exponent of its mass as a seed."""
+    visible = context.snapshot.statistics.visible.entries
+    columns = context.snapshot.index["entries"]
+    first, end = columns["first_row"][: len(visible)], columns["end_row"][: len(visible)]
+    best = np.maximum.reduceat(context.cosines[: end[-1]], first).astype(np.float64)
+    like: Floats = OF_LIKENESS * best + OF_WORDS * context.by_words
+    like[~visible] = -np.inf
+    return like
 
 
 def seeds(context: QueryContext) -> Floats:
@@ -288,13 +299,7 @@ def seeds(context: QueryContext) -> Floats:
     half as much on those that mention it, in the sentences most like the query. A name that is most
     of the query is what it is about; a small part of it may only be a word of it.
     """
-    snapshot = context.snapshot
-    visible = snapshot.statistics.visible.entries
-    columns = snapshot.index["entries"]
-    first, end = columns["first_row"][: len(visible)], columns["end_row"][: len(visible)]
-    best = np.maximum.reduceat(context.cosines[: end[-1]], first).astype(np.float64)
-    like = _OF_LIKENESS * best + _OF_WORDS * context.by_words
-    like[~visible] = -np.inf
+    snapshot, like = context.snapshot, seed_likeness(context)
     mass = _shares(np.exp(like - like.max()))
     for name, share in context.names.items():
         number = snapshot.number_of(name)

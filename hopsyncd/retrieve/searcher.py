@@ -18,7 +18,8 @@ from hopsyncd.retrieve.edge_traversal import (
     follow_paper,
     offers_of,
 )
-from hopsyncd.retrieve.hop import hop
+from hopsyncd.retrieve.footprint import Footprint
+from hopsyncd.retrieve.hop import hop, walked_hop
 from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials
 from hopsyncd.retrieve.logic import (
     SHOWN,
@@ -105,6 +106,16 @@ class Searcher:
         depth = fusion_depth(k)
         words = by_words(head.ids, scores, depth)
         return fused(k, words, by_vector(connection, head, self.vector(question), depth))
+
+    def trace(
+        self, connection: Connection, head: Snapshot, question: str, k: int
+    ) -> tuple[list[Ranked], Footprint | None]:
+        """What `hop` finds, and what that rests on; None where there is nothing to walk."""
+        context = self._context(connection, head, question)
+        ranked, walked = walked_hop(context, k, self.settings)
+        if walked is None:
+            return ranked, None
+        return ranked, Footprint.of(context, self.vector(question), walked)
 
     def search_by_llm(
         self,

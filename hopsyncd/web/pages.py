@@ -5,12 +5,13 @@ from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -31,6 +32,7 @@ _VERSIONS_SHOWN = 30
 _DOCUMENTS_COMPARED = 5
 _COMPARED_CHARACTERS = 100_000
 _DIFF_LINES = 100
+_CHANGES_SHOWN = 20
 _ARROWS = {
     "from": ("→", "raises what is answered by"),
     "to": ("←", "answers what is raised by"),
@@ -39,7 +41,7 @@ _ARROWS = {
     "backlink": ("⇐", "is linked from"),
 }
 
-View = Callable[[Any, Request], Response]
+View = Callable[..., Response]
 
 
 def make_page(client: Client, door: Door) -> ASGIApp:
@@ -55,6 +57,10 @@ def make_page(client: Client, door: Door) -> ASGIApp:
         Route("/versions/{number:int}", pages.version),
         Route("/compare", pages.compare),
         Route("/sources", pages.sources),
+        Route("/watches", pages.watches),
+        Route("/watches", pages.watch, methods=["POST"]),
+        Route("/watches/{number:int}", pages.watched),
+        Route("/watches/{number:int}/end", pages.unwatch, methods=["POST"]),
         Mount("/assets", StaticFiles(directory=_ASSETS)),
     ]
     app = Starlette(routes=[Mount(door.base, routes=routes)])
@@ -65,9 +71,9 @@ def _told(view: View) -> View:
     """A view that shows an error of the daemon in words."""
 
     @wraps(view)
-    def shown(pages: "Pages", request: Request) -> Response:
+    def shown(pages: "Pages", request: Request, *more: Any) -> Response:
         try:
-            return view(pages, request)
+            return view(pages, request, *more)
         except REPORTABLE as error:
             status = 502 if isinstance(error, DaemonUnavailable) else 500
             if isinstance(error, RequestFailed):
@@ -82,6 +88,7 @@ class Pages:
 
     def __init__(self, client: Client, base: str) -> None:
         self._client = client
+        self._base = base
         self._templates = Environment(
             loader=PackageLoader("hopsyncd.web"), autoescape=True, undefined=StrictUndefined
         )
@@ -224,6 +231,37 @@ class Pages:
         """The sources with their health, the sync that runs, and what cannot be read."""
         part = "sources_now.html" if "part" in request.query_params else "sources.html"
         return self.html(request, part, status=200, state=self._client.status())
+
+    @_told
+    def watches(self, request: Request) -> Response:
+        """The watched questions, and a form to watch another one."""
+        asked = question_of(request)
+        return self.html(request, "watches.html", asked=asked, listed=self._client.watches())
+
+    @_told
+    def watched(self, request: Request) -> Response:
+        """A watched question with its changes, each before and after."""
+        shown = self._client.watch_changes(request.path_params["number"], _CHANGES_SHOWN)
+        return self.html(request, "watched.html", shown=shown)
+
+    async def watch(self, request: Request) -> Response:
+        """Watch the question of the form."""
+        form = parse_qs((await request.body()).decode(errors="replace"))
+        return await run_in_threadpool(self._watch, request, form.get("q", [""])[0])
+
+    @_told
+    def _watch(self, request: Request, question: str) -> Response:
+        done = self._client.watch(question)
+        return self._to(f"/watches/{done['watch']['id']}")
+
+    @_told
+    def unwatch(self, request: Request) -> Response:
+        """Watch a question no more."""
+        self._client.unwatch(request.path_params["number"])
+        return self._to("/watches")
+
+    def _to(self, path: str) -> Response:
+        return RedirectResponse(f"{self._base}{path}", 303)
 
 
 def question_of(request: Request) -> dict[str, Any]:

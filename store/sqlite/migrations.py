@@ -33,7 +33,7 @@ def _run_file(db: Database, name: str) -> None:
 
 _STEPS = """\
 001_initial 002_history 003_digest 004_retention 005_llm 006_cursor 007_jobs 008_links 009_origin
-010_rules 011_feed 012_targets 013_properties
+010_rules 011_feed 012_targets 013_properties 014_watches
 """.split()
 SCHEMA_VERSION = len(_STEPS)
 

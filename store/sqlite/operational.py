@@ -1,4 +1,4 @@
-"""What is remembered besides versions: job runs, quarantine, waits for the LLM.
+"""What is remembered besides versions: job runs, quarantine, waits for the LLM, watched questions.
 
 None of it is versioned, and none of it changes an answer.
 """
@@ -12,6 +12,8 @@ from store.sqlite.database import Connection, transaction
 
 UNTRIED = "queued"
 _MAX_QUARANTINED = 10_000
+_MAX_TELLINGS = 100  # of a watched question
+_TELLING = "id, watch, old, new, told_ms, before, after, delivered_ms, error"
 _PROVISIONAL = (
     "question_set AS s JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
     " AND l.born <= ?1 AND ?1 < l.died LEFT JOIN waiting AS w ON w.question_set = s.id"
@@ -149,3 +151,113 @@ def end_waits(connection: Connection) -> None:
     """Make every waiting passage due now, since what blocked it may have been fixed."""
     with transaction(connection):
         connection.execute("UPDATE waiting SET next_ms = 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A watched question; `act` and `state` are JSON, as in schema/014_watches.sql."""
+
+    id: int
+    question: str
+    act: str | None
+    created_ms: int
+    version: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """A change of a watched question between two versions."""
+
+    id: int
+    watch: int
+    old: int
+    new: int
+    told_ms: int
+    before: str
+    after: str
+    delivered_ms: int | None
+    error: str | None
+
+
+def add_watch(
+    connection: Connection,
+    question: str,
+    act: str | None,
+    now_ms: int,
+    version: int,
+    state: str,
+) -> int:
+    """The number of a new watched question, whose state at the version is known."""
+    with transaction(connection):
+        added = connection.execute(
+            "INSERT INTO watch (question, act, created_ms, version, state) VALUES (?, ?, ?, ?, ?)"
+            " RETURNING id",
+            [question, act, now_ms, version, state],
+        )
+        return int(added.fetchone()[0])
+
+
+def remove_watch(connection: Connection, number: int) -> bool:
+    """Remove a watched question with what was told of it; False if there is none."""
+    with transaction(connection):
+        connection.execute("DELETE FROM telling WHERE watch = ?", [number])
+        return bool(connection.execute("DELETE FROM watch WHERE id = ?", [number]).rowcount)
+
+
+def all_watches(connection: Connection) -> list[Watch]:
+    """All watched questions, the oldest first."""
+    rows = connection.execute(
+        "SELECT id, question, act, created_ms, version, state FROM watch ORDER BY id"
+    )
+    return [Watch(*row) for row in rows]
+
+
+def record_change(
+    connection: Connection, number: int, old: int, new: int, state: str, now_ms: int
+) -> bool:
+    """Record another state, and that it is to be told; False if that was done, or nobody watches.
+
+    Of each question, the last hundred changes are kept.
+    """
+    with transaction(connection):
+        told = connection.execute(
+            "INSERT INTO telling (watch, old, new, told_ms, before, after)"
+            " SELECT id, ?2, ?3, ?5, state, ?4 FROM watch WHERE id = ?1 AND state <> ?4",
+            [number, old, new, state, now_ms],
+        ).rowcount
+        if told:
+            connection.execute(
+                "UPDATE watch SET version = ?, state = ? WHERE id = ?", [new, state, number]
+            )
+            connection.execute(
+                "DELETE FROM telling WHERE watch = ?1 AND id NOT IN"
+                " (SELECT id FROM telling WHERE watch = ?1 ORDER BY id DESC LIMIT ?2)",
+                [number, _MAX_TELLINGS],
+            )
+    return bool(told)
+
+
+def tellings_of(connection: Connection, number: int, limit: int) -> list[Telling]:
+    """What was told of a watched question, the newest first."""
+    rows = connection.execute(
+        f"SELECT {_TELLING} FROM telling WHERE watch = ? ORDER BY id DESC LIMIT ?", [number, limit]
+    )
+    return [Telling(*row) for row in rows]
+
+
+def undelivered(connection: Connection) -> list[Telling]:
+    """What is still to be told to a program or a webhook, the oldest first."""
+    rows = connection.execute(
+        f"SELECT {_TELLING} FROM telling WHERE delivered_ms IS NULL"
+        " AND watch IN (SELECT id FROM watch WHERE act IS NOT NULL) ORDER BY id"
+    )
+    return [Telling(*row) for row in rows]
+
+
+def note_delivery(connection: Connection, telling: int, now_ms: int, error: str | None) -> None:
+    """A telling has reached its program or webhook, or failed to."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE telling SET delivered_ms = ?, error = ? WHERE id = ?", [now_ms, error, telling]
+        )

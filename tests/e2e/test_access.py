@@ -69,6 +69,10 @@ SAMPLES: dict[str, tuple[str, str, dict[str, object] | None]] = {
     "rebuild": ("POST", "/v1/rebuild", {}),
     "gc": ("POST", "/v1/gc", {}),
     "purge": ("POST", "/v1/purge", {"document": "ada.md"}),
+    "watch": ("POST", "/v1/watches", {"question": QUESTION}),
+    "watches": ("GET", "/v1/watches", None),
+    "watch_changes": ("GET", "/v1/watches/1", None),
+    "unwatch": ("DELETE", "/v1/watches/1", None),
     "remove": ("POST", "/v1/remove", {"name": "open"}),
 }  # fmt: skip
 READS = [one.operation for one in ENDPOINTS if one.right == "read"]
@@ -165,7 +169,7 @@ def test_a_reader_of_the_group_reads_what_is_visible_and_changes_nothing(place: 
     assert place.status()["version"] == before["version"]
     recorded = [json.loads(line) for line in _audit(place).read_text().splitlines()]
     refused = {one["action"] for one in recorded if one["status"] == 403}
-    assert refused == set(ADMINS) - {"metrics"}
+    assert refused == set(ADMINS) - {"metrics", "watches", "watch_changes"}
     assert {one["user"] for one in recorded if one["status"] == 403} == {"nobody"}
     assert CANARY not in _audit(place).read_text()
 

@@ -59,12 +59,23 @@ BODIES: dict[str, tuple[Any, ...]] = {
     "name": (*TYPES, 1, "", "x" * 201),
     "limit": (True, "5", 1.5, -1, 10**30, []),
     "file": (*TYPES, "", "/", "relative.db", "/nowhere/x.db", "/a\0b", "/" + "x" * 5000),
+    "exec": (None, True, 1, "echo", {}, [1], ["\0"], ["no-such-program"], ["x"] * 101),
+    "webhook": (
+        True,
+        1,
+        [],
+        "",
+        "http://example.org/",
+        "http://127.0.0.1@evil.example/",
+        "file:///",
+    ),
     "document": (*TYPES, 1, "", "nowhere.md", "x" * 4097),
     "source": (True, 1, [], *NAMES),
 }
 NEEDED: dict[str, dict[str, Any]] = {
     "query": {"question": "Ada"},
     "ask": {"question": "Ada"},
+    "watch": {"question": "Ada"},
     "restore": {"version": "1"},
     "tag": {"name": "kept"},
     "remove": {"name": "notes"},

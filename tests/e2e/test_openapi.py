@@ -136,6 +136,10 @@ def requests_of_all(place: Place) -> dict[str, list[tuple[str, str, Any]]]:
         ],
         "remove": [("POST", "/v1/remove", {"name": "spare"})],
         "gc": [("POST", "/v1/gc", {"dry_run": True}), ("POST", "/v1/gc", {})],
+        "watch": [("POST", "/v1/watches", asked)],
+        "watches": [("GET", "/v1/watches", None)],
+        "watch_changes": [("GET", "/v1/watches/1", None)],
+        "unwatch": [("DELETE", "/v1/watches/1", None)],
         "log": [("GET", "/v1/log", None)],
         "diff": [("GET", "/v1/diff?from=1", None)],
     }

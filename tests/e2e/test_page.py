@@ -96,6 +96,7 @@ VIEWS = {
     "version": "/versions/2",
     "compare": f"/compare{ASKED[1:]}&old=1",
     "sources": "/sources",
+    "watches": "/watches",
     "error": "/passage/0000000000000000",
 }
 
@@ -277,6 +278,27 @@ def test_sources_show_their_health_and_what_cannot_be_read(opened: Page) -> None
     expect(opened.locator(".card.paused")).to_contain_text("no such file or directory")
     expect(opened.locator(".card.ok")).to_contain_text("12")
     expect(opened.locator("main")).to_contain_text("broken.pdf")
+
+
+def test_a_question_is_watched_and_its_change_shown_before_and_after(
+    opened: Page, view: Shown, place: Place
+) -> None:
+    opened.goto(view.base + "/?q=Who+repairs+clocks+in+Bergen%3F")
+    opened.get_by_role("link", name="Watch it").click()
+    opened.get_by_role("button", name="Watch").click()
+    expect(opened.locator("h1")).to_have_text("Who repairs clocks in Bergen?")
+    text = FILMS["people/lindqvist.md"].replace("repairs clocks in Bergen", "left Bergen")
+    place.write("people/lindqvist.md", text)
+    version = place.sync("notes")["version"]
+    place.until(lambda: place.get("/v1/watches")["watches"][0]["checked"] >= version)
+    opened.reload()
+    before, after = opened.locator(".change .columns section").all()
+    expect(before).to_contain_text("repairs clocks")
+    expect(after).not_to_contain_text("repairs clocks")
+    _check_usable(opened)
+    opened.set_viewport_size({"width": 1100, "height": 800})
+    opened.get_by_role("button", name="Watch it no more").click()
+    expect(opened.locator("main")).to_contain_text("No question is watched")
 
 
 def test_sources_keep_up_by_themselves(opened: Page, view: Shown, place: Place) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import closing, suppress
@@ -22,6 +23,7 @@ from store.records import content_hash
 log = structlog.get_logger(__name__)
 
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
+_TRIAL_AFTER_S = 2.0
 WORKER = (sys.executable, "-P", "-m", "hopsyncd.formats.sandbox.reader_worker")
 # After so many failed starts in a row, none is tried for so many times what the last one took:
 # else each of thousands of documents waits for a start of its own.
@@ -271,3 +273,10 @@ def try_readers(
         for kind in SAMPLES:
             with suppress(ReaderUnavailable):  # it is logged, and kept in `unavailable`
                 process.try_reader(kind)
+
+
+def try_readers_soon(unavailable: MutableMapping[str, ReaderUnavailable]) -> None:
+    """The same beside what else the process does: a starting daemon has more urgent things."""
+    trial = threading.Timer(_TRIAL_AFTER_S, try_readers, (unavailable,))
+    trial.name, trial.daemon = "readers", True
+    trial.start()

@@ -1,0 +1,77 @@
+"""The endpoints of watched questions: for admins, as what is told comes from all sources."""
+
+import os
+from collections.abc import Mapping
+
+from hopsyncd.answers.daemon_state import UnwatchAnswer, WatchAnswer, WatchesAnswer
+from hopsyncd.api.access import Caller
+from hopsyncd.api.endpoints import endpoint
+from hopsyncd.api.requests import NoParameters, WatchDetails, WatchNumber, WatchRequest
+from hopsyncd.api.status import StateService, now_ms
+from hopsyncd.api.watched_questions import WatchedQuestions, checked_program
+from hopsyncd.config.configuration import Config
+from hopsyncd.errors import BadRequest, Forbidden
+from hopsyncd.ingest.watch import FolderWatcher
+from hopsyncd.ingest.writer import SyncWorker
+from hopsyncd.models.loading import Models
+from hopsyncd.retrieve.engine import Engine
+
+
+class WatchService(StateService):
+    """Watches questions; `watched` compares and tells."""
+
+    def __init__(
+        self,
+        config: Config,
+        models: Models,
+        engine: Engine,
+        worker: SyncWorker,
+        watchers: Mapping[str, FolderWatcher],
+    ) -> None:
+        super().__init__(config, models, engine, worker, watchers)
+        self.watched = WatchedQuestions(
+            self._database, lambda: (self._engine, self._asker), worker, now_ms
+        )
+
+    @endpoint("POST", "/v1/watches", "admin")
+    def watch(self, request: WatchRequest, caller: Caller) -> WatchAnswer:
+        """Watch a question: record, and tell, when its answer or first passages change."""
+        act: Mapping[str, object] | None = None
+        if request.exec and request.webhook:
+            raise BadRequest(
+                "The question cannot be watched",
+                "it names a program and a webhook",
+                "Watch it twice to tell both",
+            )
+        if request.exec:
+            if caller.credentials.uid != os.geteuid():
+                raise Forbidden(
+                    "The question cannot be watched",
+                    "it names a program, which only the daemon's own user may have run",
+                    "Leave the program out; `hopsyncd watches` shows what changed",
+                )
+            act = {"exec": checked_program(request.exec)}
+        if request.webhook:
+            act = {"webhook": request.webhook}
+        number = self.watched.add(request.question.strip(), act)
+        return self._watch(number, 1)
+
+    @endpoint("GET", "/v1/watches", "admin")
+    def watches(self, request: NoParameters, caller: Caller) -> WatchesAnswer:
+        """The watched questions."""
+        return {"version": self._version, "watches": self.watched.listed()}
+
+    @endpoint("GET", "/v1/watches/{id}", "admin")
+    def watch_changes(self, request: WatchDetails, caller: Caller) -> WatchAnswer:
+        """A watched question with its newest changes, each before and after."""
+        return self._watch(request.id, request.limit)
+
+    @endpoint("DELETE", "/v1/watches/{id}", "admin")
+    def unwatch(self, request: WatchNumber, caller: Caller) -> UnwatchAnswer:
+        """Watch a question no more, and forget its changes."""
+        self.watched.remove(request.id)
+        return {"id": request.id}
+
+    def _watch(self, number: int, limit: int) -> WatchAnswer:
+        watch, now, changes = self.watched.details(number, limit)
+        return {"version": self._version, "watch": watch, "now": now, "changes": changes}

@@ -1,0 +1,108 @@
+"""Watched questions over a stack: versions come one by one, and each is compared at once."""
+
+import random
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from hopsyncd.api.watched_questions import WatchedQuestions
+from hopsyncd.config.values import Search
+from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.walk import WalkSettings
+from store.sqlite.operational import tellings_of
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder, FakeLanguage
+from tests.fakes.stack import Stack
+
+TOWNS = ["Lisbon", "Cork", "Riga", "Graz", "Split", "Gent", "Turku", "Bergen", "Porto", "Vigo"]
+NAMES = [f"{first}{last}" for first in ("Ada", "Mira", "Tove", "Olaf", "Nils", "Vera")
+         for last in ("berg", "lund", "holm", "dahl", "vik")]  # fmt: skip
+DEEDS = ["paints", "repairs clocks", "bakes bread", "sails", "builds organs", "keeps bees"]
+
+
+def fact(drawn: random.Random) -> bytes:
+    """A short document about a person in a town."""
+    name, other = drawn.sample(NAMES, 2)
+    town, deed = drawn.choice(TOWNS), drawn.choice(DEEDS)
+    return f"# {name}\n\n{name} {deed} in {town}. {name} met {other} there.\n".encode()
+
+
+class Inline:
+    """Does what is submitted at once, on this thread."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._path = SimpleNamespace(connection=stack.connection)
+
+    def submit(self, job: Callable[[Any], Any]) -> "Future[Any]":
+        done: Future[Any] = Future()
+        try:
+            done.set_result(job(self._path))
+        except Exception as error:  # noqa: BLE001 - raised where the result is awaited
+            done.set_exception(error)
+        return done
+
+
+class Watching:
+    """A stack whose watched questions are compared by `sync`."""
+
+    def __init__(self, folder: Path, files: dict[str, bytes]) -> None:
+        self.connector = MemoryConnector(files)
+        self.stack = Stack(folder / "s.db", self.connector, passage_tokens=200)
+        self.stack.sync()
+        encoder = FakeEncoder()
+        self.engine = Engine(folder / "s.db", encoder, WalkSettings())
+        self.asker = Asker(self.engine, encoder, FakeLanguage())
+        self._database = folder / "s.db"
+        self.publish()
+        self.restart()
+
+    def restart(self) -> None:
+        """As after a kill: nothing is known but what is stored."""
+        self.watched = WatchedQuestions(
+            self._database, lambda: (self.engine, self.asker), Inline(self.stack), lambda: 1
+        )
+
+    def publish(self) -> None:
+        self.engine.publish(self.stack.writer.snapshot_of(self.stack.head))
+
+    def sync(self) -> None:
+        self.stack.sync()
+        self.publish()
+        self.watched.compare()
+
+    def differs(self, question: str, old: int, new: int) -> bool:
+        """Whether the two versions, asked alone, answer differently or by other passages."""
+        states = []
+        for version in (old, new):
+            found, reply = self.asker.ask(question, 8, Search("hop"), str(version))
+            assert found
+            first = {one.passage for one in found.ranked[:5]}
+            states.append((first, reply.text if reply.found else None))
+        return states[0] != states[1]
+
+    def told(self, number: int) -> list[tuple[int, int]]:
+        """The versions between which changes were told, the oldest first."""
+        told = tellings_of(self.stack.connection, number, 100)
+        return [(one.old, one.new) for one in reversed(told)]
+
+    def edits(self, count: int, seed: int) -> Iterator[None]:
+        """Random edits, each a version that was compared."""
+        drawn = random.Random(seed)
+        for _ in range(count):
+            paths = sorted(self.connector.files)
+            kind = drawn.random()
+            if kind < 0.3 or len(paths) < 3:
+                self.connector.put(f"{drawn.randrange(10**6)}.md", fact(drawn))
+            elif kind < 0.6:
+                self.connector.put(drawn.choice(paths), fact(drawn))
+            elif kind < 0.8:
+                self.connector.remove(drawn.choice(paths))
+            else:
+                path = drawn.choice(paths)
+                self.connector.put(f"moved/{drawn.randrange(10**6)}.md", self.connector.files[path])
+                self.connector.remove(path)
+            self.sync()
+            yield

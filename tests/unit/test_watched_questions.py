@@ -1,0 +1,225 @@
+"""Watched questions: a change is told when two versions differ, once; else they cost little."""
+
+import json
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.api.watched_questions import checked_program
+from hopsyncd.errors import BadRequest, NotFound
+from hopsyncd.retrieve.footprint import is_touched
+from tests.fakes.watching import Watching, fact
+
+FILES = {
+    "door.md": b"# Bronze Door\n\nBronze Door is a film by Kaltenbrunn. It lasts four hours.\n",
+    "mira.md": b"# Kaltenbrunn\n\nKaltenbrunn was born in Ostrava. She paints in oil.\n",
+    "bread.md": b"# Bread\n\nBread is baked from flour. Salt is added.\n",
+}
+QUESTION = "Where was Kaltenbrunn of Bronze Door born?"
+MOVED = b"# Kaltenbrunn\n\nKaltenbrunn was born in Vasterholm. She paints in oil.\n"
+
+
+@pytest.fixture
+def watching(tmp_path: Path) -> Watching:
+    return Watching(tmp_path, FILES)
+
+
+def test_a_change_is_told_with_before_after_and_why(watching: Watching) -> None:
+    number = watching.watched.add(QUESTION, None)
+    watching.connector.put("mira.md", MOVED)
+    watching.sync()
+    watch, now, (change,) = watching.watched.details(number, 10)
+    assert (watch["changes"], watch["checked"], change["old"], change["new"]) == (1, 2, 1, 2)
+    assert change["before"] and "Ostrava" in (change["before"]["answer"] or "")
+    assert change["after"] == now and "Vasterholm" in ((now or {}).get("answer") or "")
+    assert any(
+        "now among the first passages: Kaltenbrunn (mira.md)" in one for one in change["why"]
+    )
+    assert "the answer is another" in change["why"]
+    assert any(one.startswith("version 2: notes") for one in change["why"])
+
+
+def test_what_changes_nothing_is_not_told(watching: Watching) -> None:
+    number = watching.watched.add(QUESTION, None)
+    watching.connector.put("copy/mira.md", FILES["mira.md"])
+    watching.sync()
+    assert watching.stack.head.id == 2 and watching.told(number) == []
+
+
+def test_nothing_is_told_twice_and_nothing_missed_by_a_restart(watching: Watching) -> None:
+    number = watching.watched.add(QUESTION, None)
+    watching.connector.put("mira.md", MOVED)
+    watching.stack.sync()
+    watching.publish()
+    watching.restart()  # killed before it compared
+    watching.watched.compare()
+    assert watching.told(number) == [(1, 2)]
+    watching.restart()
+    watching.watched.compare()
+    watching.connector.put("mira.md", FILES["mira.md"])
+    watching.sync()
+    assert watching.told(number) == [(1, 2), (2, 3)]
+
+
+def _told_as_versions_differ(folder: Path, edits: int, files: int, seed: int) -> None:
+    drawn = random.Random(seed)
+    watching = Watching(folder, {f"{at}.md": fact(drawn) for at in range(files)})
+    questions = ["Where does Adaberg live?", "Who repairs clocks in Bergen?", "Whom met Miraholm?"]
+    watched = {watching.watched.add(one, None): one for one in questions}
+    told: dict[int, list[int]] = {number: [] for number in watched}
+    expected: dict[int, list[int]] = {number: [] for number in watched}
+    before = watching.stack.head.id
+    for at, _ in enumerate(watching.edits(edits, seed)):
+        now = watching.stack.head.id
+        for number, question in watched.items():
+            if now > before and watching.differs(question, before, now):
+                expected[number].append(now)
+            told[number] += [new for _, new in watching.told(number) if new > before]
+        before = now
+        if at % 10 == 9:
+            watching.restart()
+    assert told == expected
+    assert sum(map(len, told.values())) > edits / 10
+
+
+def test_over_random_edits_it_tells_exactly_when_the_versions_differ(tmp_path: Path) -> None:
+    _told_as_versions_differ(tmp_path, edits=60, files=25, seed=3)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(4))
+def test_over_a_thousand_random_edits_it_tells_exactly_when_the_versions_differ(
+    tmp_path: Path, seed: int
+) -> None:
+    _told_as_versions_differ(tmp_path, edits=1000, files=25, seed=seed)
+
+
+def test_a_version_elsewhere_touches_nothing_and_a_near_one_does(tmp_path: Path) -> None:
+    far = {
+        f"far/{at}.md": f"# Topic{at}\n\nTopic{at} has a valve{at}. It turns pump{at}.\n".encode()
+        for at in range(300)
+    }
+    watching = Watching(tmp_path, FILES | far)
+    watching.watched.add(QUESTION, None)
+    watching.watched.compare()
+    (footprint,) = watching.watched._footprints.values()
+
+    def touches(path: str, text: bytes) -> bool:
+        watching.connector.put(path, text)
+        watching.stack.sync()
+        watching.publish()
+        assert watching.engine.head
+        return is_touched(footprint, watching.engine.head)
+
+    assert not touches("far/new.md", b"# Gasket\n\nThe gasket leaks water.\n")
+    assert touches("near.md", b"# Ostrava\n\nKaltenbrunn left it early.\n")
+
+
+def test_drift_is_noticed_when_one_in_a_hundred_passages_changed(tmp_path: Path) -> None:
+    far = {f"{at}.md": f"# Topic{at}\n\nTopic{at} has valve{at}.\n".encode() for at in range(250)}
+    watching = Watching(tmp_path, FILES | far)
+    watching.watched.add(QUESTION, None)
+    watching.watched.compare()
+    (footprint,) = watching.watched._footprints.values()
+    seen = []
+    for at in range(4):
+        watching.connector.put(f"new{at}.md", f"it leaks {at} drops\n".encode())
+        watching.stack.sync()
+        watching.publish()
+        assert watching.engine.head
+        seen.append(is_touched(footprint, watching.engine.head))
+    assert seen == [False, False, True, True]
+
+
+def test_a_program_is_told_once_with_the_change_and_without_keys(
+    watching: Watching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    told = tmp_path / "told"
+    script = (
+        f"import os,sys; open({str(told)!r}, 'a').write(sys.stdin.read() + str(dict(os.environ)))"
+    )
+    number = watching.watched.add(QUESTION, {"exec": [sys.executable, "-c", script]})
+    watching.connector.put("mira.md", MOVED)
+    watching.sync()
+    watching.restart()
+    watching.watched.compare()
+    text = told.read_text()
+    report, end = json.JSONDecoder().raw_decode(text)
+    assert (report["watch"], report["question"], report["id"]) == (number, QUESTION, 1)
+    assert "Vasterholm" in report["after"]["answer"]
+    assert text.count('"watch"') == 1 and "secret" not in text[end:]
+    assert watching.watched.details(number, 1)[2][0]["delivered"]
+
+
+def test_a_program_that_fails_is_named(watching: Watching) -> None:
+    number = watching.watched.add(QUESTION, {"exec": [sys.executable, "-c", "raise SystemExit(3)"]})
+    watching.connector.put("mira.md", MOVED)
+    watching.sync()
+    (listed,) = watching.watched.listed()
+    assert listed["id"] == number and "status 3" in (listed["error"] or "")
+    with pytest.raises(BadRequest, match="no program"):
+        checked_program(["no-such-program"])
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[str, list[bytes]]]:
+    received: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(self.rfile.read(int(self.headers["Content-Length"])))
+            redirects = self.path == "/away"
+            self.send_response(307 if redirects else 204)
+            if redirects:
+                self.send_header("Location", "http://192.0.2.1/")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", received
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_webhook_is_told_and_does_not_lead_away(
+    watching: Watching, hook: tuple[str, list[bytes]]
+) -> None:
+    address, received = hook
+    watching.watched.add(QUESTION, {"webhook": f"{address}/here"})
+    watching.watched.add(QUESTION, {"webhook": f"{address}/away"})
+    watching.connector.put("mira.md", MOVED)
+    watching.sync()
+    assert [json.loads(one)["watch"] for one in received] == [1, 2]
+    here, away = watching.watched.listed()
+    assert here["error"] is None and "answered 307" in (away["error"] or "")
+
+
+def test_the_number_of_watches_is_bounded(watching: Watching) -> None:
+    for at in range(100):
+        watching.watched.add(f"Question {at}?", None)
+    with pytest.raises(BadRequest, match="100 questions are watched"):
+        watching.watched.add("One more?", None)
+    watching.watched.remove(7)
+    watching.watched.add("One more?", None)
+    with pytest.raises(NotFound):
+        watching.watched.remove(7)
+
+
+def test_no_text_of_documents_is_stored_with_a_watch(watching: Watching) -> None:
+    watching.watched.add(QUESTION, None)
+    watching.connector.put("mira.md", MOVED)
+    watching.sync()
+    rows = [
+        *watching.stack.connection.execute("SELECT * FROM watch"),
+        *watching.stack.connection.execute("SELECT * FROM telling"),
+    ]
+    assert len(rows) == 2 and "Vasterholm" not in str(rows) and "Ostrava" not in str(rows)
