@@ -21,40 +21,40 @@ from store.words import index_terms
 
 # Whether a value in a sentence is what the question asks for.
 FITS: Mapping[str, float] = {
-    "cosine": 1.840,
-    "behind": -4.434,
-    "rank": -1.359,
-    "around": -2.634,
-    "covered": 0.079,
-    "passage": -1.673,
-    "other_kind": 4.714,
-    "uncounted": -0.279,
-    "near": 3.253,
-    "bias": 0.335,
+    "cosine": 1.466,
+    "behind": -3.914,
+    "rank": -1.254,
+    "around": -4.608,
+    "covered": 0.217,
+    "passage": -1.208,
+    "other_kind": 4.329,
+    "uncounted": -0.345,
+    "near": 2.377,
+    "bias": 0.217,
 }
 
 
 # Whether the best of them is right.
 RIGHT: Mapping[str, float] = {
-    "odds": -0.022,
-    "lead": 0.833,
-    "few": 7.429,
-    "again": -0.407,
-    "near": 1.871,
-    "number": -0.811,
-    "held": 0.263,
-    "bias": -3.449,
+    "odds": -0.005,
+    "lead": 1.070,
+    "few": 7.758,
+    "again": -0.482,
+    "near": 2.183,
+    "number": -0.791,
+    "held": 0.200,
+    "bias": -3.603,
 }
 
 
 # Whether the documents hold an answer.
 HELD: Mapping[str, float] = {
-    "cosine": 8.144,
-    "unnamed": -5.163,
-    "covered": 3.183,
-    "long": 3.650,
-    "no_value": -3.730,
-    "bias": -6.876,
+    "cosine": 8.076,
+    "unnamed": -5.015,
+    "covered": 3.796,
+    "long": 3.822,
+    "no_value": -3.793,
+    "bias": -7.295,
 }
 
 
