@@ -10,9 +10,8 @@ from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.retrieve.answering.asker import Asker
-from hopsyncd.retrieve.answering.extractive import carrying
+from hopsyncd.retrieve.answering.extractive import Sentence, carrying
 from hopsyncd.retrieve.answering.reply import reply_json
-from hopsyncd.retrieve.answering.sentences import Sentence
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import id_text
 from hopsyncd.retrieve.walk import WalkSettings
@@ -155,7 +154,7 @@ def test_the_sentence_of_the_short_answer_comes_first() -> None:
     weights = {"door": 2.0, "born": 2.0}
     first = sentence("Door here", 0, 0.5, "door", "born")
     known = sentence("It lasts a year", 0, 0.1)
-    assert carrying([first, known], weights, known) == [known, first]
+    assert carrying([first, known], weights, [known]) == [known, first]
 
 
 def test_an_llm_answers_from_what_it_is_shown(tmp_path: Path) -> None:

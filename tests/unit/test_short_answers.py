@@ -1,9 +1,12 @@
 """Short answers and "not found": what is asked for, what a sentence offers, what is shown."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
-from hopsyncd.retrieve.answering.extractive import QuestionNeeds, asked_of
-from hopsyncd.retrieve.answering.sentences import Sentence
+from hopsyncd.retrieve.answering.comparison_answer import compared
+from hopsyncd.retrieve.answering.extractive import QuestionNeeds, Sentence, asked_of
 from hopsyncd.retrieve.answering.short_answer import candidates, likeliest, values_of
 from hopsyncd.retrieve.answering.support import judged, needs
 from store.records import PassageId
@@ -151,7 +154,7 @@ def test_a_likely_short_answer_is_shown_and_an_unlikely_one_is_not() -> None:
     question = "At what rhythm is the copy updated?"
     near = sentence("The copy is updated once an hour", 0, 0.75, "copi", "updat")
     shown = judged(question, [near], WEIGHTS, 1000, LANGUAGE)
-    assert shown.is_found and shown.short and shown.short.text == "once an hour"
+    assert shown.is_found and shown.short == "once an hour"
     far = [
         sentence("Something else is done daily", 4, 0.2),
         sentence("Others come weekly", 5, 0.2),
@@ -180,3 +183,53 @@ def test_a_missing_value_of_the_kind_asked_for_speaks_against_an_answer() -> Non
 
 def test_nothing_found_is_not_found() -> None:
     assert not judged("What is it?", [], {"it": 1.0}, 10, LANGUAGE).is_found
+
+
+PAINTERS = (
+    "Ada Bell was a Dutch painter, born in 1801. She lived in Essex province.",
+    "Tom Reed was an English painter and potter, born in 1799. He lived in Kent province.",
+)
+
+
+def told_of(topics: Sequence[str] = ("ada bell", "tom reed")) -> list[Sentence]:
+    """A passage of each topic, with the sentences of PAINTERS."""
+    return [
+        Sentence(PassageId(rank), rank, text, 0.5, frozenset(), frozenset(), frozenset([topic]))
+        for rank, (topic, texts) in enumerate(zip(topics, PAINTERS, strict=True))
+        for text in texts.split(". ")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Are Ada Bell and Tom Reed both painters?", "yes"),
+        ("Were Ada Bell and Tom Reed both potters?", "no"),
+        ("Did Ada Bell and Tom Reed live in the same province?", "no"),
+        ("Who is older, Ada Bell or Tom Reed?", "Tom Reed"),
+        ("Who was born later, Ada Bell or Tom Reed?", "Ada Bell"),
+        ("Which painter is Dutch, Ada Bell or Tom Reed?", "Ada Bell"),
+    ],
+)
+def test_two_things_are_compared_by_a_passage_of_each(question: str, answer: str) -> None:
+    shown = judged(question, told_of(), {}, 1000, LANGUAGE)
+    assert (shown.is_found, shown.short) == (True, answer)
+    assert [one.rank for one in shown.sentences] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Are Ada Bell and Ann Hill both painters?",
+        "Where did Ada Bell and Tom Reed meet?",
+        "Are Ada Bell and Tom Reed in the same guild?",
+        "Which painter is famous, Ada Bell or Tom Reed?",
+    ],
+)
+def test_what_a_passage_of_each_does_not_decide_is_left_open(question: str) -> None:
+    assert compared(question, told_of()) is None
+
+
+def test_two_topics_of_one_passage_are_not_compared() -> None:
+    both = [replace(one, rank=0) for one in told_of()]
+    assert compared("Who is older, Ada Bell or Tom Reed?", both) is None

@@ -10,10 +10,16 @@ from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.language import Language
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, TokenSink
-from hopsyncd.retrieve.answering.extractive import carrying, cited, evidence, function_terms
+from hopsyncd.retrieve.answering.extractive import (
+    Sentence,
+    carrying,
+    cited,
+    evidence,
+    function_terms,
+    sentences_of,
+)
 from hopsyncd.retrieve.answering.llm_answer import answered, composed
 from hopsyncd.retrieve.answering.reply import AskReply
-from hopsyncd.retrieve.answering.sentences import Sentence, sentences_of
 from hopsyncd.retrieve.answering.support import judged
 from hopsyncd.retrieve.engine import Answer, Engine
 from hopsyncd.retrieve.logic import Tell, untold
@@ -161,12 +167,11 @@ class Asker:
         )
         if not judgement.is_found:
             return AskReply("", None, "extractive", ())
-        short = judgement.short
-        chosen = carrying(sentences, weights, short.sentence if short else None)
+        chosen = carrying(sentences, weights, judgement.sentences)
         passages = cited(chosen)
         return AskReply(
             " ".join(sentence.text for sentence in chosen),
-            short.text if short else None,
+            judgement.short,
             "extractive",
             passages,
             evidence(chosen),

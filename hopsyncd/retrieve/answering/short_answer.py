@@ -15,8 +15,7 @@ import numpy as np
 
 from hopsyncd.models.keywords import normalise
 from hopsyncd.models.language import Language
-from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds
-from hopsyncd.retrieve.answering.sentences import Sentence
+from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds, Sentence
 from store.words import index_terms
 
 # Whether a value in a sentence is what the question asks for.

@@ -14,14 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hopsyncd.models.language import Language
-from hopsyncd.retrieve.answering.extractive import QuestionNeeds, asked_of
-from hopsyncd.retrieve.answering.sentences import Sentence
+from hopsyncd.retrieve.answering.comparison_answer import compared
+from hopsyncd.retrieve.answering.extractive import QuestionNeeds, Sentence, asked_of
 from hopsyncd.retrieve.answering.short_answer import (
     HELD,
     MIN_RIGHT,
     RIGHT,
     Candidate,
-    Short,
     candidates,
     likeliest,
     log_odds,
@@ -84,10 +83,11 @@ def _names(question: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`short` is None where none is likely enough."""
+    """`short` is None where none is likely enough; `sentences` are those that it is taken from."""
 
     is_found: bool
-    short: Short | None
+    short: str | None = None
+    sentences: tuple[Sentence, ...] = ()
 
 
 def judged(
@@ -102,10 +102,13 @@ def judged(
     `weights` are the idf of the question's terms. A short answer that is likely right is enough
     for the whole to be found.
     """
+    both = compared(question, sentences)
+    if both:
+        return Judgement(True, both.text, both.sentences)
     asked = asked_of(question)
     values = candidates(question, asked, sentences, weights, language) if asked else []
     told = needs(question, asked, sentences, weights, values, passages)
     short = likeliest(values, log_odds(HELD, told))
     if short and probability(RIGHT, short.features) >= MIN_RIGHT:
-        return Judgement(True, short)
-    return Judgement(bool(sentences) and probability(HELD, told) >= MIN_HELD, None)
+        return Judgement(True, short.text, (short.sentence,))
+    return Judgement(bool(sentences) and probability(HELD, told) >= MIN_HELD)
