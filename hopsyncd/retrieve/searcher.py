@@ -1,5 +1,6 @@
 """The ways to search one version, dispatched: plain ones, the walk, and those that ask an LLM."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -80,6 +81,9 @@ class Searcher:
         self.settings = settings
         self._llm = llm
         self._reranker = reranker
+        # A walk is thousands of small steps, and threads that take them side by side spend twice
+        # the walk on handing the interpreter's lock to each other.
+        self._walking = threading.Lock()
 
     def search(
         self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
@@ -89,7 +93,8 @@ class Searcher:
         if strategy == "hop":
             context = self._context(connection, head, question)
             if search.profile == "default" and search.chosen_reasoner == "walk":
-                return hop(context, k, self._rounds(search))
+                with self._walking:
+                    return hop(context, k, self._rounds(search))
             return self._follow(context, k, search, choose_first, self._offers(context, search))
         if strategy in ("statement", "topic"):
             return self._by_statements(connection, head, question, k, search)
