@@ -128,6 +128,7 @@ class Daemon:
         self.service.watched.stop()
         for watcher in [*self._watchers.values()]:
             watcher.stop()
+        self.service.workers.close()
         if self._endpoint:
             self._endpoint.close()
         if not self._worker.stop(_STOP_WORKER_S):

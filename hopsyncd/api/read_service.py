@@ -29,6 +29,12 @@ from hopsyncd.api.passages import (
     passage_answer,
     paths_answer,
 )
+from hopsyncd.api.query_workers import (
+    QueryMessage,
+    QueryWorkers,
+    WorkerSettings,
+    can_be_handed_over,
+)
 from hopsyncd.api.requests import (
     AskRequest,
     DiffRequest,
@@ -43,7 +49,7 @@ from hopsyncd.api.requests import (
 )
 from hopsyncd.api.streaming import Listener
 from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff
-from hopsyncd.config.configuration import DATABASE_NAME, Config
+from hopsyncd.config.configuration import DATABASE_NAME, INDEX_NAME, Config
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, NotFound
 from hopsyncd.index.matching import edge_budget
@@ -56,7 +62,7 @@ from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.understood import understood
+from hopsyncd.retrieve.understood import Understood, understood
 from store.exceptions import DatabaseGone, NoSuchVersion
 from store.sqlite.database import Connection, open_reader, snapshot
 from store.sqlite.history import diff as history_diff
@@ -76,6 +82,15 @@ class ReadService:
         self.config = config
         self._database = config.daemon.data_dir / DATABASE_NAME
         self.answer_by(models, engine)
+        self.workers = QueryWorkers(
+            WorkerSettings(
+                self._database,
+                config.daemon.data_dir / INDEX_NAME,
+                config.index.edge_budget_factor,
+            ),
+            config.limits.worker_count,
+            config.limits.query_s,
+        )
         self._worker = worker
         self._queries = 0
         self.measurements = Metrics()
@@ -99,19 +114,32 @@ class ReadService:
             request.method,
         )
         meant = understood(request.question, request.filters, datetime.now().astimezone())
-        began_s = time.perf_counter()
-        answer = self._engine.query(
-            meant.question,
-            request.k or self.config.query.k,
-            search,
-            request.at,
-            usage,
-            hidden=caller.hidden,
-            wanted=meant.wanted,
-        )
+        k = request.k or self.config.query.k
+        engine, hidden, began_s = self._engine, caller.hidden, time.perf_counter()
+
+        def here() -> QueryAnswer:
+            found = engine.query(
+                meant.question, k, search, request.at, usage, hidden=hidden, wanted=meant.wanted
+            )
+            return answer_json(found, search, (), meant)
+
+        if engine.head is not None and can_be_handed_over(search, request.at):
+            number = engine.head.version.id if request.at == "head" else int(request.at)
+            message = partial(self._message, meant, k, search, number, hidden)
+            answer = self.workers.answer(number, message, here)
+        else:
+            answer = here()
         self._queries += 1
         self.measurements.note_query(search.strategy, time.perf_counter() - began_s)
-        return answer_json(answer, search, self._degraded(caller.hidden), meant)
+        return {**answer, "degraded": [*self._degraded(hidden), *answer["degraded"]]}
+
+    def _message(
+        self, meant: Understood, k: int, search: Search, number: int, hidden: frozenset[str]
+    ) -> QueryMessage:
+        encoder = self._models.encoder
+        vector = encoder.encode([meant.question])[0]
+        at, settings = str(number), self._engine.settings
+        return QueryMessage(meant, k, search, at, hidden, settings, encoder.name, vector)
 
     @endpoint("POST", "/v1/queries", "read")
     def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:

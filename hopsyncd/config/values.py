@@ -210,12 +210,23 @@ class AccessConfig(Section):
     )
 
 
+_MOST_WORKERS = 4  # unless more are asked for: each takes memory
+
+
 class LimitsConfig(Section):
     """How much work one daemon accepts; the rest is answered 503, to be tried again."""
 
     connections: int = Field(default=64, ge=1, le=10_000)
     parallel: int = Field(default=4, ge=1, le=256)
+    workers: Annotated[int, Field(ge=0, le=64)] | Literal["auto"] = "auto"
     queue: int = Field(default=64, ge=0, le=10_000)
     query_s: Seconds = 30.0
     header_s: Seconds = 10.0
     body_s: Seconds = 30.0
+
+    @property
+    def worker_count(self) -> int:
+        """How many processes answer beside the daemon's own."""
+        if self.workers != "auto":
+            return self.workers
+        return min((os.cpu_count() or 1) - 1, _MOST_WORKERS)

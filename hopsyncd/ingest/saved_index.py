@@ -39,10 +39,11 @@ _FEWEST = 2000
 
 
 class SavedIndex:
-    """The folder of one database's live index. Owned by the one writer."""
+    """The folder of one database's live index. Owned by the one writer; others change no file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_owned: bool = True) -> None:
         self._folder = folder
+        self._is_owned = is_owned
         self._entries = 0  # that were saved last
         self._is_mapped = False
         self._is_kept = True  # all vectors are in its files
@@ -62,7 +63,8 @@ class SavedIndex:
                 log.info("the saved index is too old to follow", version=after)
             else:
                 return index
-        self.forget()
+        if self._is_owned:
+            self.forget()
         self._is_kept = True
         index = LiveIndex(recipe.dimensions, self._grow)
         if until:
@@ -156,6 +158,8 @@ class SavedIndex:
 
     def _mapped(self, name: str, dimensions: int) -> NDArray[np.generic]:
         path = self._folder / f"{name}.bin"
+        if not self._is_owned:
+            return np.memmap(path, _VECTORS[name], "c").reshape(-1, dimensions)
         if self._is_mapped:  # readers keep the file that an index before this one went on with
             shutil.copyfile(path, new := self._folder / f"{name}.new")
             new.replace(path)
@@ -166,6 +170,8 @@ class SavedIndex:
 
         In memory where the disk has no room: a hole in a mapped file could not be written to.
         """
+        if not self._is_owned:
+            return in_memory(name, old, rows)
         new = self._folder / f"{name}.new"
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)

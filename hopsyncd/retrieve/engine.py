@@ -115,6 +115,11 @@ class Engine:
         """Serve another version from now on; a request that has begun keeps its own."""
         self._head = head
 
+    @property
+    def settings(self) -> WalkSettings:
+        """How it walks."""
+        return self._searcher.settings
+
     def walk_by(self, settings: WalkSettings) -> None:
         """Walk by other settings from the next query on."""
         self._searcher.settings = settings

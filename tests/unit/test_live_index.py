@@ -130,6 +130,20 @@ def test_a_reader_keeps_its_index_while_the_next_is_loaded_and_grows(kept: Kept)
     assert served_by(snapshot_at(first, 1)) == was
 
 
+def test_another_process_reads_what_was_kept_and_changes_no_file(kept: Kept) -> None:
+    was = {file.name: file.read_bytes() for file in kept.folder.iterdir()}
+    recipe, connection = kept.stack.maker.recipe, kept.stack.connection
+    expected = served_by(snapshot_at(kept.stack.writer.index, 1))
+    for damage in (lambda path: None, flip):
+        damage(kept.folder / "texts.json")
+        was["texts.json"] = (kept.folder / "texts.json").read_bytes()
+        other = SavedIndex(kept.folder, is_owned=False).load(connection, recipe, 1)
+        assert served_by(snapshot_at(other, 1)) == expected
+        other.vectors.append(np.full((600, recipe.dimensions), 7, dtype=np.int16))
+        other.vectors.exact[:5] = 9
+        assert {file.name: file.read_bytes() for file in kept.folder.iterdir()} == was
+
+
 def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 

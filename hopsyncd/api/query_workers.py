@@ -1,0 +1,379 @@
+"""Processes that answer queries beside the daemon, since one process walks on one core only.
+
+Each has the live index of its own, follows the store by its feed, and answers whole queries. The
+daemon asks a worker only at a version that this has; what no worker can answer, or one dies of, it
+answers itself. Workers start when two queries meet, and follow when a query missed a version.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+import hopsyncd
+from hopsyncd.answers.found import QueryAnswer
+from hopsyncd.config.values import Search
+from hopsyncd.errors import REPORTABLE
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Statistics
+from hopsyncd.ingest.follow import follow
+from hopsyncd.ingest.saved_index import SavedIndex
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.understood import Understood
+from hopsyncd.retrieve.walk import WalkSettings
+from store.records import Recipe, Version
+from store.sqlite.acknowledged import rewrites
+from store.sqlite.content import recipe_of
+from store.sqlite.database import open_reader, snapshot
+from store.sqlite.versions import head, version
+
+log = structlog.get_logger(__name__)
+
+_SERVE = "import sys; from hopsyncd.api.query_workers import serve; serve(int(sys.argv[1]))"
+_ROOT = Path(hopsyncd.__file__).resolve().parents[1]
+_FAILED_STARTS = 3  # in a row, after which no worker is started any more
+_START_S = 300.0  # a worker may have to make the index from the store
+# They need the question's vector, and no other model.
+_STRATEGIES = ("hop", "bm25", "dense", "hybrid")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What a worker answers from."""
+
+    database: Path
+    index: Path
+    budget_factor: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryMessage:
+    """A query at the number of a version; `vector` is the question's by the encoder named so."""
+
+    meant: Understood
+    k: int
+    search: Search
+    at: str
+    hidden: frozenset[str]
+    settings: WalkSettings
+    encoder: str
+    vector: NDArray[np.float32]
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    process: subprocess.Popen[bytes]
+    pipe: Pipe
+    version: int = 0
+    busy: bool = True
+
+    def told(self, message: QueryMessage | WorkerSettings | int, patience_s: float) -> Any:
+        """Its reply. Raises OSError or EOFError when none comes."""
+        self.pipe.send(message)
+        if not self.pipe.poll(patience_s):
+            raise TimeoutError(f"it did not reply within {patience_s:g} s")
+        return self.pipe.recv()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.pipe.close()
+
+
+def can_be_handed_over(search: Search, at: str) -> bool:
+    """Whether a worker could answer such a query."""
+    plain = search.strategy in _STRATEGIES and not search.wants_llm
+    return plain and (at == "head" or at.isdecimal())
+
+
+class QueryWorkers:
+    """At most `count` worker processes; from any thread."""
+
+    def __init__(self, settings: WorkerSettings, count: int, patience_s: float) -> None:
+        self._settings = settings
+        self._count = count
+        self._patience_s = patience_s
+        self._changed = threading.Condition()
+        self._workers: list[_Worker] = []
+        self._here = 0  # queries that this process answers now
+        self._wanted = 0  # the newest version that a query missed
+        self._failed_starts = 0
+        self._tending: threading.Thread | None = None
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the workers that are ready, or busy."""
+        with self._changed:
+            return [one.process.pid for one in self._workers]
+
+    def answer(
+        self, number: int, asked: Callable[[], QueryMessage], here: Callable[[], QueryAnswer]
+    ) -> QueryAnswer:
+        """The answer of a worker that has the version, or that of this process."""
+        worker = self._taken(number)
+        if worker is not None:
+            found = self._asked(worker, asked)
+            if found is not None:
+                return found
+            with self._changed:
+                self._here += 1
+        try:
+            return here()
+        finally:
+            with self._changed:
+                self._here -= 1
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """End all of them."""
+        with self._changed:
+            self._count = 0
+            self._changed.notify_all()
+            workers, self._workers = self._workers, []
+        for one in workers:
+            one.end()
+        if self._tending:
+            self._tending.join()
+
+    def _taken(self, number: int) -> _Worker | None:
+        """A worker, now busy, that has the version; None where this process is to answer."""
+        with self._changed:
+            while True:
+                current = [one for one in self._workers if one.version >= number]
+                for one in current:
+                    if not one.busy:
+                        one.busy = True
+                        return one
+                if len(current) < self._count and (self._here or self._workers):
+                    self._tend(number)
+                if not self._here or not current:
+                    self._here += 1
+                    return None
+                self._changed.wait()
+
+    def _asked(self, worker: _Worker, asked: Callable[[], QueryMessage]) -> QueryAnswer | None:
+        """Its answer; None where it has none."""
+        try:
+            message = asked()
+        except BaseException:
+            self._give_back(worker)
+            raise
+        try:
+            found: QueryAnswer | None = worker.told(message, self._patience_s)
+        except (OSError, EOFError) as error:
+            self._lose(worker, error)
+            return None
+        self._give_back(worker)
+        return found
+
+    def _give_back(self, worker: _Worker) -> None:
+        with self._changed:
+            worker.busy = False
+            self._changed.notify_all()
+
+    def _lose(self, worker: _Worker, error: Exception) -> None:
+        """End a worker that does not reply; another takes its place once it is missed."""
+        with self._changed:
+            if worker not in self._workers:  # closed meanwhile
+                return
+            self._workers.remove(worker)
+            self._changed.notify_all()
+        worker.end()
+        log.warning("a query worker ended", pid=worker.process.pid, why=_why(error))
+
+    def _tend(self, number: int) -> None:
+        """Have workers that can answer at that version, soon. Call it with the lock."""
+        self._wanted = max(self._wanted, number)
+        if self._tending is None:
+            self._tending = threading.Thread(target=self._tend_all, name="workers", daemon=True)
+            self._tending.start()
+        self._changed.notify_all()
+
+    def _tend_all(self) -> None:
+        """One thing after the other, so that most of the processors answer meanwhile."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(self._is_to_do)
+                if not self._count:
+                    return
+                behind = self._behind()
+                if behind:
+                    behind.busy = True
+                wanted = self._wanted
+            if behind is None:
+                self._start()
+                continue
+            try:
+                behind.version = behind.told(wanted, _START_S)
+            except (OSError, EOFError) as error:
+                self._lose(behind, error)
+            else:
+                self._give_back(behind)
+
+    def _is_to_do(self) -> bool:
+        is_short = len(self._workers) < self._count and self._wanted > 0
+        return is_short or not self._count or self._behind() is not None
+
+    def _behind(self) -> _Worker | None:
+        """One that is to follow the store, and is free to."""
+        found = (one for one in self._workers if one.version < self._wanted and not one.busy)
+        return next(found, None)
+
+    def _start(self) -> None:
+        """Start one more. Where that fails again and again, this process answers alone."""
+        try:
+            worker = _started(self._settings)
+        except (OSError, EOFError) as error:
+            self._failed_starts += 1
+            log.warning("a query worker cannot be started", why=_why(error))
+            if self._failed_starts >= _FAILED_STARTS:
+                log.error("queries are answered by one process alone", why=_why(error))
+                with self._changed:
+                    self._count = 0
+            return
+        self._failed_starts = 0
+        with self._changed:
+            if self._count:
+                self._workers.append(worker)
+                worker.busy = False
+                self._changed.notify_all()
+                return
+        worker.end()
+
+
+def _why(error: Exception) -> str:
+    return str(error) or "its process is gone"
+
+
+def _started(settings: WorkerSettings) -> _Worker:
+    """A worker that has the head. Raises OSError or EOFError."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _SERVE, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(_ROOT), "OPENBLAS_NUM_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C is for the daemon
+        )
+    worker = _Worker(process, Pipe(ours.detach()))
+    try:
+        worker.version = worker.told(settings, _START_S)
+    except BaseException:
+        worker.end()
+        raise
+    return worker
+
+
+class _Outdated(Exception):
+    """What the process holds is not true any more: another is to take its settings."""
+
+
+class _ToldVector:
+    """The encoder of a worker, which is told the vector of each question."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.name = recipe.encoder
+        self.dimensions = recipe.dimensions
+        self.vector = np.zeros(recipe.dimensions, dtype=np.float32)
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(1, d) the vector of the one question."""
+        return self.vector[None]
+
+
+class _Copy:
+    """The live index of a worker, and the engine that answers from it. Belongs to one thread."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._connection = open_reader(settings.database)
+        with snapshot(self._connection):
+            newest = head(self._connection)
+            if newest is None:
+                raise _Outdated
+            recipe = recipe_of(self._connection, newest.recipe)
+            self._rewrites = rewrites(self._connection)
+            saved = SavedIndex(settings.index, is_owned=False)
+            self._index = saved.load(self._connection, recipe, newest.id)
+        self._encoder = _ToldVector(recipe)
+        self._engine = Engine(
+            settings.database, self._encoder, WalkSettings(), budget_factor=settings.budget_factor
+        )
+        self._statistics: Statistics | None = None
+        self.version = 0
+        self._publish(newest)
+
+    def follow(self, number: int) -> None:
+        """Come to a version. Raises _Outdated."""
+        if number <= self.version:
+            return
+        with snapshot(self._connection):
+            self._check()
+            wanted = version(self._connection, number)
+            if recipe_of(self._connection, wanted.recipe).encoder != self._encoder.name:
+                raise _Outdated
+            follow(self._connection, self._index, self._encoder.name, self.version, number)
+        self._publish(wanted)
+
+    def answer(self, asked: QueryMessage) -> QueryAnswer | None:
+        """None where another has to answer. Raises _Outdated."""
+        with snapshot(self._connection):
+            self._check()
+        if asked.encoder != self._encoder.name or int(asked.at) > self.version:
+            return None
+        self._encoder.vector = asked.vector
+        self._engine.walk_by(asked.settings)
+        try:
+            found = self._engine.query(
+                asked.meant.question,
+                asked.k,
+                asked.search,
+                asked.at,
+                hidden=asked.hidden,
+                wanted=asked.meant.wanted,
+            )
+        except REPORTABLE:  # the daemon meets the same, and tells it
+            return None
+        return answer_json(found, asked.search, (), asked.meant)
+
+    def _check(self) -> None:
+        """A purge or a rebuild rewrites history, which the feed does not tell."""
+        if rewrites(self._connection) != self._rewrites:
+            raise _Outdated
+
+    def _publish(self, newest: Version) -> None:
+        self._statistics = Statistics.of(self._index, newest.id, base=self._statistics)
+        self._engine.publish(Snapshot(self._index, newest, self._statistics))
+        self.version = newest.id
+
+
+def serve(descriptor: int) -> None:
+    """Answer what the daemon asks over the pipe, until it closes that or the index is outdated."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with (
+        suppress(EOFError, BrokenPipeError, ConnectionResetError, _Outdated),
+        Pipe(descriptor) as pipe,
+    ):
+        copy = _Copy(pipe.recv())
+        pipe.send(copy.version)
+        while True:
+            message = pipe.recv()
+            if isinstance(message, QueryMessage):
+                pipe.send(copy.answer(message))
+            else:
+                copy.follow(message)
+                pipe.send(copy.version)

@@ -1,0 +1,202 @@
+"""Queries answered by other processes: the same answers, at the version asked for, whoever dies."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from hopsyncd.answers.found import QueryAnswer
+from hopsyncd.api.query_workers import (
+    QueryMessage,
+    QueryWorkers,
+    WorkerSettings,
+    can_be_handed_over,
+)
+from hopsyncd.config.values import Search
+from hopsyncd.ingest.upkeep import purged
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.understood import Understood
+from hopsyncd.retrieve.walk import WalkSettings
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder
+from tests.fakes.stack import Stack
+
+ROME = b"# Rome\n\nRome lies on the Tiber. Caesar ruled in Rome.\n"
+PARIS = b"# Paris\n\nParis lies on the Seine. Caesar called it Lutetia.\n"
+QUESTION = "What did Caesar call Paris?"
+HOP = Search("hop")
+NOBODY: frozenset[str] = frozenset()
+HIDDEN = frozenset({"notes"})
+
+
+class Desk:
+    """A daemon's side: queries go to one worker where it can answer, else they are counted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.stack = Stack(folder / "s.db", MemoryConnector({"rome.md": ROME, "paris.md": PARIS}))
+        self.engine = Engine(folder / "s.db", FakeEncoder(), WalkSettings())
+        self.workers = QueryWorkers(WorkerSettings(folder / "s.db", folder / "index", 1.0), 1, 20.0)
+        self.here = 0
+        self.sync()
+
+    def sync(self) -> None:
+        self.stack.sync()
+        self.engine.publish(self.stack.writer.snapshot_of(self.stack.head))
+
+    def alone(
+        self, at: int = 0, search: Search = HOP, hidden: frozenset[str] = NOBODY
+    ) -> QueryAnswer:
+        """What this process answers."""
+        at = at or self.stack.head.id
+        return answer_json(
+            self.engine.query(QUESTION, 5, search, str(at), hidden=hidden),
+            search,
+            (),
+            Understood(QUESTION),
+        )
+
+    def ask(
+        self,
+        at: int = 0,
+        search: Search = HOP,
+        hidden: frozenset[str] = NOBODY,
+        before: Callable[[], object] = lambda: None,
+    ) -> QueryAnswer:
+        """What the workers answer, or this process in their place."""
+        at = at or self.stack.head.id
+
+        def here() -> QueryAnswer:
+            self.here += 1
+            return self.alone(at, search, hidden)
+
+        def asked() -> QueryMessage:
+            before()
+            return self.message(at, search, hidden)
+
+        return self.workers.answer(at, asked, here)
+
+    def until_handed_over(self) -> None:
+        """Ask, two at a time, until the worker has the head and answers."""
+        end_s = time.monotonic() + 60
+        while time.monotonic() < end_s:
+            before = self.here
+            self.ask()
+            if self.here == before:
+                return
+            self.meet(self.workers)
+            time.sleep(0.02)
+        raise AssertionError("no worker answers")
+
+    def meet(self, workers: QueryWorkers) -> QueryAnswer:
+        """Ask while another query is answered."""
+        message = partial(self.message, self.stack.head.id, HOP, NOBODY)
+        return workers.answer(self.stack.head.id, message, self.ask)
+
+    def message(self, at: int, search: Search, hidden: frozenset[str]) -> QueryMessage:
+        encoder = FakeEncoder()
+        vector = encoder.encode([QUESTION])[0]
+        return QueryMessage(
+            Understood(QUESTION), 5, search, str(at), hidden, WalkSettings(), encoder.name, vector
+        )
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    made.workers.close()
+    made.stack.close()
+
+
+def test_a_worker_gives_the_same_answers_at_every_version_and_behind_every_mask(desk: Desk) -> None:
+    assert desk.workers.pids == []
+    desk.until_handed_over()
+    (pid,) = desk.workers.pids
+    assert pid != os.getpid()
+    first, before = desk.stack.head.id, desk.here
+    for strategy in ("hop", "bm25", "dense", "hybrid"):
+        search = Search(strategy)
+        for hidden in (NOBODY, HIDDEN):
+            assert desk.ask(first, search, hidden) == desk.alone(first, search, hidden)
+    assert desk.ask(first, HOP, HIDDEN)["passages"] == []
+    assert desk.here == before
+
+    desk.stack.connector.put("oslo.md", b"# Oslo\n\nCaesar never called on Oslo.\n")
+    desk.sync()
+    assert desk.ask() == desk.alone()
+    assert desk.here == before + 1  # the worker was behind
+    desk.until_handed_over()
+    before = desk.here
+    for at in (first, desk.stack.head.id):
+        assert desk.ask(at) == desk.alone(at)
+    assert (desk.here, desk.workers.pids) == (before, [pid])
+
+
+def test_a_query_whose_worker_is_killed_is_answered_and_another_worker_comes(desk: Desk) -> None:
+    desk.until_handed_over()
+    (pid,) = desk.workers.pids
+    before = desk.here
+    kill = partial(os.kill, pid, signal.SIGKILL)
+    assert desk.ask(before=kill) == desk.alone()
+    assert desk.here == before + 1
+    desk.until_handed_over()
+    assert desk.workers.pids not in ([], [pid])
+
+
+def test_killed_workers_keep_nobody_waiting(desk: Desk) -> None:
+    desk.until_handed_over()
+    expected, found = desk.alone(), list[QueryAnswer]()
+
+    def ask_often() -> None:
+        for _ in range(20):
+            found.append(desk.ask())
+
+    threads = [Thread(target=ask_often) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for _ in range(3):
+        for pid in desk.workers.pids:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+    for one in threads:
+        one.join()
+    assert found == [expected] * 80
+
+
+def test_after_a_purge_no_worker_answers_from_what_was_before(desk: Desk) -> None:
+    desk.until_handed_over()
+    (pid,) = desk.workers.pids
+    purged(desk.stack.path, "paris.md", "notes", 0)
+    desk.stack.writer.forget_index()
+    desk.engine.publish(desk.stack.writer.snapshot_of(desk.stack.head))
+    assert desk.ask() == desk.alone()
+    desk.until_handed_over()
+    assert "Lutetia" not in str(desk.ask())
+    assert desk.workers.pids != [pid]
+
+
+def test_where_no_worker_can_start_one_process_answers_alone(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere = WorkerSettings(tmp_path / "nowhere.db", tmp_path / "index", 1.0)
+    desk.workers = QueryWorkers(nowhere, 2, 20.0)
+    end_s = time.monotonic() + 60
+    while "by one process alone" not in capsys.readouterr().out:
+        assert desk.meet(desk.workers) == desk.alone()
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+    assert desk.workers.pids == []
+
+
+def test_only_what_needs_no_other_model_and_names_a_number_is_handed_over() -> None:
+    assert can_be_handed_over(HOP, "head")
+    assert can_be_handed_over(Search("dense"), "7")
+    assert not can_be_handed_over(HOP, "a tag")
+    assert not can_be_handed_over(Search("decompose"), "head")
+    assert not can_be_handed_over(Search("hop", reasoner="llm"), "head")
