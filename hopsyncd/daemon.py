@@ -125,10 +125,9 @@ class Daemon:
 
     def stop(self) -> None:
         """Abandon the current batch, keep what it prepared, and end every thread."""
-        self.service.watched.stop()
+        self.service.close()
         for watcher in [*self._watchers.values()]:
             watcher.stop()
-        self.service.workers.close()
         if self._endpoint:
             self._endpoint.close()
         if not self._worker.stop(_STOP_WORKER_S):

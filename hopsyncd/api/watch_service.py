@@ -75,3 +75,8 @@ class WatchService(StateService):
     def _watch(self, number: int, limit: int) -> WatchAnswer:
         watch, now, changes = self.watched.details(number, limit)
         return {"version": self._version, "watch": watch, "now": now, "changes": changes}
+
+    def close(self) -> None:
+        """End the threads and processes that work for it."""
+        self.watched.stop()
+        self.workers.close()

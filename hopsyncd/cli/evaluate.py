@@ -218,7 +218,7 @@ def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":
     wanted = given["questions"] or "50"
     if not (wanted.isascii() and wanted.isdecimal()) or not 1 <= int(wanted) <= 1000:
         raise click.UsageError("with --self, --questions is a number from 1 to 1000")
-    from hopsyncd.evaluation.own import NOTES, measured_own
+    from hopsyncd.evaluation.own_questions import NOTES, measured_own
     from hopsyncd.evaluation.report import Measured
 
     experiment = _experiment(config, given, _models(config, given), _PLAIN_STRATEGIES)

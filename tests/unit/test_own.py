@@ -7,8 +7,14 @@ import pytest
 
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
-from hopsyncd.evaluation.own import measured_own, own_questions
-from hopsyncd.evaluation.own_questions import Pair, gives_away, ruled, written
+from hopsyncd.evaluation.own_questions import (
+    Pair,
+    gives_away,
+    measured_own,
+    own_questions,
+    ruled,
+    written,
+)
 from hopsyncd.evaluation.run import Experiment
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall
