@@ -246,6 +246,17 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def end_at_signals(server: uvicorn.Server) -> None:
+    """Let SIGTERM and SIGINT end a server: before uvicorn handles them, and when it raises them
+    again at its end."""
+
+    def end(_: int, __: FrameType | None) -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+
+
 def serve(
     app: ASGIApp,
     listeners: Sequence[socket.socket],
@@ -276,11 +287,5 @@ def serve(
         timeout_graceful_shutdown=_STOP_REQUESTS_S,
     )
     server = _Server(config, end_work, supervisor)
-
-    def end(_: int, __: FrameType | None) -> None:
-        """For signals before uvicorn handles them, and for those it raises again at its end."""
-        server.should_exit = True
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    end_at_signals(server)
     server.run(sockets=list(listeners))

@@ -11,6 +11,7 @@ from hopsyncd.cli.output import client_of, json_option, local_time, print_json, 
 from hopsyncd.client import Client
 from hopsyncd.client.response import printable
 from hopsyncd.config.configuration import config_path, load_config, write_config
+from hopsyncd.config.values import host_and_port
 from hopsyncd.errors import DaemonUnavailable
 
 
@@ -116,15 +117,33 @@ def schedule(context: click.Context, as_json: bool) -> None:
             click.echo(f"  it failed: {printable(job['last_error'])}; last success {succeeded}")
 
 
+def _loopback(_: click.Context, __: click.Parameter, address: str | None) -> str | None:
+    try:
+        if address is not None:
+            host_and_port(address)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, such as 127.0.0.1:7719") from error
+    return address
+
+
 @click.command()
 @click.option(
     "--allow-write",
     is_flag=True,
-    help="Also offer the tools `sync` and `tag`. Without it an agent can change nothing.",
+    help="Also offer the tools `sync`, `tag` and, with mcp.inbox configured, `note`. Without it an"
+    " agent can change nothing.",
+)
+@click.option(
+    "--http",
+    "address",
+    metavar="ADDRESS",
+    callback=_loopback,
+    help="Serve over HTTP on a loopback address such as 127.0.0.1:7719, to whoever sends the token"
+    " in access.token_file.",
 )
 @click.pass_context
-def mcp(context: click.Context, allow_write: bool) -> None:
-    """Serve MCP to an agent, on standard input and output.
+def mcp(context: click.Context, allow_write: bool, address: str | None) -> None:
+    """Serve MCP to an agent, on standard input and output or over HTTP.
 
     The agent's client starts this command, which needs a running daemon and never starts one.
 
@@ -132,10 +151,19 @@ def mcp(context: click.Context, allow_write: bool) -> None:
     """
     from hopsyncd.api.mcp.document_server import make_server
 
+    config = load_config(context.obj) if allow_write or address else None
+    inbox = config.mcp.inbox if config else None
+    if config and address:
+        from hopsyncd.api.mcp.http_server import HttpServer
+
+        served = HttpServer(make_server(client_of(context), allow_write, inbox), config, address)
+        click.echo(f"{served.address}\nCtrl-C stops it.")
+        served.run()
+        return
     if sys.stdin.isatty():
         click.echo("Waiting for an MCP client on standard input; see docs/mcp.md.", err=True)
     with client_of(context) as client:
-        make_server(client, allow_write).run()
+        make_server(client, allow_write, inbox).run()
 
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}

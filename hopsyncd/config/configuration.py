@@ -31,6 +31,7 @@ from hopsyncd.config.values import (
     ConfigPath,
     CronText,
     LimitsConfig,
+    McpConfig,
     ModelName,
     Seconds,
     Section,
@@ -220,6 +221,7 @@ class Config(Section):
     retention: RetentionConfig = Field(default_factory=RetentionConfig)
     llm: LlmConfig = Field(default_factory=LlmConfig)
     access: AccessConfig = Field(default_factory=AccessConfig)
+    mcp: McpConfig = Field(default_factory=McpConfig)
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     sources: tuple[SourceConfig, ...] = Field(default=(), alias="source", strict=False)
 

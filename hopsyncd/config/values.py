@@ -213,6 +213,14 @@ class AccessConfig(Section):
 _MOST_WORKERS = 4  # unless more are asked for: each takes memory
 
 
+class McpConfig(Section):
+    """What agents may do beside asking."""
+
+    inbox: ConfigPath | None = Field(
+        default=None, description="Write a path in quotes, or leave the line out."
+    )
+
+
 class LimitsConfig(Section):
     """How much work one daemon accepts; the rest is answered 503, to be tried again."""
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import getdoc
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -97,7 +98,7 @@ class DocumentServer(MCPServer[Any]):
             raise MCPError(INTERNAL_ERROR, str(error)) from error
 
 
-def make_server(client: Client, allow_write: bool) -> MCPServer[Any]:
+def make_server(client: Client, allow_write: bool, inbox: Path | None = None) -> MCPServer[Any]:
     """An MCP server over a running daemon; it never starts one."""
     server = DocumentServer(client)
     tools = Tools(client)
@@ -107,7 +108,9 @@ def make_server(client: Client, allow_write: bool) -> MCPServer[Any]:
     ):
         _add(server, read, read_only=True)
     if allow_write:
-        writing = WritingTools(client)
+        writing = WritingTools(client, inbox)
+        if inbox:
+            _add(server, writing.note, read_only=False, idempotent=False)
         _add(server, writing.sync, read_only=False, open_world=True)
         _add(server, writing.tag, read_only=False, idempotent=False)
 

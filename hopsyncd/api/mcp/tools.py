@@ -1,10 +1,12 @@
 """The tools for agents. The docstrings and parameter descriptions are what an agent reads."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from hopsyncd.api.mcp.notes import written_note
 from hopsyncd.api.mcp.shapes import (
     NOTICE,
     fitted,
@@ -254,10 +256,11 @@ class Tools:
 
 
 class WritingTools:
-    """The tools that change something, but never the documents."""
+    """The tools that change something, but no document that exists; notes go into `inbox`."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, inbox: Path | None) -> None:
         self._client = client
+        self._inbox = inbox
 
     def sync(
         self,
@@ -270,6 +273,19 @@ class WritingTools:
         Rarely needed: the daemon notices changes by itself. A large change takes minutes.
         """
         return dict(self._client.sync(sources or ()))
+
+    def note(
+        self,
+        title: Annotated[str, Field(min_length=1, max_length=200)],
+        text: Annotated[str, Field(min_length=1, max_length=100_000, description="Markdown.")],
+        tags: Annotated[list[str] | None, Field(max_length=20)] = None,
+    ) -> dict[str, object]:
+        """Write a new note into the user's inbox folder, for what the user asked to remember.
+
+        Never overwrites anything. Searches find it once its folder is indexed, mostly at once.
+        """
+        assert self._inbox is not None  # the tool is offered only then
+        return {"file": str(written_note(self._inbox, title, text, tags or ()))}
 
     def tag(
         self,

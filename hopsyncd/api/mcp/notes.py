@@ -1,0 +1,65 @@
+"""Notes that agents write: Markdown files in one folder, which nothing here reads or changes."""
+
+import os
+import re
+import unicodedata
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from hopsyncd.errors import BadRequest
+
+_NAME_CHARACTERS = 60
+_MOST_SAME = 100
+_TAG = re.compile(r"[\w/-]{1,60}")
+
+
+def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Path:
+    """Write a note to a file of its own in the folder; returns its path. Raises BadRequest."""
+    line = " ".join(title.split())
+    if not line or not text.strip():
+        raise _refused("it has no title or no text", "Give both")
+    if wrong := [tag for tag in tags if not _TAG.fullmatch(tag)]:
+        raise _refused(f"{wrong[0]!r} is no tag", "Take letters, digits, - and /")
+    head = f"---\ntags: [{', '.join(tags)}]\n---\n\n" if tags else ""
+    content = f"{head}# {line}\n\n{text.strip()}\n".encode(errors="replace")
+    now = datetime.now().astimezone()
+    name = f"{now:%Y-%m-%d}-{_slug(line)}"
+    try:
+        folder = os.open(inbox, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return inbox / _put(folder, name, content)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        why = f"{inbox}: {str(error.strerror).lower()}"
+        raise _refused(why, "Make the folder of mcp.inbox, or correct it") from error
+
+
+def _put(folder: int, name: str, content: bytes) -> str:
+    """Make a file that was not there; one of the same name, or a link, stays as it is."""
+    for number in range(1, _MOST_SAME + 1):
+        file = f"{name}.md" if number == 1 else f"{name}-{number}.md"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            handle = os.open(file, flags, 0o600, dir_fd=folder)
+        except FileExistsError:
+            continue
+        with os.fdopen(handle, "wb") as made:
+            made.write(content)
+        return file
+    raise _refused(f"there are {_MOST_SAME} notes of that title today", "Take another title")
+
+
+def _slug(title: str) -> str:
+    """A name for a file, of letters, digits and dashes.
+
+    >>> _slug("../Who is Ada?")
+    'who-is-ada'
+    """
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    return "-".join(re.findall(r"[a-z0-9]+", plain))[:_NAME_CHARACTERS].strip("-") or "note"
+
+
+def _refused(why: str, hint: str) -> BadRequest:
+    return BadRequest("The note was not written", why, hint)

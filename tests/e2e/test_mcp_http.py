@@ -1,0 +1,207 @@
+"""`hopsyncd mcp --http`, asked by the official client: search, get, notes, two agents at once."""
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+from mcp.types import CallToolResult, TextContent
+
+from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.fakes.port import free_port
+
+READING = ["search", "ask", "get", "neighbours", "status", "history"]
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with new_place(SMALL) as made:
+        made.write("door.md", "# Bronze Door\n\nBronze Door is a film by Kaltenbrunn.\n")
+        made.write("people/mira.md", "# Kaltenbrunn\n\nKaltenbrunn was born in Ostrava.\n")
+        (made.notes / "inbox").mkdir()
+        made.configure(f'[mcp]\ninbox = "{made.notes}/inbox"\n' + source("notes", made.notes))
+        made.start()
+        made.sync()
+        yield made
+
+
+@contextmanager
+def served(place: Place, *flags: str) -> Iterator[str]:
+    program = [sys.executable, "-m", "hopsyncd", "mcp", *flags]
+    program += ["--http", f"127.0.0.1:{free_port()}"]
+    environment = {**os.environ, "HOPSYNCD_HOME": str(place.home)}
+    with subprocess.Popen(program, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout
+        try:
+            address = running.stdout.readline().strip()
+            place.until(lambda: httpx2.get(address).status_code == 401)
+            yield address
+        finally:
+            running.terminate()
+            assert running.wait(20) == 0
+
+
+@pytest.fixture(scope="module")
+def reading(place: Place) -> Iterator[str]:
+    with served(place) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def writing(place: Place) -> Iterator[str]:
+    with served(place, "--allow-write") as address:
+        yield address
+
+
+def token(place: Place) -> str:
+    return (place.home / "data/token").read_text().strip()
+
+
+@asynccontextmanager
+async def agent(address: str, secret: str) -> AsyncIterator[ClientSession]:
+    headers = {"Authorization": f"Bearer {secret}"}
+    async with (
+        create_mcp_http_client(headers=headers) as http,
+        streamable_http_client(address, http_client=http) as streams,
+        ClientSession(*streams) as client,
+    ):
+        await client.initialize()
+        yield client
+
+
+def asked(place: Place, address: str, act: Callable[[ClientSession], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        async with agent(address, token(place)) as client:
+            return await act(client)
+
+    return asyncio.run(run())
+
+
+def called(place: Place, address: str, name: str, /, **given: Any) -> CallToolResult:
+    result: CallToolResult = asked(place, address, lambda client: client.call_tool(name, given))
+    return result
+
+
+def content_of(result: CallToolResult) -> dict[str, Any]:
+    assert not result.is_error and result.structured_content is not None, result.content
+    return dict(result.structured_content)
+
+
+def test_an_agent_searches_and_reads(place: Place, reading: str) -> None:
+    tools = asked(place, reading, lambda client: client.list_tools()).tools
+    assert [one.name for one in tools] == READING
+    found = content_of(called(place, reading, "search", question="Where was Kaltenbrunn born?"))
+    ids = {one["document"]: one["id"] for one in found["passages"]}
+    got = content_of(called(place, reading, "get", passage=ids["people/mira.md"]))
+    assert "Ostrava" in got["passages"][0]["quote"]
+
+
+def test_a_search_can_be_narrowed(place: Place, reading: str) -> None:
+    found = content_of(
+        called(place, reading, "search", question="Kaltenbrunn", filters=["path:people"])
+    )
+    assert {one["document"] for one in found["passages"]} == {"people/mira.md"}
+
+
+def test_without_the_right_nothing_is_written(place: Place, reading: str) -> None:
+    for name, given in (
+        ("note", {"title": "x", "text": "y"}),
+        ("sync", {}),
+        ("tag", {"name": "x"}),
+    ):
+        result = called(place, reading, name, **given)
+        assert result.is_error
+    assert list((place.notes / "inbox").iterdir()) == []
+
+
+def test_a_note_goes_into_the_inbox_and_nowhere_else(place: Place, writing: str) -> None:
+    title = "../../evil: Kaltenbrunn's birthday"
+    for _ in range(2):
+        done = content_of(
+            called(place, writing, "note", title=title, text="It is in June.", tags=["people"])
+        )
+        assert Path(done["file"]).parent == place.notes / "inbox"
+    first, second = sorted((place.notes / "inbox").iterdir())
+    assert first.name.endswith("-evil-kaltenbrunn-s-birthday-2.md")
+    text = second.read_text()
+    assert text == f"---\ntags: [people]\n---\n\n# {title}\n\nIt is in June.\n"
+    assert stat.S_IMODE(second.stat().st_mode) == 0o600
+    assert not list(place.base.glob("evil*")) and not list(place.notes.glob("evil*"))
+    place.sync()
+    assert any("inbox/" in one for one in place.documents("When is Kaltenbrunn's birthday?"))
+
+
+def test_a_link_in_the_inbox_leads_nowhere(place: Place, writing: str) -> None:
+    done = content_of(called(place, writing, "note", title="Linked", text="one"))
+    file = Path(done["file"])
+    target = place.base / "precious"
+    file.unlink()
+    file.symlink_to(target)
+    again = content_of(called(place, writing, "note", title="Linked", text="two"))
+    assert Path(again["file"]) != file and not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"title": " \n", "text": "x"}, "no title"),
+        ({"title": "x", "text": "x", "tags": ["a]\nevil: true"]}, "no tag"),
+    ],
+)
+def test_a_note_that_makes_no_sense_is_refused(
+    place: Place, writing: str, given: dict[str, Any], why: str
+) -> None:
+    result = called(place, writing, "note", **given)
+    (told,) = result.content
+    assert result.is_error and isinstance(told, TextContent) and why in told.text
+
+
+def test_two_agents_work_at_once(place: Place, reading: str) -> None:
+    async def both() -> list[dict[str, Any]]:
+        async with agent(reading, token(place)) as one, agent(reading, token(place)) as other:
+            questions = ("Bronze Door", "Kaltenbrunn", "Ostrava", "film") * 3
+            results = await asyncio.gather(
+                *(
+                    client.call_tool("search", {"question": question})
+                    for question in questions
+                    for client in (one, other)
+                )
+            )
+        return [content_of(result) for result in results]
+
+    found = asyncio.run(both())
+    assert len(found) == 24 and all(one["passages"] for one in found)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Host": "evil.example"}, 403),
+    ],
+)
+def test_strangers_browsers_and_rebound_names_are_refused(
+    place: Place, reading: str, headers: dict[str, str], status: int
+) -> None:
+    own = {} if status == 401 else {"Authorization": f"Bearer {token(place)}"}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    accept = {"Accept": "application/json, text/event-stream"}
+    answer = httpx2.post(reading, json=call, headers={**own, **accept, **headers})
+    assert answer.status_code == status and "search" not in answer.text
+
+
+def test_only_loopback_addresses_are_served(place: Place) -> None:
+    refused = place.run("mcp", "--http", "0.0.0.0:7719")
+    assert refused.returncode == 2 and "other machines" in refused.stderr
