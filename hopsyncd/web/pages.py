@@ -26,6 +26,7 @@ from hopsyncd.web.text_changes import changed_words
 
 _ASSETS = Path(__file__).parent / "assets"
 _K = 8
+_FILTERS = ("source", "path", "type", "tag", "since")
 _PASSAGES_SHOWN = 60  # of a document, around the one that is marked
 _NEIGHBOURS = 40
 _VERSIONS_SHOWN = 30
@@ -119,7 +120,7 @@ class Pages:
         asked = question_of(request)
         if not asked["question"]:
             return {"asked": asked, "found": None, "answer": None}
-        search = {name: asked[name] for name in ("question", "k", "at")}
+        search = {name: asked[name] for name in ("question", "k", "at", "filters")}
         found = self._client.query(**search, strategy=asked["strategy"])
         # The head may be newer by then; what is shown beside each other is of one version.
         answer = None
@@ -131,7 +132,7 @@ class Pages:
     def how(self, request: Request) -> Response:
         """The hops to what was found, drawn and told."""
         asked = question_of(request)
-        search = {name: asked[name] for name in ("question", "k", "at", "strategy")}
+        search = {name: asked[name] for name in ("question", "k", "at", "strategy", "filters")}
         found = self._client.query(**search)
         picture, hops = way_found(found["passages"]), unique_hops(found["passages"])
         return self.html(request, "how.html", asked=asked, found=found, picture=picture, hops=hops)
@@ -269,7 +270,10 @@ def question_of(request: Request) -> dict[str, Any]:
     given = request.query_params
     k = given.get("k", "")
     strategy = given.get("strategy", "")
+    narrowed = {name: given.get(name, "").strip() for name in _FILTERS}
     return {
+        "narrowed": narrowed,
+        "filters": [f"{name}:{value}" for name, value in narrowed.items() if value],
         "question": given.get("q", "").strip(),
         "k": min(max(int(k), 1), 50) if k.isdecimal() else _K,
         "strategy": strategy if strategy in STRATEGIES else None,

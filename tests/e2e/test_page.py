@@ -165,6 +165,16 @@ def test_filters_bound_what_is_shown_and_are_kept_in_the_address(opened: Page, v
     assert "strategy=bm25" in opened.url
 
 
+def test_a_search_is_narrowed_to_a_folder_and_says_so(opened: Page, view: Shown) -> None:
+    opened.goto(view.base + ASKED)
+    opened.get_by_text("Filters").click()
+    opened.get_by_label("Path").fill("people/")
+    expect(opened.locator(".results")).not_to_contain_text("films/")
+    expect(opened.locator("#results")).to_contain_text("path:people")
+    opened.get_by_role("link", name="How it was found").click()
+    expect(opened.locator("ol.lines").last).not_to_contain_text("films/")
+
+
 def test_an_unknown_version_is_told_in_words(opened: Page, view: Shown) -> None:
     opened.goto(view.base + ASKED + "&at=nowhere")
     expect(opened.get_by_role("alert")).to_contain_text("nowhere")
