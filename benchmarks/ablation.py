@@ -2,6 +2,7 @@
 paper's profile to ours, one difference at a time, on real documents and both samples. No LLM.
 
 python benchmarks/ablation.py
+python benchmarks/ablation.py --limits   # the three limits of the walk alone
 """
 
 import sys
@@ -66,6 +67,20 @@ WALKS = {
     "blind to the query": replace(
         DEFAULT, sharpness=0.0, name_sharpness=0.0, link_sharpness=0.0, gain=0.0
     ),
+}
+_ALL = 10**9
+LIMITS = {
+    "default: 100, 10, 3": DEFAULT,
+    "30 passages send on": replace(DEFAULT, heaviest=30),
+    "300": replace(DEFAULT, heaviest=300),
+    "all": replace(DEFAULT, heaviest=_ALL),
+    "3 mentions of a name": replace(DEFAULT, mentions=3),
+    "30": replace(DEFAULT, mentions=30),
+    "all of those that are looked at": replace(DEFAULT, mentions=_ALL),
+    "1 passage of a linked document": replace(DEFAULT, linked=1),
+    "10": replace(DEFAULT, linked=10),
+    "all of them": replace(DEFAULT, linked=_ALL),
+    "no limit at all": replace(DEFAULT, heaviest=_ALL, mentions=_ALL, linked=_ALL),
 }
 
 
@@ -320,6 +335,7 @@ def main() -> None:
     given = arguments(
         __doc__ or "",
         ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
+        ("--limits", {"action": "store_true", "help": "The limits of the walk alone"}),
     )
     models = load_models(Config())
     vectors = KeptVectors(models.encoder, given.keep)
@@ -327,6 +343,7 @@ def main() -> None:
     vector_of = cache(lambda question: to_grid(vectors.encode([question]))[0])
     parts: dict[str, list[str]] = {}
     steps: dict[str, list[str]] = {}
+    limits: dict[str, list[str]] = {}
     for data in COLUMNS:
         folder = given.data / data
         asked = (
@@ -341,6 +358,11 @@ def main() -> None:
             found = outcomes(engine, Search(), asked.gold, asked.questions)  # type: ignore[arg-type]  # noqa: B023
             rows.setdefault(name, [name]).extend(shares(found, data))  # noqa: B023
 
+        for name, settings in LIMITS.items():
+            fill(limits, name, asked.head, partial(hop, settings=settings))
+        if given.limits:
+            asked.connection.close()
+            continue
         for name, rank in VARIANTS.items():
             fill(parts, name, asked.head, rank)
         doubled = topics_count_double(asked.connection, asked.head.version)
@@ -349,8 +371,10 @@ def main() -> None:
             fill(steps, name, asked.head, step)
         asked.connection.close()
     heads = [column for columns in COLUMNS.values() for column in columns]
-    table(["variant", *heads], list(parts.values()))
-    table(["from the paper's profile to ours", *heads], list(steps.values()))
+    table(["limit of the walk", *heads], list(limits.values()))
+    if not given.limits:
+        table(["variant", *heads], list(parts.values()))
+        table(["from the paper's profile to ours", *heads], list(steps.values()))
 
 
 if __name__ == "__main__":

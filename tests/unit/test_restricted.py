@@ -12,7 +12,8 @@ from hopsyncd.index.restricted import restricted
 from hopsyncd.index.snapshot import Snapshot
 from tests.fakes.dump import served_by
 from tests.fakes.histories import Step, grown, histories, states
-from tests.fakes.indexed import snapshot_at
+from tests.fakes.indexed import advance, document, snapshot_at
+from tests.fakes.triplets import triplets
 
 HIDDEN = frozenset({"closed"})
 
@@ -56,3 +57,31 @@ def test_carried_on_from_an_older_version_it_is_the_same(
         carried = without(index, version, before=before)
         assert counted(carried) == counted(afresh)
         before = carried if keep else before
+
+
+def test_what_stood_in_for_a_hidden_match_gives_way_to_a_better_one() -> None:
+    """A asks; a hidden passage answers best, B worse. C comes and answers better than B."""
+    index = LiveIndex(2)
+    asker = triplets(1, outgoing=[("rome", (1.0, 0.0))])
+    best, worse, better = (
+        triplets(number, incoming=[("rome", vector)])
+        for number, vector in ((2, (1.0, 0.0)), (3, (0.0, 1.0)), (4, (1.0, 1.0)))
+    )
+    advance(
+        index,
+        1,
+        [asker, best, worse],
+        documents=[
+            document(1, "a.md", [1], source="open"),
+            document(2, "best.md", [2], source="closed"),
+            document(3, "worse.md", [3], source="open"),
+        ],
+    )
+    before = without(index, 1)
+    advance(index, 2, [better], documents=[document(4, "c.md", [4], source="open")])
+    carried, afresh = without(index, 2, before=before), without(index, 2)
+    for seen, passage in ((before, 3), (carried, 4), (afresh, 4)):
+        out, into, _ = seen.matches()
+        matched = index["incoming"]["entry"][into]
+        assert (len(out), seen.ids[matched].tolist()) == (1, [passage])
+    assert counted(carried) == counted(afresh)
