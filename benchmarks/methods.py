@@ -88,8 +88,8 @@ PATHS: dict[str, Search] = {
     **{f"statement, depth {d}, beam {b}": Search("statement", n_hop=d, beam=b) for d, b in GRID},
     **{f"topic, depth {d}": Search("topic", n_hop=d) for d in (1, 2, 3, 4)},
 }
-PLAIN: tuple[Rerank, ...] = ("none", "cosine")
-READ_BY: tuple[Strategy, ...] = ("statement", "topic")
+ORDERS: tuple[Rerank, ...] = ("none", "mean", "cosine")
+BOTH: tuple[Strategy, ...] = ("statement", "topic")
 
 
 def main() -> None:
@@ -110,8 +110,8 @@ def main() -> None:
         elif given.paths:
             rows = PATHS | {
                 f"{name}, reranked by {rerank}": Search(name, rerank=rerank)
-                for name in READ_BY
-                for rerank in PLAIN
+                for name in BOTH
+                for rerank in ORDERS
             }
             print_table(data, asked, models, rows)
         else:

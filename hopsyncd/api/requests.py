@@ -72,7 +72,7 @@ class QueryRequest(_Body):
     top_k: int = Field(default=DEFAULT_TOP_K, ge=1, le=1000)
     n_hop: int | None = Field(default=None, ge=1, le=20)
     beam: int = Field(default=DEFAULT_BEAM, ge=1, le=100)
-    rerank: Rerank = "none"
+    rerank: Rerank = "mean"
     unit: Unit = "passage"
     method: Method = "direct"
     filters: FilterTexts = ()

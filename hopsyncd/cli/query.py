@@ -96,9 +96,10 @@ _STRONG, _FAIR = 0.5, 0.2  # of the best score
 @click.option(
     "--rerank",
     type=click.Choice(RERANKS),
-    default="none",
+    default="mean",
     show_default=True,
-    help="For statement and topic: what orders the statements in the end.",
+    help="For statement and topic: what orders the statements in the end: none (the score of their"
+    " best path), their own cosine, the mean of both, or the cross-encoder in models.reranker.",
 )
 @click.option(
     "--unit",

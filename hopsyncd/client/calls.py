@@ -45,7 +45,7 @@ def query(
     top_k: int = 20,
     n_hop: int | None = None,
     beam: int = 4,
-    rerank: Rerank = "none",
+    rerank: Rerank = "mean",
     unit: Unit = "passage",
     method: Method = "direct",
     filters: Sequence[str] = (),

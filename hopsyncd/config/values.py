@@ -19,7 +19,7 @@ Strategy = Literal["hop", "statement", "topic", "bm25", "dense", "hybrid", "deco
 Profile = Literal["default", "paper"]
 Reasoner = Literal["walk", "similarity", "llm", "llm-relevance"]
 Method = Literal["direct", "logic"]
-Rerank = Literal["none", "cosine", "cross-encoder"]
+Rerank = Literal["none", "mean", "cosine", "cross-encoder"]
 Unit = Literal["passage", "statement"]
 
 ALL_STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
@@ -60,7 +60,7 @@ class Search:
     top_k: int = DEFAULT_TOP_K
     n_hop: int | None = None
     beam: int = DEFAULT_BEAM
-    rerank: Rerank = "none"
+    rerank: Rerank = "mean"
     unit: Unit = "passage"
     method: Method = "direct"
 

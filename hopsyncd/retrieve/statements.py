@@ -9,9 +9,9 @@ own. (Topics are asked of whole passages, whose vector is the first of an entry.
    last one, while the score rises, at most `depth` times, keeping the `beam` best of each round.
    The score of a path is the cosine of the question with the sum of its statements' vectors, each
    times its attention, the softmax of the cosines.
-3. Rank the statements of all paths: by their cosine or a cross-encoder, or, with neither, by the
-   score of the best path that has them. Of those whose TF-IDF cosine is above 0.995 the first
-   stays.
+3. Rank the statements of all paths: by the score of the best path that has them, by their own
+   cosine, by the mean of both, or by a cross-encoder. Of those whose TF-IDF cosine is above 0.995
+   the first stays.
 
 A name leads only to those of its statements that are most like the question, so that a search costs
 what it touches: a statement that is unlike the question hardly raises a score.
@@ -255,8 +255,10 @@ def by_statements(
     texts = question_texts(connection, ids.values())
     found = {one: path for one, path in paths.items() if ids[one] in texts}  # a purge takes some
     ranked: dict[int, float] = {one: path.score for one, path in found.items()}
-    if search.rerank == "cosine":
-        ranked = {one.statements[0]: one.score for one in graph.alone(_rows(found))}
+    if search.rerank in ("cosine", "mean"):
+        cosines = {one.statements[0]: one.score for one in graph.alone(_rows(found))}
+        mean = {one: (ranked[one] + cosine) / 2 for one, cosine in cosines.items()}
+        ranked = mean if search.rerank == "mean" else cosines
     elif scores is not None:
         values = scores([texts[ids[one]] for one in found])
         ranked = dict(zip(found, values, strict=True))

@@ -190,12 +190,15 @@ def test_of_the_same_statement_in_two_passages_one_stays(
 def test_a_cosine_orders_statements_whatever_the_paths_say(stack: Stack, tmp_path: Path) -> None:
     engine = serving(stack, tmp_path)
     answer = asked_of(engine, replace(STATEMENT, unit="statement", rerank="cosine"))
-    by_path = asked_of(engine, replace(STATEMENT, unit="statement"))
+    by_path = asked_of(engine, replace(STATEMENT, unit="statement", rerank="none"))
+    mean = asked_of(engine, replace(STATEMENT, unit="statement"))
     assert [one.score for one in answer.ranked] == sorted(
         (one.score for one in answer.ranked), reverse=True
     )
     assert {one.passage for one in answer.ranked} == {one.passage for one in by_path.ranked}
     assert [one.score for one in answer.ranked] != [one.score for one in by_path.ranked]
+    scores = [{one.passage: one.score for one in some.ranked} for some in (answer, by_path, mean)]
+    assert all(scores[2][one] == (scores[0][one] + scores[1][one]) / 2 for one in scores[2])
 
 
 def test_a_cross_encoder_reads_the_statements(stack: Stack, tmp_path: Path) -> None:
