@@ -1,8 +1,9 @@
 """A dry run: what a sync would do and cost, by reading alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 
 from connectors.protocol import SourceUnavailable
 from hopsyncd.answers.changed import PreviewAnswer, PreviewedSource
@@ -13,13 +14,17 @@ from hopsyncd.ingest.connect import connector_of
 from hopsyncd.ingest.plan import Action, Scope, Source, Step, make_plan
 from hopsyncd.ingest.read import READER, ReadDocument, read_step, rules_of
 from hopsyncd.ingest.source_thread import finished
-from hopsyncd.models.llm_questions import estimate
+from hopsyncd.models.llm_questions import Estimate, estimate
+from hopsyncd.models.llm_statements import form_of
 from store.records import Passage, PassageId
 from store.sqlite.content import best_sets
 from store.sqlite.database import Connection, fresh_database, open_reader
 from store.sqlite.operational import quarantined, waiting_by_reason
 from store.sqlite.sources import is_read_by, source_names
 from store.sqlite.versions import head
+
+Price = Callable[[Sequence[Passage]], Estimate]
+"""What an LLM would roughly cost for passages."""
 
 _GROUP = 1000  # passages whose calls are estimated together, as a batch of a sync has
 
@@ -50,13 +55,13 @@ def preview(
     scope: Scope,
     passage_tokens: int,
     recipe: int | None,
-    passages_per_call: int | None,
+    price: Price | None,
     extract: Extract,
 ) -> Preview:
     """What a sync of the source would do now; nothing is written, and no LLM is asked.
 
     `recipe` (a row id) says which questions are there already, None: none are.
-    `passages_per_call` is None where no LLM is to be asked.
+    `price` is None where no LLM is to be asked.
     """
     found = Preview(source.name)
     unknown: list[Passage] = []
@@ -69,11 +74,11 @@ def preview(
             known = best_sets(connection, recipe, fresh) if recipe is not None else {}
             unknown += [passage for id_, passage in fresh.items() if id_ not in known]
             if len(unknown) >= _GROUP:
-                _count(found, unknown, passages_per_call)
+                _count(found, unknown, price)
                 unknown = []
     except SourceUnavailable as problem:
         return Preview(source.name, problem=problem.why, hint=problem.hint)
-    _count(found, unknown, passages_per_call)
+    _count(found, unknown, price)
     return found
 
 
@@ -101,10 +106,10 @@ def _changes(
                 found.unreadable.append(f"{step.path}: {reading.seen.why}")
 
 
-def _count(found: Preview, passages: list[Passage], passages_per_call: int | None) -> None:
+def _count(found: Preview, passages: list[Passage], price: Price | None) -> None:
     found.passages += len(passages)
-    if passages and passages_per_call is not None:
-        cost = estimate(passages, passages_per_call)
+    if passages and price is not None:
+        cost = price(passages)
         found.llm_calls += cost.calls
         found.llm_tokens += cost.tokens
 
@@ -130,7 +135,11 @@ def preview_json(
     rows = {name: row for row, name in source_names(connection).items()}
     rules = rules_of(config.index.passage_tokens)
     asks = bool(config.llm.base_url) and config.llm.questions != "off"
-    per_call = config.llm.passages_per_call if asks else None
+    ask_about = partial(
+        estimate,
+        passages_per_call=config.llm.passages_per_call,
+        form=form_of(config.llm.questions),
+    )
     with ExitStack() as stack:
         known = quarantined(connection, READER)
         extraction = stack.enter_context(closing(ExtractionProcess(quarantined=known)))
@@ -145,7 +154,7 @@ def preview_json(
                 Scope(afresh=not is_read_by(connection, row, rules)),
                 config.index.passage_tokens,
                 newest.recipe if newest else None,
-                per_call,
+                ask_about if asks else None,
                 extraction.extract,
             )
             for source in config.sources

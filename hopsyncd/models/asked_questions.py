@@ -1,10 +1,14 @@
-"""Question sets with an asker's questions, such as an LLM's, besides the built-in ones.
+"""Question sets with what an asker, such as an LLM, says of passages.
 
-The two find different things, so by default a passage gets both. As in HopRAG, the keywords of an
-asked question are the names in it, and its vector is that of its text.
+Questions, as in HopRAG, have the names in them as keywords and the vector of their text. They find
+other things than the built-in ones, so by default a passage gets both.
+
+Statements, as in the Hierarchical Lexical Graph, take the place of its sentences: each is an
+incoming question with its entities and its topic as keywords, and each entity that is no topic
+raises an outgoing one where it is first mentioned.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -17,8 +21,11 @@ from store.records import Direction, Passage, QuestionSet, Recipe
 
 _VERSION = "asked/1"
 
-Mode = Literal["both", "llm"]
-"""The built-in questions and the asked ones, or, as in the paper, the asked ones alone."""
+Mode = Literal["both", "llm", "statements"]
+"""The built-in questions and the asked ones, or, as in the paper, the asked ones alone; or
+statements."""
+
+MIN_INCOMING, MIN_OUTGOING = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +35,60 @@ class Asked:
     incoming: tuple[str, ...]
     outgoing: tuple[str, ...]
 
+    @property
+    def size(self) -> int:
+        return len(self.incoming) + len(self.outgoing)
 
-Result = tuple[Passage, Asked | LlmError]
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many as HopRAG wants."""
+        return len(self.incoming) >= MIN_INCOMING and len(self.outgoing) >= MIN_OUTGOING
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A clause that stands alone, the keyword of its topic, and the entities of its facts.
+
+    `entities` are as they were written, by keyword.
+    """
+
+    text: str
+    topic: str
+    entities: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What a passage states. topics: their names as they were written, by keyword."""
+
+    topics: Mapping[str, str]
+    statements: tuple[Clause, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.statements)
+
+    @property
+    def is_full(self) -> bool:
+        return any(one.entities for one in self.statements)
+
+
+Told = Asked | Stated
+Result = tuple[Passage, Told | LlmError]
 
 
 class QuestionAsker(Protocol):
-    """Asks the questions of passages."""
+    """Asks about passages."""
 
     @property
     def name(self) -> str:
-        """Identifies how it asks; changes whenever its questions would."""
+        """Identifies how it asks; changes whenever its results would."""
         ...
 
     def ask_each(
         self, passages: Sequence[Passage], context: LlmContext
     ) -> Iterator[Sequence[Result]]:
-        """Yield the questions of each passage, or why there are none, as they come.
+        """Yield what is said of each passage, or why there is nothing, as it comes.
 
         Each passage comes once; results that come together were paid for together.
         """
@@ -51,7 +96,7 @@ class QuestionAsker(Protocol):
 
 
 class AskedMaker:
-    """Makes question sets from an asker's questions."""
+    """Makes question sets from what an asker says."""
 
     store_after = 1
 
@@ -89,7 +134,15 @@ class AskedMaker:
         drafts = draft(passage, mentions)
         return embedded(passage, drafts, self._recipe, self._encoder, provisional=True)
 
-    def _make(self, passage: Passage, asked: Asked) -> QuestionSet:
+    def _make(self, passage: Passage, told: Told) -> QuestionSet:
+        if isinstance(told, Stated):
+            (mentions,) = self._language.mentions([passage.text])
+            made = stated_drafts(draft(passage, mentions), told)
+        else:
+            made = self._asked_drafts(passage, told)
+        return embedded(passage, made, self._recipe, self._encoder)
+
+    def _asked_drafts(self, passage: Passage, asked: Asked) -> Drafts:
         mentions, *names = self._language.mentions([passage.text, *asked.incoming, *asked.outgoing])
         own = draft(passage, mentions)
         kept = own.questions if self._mode == "both" else ()
@@ -104,8 +157,34 @@ class AskedMaker:
             keywords = frozenset(mention.keyword for mention in found)
             drafts.append(QuestionDraft(direction, text, keywords, len(contexts)))
             contexts.append(text)
-        made = Drafts(tuple(drafts), tuple(contexts))
-        return embedded(passage, made, self._recipe, self._encoder)
+        return Drafts(tuple(drafts), tuple(contexts))
+
+
+def stated_drafts(own: Drafts, told: Stated) -> Drafts:
+    """The drafts of a passage with statements in place of its sentences.
+
+    Its headings stay topics, beside those of the statements.
+    """
+    drafts = [one for one in own.questions if one.context == 0]
+    asked = {keyword for one in drafts for keyword in one.keywords}
+    for topic, name in told.topics.items():
+        if topic not in asked:
+            asked.add(topic)
+            drafts.append(
+                QuestionDraft(Direction.INCOMING, f"What is {name}?", frozenset([topic]), 0)
+            )
+    for row, one in enumerate(told.statements, 1):
+        keywords = frozenset([*one.entities, *([one.topic] if one.topic else [])])
+        drafts.append(QuestionDraft(Direction.INCOMING, one.text, keywords, row))
+    for row, one in enumerate(told.statements, 1):
+        for keyword, name in one.entities.items():
+            if keyword in asked:
+                continue
+            asked.add(keyword)
+            raised = f"What is said of {name}?"
+            drafts.append(QuestionDraft(Direction.OUTGOING, raised, frozenset([keyword]), row))
+    texts = tuple(one.text for one in told.statements)
+    return Drafts(tuple(drafts), (own.contexts[0], *texts))
 
 
 def _not_asked() -> NotAsked:

@@ -10,7 +10,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -18,14 +18,19 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmRefused, LlmUnavailable, NotAsked
-from hopsyncd.models.asked_questions import Asked, Result
+from hopsyncd.models.asked_questions import (
+    MIN_INCOMING,
+    MIN_OUTGOING,
+    Asked,
+    Result,
+    Told,
+)
 from hopsyncd.models.llm.budget import LlmContext, estimated_tokens
 from hopsyncd.models.llm.call import Llm, LlmCall
 from store.records import Passage
 
 PROMPT = "questions/1"
 
-MIN_INCOMING, MIN_OUTGOING = 2, 4
 MAX_INCOMING, MAX_OUTGOING = 8, 12
 _MAX_QUESTION = 300  # characters
 _MAX_PASSAGE = 6000  # characters sent of one passage
@@ -112,8 +117,83 @@ def reply_about(passages: int) -> type[QuestionsReply]:
     return create_model("QuestionsReply", __base__=QuestionsReply, passages=parts)
 
 
-def call_for(passages: Sequence[Passage], source: str) -> LlmCall:
-    """The call that asks for the questions of these passages; depends on their texts alone."""
+def understood(reply: QuestionsReply, passages: Sequence[Passage]) -> list[Asked | LlmNonsense]:
+    """What the reply says about each passage.
+
+    Parts with an unknown number are ignored, and so are those that come twice.
+    """
+    times = Counter(part.id for part in reply.passages)
+    parts = {part.id: part for part in reply.passages if times[part.id] == 1}
+    return [_asked(parts.get(number), passage) for number, passage in enumerate(passages, 1)]
+
+
+def _asked(part: Part | None, passage: Passage) -> Asked | LlmNonsense:
+    if part is None:
+        return nonsense("the reply has no questions for the passage")
+    text = "\n".join([*passage.heading, passage.text])
+    incoming = _usable(part.incoming, text, set(), MAX_INCOMING)
+    taken = {one.casefold() for one in incoming}
+    outgoing = _usable(part.outgoing, text, taken, MAX_OUTGOING)
+    if not incoming:
+        return nonsense("the reply has no usable question that the passage answers")
+    return Asked(incoming, outgoing)
+
+
+def has_foreign_link(written: str, text: str) -> bool:
+    """Whether it has a link that the text of its passage lacks."""
+    return any(link.rstrip(_LINK_END) not in text for link in _LINK.findall(written))
+
+
+def nonsense(why: str) -> LlmNonsense:
+    return LlmNonsense("Cannot use the LLM's reply", why, "It will be asked again later")
+
+
+def _usable(questions: Iterable[str], text: str, taken: set[str], most: int) -> tuple[str, ...]:
+    """The first `most` usable questions, without duplicates and without those in `taken`."""
+    kept: list[str] = []
+    for question in questions:
+        clean = cleaned(question)
+        if not clean or len(clean) > _MAX_QUESTION or clean.casefold() in taken:
+            continue
+        if has_foreign_link(clean, text):
+            continue
+        taken.add(clean.casefold())
+        kept.append(clean)
+    return tuple(kept[:most])
+
+
+def cleaned(text: str) -> str:
+    """The text without control characters, and with single spaces; empty if nothing is left."""
+    plain = "".join(
+        " " if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") else character
+        for character in text
+        if character not in _BIDI
+    )
+    clean = " ".join(plain.split())
+    return clean if any(character.isalnum() for character in clean) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What is asked about passages, and how the reply is understood.
+
+    prompt: its name and version. reply_tokens are reserved for each passage, usual_tokens taken.
+    shape: of a reply about so many passages.
+    """
+
+    prompt: str
+    system: str
+    reply_tokens: int
+    usual_tokens: int
+    shape: Callable[[int], type[BaseModel]]
+    understood: Callable[[Any, Sequence[Passage]], Sequence[Told | LlmNonsense]]
+
+
+QUESTIONS = Form(PROMPT, _SYSTEM, _REPLY_TOKENS, _USUAL_TOKENS, reply_about, understood)
+
+
+def call_for(passages: Sequence[Passage], source: str, form: Form = QUESTIONS) -> LlmCall:
+    """The call that asks about these passages; depends on their texts alone."""
     mark = _mark(passages)
     lines = [f"The mark of this call is {mark}."]
     for number, passage in enumerate(passages, 1):
@@ -125,10 +205,10 @@ def call_for(passages: Sequence[Passage], source: str) -> LlmCall:
         lines += [f"{mark} begin {number}", _json_line(data), f"{mark} end {number}"]
     return LlmCall(
         purpose="questions",
-        prompt=PROMPT,
-        system=_SYSTEM,
+        prompt=form.prompt,
+        system=form.system,
         user="\n".join(lines),
-        max_tokens=100 + _REPLY_TOKENS * len(passages),
+        max_tokens=100 + form.reply_tokens * len(passages),
         source=source,
     )
 
@@ -148,61 +228,6 @@ def _json_line(value: object) -> str:
     )
 
 
-def understood(reply: QuestionsReply, passages: Sequence[Passage]) -> list[Asked | LlmNonsense]:
-    """What the reply says about each passage.
-
-    Parts with an unknown number are ignored, and so are those that come twice.
-    """
-    times = Counter(part.id for part in reply.passages)
-    parts = {part.id: part for part in reply.passages if times[part.id] == 1}
-    return [_asked(parts.get(number), passage) for number, passage in enumerate(passages, 1)]
-
-
-def _asked(part: Part | None, passage: Passage) -> Asked | LlmNonsense:
-    if part is None:
-        return _nonsense("the reply has no questions for the passage")
-    text = "\n".join([*passage.heading, passage.text])
-    incoming = _usable(part.incoming, text, set(), MAX_INCOMING)
-    taken = {one.casefold() for one in incoming}
-    outgoing = _usable(part.outgoing, text, taken, MAX_OUTGOING)
-    if not incoming:
-        return _nonsense("the reply has no usable question that the passage answers")
-    return Asked(incoming, outgoing)
-
-
-def _nonsense(why: str) -> LlmNonsense:
-    return LlmNonsense("Cannot use the LLM's reply", why, "It will be asked again later")
-
-
-def _usable(questions: Iterable[str], text: str, taken: set[str], most: int) -> tuple[str, ...]:
-    """The first `most` usable questions, without duplicates and without those in `taken`."""
-    kept: list[str] = []
-    for question in questions:
-        clean = _clean(question)
-        if not clean or len(clean) > _MAX_QUESTION or clean.casefold() in taken:
-            continue
-        if any(link.rstrip(_LINK_END) not in text for link in _LINK.findall(clean)):
-            continue
-        taken.add(clean.casefold())
-        kept.append(clean)
-    return tuple(kept[:most])
-
-
-def _clean(question: str) -> str:
-    """The question without control characters, and with single spaces; empty if nothing is left."""
-    plain = "".join(
-        " " if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") else character
-        for character in question
-        if character not in _BIDI
-    )
-    clean = " ".join(plain.split())
-    return clean if any(character.isalnum() for character in clean) else ""
-
-
-def _is_full(asked: Asked) -> bool:
-    return len(asked.incoming) >= MIN_INCOMING and len(asked.outgoing) >= MIN_OUTGOING
-
-
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """What asking would roughly cost."""
@@ -211,11 +236,15 @@ class Estimate:
     tokens: int
 
 
-def estimate(passages: Sequence[Passage], passages_per_call: int) -> Estimate:
-    """What it would cost to ask for the questions of these passages of one source."""
+def estimate(
+    passages: Sequence[Passage], passages_per_call: int, form: Form = QUESTIONS
+) -> Estimate:
+    """What it would cost to ask about these passages of one source."""
     groups = _groups(passages, passages_per_call)
-    prompts = sum(estimated_tokens(_SYSTEM + call_for(group, "").user) for group in groups)
-    return Estimate(len(groups), prompts + _USUAL_TOKENS * len(passages))
+    prompts = sum(
+        estimated_tokens(form.system + call_for(group, "", form).user) for group in groups
+    )
+    return Estimate(len(groups), prompts + form.usual_tokens * len(passages))
 
 
 def _groups(passages: Iterable[Passage], most: int) -> list[list[Passage]]:
@@ -245,20 +274,22 @@ class LlmAsker:
         llm: Llm,
         passages_per_call: int = 8,
         calls_a_round: int = 8,
+        form: Form = QUESTIONS,
     ) -> None:
+        self._form = form
         self._llm = llm
         self._passages_per_call = passages_per_call
         self._calls_a_round = calls_a_round
 
     @property
     def name(self) -> str:
-        return f"{PROMPT}+{self._llm.name}"
+        return f"{self._form.prompt}+{self._llm.name}"
 
     def ask_each(
         self, passages: Sequence[Passage], context: LlmContext
     ) -> Iterator[Sequence[Result]]:
         queue = _groups(passages, self._passages_per_call)
-        first: dict[Passage, Asked | LlmError] = {}
+        first: dict[Passage, Told | LlmError] = {}
         idle_rounds = 0
         end: LlmError | None = None
         while queue and end is None:
@@ -266,17 +297,17 @@ class LlmAsker:
                 end = _later()
                 break
             groups, queue = queue[: self._calls_a_round], queue[self._calls_a_round :]
-            calls = [call_for(group, context.source) for group in groups]
-            shape = reply_about(max(map(len, groups)))
+            calls = [call_for(group, context.source, self._form) for group in groups]
+            shape = self._form.shape(max(map(len, groups)))
             errors: list[LlmError] = []
             idle_rounds += 1
             for index, reply in self._llm.ask_each(
                 calls, shape, context.usage, context.yield_to_edits
             ):
-                results = _results(reply, groups[index])
+                results = self._results(reply, groups[index])
                 if isinstance(reply, LlmError):
                     errors.append(reply)
-                if any(isinstance(got, Asked) for _, got in results):
+                if any(not isinstance(got, LlmError) for _, got in results):
                     idle_rounds = 0
                 settled, again = _settle(results, first)
                 queue = [*([passage] for passage in again), *queue]
@@ -287,6 +318,11 @@ class LlmAsker:
         if left and end is not None:
             yield [(passage, first.get(passage, end)) for passage in left]
 
+    def _results(self, reply: BaseModel | LlmError, group: Sequence[Passage]) -> list[Result]:
+        if isinstance(reply, LlmError):
+            return [(passage, reply) for passage in group]
+        return list(zip(group, self._form.understood(reply, group), strict=True))
+
 
 def _later() -> NotAsked:
     return NotAsked(
@@ -294,14 +330,8 @@ def _later() -> NotAsked:
     )
 
 
-def _results(reply: QuestionsReply | LlmError, group: Sequence[Passage]) -> list[Result]:
-    if isinstance(reply, LlmError):
-        return [(passage, reply) for passage in group]
-    return list(zip(group, understood(reply, group), strict=True))
-
-
 def _settle(
-    results: Sequence[Result], first: dict[Passage, Asked | LlmError]
+    results: Sequence[Result], first: dict[Passage, Told | LlmError]
 ) -> tuple[list[Result], list[Passage]]:
     """The final results among those of one call, and the passages to ask about again, alone.
 
@@ -311,7 +341,7 @@ def _settle(
     again: list[Passage] = []
     for passage, got in results:
         is_poor = isinstance(got, LlmNonsense | LlmRefused) or (
-            isinstance(got, Asked) and not _is_full(got)
+            not isinstance(got, LlmError) and not got.is_full
         )
         if is_poor and len(results) > 1:
             first[passage] = got
@@ -321,10 +351,10 @@ def _settle(
     return settled, again
 
 
-def _better(old: Asked | LlmError, new: Asked | LlmError) -> Asked | LlmError:
-    if isinstance(old, Asked) and isinstance(new, Asked):
-        return max(new, old, key=lambda one: len(one.incoming) + len(one.outgoing))
-    return old if isinstance(old, Asked) else new
+def _better(old: Told | LlmError, new: Told | LlmError) -> Told | LlmError:
+    if isinstance(old, LlmError):
+        return new
+    return old if isinstance(new, LlmError) else max(new, old, key=lambda one: one.size)
 
 
 def _end(errors: Sequence[LlmError], calls: int) -> LlmError | None:

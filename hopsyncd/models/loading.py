@@ -22,6 +22,7 @@ from hopsyncd.models.language import Language, SpacyLanguage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.llm.openai_llm import OpenAiLlm
 from hopsyncd.models.llm_questions import LlmAsker
+from hopsyncd.models.llm_statements import form_of
 from hopsyncd.models.minilm_onnx import OnnxEncoder, has_onnxruntime
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from store.sqlite.ledger import Ledger
@@ -121,7 +122,8 @@ def maker_of(
     """What makes the questions of passages: the built-in generator, the LLM, or both."""
     if llm is None or config.questions == "off":
         return BuiltinMaker(language, encoder, workers)
-    asker = LlmAsker(llm, config.passages_per_call, 2 * config.concurrency)
+    form = form_of(config.questions)
+    asker = LlmAsker(llm, config.passages_per_call, 2 * config.concurrency, form)
     return AskedMaker(asker, language, encoder, config.questions)
 
 

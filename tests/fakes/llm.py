@@ -12,6 +12,7 @@ from hopsyncd.models.asked_questions import AskedMaker, Mode
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall, Reply, TokenSink
 from hopsyncd.models.llm_questions import LlmAsker
+from hopsyncd.models.llm_statements import form_of
 from tests.fakes.lived import NAMES, page
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
@@ -42,8 +43,30 @@ def good_reply(user: str) -> str:
     return json.dumps({"passages": parts})
 
 
+def stated_reply(user: str) -> str:
+    """Each sentence of the call's passages as a statement, its names as a fact, by their text."""
+    parts = []
+    for passage in passages_in(user):
+        statements = []
+        for sentence in filter(str.strip, passage["text"].replace("\n", " ").split(".")):
+            (found,) = FakeLanguage().mentions([sentence])
+            names = [sentence[one.start : one.end] for one in found]
+            facts = [
+                {"subject": one, "relation": "meets", "object": other}
+                for one, other in zip(names, [*names[1:], *names[:1]], strict=True)
+            ]
+            statements.append({"statement": f"{sentence.strip()}.", "facts": facts})
+        topic = {"topic": "the matter", "statements": statements}
+        parts.append({"id": passage["id"], "topics": [topic]})
+    return json.dumps({"passages": parts})
+
+
 def up(call: LlmCall) -> str:
     return good_reply(call.user)
+
+
+def stating(call: LlmCall) -> str:
+    return stated_reply(call.user)
 
 
 def down(_: LlmCall) -> LlmError:
@@ -108,7 +131,11 @@ class FakeLlm:
 
 
 def asked_maker(
-    llm: FakeLlm, mode: Mode = "both", passages_per_call: int = 2, calls_a_round: int = 2
+    llm: FakeLlm,
+    mode: Mode = "both",
+    passages_per_call: int = 2,
+    calls_a_round: int = 2,
+    dimensions: int = 16,
 ) -> AskedMaker:
-    asker = LlmAsker(llm, passages_per_call, calls_a_round)
-    return AskedMaker(asker, FakeLanguage(), FakeEncoder(), mode)
+    asker = LlmAsker(llm, passages_per_call, calls_a_round, form_of(mode))
+    return AskedMaker(asker, FakeLanguage(), FakeEncoder(dimensions), mode)

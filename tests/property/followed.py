@@ -7,7 +7,6 @@ from tempfile import TemporaryDirectory
 from hypothesis.stateful import RuleBasedStateMachine
 
 from connectors.protocol import Selection
-from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import content_hash
@@ -19,10 +18,17 @@ from store.sqlite.versions import head, kept_versions
 from tests.fakes.dump import Rows, graph_at, served_by
 from tests.fakes.follower import Follower, read_at
 from tests.fakes.memory import MemoryConnector
-from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
+from tests.fakes.models import CountingMaker, FakeEncoder
 from tests.fakes.stack import Stack
 from tests.property.drawn import Then
-from tests.property.fresh import MEMORY, Fresh, answers_of, built_afresh
+from tests.property.fresh import (
+    MEMORY,
+    Fresh,
+    MakerOf,
+    answers_of,
+    built_afresh,
+    builtin_maker,
+)
 
 BINARY = b"\x00\x01"
 NOTES = "notes"
@@ -41,13 +47,13 @@ class Followed(RuleBasedStateMachine):
     events; the next whole sync, of whichever rule, must find all of it.
     """
 
+    maker_of: MakerOf = staticmethod(builtin_maker)
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = TemporaryDirectory(dir=MEMORY)
         self.base = Path(self.folder.name)
-        self.makers = {
-            d: CountingMaker(BuiltinMaker(FakeLanguage(), FakeEncoder(d), 2)) for d in (16, 8)
-        }
+        self.makers = {d: CountingMaker(self.maker_of(d)) for d in (16, 8)}
         self.connector = MemoryConnector()
         self.texts: dict[str, bytes] = {}
         self.indexed: dict[str, bytes] = {}
@@ -201,7 +207,8 @@ class Followed(RuleBasedStateMachine):
         assert check(self.stack.connection, deep=True) == []
 
     def _fresh(self, files: dict[str, bytes]) -> "Fresh":
-        return built_afresh(tuple(sorted(files.items())), self.factor, self.dimensions)
+        files_then = tuple(sorted(files.items()))
+        return built_afresh(files_then, self.factor, self.dimensions, self.maker_of)
 
     def _files_of(self, rows: Rows) -> dict[str, bytes]:
         return {str(path): self.texts[str(content)] for _, path, content, *_ in rows["documents"]}

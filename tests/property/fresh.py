@@ -1,6 +1,7 @@
 """The graph of some files, built afresh in a database of its own, and what it answers."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,24 +11,27 @@ from hopsyncd.config.values import Search
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
-from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Version
 from tests.fakes.dump import ROWS, Rows, graph_at, served_by
+from tests.fakes.llm import FakeLlm, asked_maker, stating
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack
 
 QUESTIONS = ["Who met Rome and Italy?", "Where did X1 run?"]
-SEARCHES = [Search("hop"), Search("hybrid")]  # between them all of the read path
+# Between them all of the read path.
+SEARCHES = [Search("hop"), Search("hybrid"), Search("topic", unit="statement")]
 # Most of the time would go into waiting for the disk.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 NO_VERSION = Version(0, 0, "", 0, "", 0, 0, 0, 0, 0, None, {})
 
 Files = tuple[tuple[str, bytes], ...]
+MakerOf = Callable[[int], QuestionMaker]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +43,18 @@ class Fresh:
     answers: list[tuple[Ranked, ...]]
 
 
+def builtin_maker(dimensions: int) -> QuestionMaker:
+    return BuiltinMaker(FakeLanguage(), FakeEncoder(dimensions), 2)
+
+
+def statement_maker(dimensions: int) -> QuestionMaker:
+    return asked_maker(FakeLlm(stating), "statements", dimensions=dimensions)
+
+
 @lru_cache(maxsize=500)
-def built_afresh(files: Files, factor: float, dimensions: int) -> Fresh:
+def built_afresh(
+    files: Files, factor: float, dimensions: int, maker_of: MakerOf = builtin_maker
+) -> Fresh:
     """The graph of these files alone."""
     if not files:
         nothing = {**{name: [] for name in ROWS}, "counts": [(0, 0, 0, 0, 0, None)]}
@@ -49,8 +63,9 @@ def built_afresh(files: Files, factor: float, dimensions: int) -> Fresh:
         return Fresh(nothing, served, [()] * len(QUESTIONS) * len(SEARCHES))
     with TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "fresh.db"
-        maker = BuiltinMaker(FakeLanguage(), FakeEncoder(dimensions))
-        stack = Stack(path, MemoryConnector(dict(files)), maker, budget_factor=factor)
+        stack = Stack(
+            path, MemoryConnector(dict(files)), maker_of(dimensions), budget_factor=factor
+        )
         stack.sync()
         engine = Engine(path, FakeEncoder(dimensions), WalkSettings())
         engine.publish(served := stack.writer.snapshot_of(stack.head))

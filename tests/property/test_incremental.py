@@ -30,6 +30,7 @@ from store.sqlite.sources import include_again, release_pins
 from tests.fakes.dump import graph_at, without
 from tests.property.drawn import PARAGRAPHS, PATHS, Then, documents, paths, then
 from tests.property.followed import BINARY, NOTES, RETRY, Followed
+from tests.property.fresh import statement_maker
 
 ALWAYS_THE_SAME = settings().derandomize
 SEED = int(os.environ.get("HYPOTHESIS_SEED", 1 if ALWAYS_THE_SAME else secrets.randbits(32)))
@@ -200,6 +201,9 @@ class Incremental(Followed):
     @rule(change=st.none() | st.sampled_from([0.0, 0.3, 1.0, 5.0]) | st.sampled_from([16, 8]))
     def restart(self, change: float | int | None) -> None:
         """With the same configuration, another edge budget, or an encoder of other dimensions."""
+        self._restart(change)
+
+    def _restart(self, change: float | int | None) -> None:
         if isinstance(change, int):
             self.dimensions = change
         elif change is not None:
@@ -325,7 +329,27 @@ class Incremental(Followed):
         return data.draw(st.sampled_from(sorted(self.connector.files)))
 
 
+class IncrementalStatements(Incremental):
+    """The same where an LLM says what passages state.
+
+    It is asked only later about an edit that preempts and about all passages for a new encoder:
+    until then these sets are provisional, and test_preempt.py and test_provisional.py hold them.
+    """
+
+    maker_of = staticmethod(statement_maker)
+
+    @precondition(lambda self: False)
+    @rule()
+    def preempt(self) -> None: ...
+
+    @rule(change=st.none() | st.sampled_from([0.0, 0.3, 1.0, 5.0]))
+    def restart(self, change: float | int | None) -> None:
+        self._restart(change)
+
+
 TestIncremental = Incremental.TestCase
 TestIncremental.settings = settings(
     TestIncremental.settings, max_examples=max(300, TestIncremental.settings.max_examples)
 )
+TestIncrementalStatements = seed(SEED)(IncrementalStatements).TestCase
+TestIncrementalStatements.settings = settings(TestIncremental.settings, max_examples=20)
