@@ -55,7 +55,7 @@ class Followed(RuleBasedStateMachine):
         self.base = Path(self.folder.name)
         self.makers = {d: CountingMaker(self.maker_of(d)) for d in (16, 8)}
         self.connector = MemoryConnector()
-        self.texts: dict[str, bytes] = {}
+        self.texts: dict[bytes, bytes] = {}
         self.indexed: dict[str, bytes] = {}
         self.seen: dict[str, tuple[str, bytes | None]] = {}
         self.pins: dict[str, bytes | None] = {}
@@ -82,7 +82,7 @@ class Followed(RuleBasedStateMachine):
             assert self.stack.preempt(path).problem is None
 
     def _put(self, path: str, data: bytes) -> None:
-        self.texts[content_hash(data).hex().upper()] = data
+        self.texts[content_hash(data)] = data
         self.connector.put(path, data)
 
     def _open(self) -> Stack:
@@ -211,7 +211,7 @@ class Followed(RuleBasedStateMachine):
         return built_afresh(files_then, self.factor, self.dimensions, self.maker_of)
 
     def _files_of(self, rows: Rows) -> dict[str, bytes]:
-        return {str(path): self.texts[str(content)] for _, path, content, *_ in rows["documents"]}
+        return {str(path): self.texts[content] for _, path, content, *_ in rows["documents"]}
 
     def _stored(self) -> set[tuple[int, int]]:
         """The question sets there are, by dimensions and passage."""
