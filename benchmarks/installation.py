@@ -4,10 +4,16 @@
 stays as long as they do.
 
 python benchmarks/installation.py
+python benchmarks/installation.py --install    # and how long pip takes, into a new environment
 """
 
 import re
+import subprocess
+import sys
+import tempfile
+import time
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
 
 from common import arguments, table
 
@@ -15,7 +21,7 @@ _SHOWN = 15
 
 
 def main() -> None:
-    arguments(__doc__ or "")
+    given = arguments(__doc__ or "", ("--install", {"action": "store_true"}))
     wanted_by: dict[str, str] = {}
     _follow("hopsyncd", "", wanted_by)
     sizes_mb = {name: _size_mb(distribution(name)) for name in wanted_by}
@@ -29,6 +35,18 @@ def main() -> None:
             [f"{len(sizes_mb) - len(largest)} others", rest_mb, ""],
         ],
     )
+    if given.install:
+        with tempfile.TemporaryDirectory() as temporary:
+            print(f"installed in {_install_s(Path(temporary)):.0f} s")
+
+
+def _install_s(folder: Path) -> float:
+    """Seconds of `pip install`, from the index that pip is configured for or from its cache."""
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    began_s = time.perf_counter()
+    code = Path(__file__).parents[1]
+    subprocess.run([folder / "bin/pip", "install", "--quiet", code], check=True)
+    return time.perf_counter() - began_s
 
 
 def _follow(package: str, asker: str, wanted_by: dict[str, str]) -> None:

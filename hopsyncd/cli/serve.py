@@ -53,6 +53,11 @@ def serve(context: click.Context) -> None:
     # Slow to import too, and the other commands do without it. What it leaves stays for good:
     # looking through it for garbage would cost the start, and every later collection.
     gc.disable()
+    # Of rich, structlog would take a printer of tracebacks that our logs have no use for.
+    sys.modules["rich"] = None  # type: ignore[assignment]
+    import structlog  # noqa: F401
+
+    del sys.modules["rich"]
     from hopsyncd.daemon import run
 
     gc.freeze()
