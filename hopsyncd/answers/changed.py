@@ -64,12 +64,13 @@ class PreviewAnswer(TypedDict):
 
 
 class LoggedVersion(TypedDict):
-    """A version and what it changed."""
+    """A version and what it changed; `about` in words, null where that is no longer known."""
 
     version: int
     created: str
     collected: str | None
     reason: str
+    about: str | None
     tags: list[str]
     documents: int
     passages: int
@@ -149,6 +150,12 @@ class DiffEdges(TypedDict):
     removed: list[DiffEdge]
 
 
+class ChangedText(DiffDocument):
+    """What changed in a document: a sentence a line, after ` `, `-` or `+`, under `@@` headings."""
+
+    lines: list[str]
+
+
 DiffAnswer = TypedDict(
     "DiffAnswer",
     {
@@ -157,6 +164,7 @@ DiffAnswer = TypedDict(
         "counts": dict[str, dict[str, int]],
         "folders": list[DiffFolder],
         "documents": DiffDocuments,
+        "texts": list[ChangedText],
         "passages": DiffPassages,
         "edges": DiffEdges,
     },

@@ -47,6 +47,7 @@ from hopsyncd.api.requests import (
     QueriesRequest,
     QueryRequest,
 )
+from hopsyncd.api.sentence_diff import version_about
 from hopsyncd.api.streaming import Listener
 from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff
 from hopsyncd.config.configuration import DATABASE_NAME, INDEX_NAME, Config
@@ -246,7 +247,10 @@ class ReadService:
             return {
                 "version": self._version,
                 "degraded": self._degraded(caller.hidden),
-                "versions": [logged_version(one) for one in entries],
+                "versions": [
+                    logged_version(one, version_about(connection, one.version.id, caller.hidden))
+                    for one in entries
+                ],
             }
 
     @endpoint("GET", "/v1/diff", "read")

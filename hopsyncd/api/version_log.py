@@ -12,6 +12,7 @@ from hopsyncd.answers.changed import (
     DiffPassage,
     LoggedVersion,
 )
+from hopsyncd.api.sentence_diff import changed_texts
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.results import id_text
 from store.records import PassageId, QuestionId, Version
@@ -33,13 +34,15 @@ def moment_text(unix_ms: int) -> str:
     return datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def logged_version(entry: LogEntry) -> LoggedVersion:
+def logged_version(entry: LogEntry, told: str | None = None) -> LoggedVersion:
+    """An entry of the log; `told` is what it was about, in words."""
     version = entry.version
     return {
         "version": version.id,
         "created": moment_text(version.created_ms),
         "collected": time_text(entry.collected_ms),
         "reason": version.reason,
+        "about": told,
         "tags": list(entry.tags),
         "documents": version.documents,
         "passages": version.passages,
@@ -84,6 +87,7 @@ def diff_answer(
                 for one in found.documents_renamed[:limit]
             ],
         },
+        "texts": changed_texts(connection, old.id, new.id, found.documents_changed[:limit]),
         "passages": {
             "added": _passages(connection, found.passages_added[:limit]),
             "removed": _passages(connection, found.passages_removed[:limit]),

@@ -1,5 +1,6 @@
 """`hopsyncd log`, `diff`, `why`, `tag`, `restore` and `release`."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,9 +19,13 @@ from hopsyncd.cli.output import (
 from hopsyncd.cli.sync import print_outcomes
 from hopsyncd.client import calls
 from hopsyncd.client.response import ARROWS, counted, printable
+from store.words import index_terms
 
 _SHOWN = 10  # of each list, unless --all
 _FOLDERS = 12
+_CHANGED_LINES = 30  # of a document
+_COLOURS = {"-": "red", "+": "green", "@": "cyan"}
+_ASKING = {*index_terms("who what when where why how which did does is are was were the of to in")}
 _SIGNS = {"added": "+", "changed": "~", "removed": "-", "renamed": ">"}
 
 
@@ -59,6 +64,8 @@ def log(context: click.Context, limit: int, as_json: bool) -> None:
         tags += " (collected)" if one["collected"] else ""
         reason = printable(one["reason"])
         click.secho(f"{one['version']}{tags}  {local_time(one['created'])}  {reason}", bold=True)
+        if one["about"]:
+            click.echo(f"    {printable(one['about'])}")
         click.echo(
             f"    documents {_signed(one, 'documents_')}, passages {_signed(one, 'passages_')};"
             f" now {counted(one['documents'], 'document')}, {counted(one['passages'], 'passage')},"
@@ -85,10 +92,16 @@ def _signed(counts: Mapping[str, Any], prefix: str = "") -> str:
 @click.argument("old", shell_complete=complete_version)
 @click.argument("new", default="head", shell_complete=complete_version)
 @click.option("--all", "whole", is_flag=True, help="Show every line.")
+@click.option("--graph", is_flag=True, help="List the passages and edges that differ too.")
 @json_option
 @click.pass_context
-def diff(context: click.Context, old: str, new: str, whole: bool, as_json: bool) -> None:
-    """Show what differs between two versions: documents, passages and edges.
+def diff(
+    context: click.Context, old: str, new: str, whole: bool, graph: bool, as_json: bool
+) -> None:
+    """Show what changed between two versions, sentence by sentence.
+
+    Under each changed document stand its sentences: `-` is gone, `+` is new, the others are around
+    them. Passages and edges are counted, and listed with --graph.
 
     A version is a number, a tag, a time such as 2026-11-01T09:00, or "head".
 
@@ -103,10 +116,15 @@ def diff(context: click.Context, old: str, new: str, whole: bool, as_json: bool)
     click.echo(", ".join(f"{kind} {_signed(some)}" for kind, some in counts.items()))
     if sum(counts["documents"].values()) > _SHOWN:
         _print_folders(found["folders"], whole)
+    texts = {(one["source"], one["document"]): one["lines"] for one in found["texts"]}
     for what, line in _LINES.items():
+        if what != "documents" and not graph:
+            continue
         for kind, sign in _SIGNS.items():
-            lines = [line(one) for one in found[what].get(kind, ())]
-            _print_list(f"{what} {kind}", sign, lines, counts[what].get(kind, 0))
+            listed = found[what].get(kind, ())
+            below = [texts.get((one.get("source"), one.get("document")), ()) for one in listed]
+            lines = [line(one) for one in listed]
+            _print_list(f"{what} {kind}", sign, lines, counts[what].get(kind, 0), below, whole)
 
 
 def _print_folders(folders: Sequence[Mapping[str, Any]], whole: bool) -> None:
@@ -120,13 +138,25 @@ def _print_folders(folders: Sequence[Mapping[str, Any]], whole: bool) -> None:
         click.echo(f"  and {len(folders) - len(shown):,} more folders (--all shows them)")
 
 
-def _print_list(title: str, sign: str, lines: list[str], count: int) -> None:
-    """Print a list of `count` lines, of which `lines` are the first."""
+def _print_list(
+    title: str,
+    sign: str,
+    lines: Sequence[str],
+    count: int,
+    below: Sequence[Sequence[str]],
+    whole: bool,
+) -> None:
+    """Print a list of `count` lines, of which `lines` are the first, each with what is below it."""
     if not count:
         return
     click.echo(f"\n{title}: {count:,}")
-    for line in lines:
+    for line, changed in zip(lines, below, strict=True):
         click.echo(f"  {sign} {printable(line)}")
+        shown = changed if whole else changed[:_CHANGED_LINES]
+        for one in shown:
+            click.secho(f"      {printable(one)}", fg=_COLOURS.get(one[:1]))
+        if len(changed) > len(shown):
+            click.echo(f"      and {len(changed) - len(shown):,} more lines (--all shows them)")
     if count > len(lines):
         click.echo(f"  and {count - len(lines):,} more (--all shows them)")
 
@@ -172,7 +202,7 @@ def why(context: click.Context, question: str, old: str, new: str, k: int, as_js
         for found in (first, second)
     ]
     rows = [
-        _compared(ranks[0].get(key), ranks[1].get(key))
+        _compared(question, ranks[0].get(key), ranks[1].get(key))
         for key in dict.fromkeys([*ranks[1], *ranks[0]])
     ]
     if printed_json({"from": first["version"], "to": second["version"], "passages": rows}, as_json):
@@ -182,21 +212,29 @@ def why(context: click.Context, question: str, old: str, new: str, k: int, as_js
         before, after = (row[key] if row[key] else "-" for key in ("rank_from", "rank_to"))
         name = printable(f"{row['title']}  {row['source']}: {row['document']}")
         click.echo(f"  {before!s:>3} -> {after!s:<3} {name}")
-        if not row["same_hops"]:
-            click.echo(f"             before: {_route(row['hops_from'])}")
-            click.echo(f"             now:    {_route(row['hops_to'])}")
+        if row["same_hops"]:
+            click.echo(f"             {_route(row['hops_to'] or row['hops_from'], row['words'])}")
+        else:
+            click.echo(f"             before: {_route(row['hops_from'], row['words'])}")
+            click.echo(f"             now:    {_route(row['hops_to'], row['words'])}")
 
 
-def _route(hops: Sequence[Mapping[str, Any]]) -> str:
-    """The hops over which a passage was reached."""
+def _route(hops: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
+    """What a rank rests on: the hops over which the passage was reached, or its own words."""
+    if not hops and words:
+        return f"found directly: it has {printable(', '.join(words))}"
     if not hops:
-        return "found directly"
+        return "found directly, by its meaning: it has none of the question's words"
     steps = [f" {ARROWS[hop['asked_by']]} {heading_text(hop['to'])}" for hop in hops]
     return f"{heading_text(hops[0]['from'])}{''.join(steps)}   {printable(hops[-1]['question'])}"
 
 
-def _compared(old: tuple[int, Any] | None, new: tuple[int, Any] | None) -> dict[str, Any]:
+def _compared(
+    question: str, old: tuple[int, Any] | None, new: tuple[int, Any] | None
+) -> dict[str, Any]:
     shown = (new or old or (0, {}))[1]
+    has = {*index_terms(" ".join((*shown["heading"], shown["text"])))}
+    asked = re.findall(r"\w+", question)
     hops = [
         [(hop["from"]["id"], hop["question"]) for hop in one[1]["hops"]] if one else None
         for one in (old, new)
@@ -206,6 +244,7 @@ def _compared(old: tuple[int, Any] | None, new: tuple[int, Any] | None) -> dict[
         "title": " > ".join(shown["heading"]),
         "source": shown["source"],
         "document": shown["document"],
+        "words": [word for word in dict.fromkeys(asked) if has & {*index_terms(word)} - _ASKING],
         "rank_from": old[0] if old else None,
         "rank_to": new[0] if new else None,
         "same_hops": hops[0] is None or hops[1] is None or hops[0] == hops[1],

@@ -253,7 +253,7 @@ def diff(connection: Connection, old: Version, new: Version) -> Diff:
     lived, live = (_passages(connection, *ends) for ends in ((old.id, new.id), (new.id, old.id)))
     was, now = _edges(connection, old, new), _edges(connection, new, old)
     added, removed = after.keys() - before.keys(), before.keys() - after.keys()
-    renamed = _renamed({key: before[key] for key in removed}, {key: after[key] for key in added})
+    renamed = renames_of({key: before[key] for key in removed}, {key: after[key] for key in added})
     return Diff(
         documents_added=tuple(sorted(added - {(one.source, one.path) for one in renamed})),
         documents_removed=tuple(sorted(removed - {(one.source, one.was) for one in renamed})),
@@ -281,7 +281,7 @@ def source_changes(connection: Connection, source: str, old: int, new: int) -> S
     return SourceChanges(come.total() - moved, changed, moved, gone.total() - moved)
 
 
-def _renamed(
+def renames_of(
     removed: Mapping[tuple[str, str], bytes], added: Mapping[tuple[str, str], bytes]
 ) -> tuple[Renamed, ...]:
     """Pairs of equal content within a source; those with the same file name are paired first."""

@@ -255,6 +255,28 @@ def documents_after(
     ]
 
 
+Contents = dict[tuple[str, str], bytes]
+"""Documents by source name and path, with their content hashes."""
+
+
+def documents_touched(
+    connection: Connection, number: int, hidden: Collection[str], limit: int
+) -> tuple[Contents, Contents] | None:
+    """The documents whose revisions a version ended, and those it began; None if there are more
+    than `limit` of both, or none is stored any longer."""
+    rows = connection.execute(
+        "SELECT s.name, d.path, d.content, d.born FROM document AS d"
+        " JOIN source AS s ON s.id = d.source WHERE (d.born = ?1 OR d.died = ?1)"
+        " AND s.name NOT IN (SELECT value FROM json_each(?2)) LIMIT ?3",
+        [number, names_json(hidden), limit + 1],
+    ).fetchall()
+    if not 0 < len(rows) <= limit:
+        return None
+    ended = {(name, path): content for name, path, content, born in rows if born != number}
+    begun = {(name, path): content for name, path, content, born in rows if born == number}
+    return ended, begun
+
+
 def document_at(
     connection: Connection, version: int, source: str, path: str
 ) -> tuple[str, tuple[Placement, ...]] | None:

@@ -81,6 +81,7 @@ def test_three_changes_are_told_one_by_one(place: Place) -> None:
         "",
         "documents changed: 1",
         "  ~ notes: archive/7/7.md",
+        "      @@ the same sentences, otherwise laid out or linked",
         "",
         "documents removed: 1",
         "  - notes: archive/8/8.md",
@@ -116,6 +117,8 @@ def test_a_limit_cuts_the_lists_and_not_the_counts(place: Place) -> None:
 
 def test_the_log_counts(place: Place) -> None:
     told = printed(place, "log")
-    assert told[1].startswith("    documents +1 ~1 -1, passages as before; now 30,001 documents")
-    assert told[3].startswith("    documents +30,000, passages as before; now 30,001 documents")
-    assert len(told) == 6
+    assert told[1] == "    changed archive/7/7.md; added new.md; removed archive/8/8.md"
+    assert told[2].startswith("    documents +1 ~1 -1, passages as before; now 30,001 documents")
+    # Of so many documents no version is told in words.
+    assert told[4].startswith("    documents +30,000, passages as before; now 30,001 documents")
+    assert len(told) == 8

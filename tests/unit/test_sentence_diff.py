@@ -1,0 +1,72 @@
+"""History in words: what changed in a document by sentence, and what a version was about."""
+
+from contextlib import closing
+from pathlib import Path
+
+from hopsyncd.api.sentence_diff import unified, version_about
+from hopsyncd.api.version_log import diff_answer
+from store.sqlite.history import diff, resolve
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
+
+ADA = (
+    "# Ada\n\nAda Byron met Babbage in June. She wrote to him often.\n\n"
+    "## Death\n\nShe died young.\n"
+)
+
+
+def test_a_version_says_what_it_was_about_and_which_sentences_changed(tmp_path: Path) -> None:
+    rome = b"# Rome\n\nRome fell in the year 476.\n"
+    files = MemoryConnector({"ada.md": ADA.encode(), "rome.md": rome})
+    with closing(Stack(tmp_path / "graph.db", files, passage_tokens=200)) as stack:
+        stack.sync()
+        files.put("ada.md", ADA.replace("June", "July").replace("young", "in London").encode())
+        files.move("rome.md", "places/roma.md")
+        files.put("bonn.md", b"# Bonn\n\nBonn lies on the Rhine.\n")
+        stack.sync()
+        _check(stack)
+
+
+def _check(stack: Stack) -> None:
+    ends = resolve(stack.connection, "1"), resolve(stack.connection, "2")
+    told = diff_answer(stack.connection, *ends, diff(stack.connection, *ends), None)
+    assert told["texts"] == [
+        {
+            "source": stack.source.name,
+            "document": "ada.md",
+            "lines": [
+                "@@ Ada",
+                "-Ada Byron met Babbage in June.",
+                "+Ada Byron met Babbage in July.",
+                " She wrote to him often.",
+                "-She died young.",
+                "+She died in London.",
+            ],
+        }
+    ]
+    assert version_about(stack.connection, 1, ()) == "added ada.md, rome.md"
+    assert version_about(stack.connection, 2, ()) == (
+        "changed ada.md; renamed rome.md -> places/roma.md; added bonn.md"
+    )
+    assert version_about(stack.connection, 2, {stack.source.name}) is None
+
+
+def test_what_is_far_apart_stands_under_its_own_heading() -> None:
+    old = [(("A",), f"Sentence {at}.") for at in range(9)] + [(("B",), "Last.")]
+    new = [(("A",), "Another."), *old[1:-1], (("B",), "Other.")]
+    assert unified(old, new) == [
+        "@@ A", "-Sentence 0.", "+Another.", " Sentence 1.",
+        "@@ B", " Sentence 8.", "-Last.", "+Other.",
+    ]  # fmt: skip
+
+
+def test_a_change_without_other_words_is_told_too() -> None:
+    old = [(("A",), "One.")]
+    assert unified(old, old) == ["@@ the same sentences, otherwise laid out or linked"]
+    assert unified(old, [(("B",), "One.")]) == ["@@ A is now B, with the same text"]
+    assert unified([], []) == []
+
+
+def test_documents_too_long_to_compare_are_counted() -> None:
+    long = [((), str(at)) for at in range(5000)]
+    assert unified(long, long[1:]) == ["@@ 5,000 sentences before, 4,999 now: too many to compare"]
