@@ -35,7 +35,7 @@ def restricted(
     statistics = Statistics.of(index, version.id, hidden, before.statistics if before else base)
     found = Snapshot(index, version, statistics, hidden)
     matches = _matches(found, before)
-    numbers, ways, link = _links(found)
+    numbers, ways, link = _links(found, before)
     source = index["outgoing"]["entry"][matches.out].astype(np.int64)
     target = index["incoming"]["entry"][matches.into].astype(np.int64)
     replaced = Replaced(
@@ -68,7 +68,10 @@ def _matches(found: Snapshot, before: Snapshot | None) -> MatchColumns:
     index, visible = found.index, found.statistics.visible.entries
     asked = questions_of(index, "outgoing", np.flatnonzero(visible))
     own, _, _ = found.matches()
-    alone = np.setdiff1d(asked, own)
+    unmatched = np.zeros(len(index["outgoing"]), dtype=np.bool_)
+    unmatched[asked] = True
+    unmatched[own] = False
+    alone = np.flatnonzero(unmatched)
     if before is None or before.replaced is None:
         return _sorted(best_matches(index, alone, visible))
     was = before.replaced
@@ -96,8 +99,11 @@ def _sorted(matches: MatchColumns) -> MatchColumns:
     return MatchColumns(matches.out[order], matches.into[order], matches.similarity[order])
 
 
-def _links(found: Snapshot) -> tuple[Integers, Rows, Integers]:
-    """Passages whose links may lead elsewhere, their ways, and the link of each."""
+def _links(found: Snapshot, before: Snapshot | None) -> tuple[Integers, Rows, Integers]:
+    """Passages whose links may lead elsewhere, their ways, and the link of each.
+
+    Those of `before` are kept where no document that matters to them came or went.
+    """
     index, shown = found.index, found.statistics.visible.documents
     born, died = index["documents"].views("born", "died")
     version = found.version.id
@@ -108,12 +114,24 @@ def _links(found: Snapshot) -> tuple[Integers, Rows, Integers]:
     def visible(documents: Integers) -> NDArray[np.bool_]:
         return holds(shown, documents)
 
-    rows = np.array(
+    rows = np.empty((0, 3), dtype=np.int64)
+    anew = numbers
+    if before is not None and before.replaced is not None:
+        was, then = before.replaced, before.statistics.visible.documents
+        changed = shown.copy()
+        changed[: len(then)] ^= then
+        touched = touched_by(index, np.flatnonzero(changed))
+        kept = np.setdiff1d(np.intersect1d(numbers, was.numbers), touched)
+        anew = np.setdiff1d(numbers, kept)
+        at, _ = was.ways.from_start.of_each(kept)
+        rows = np.stack([was.ways.start[at], was.ways.end[at], was.link[at]], axis=1)
+    made = np.array(
         [
             (number, target, link)
-            for number in numbers.tolist()
+            for number in anew.tolist()
             for target, link in ways_of(index, number, visible)
         ],
         dtype=np.int64,
     ).reshape(-1, 3)
+    rows = np.concatenate([rows, made])
     return numbers, Rows.of(rows[:, 0], rows[:, 1]), rows[:, 2]
