@@ -162,9 +162,6 @@ class _Pipeline:
 
     def __init__(self, model: str) -> None:
         """Load the pipeline. Raises OSError, ImportError or ValueError."""
-        if model == DEFAULT_MODEL:
-            # Its library would import torch, which this pipeline has no use for.
-            sys.modules["torch"] = None  # type: ignore[assignment]
         import spacy
 
         self._nlp = spacy.load(model, exclude=["parser", "lemmatizer", "senter"])
@@ -250,6 +247,9 @@ def _kinds(_: str, doc: Any) -> tuple[Entity, ...]:
 
 def serve(model: str, requests: TextIO, replies: TextIO) -> None:
     """Answer requests, a line each, until there are no more."""
+    if model == DEFAULT_MODEL:
+        # Its library would import torch, which this pipeline has no use for.
+        sys.modules["torch"] = None  # type: ignore[assignment]
     pipeline: _Pipeline | None = None
     for request in requests:
         wanted, texts = json.loads(request)

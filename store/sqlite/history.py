@@ -302,7 +302,7 @@ def renames_of(
 
 
 def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
-    """The ends of each edge, in the order given."""
+    """The ends of each edge, in the order given, but for edges that a purge has erased."""
     asked = list(edges)
     rows = connection.execute(
         "SELECT q.id, s.passage, q.text FROM question AS q"
@@ -311,8 +311,8 @@ def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
         [json.dumps([end for edge in asked for end in (edge.question, edge.target)])],
     )
     of = {row[0]: (PassageId(row[1]), row[2]) for row in rows}
-    both = ((of[edge.question], of[edge.target]) for edge in asked)
-    return [EdgeEnds(source, target, text) for (source, text), (target, _) in both]
+    ends = ((of.get(edge.question), of.get(edge.target)) for edge in asked)
+    return [EdgeEnds(one[0], other[0], one[1]) for one, other in ends if one and other]
 
 
 def _documents(connection: Connection, at: int, other: int) -> dict[tuple[str, str], bytes]:

@@ -271,7 +271,7 @@ def test_a_backup_needs_an_absolute_path(client: TestClient) -> None:
         ({"question": "x", "k": 0}, "k"),
         ({"question": "x", "k": 51}, "k"),
         ({"question": "x", "llm": "yes"}, "llm"),
-        ({"question": "x", "strategy": "hop"}, "strategy"),
+        ({"question": "x", "strategy": "hops"}, "strategy"),
     ],
 )
 def test_a_bad_ask_is_refused_by_its_field(
