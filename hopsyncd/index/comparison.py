@@ -116,7 +116,7 @@ def _names(index: LiveIndex, side: str, questions: Integers) -> tuple[Integers, 
 class _Vectors:
     """Questions of one side by their vectors, which several of an entry may have in common.
 
-    rows: rising rows of vectors, each once, and the entry of each. questions: in the order of these
+    rows: rows of vectors, each once, rising at first, and their entries. questions: by rising
     rows, those of each from `first` up to `end`.
     """
 
@@ -142,14 +142,17 @@ class _Vectors:
             return self, np.empty(0, dtype=np.float32)
         least = np.minimum.reduceat(floor[self.questions], self.first)
         at = np.flatnonzero(least < _MOST)
-        kept = replace(
+        return self.only(at), (least[at] - _ROUNDING).astype(np.float32)
+
+    def only(self, at: Integers) -> Self:
+        """Those at these places."""
+        return replace(
             self,
             rows=self.rows[at],
             entries=self.entries[at],
             first=self.first[at],
             end=self.end[at],
         )
-        return kept, (least[at] - _ROUNDING).astype(np.float32)
 
 
 class Comparison:
@@ -235,6 +238,8 @@ class Comparison:
         many = _Vectors.of(self._index, self._rows, self._row)
         if self._rising:
             few, floor = few.within_reach(self._floor)
+            order = np.argsort(-floor)  # the floors of a tile are alike: few of its pairs reach one
+            few, floor = few.only(order), floor[order]
         else:
             many, floor = many.within_reach(self._floor)
         floors = floor[None] if self._rising else floor[:, None]
