@@ -34,11 +34,14 @@ _DATA: dict[str, str] = {
 }
 _SOURCE_SUFFIXES = _words(
     ".c .h .cc .cpp .cxx .hh .hpp .hxx .m .mm .cs .java .kt .kts .scala .groovy .go .rs .swift .zig"
-    " .js .mjs .cjs .jsx .ts .mts .cts .tsx .vue .svelte .css .scss .less .php .rb .pl .pm .lua .r"
+    " .ts .mts .cts .tsx .vue .svelte .php .rb .pl .pm .lua .r"
     " .jl .hs .ml .mli .fs .fsx .ex .exs .erl .clj .cljs .el .lisp .scm .dart .nim .d .pas .f90 .f"
     " .for .asm .s .sh .bash .zsh .fish .ps1 .bat .sql .proto .graphql .tf .cmake .mk .vim .tcl .v"
     " .vhd .sol .cu .nix .awk"
 )
+
+# Beside notes and pages these only say how to show them.
+_SCRIPT_SUFFIXES = _words(".js .mjs .cjs .jsx .css .scss .less")
 
 _TEXT_NAMES = _words(
     "readme license licence copying notice authors contributors changelog changes history news"
@@ -57,12 +60,19 @@ def media_type(name: str) -> str:
     ('text/markdown', 'text/x-source', 'text/plain')
     """
     suffix = _suffix(name)
+    if suffix in _SCRIPT_SUFFIXES:
+        return "text/x-source"
     return _known(name) or _DOCUMENTS.get(suffix) or _DATA.get(suffix) or "text/plain"
 
 
 def is_text_name(name: str) -> bool:
     """Whether the name is that of text for people: by a known suffix or a known bare name."""
     return _known(name) is not None
+
+
+def is_script_name(name: str) -> bool:
+    """Whether the name is that of a style sheet or of a script of a page."""
+    return _suffix(name) in _SCRIPT_SUFFIXES
 
 
 def is_document_name(name: str) -> bool:

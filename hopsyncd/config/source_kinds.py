@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from connectors.git_mirror import branch_name, protocol_of
-from connectors.ignore import DEFAULT_INCLUDE
+from connectors.ignore import DEFAULT_INCLUDE, SCRIPTS
 from connectors.remote_driver import checked_url
 from connectors.settings import DEFAULT_FOLDERS as MAIL_FOLDERS
 from connectors.settings import DEFAULT_MAX_BYTES, Tls, address
@@ -106,6 +106,7 @@ class GitSource(FilesSource):
     """A branch of a git repository, on this machine or fetched into the data folder."""
 
     kind: Literal["git"]
+    include: Annotated[PatternList, Field(min_length=1)] = (*DEFAULT_INCLUDE, SCRIPTS)
     path: Annotated[ConfigPath, AfterValidator(is_usable_folder)] | None = None
     url: Annotated[str, AfterValidator(_is_repository)] = Field(
         default="",

@@ -8,7 +8,7 @@ import pytest
 
 from connectors.folder import FolderConnector, widened
 from connectors.ignore import NOISE, SECRETS
-from connectors.media_type import is_text_name, media_type
+from connectors.media_type import is_script_name, is_text_name, media_type
 from connectors.protocol import Item, Problem
 from connectors.settings import FileSettings
 
@@ -186,7 +186,11 @@ def test_media_types() -> None:
     ]
     assert media_type("a.py") == "text/x-python"
     assert media_type("strange.xyz") == "text/plain"
-    assert not any(map(is_text_name, ("a.png", "strange.xyz", ".md", "data.json", "")))
+    assert all(map(is_script_name, ("theme.css", "plugin/main.js", "a.MJS")))
+    assert media_type("theme.css") == "text/x-source"
+    assert not any(
+        map(is_text_name, ("theme.css", "main.js", "a.png", "strange.xyz", ".md", "data.json", ""))
+    )
 
 
 def test_no_built_in_pattern_needs_what_name_globs_cannot_say() -> None:
