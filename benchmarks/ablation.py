@@ -1,10 +1,12 @@
 """What each part of the search buys: it with parts left out or changed, and the way from the
-paper's profile to ours, one difference at a time, on real documents and both samples. No LLM.
+paper's profile to ours, one difference at a time; and what is found if the questions are asked in
+other forms. On real documents and both samples, no LLM.
 
 python benchmarks/ablation.py
 python benchmarks/ablation.py --limits   # the three limits of the walk alone
 """
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +39,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.answering.extractive import function_terms
 from hopsyncd.retrieve.edge_traversal import Offers, choose_first, traverse
 from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.query_context import QueryContext, seeds
@@ -46,6 +49,7 @@ from hopsyncd.retrieve.ways import pull_of
 from store.records import PassageId, Vectors, Version, to_grid
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, open_reader, snapshot
+from store.words import index_terms
 
 Rank = Callable[[QueryContext, int], Sequence[Ranked]]
 
@@ -150,6 +154,82 @@ def within_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     return by_ours(inquiry, walked.arrived, k, graph.home)
 
 
+Neighbours = Callable[[Snapshot], tuple[Integers, Integers]]
+"""Pairs of passages: from the first of each a seed's mass may reach the second."""
+
+
+def spreading(neighbours: Neighbours, part: float = 0.1) -> Rank:
+    """The walk from seeds that hand on a part of their mass to passages near them."""
+
+    def rank(inquiry: QueryContext, k: int) -> list[Ranked]:
+        graph, mass = inquiry.snapshot, seeds(inquiry)
+        start, end = neighbours(graph)
+        each = np.bincount(start, minlength=len(mass))
+        more = np.bincount(end, mass[start] / each[start], minlength=len(mass))
+        walked = walk(inquiry, (mass + part * more) / (mass + part * more).sum(), DEFAULT)
+        return by_ours(inquiry, walked.arrived, k, graph.home)
+
+    return rank
+
+
+def in_order(graph: Snapshot) -> tuple[Integers, Integers]:
+    """All visible placements by document and place: the entry and the document of each."""
+    entry, document = graph.statistics.visible.entry, graph.statistics.visible.documents
+    number, at, ordinal = graph.index["placements"].views("number", "document", "ordinal")
+    rows = np.flatnonzero(document[at] & (entry[number] >= 0))
+    rows = rows[np.lexsort((ordinal[rows], at[rows]))]
+    return entry[number[rows]].astype(np.int64), at[rows].astype(np.int64)
+
+
+def beside(graph: Snapshot) -> tuple[Integers, Integers]:
+    """The passages before and after each."""
+    entry, document = in_order(graph)
+    near = np.flatnonzero(document[1:] == document[:-1])
+    before, after = entry[near], entry[near + 1]
+    return np.concatenate([before, after]), np.concatenate([after, before])
+
+
+def above(graph: Snapshot) -> tuple[Integers, Integers]:
+    """From each passage to the nearest one before it that has fewer headings, if there is one."""
+    entry, document = in_order(graph)
+    columns = graph.index["entries"]
+    depth = columns["end_heading"][entry] - columns["first_heading"][entry]
+    start, end, open_ = list[int](), list[int](), list[int]()
+    for at in range(len(entry)):
+        open_ = [one for one in open_ if document[one] == document[at] and depth[one] < depth[at]]
+        if open_:
+            start.append(int(entry[at]))
+            end.append(int(entry[open_[-1]]))
+        open_.append(at)
+    return np.array(start, dtype=np.int64), np.array(end, dtype=np.int64)
+
+
+def index_pages(graph: Snapshot) -> tuple[Integers, Integers]:
+    """From each passage to the first of the index page of its folder, and back."""
+    entry, document = in_order(graph)
+    first = {int(at): int(one) for one, at in zip(entry[::-1], document[::-1], strict=True)}
+    paths = [Path(one) for one in graph.index.paths]
+    of_folder = {
+        paths[at].parent: one
+        for at, one in first.items()
+        if paths[at].stem.lower() in ("index", "readme", "contents")
+    }
+    pairs = [
+        (int(one), of_folder[paths[at].parent])
+        for one, at in zip(entry, document, strict=True)
+        if of_folder.get(paths[at].parent, first[int(at)]) != first[int(at)]
+    ]
+    start, end = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    return np.concatenate([start, end]), np.concatenate([end, start])
+
+
+def topics_like_other_names(inquiry: QueryContext, k: int) -> list[Ranked]:
+    """The walk by names of which none counts double."""
+    graph = inquiry.snapshot
+    plain = replace(graph.statistics, topical=np.zeros_like(graph.statistics.topical))
+    return hop(replace(inquiry, snapshot=replace(graph, statistics=plain)), k, DEFAULT)
+
+
 def any_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for how many passages are of one document."""
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
@@ -206,6 +286,10 @@ def ranked(graph: Snapshot, found: Sequence[tuple[int, float]]) -> list[Ranked]:
 VARIANTS: dict[str, Rank] = {
     **{name: partial(hop, settings=settings) for name, settings in WALKS.items()},
     "ways within documents too": within_documents,
+    "seeds reach the passages beside them": spreading(beside),
+    "seeds reach the section above them": spreading(above),
+    "seeds reach their folder's index page": spreading(index_pages),
+    "topics count as other names": topics_like_other_names,
     "any number of passages of a document": any_documents,
     "whole passages, not their best sentences": any_sentences,
     "seeds without words": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),
@@ -215,6 +299,31 @@ VARIANTS: dict[str, Rank] = {
         lambda one: replace(one, names=dict.fromkeys(one.names, 1.0))
     ),
     "the paper's helpfulness": paper_ranking,
+}
+
+
+_STORY = (
+    "I have been at this since the morning, and nobody I know could help me. My colleague thinks"
+    " that it must be written down somewhere, so I thought I would simply ask."
+)
+
+
+def key_words(question: str) -> str:
+    """What one types into a search box: no words that only ask or join, and no marks.
+
+    >>> key_words("Which versions does it support?")
+    'versions support'
+    """
+    words = re.findall(r"[\w+#./:-]*\w", question)
+    return " ".join(one for one in words if not {*index_terms(one)} <= function_terms())
+
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "key words alone": key_words,
+    "lower case, no marks": lambda question: " ".join(re.findall(r"\w[\w.'-]*", question.lower())),
+    "after a story": lambda question: f"{_STORY} {question}",
+    "as an order": lambda question: f"Please tell me: {question.rstrip('?')}.",
 }
 
 
@@ -344,6 +453,7 @@ def main() -> None:
     parts: dict[str, list[str]] = {}
     steps: dict[str, list[str]] = {}
     limits: dict[str, list[str]] = {}
+    forms: dict[str, list[str]] = {}
     for data in COLUMNS:
         folder = given.data / data
         asked = (
@@ -353,9 +463,16 @@ def main() -> None:
         )
         print(f"asking {data}", file=sys.stderr)
 
-        def fill(rows: dict[str, list[str]], name: str, served: Snapshot, rank: Rank) -> None:
+        def fill(
+            rows: dict[str, list[str]],
+            name: str,
+            served: Snapshot,
+            rank: Rank,
+            form: Callable[[str], str] = str,
+        ) -> None:
             engine = Ranking(asked.connection, served, vector_of, rank)  # noqa: B023
-            found = outcomes(engine, Search(), asked.gold, asked.questions)  # type: ignore[arg-type]  # noqa: B023
+            questions = [replace(one, question=form(one.question)) for one in asked.questions]  # noqa: B023
+            found = outcomes(engine, Search(), asked.gold, questions)  # type: ignore[arg-type]  # noqa: B023
             rows.setdefault(name, [name]).extend(shares(found, data))  # noqa: B023
 
         for name, settings in LIMITS.items():
@@ -369,12 +486,15 @@ def main() -> None:
         fill(parts, "topics count double in matching", doubled, partial(hop, settings=DEFAULT))
         for name, step in STEPS.items():
             fill(steps, name, asked.head, step)
+        for name, form in FORMS.items():
+            fill(forms, name, asked.head, partial(hop, settings=DEFAULT), form)
         asked.connection.close()
     heads = [column for columns in COLUMNS.values() for column in columns]
     table(["limit of the walk", *heads], list(limits.values()))
     if not given.limits:
         table(["variant", *heads], list(parts.values()))
         table(["from the paper's profile to ours", *heads], list(steps.values()))
+        table(["how it is asked", *heads], list(forms.values()))
 
 
 if __name__ == "__main__":
