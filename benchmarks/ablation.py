@@ -75,15 +75,15 @@ WALKS = {
 _ALL = 10**9
 LIMITS = {
     "default: 100, 10, 3": DEFAULT,
-    "30 passages send on": replace(DEFAULT, heaviest=30),
-    "300": replace(DEFAULT, heaviest=300),
-    "all": replace(DEFAULT, heaviest=_ALL),
+    "30 passages send on in a round": replace(DEFAULT, heaviest=30),
+    "300 passages": replace(DEFAULT, heaviest=300),
+    "all passages": replace(DEFAULT, heaviest=_ALL),
     "3 mentions of a name": replace(DEFAULT, mentions=3),
-    "30": replace(DEFAULT, mentions=30),
-    "all of those that are looked at": replace(DEFAULT, mentions=_ALL),
+    "30 mentions": replace(DEFAULT, mentions=30),
+    "all mentions that are looked at": replace(DEFAULT, mentions=_ALL),
     "1 passage of a linked document": replace(DEFAULT, linked=1),
-    "10": replace(DEFAULT, linked=10),
-    "all of them": replace(DEFAULT, linked=_ALL),
+    "10 passages": replace(DEFAULT, linked=10),
+    "all passages of it": replace(DEFAULT, linked=_ALL),
     "no limit at all": replace(DEFAULT, heaviest=_ALL, mentions=_ALL, linked=_ALL),
 }
 

@@ -236,7 +236,7 @@ def holds(flags: NDArray[np.bool_], at: Integers) -> NDArray[np.bool_]:
     >>> holds(np.array([True, False]), np.array([0, 1, 5])).tolist()
     [True, False, False]
     """
-    if not len(at) or at.max() < len(flags):
+    if not len(at) or (len(flags) and at.max() < len(flags)):
         return flags[at]
     known = at < len(flags)
     held: NDArray[np.bool_] = known & flags[np.where(known, at, 0)] if len(flags) else known

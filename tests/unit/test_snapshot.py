@@ -155,3 +155,7 @@ def test_a_name_is_known_where_a_visible_passage_mentions_it(named: Snapshot) ->
     after = snapshot_at(named.index, 2)
     assert after.mentioned([*NAMES, "paris"]) == {"rome", "gaul"}
     assert (after.number_of("oslo"), named.number_of("oslo") >= 0) == (-1, True)
+
+
+def test_where_nothing_has_a_name_none_is_mentioned() -> None:
+    assert indexed([triplets(1)]).mentioned(["rome", "gaul"]) == set()
