@@ -83,8 +83,7 @@ def _all_changes(connection: Connection) -> int:
 def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
     free, whole = _free_pages(connection), connection.execute("PRAGMA page_count").fetchone()[0]
     if 10 * free > whole and file_bytes(connection) <= _QUICK_BYTES:
-        vacuum(connection)
-        between()
+        vacuum(connection, between)
         return
     while free:
         _shrunk(connection, f"PRAGMA incremental_vacuum({_PAGES})")
@@ -98,17 +97,19 @@ def _free_pages(connection: Connection) -> int:
     return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
 
 
-def vacuum(connection: Connection) -> None:
-    """Rewrite the whole file as one that can be vacuumed in steps.
+def vacuum(connection: Connection, between: Callable[[], None] = lambda: None) -> None:
+    """Rewrite the whole file as one that can be vacuumed in steps; `between` runs after each part.
 
     The vector tables are rewritten first: their parts refer to each other by row numbers, which
-    VACUUM preserves only where there are no gaps.
+    VACUUM preserves only where there are no gaps. What is written between only adds to them.
     """
     for recipe in recipes(connection):
         renew_vectors(connection, recipe)
+        between()
     with disk_failures(connection):
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     _shrunk(connection, "VACUUM")
+    between()
 
 
 def _shrunk(connection: Connection, statement: str) -> None:
@@ -142,13 +143,14 @@ def erase(connection: Connection, between: Callable[[], None]) -> bool:
     """Leave no byte of deleted rows in the database's files. Returns what truncate_wal does.
 
     `between` runs after each step; the last one, the rewriting of the whole file, is a long one.
+    Freeing pages in steps would not do: SQLite zeroes what is deleted, but where it moved a row
+    from one page to another, a copy may stay in the gap of the first.
     """
     if connection.server:
         connection.server.give_back(whole=True)
         return True
     _merge_text(connection, between)
-    vacuum(connection)
-    between()
+    vacuum(connection, between)
     return truncate_wal(connection, wait=True)
 
 
