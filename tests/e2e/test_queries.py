@@ -41,9 +41,23 @@ def test_hops_name_documents_and_lead_to_their_passage(daemon: Place) -> None:
     assert all(before["to"] == after["from"] for before, after in joined)
 
 
+@pytest.mark.parametrize("strategy", ["statement", "topic"])
+def test_statements_are_shown_with_the_path_that_led_to_them(daemon: Place, strategy: str) -> None:
+    search = ("--strategy", strategy, "--unit", "statement", "-k", "20")
+    question = "the glass furnace in the village of Mira Kaltenbrunn"
+    drawn = daemon.run("query", question, *search, "--explain")
+    assert drawn.returncode == 0, drawn.stderr
+    told = json.loads(daemon.run("query", question, *search, "--json").stdout)["passages"]
+    paths = [one["statements"] for one in told]
+    assert len({path[-1]["text"] for path in paths}) == len(paths)
+    (first, last, *_) = next(path for path in paths if len(path) > 1)
+    assert first["name"] is None and last["name"].split()[0] in last["text"].lower()
+    assert f"-- {last['name']}: " in " ".join(drawn.stdout.split())
+
+
 def test_every_strategy_answers_in_the_same_shape(daemon: Place) -> None:
     shapes = set()
-    for strategy in ("hop", "bm25", "dense", "hybrid", "decompose"):
+    for strategy in ("hop", "statement", "topic", "bm25", "dense", "hybrid", "decompose"):
         answer = daemon.post("/v1/query", {"question": "Bergen clocks", "strategy": strategy})
         assert answer["strategy"] == strategy
         assert answer["passages"][0]["document"] in ("people/lindqvist.md", "places/bergen.md")
