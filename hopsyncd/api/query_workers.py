@@ -45,6 +45,7 @@ log = structlog.get_logger(__name__)
 _SERVE = "import sys; from hopsyncd.api.query_workers import serve; serve(int(sys.argv[1]))"
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 _FAILED_STARTS = 3  # in a row, after which no worker is started any more
+_STOP_S = 2.0
 _START_S = 300.0  # a worker may have to make the index from the store
 # They need the question's vector, and no other model.
 _STRATEGIES = ("hop", "bm25", "dense", "hybrid")
@@ -143,10 +144,11 @@ class QueryWorkers:
             self._count = 0
             self._changed.notify_all()
             workers, self._workers = self._workers, []
-        for one in workers:
-            one.end()
+        for one in workers:  # whoever waits for one learns it from the pipe
+            one.process.kill()
+            one.process.wait()
         if self._tending:
-            self._tending.join()
+            self._tending.join(_STOP_S)  # one that is being started ends with its pipe
 
     def _taken(self, number: int) -> _Worker | None:
         """A worker, now busy, that has the version; None where this process is to answer."""

@@ -169,6 +169,14 @@ def test_killed_workers_keep_nobody_waiting(desk: Desk) -> None:
     assert found == [expected] * 80
 
 
+def test_a_query_whose_worker_is_closed_is_answered_here(desk: Desk) -> None:
+    desk.until_handed_over()
+    before = desk.here
+    assert desk.ask(before=desk.workers.close) == desk.alone()
+    assert (desk.here, desk.workers.pids) == (before + 1, [])
+    assert desk.ask() == desk.alone()
+
+
 def test_after_a_purge_no_worker_answers_from_what_was_before(desk: Desk) -> None:
     desk.until_handed_over()
     (pid,) = desk.workers.pids
