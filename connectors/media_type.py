@@ -13,6 +13,7 @@ _BY_SUFFIX: dict[str, str] = {
     **dict.fromkeys((".py", ".pyi"), "text/x-python"),
 }
 
+CANVAS = "application/x-canvas+json"
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 _DOCUMENTS: dict[str, str] = {
     ".pdf": "application/pdf",
@@ -24,6 +25,7 @@ _DOCUMENTS: dict[str, str] = {
     ".epub": "application/epub+zip",
     ".eml": "message/rfc822",
     ".ipynb": "application/x-ipynb+json",
+    ".canvas": CANVAS,
 }
 
 # Data formats (these and xml, yaml, toml, ini, log) are deliberately in neither list of names: they

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block, tidy
+from hopsyncd.formats.canvas import canvas_blocks
 from hopsyncd.formats.data_rows import csv_blocks, json_blocks
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.docx import docx_blocks
@@ -15,7 +16,7 @@ from hopsyncd.formats.pdf import pdf_blocks
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.rst import rst_blocks
 from hopsyncd.formats.source_code import notebook_blocks, python_blocks, source_blocks
-from hopsyncd.formats.units import DOCX, EPUB, IPYNB, ODT, PDF, PPTX, RTF, XLSX
+from hopsyncd.formats.units import CANVAS, DOCX, EPUB, IPYNB, ODT, PDF, PPTX, RTF, XLSX
 
 Extract = Callable[[bytes, str], tuple[Block, ...]]
 
@@ -32,6 +33,7 @@ _DATA: dict[str, Callable[[str], tuple[Block, ...]]] = {
     "text/csv": csv_blocks,
     "application/json": json_blocks,
     IPYNB: notebook_blocks,
+    CANVAS: canvas_blocks,
 }
 
 

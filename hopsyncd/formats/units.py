@@ -141,6 +141,7 @@ PPTX = f"{_OFFICE}presentationml.presentation"
 XLSX = f"{_OFFICE}spreadsheetml.sheet"
 EPUB = "application/epub+zip"
 IPYNB = "application/x-ipynb+json"
+CANVAS = "application/x-canvas+json"
 PDF = "application/pdf"
 RTF = "application/rtf"
 
@@ -150,6 +151,7 @@ _UNITS = {
     XLSX: "range",
     EPUB: "chapter",
     IPYNB: "cell",
+    CANVAS: "card",
     PDF: "page",
 }
 _COLUMNS = 16_384  # of the widest sheet that the format allows
