@@ -26,7 +26,8 @@ class FastEncoder:
     dimensions = 384
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return np.array([self._encoded(text) for text in texts], dtype=np.float32)
+        made = np.array([self._encoded(text) for text in texts], dtype=np.float32)
+        return made.reshape(len(texts), self.dimensions)
 
     def _encoded(self, text: str) -> NDArray[np.float64]:
         words = _WORD.findall(text.lower())

@@ -1,13 +1,14 @@
 """What the answer to a question rests on, and whether a newer version touches it.
 
-A walk opens some hundreds of passages, whatever the collection holds, so a version that changes
+Nearly all mass of a walk passes through a small part of a large collection. A version that changes
 nothing there, and adds nothing that the question would begin at or the walk would reach, leaves its
 outcome as it is: up to the statistics of the whole collection, in which one passage more or less
-counts by its share. So a question is asked again where its footprint is touched, and where one in
-a hundred passages came or went since it was last asked. In a collection of fewer than a hundred,
-that is always.
+counts by its share, and to what flows elsewhere. So a question is asked again where its footprint
+is touched, and where one in a hundred passages came or went since it was last asked. In a
+collection of fewer than a hundred, that is always.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -29,8 +30,9 @@ from hopsyncd.retrieve.walk import Walked
 from store.records import Vectors
 
 _DRIFT = 100  # one passage in so many
-_FAR = 10.0  # a seed so much less alike than the best has less than e^-10 of its mass
-_LEAST_FLOW = 1e-3  # of all mass: a name that less of it passed through is no way to the answer
+_LEAST_FLOW = 1e-3  # of all mass: where less of it passed, a change moves no first passage
+_LEAST_SENT = 1e-2  # an edge or a link takes a fifth of a passage's mass at most, mostly far less
+_LEAST_BY_NAME = 5e-3  # what passed through a name is shared by all that mention it
 _DEPTH = 20
 
 
@@ -38,35 +40,39 @@ _DEPTH = 20
 class Footprint:
     """Of a question at a version: the entries and the names that its walk went through, rising.
 
-    terms: the question's terms by key, with their shares of its idf. best: the likeness of the best
-    seed. None of this outlives the index that it was taken from.
+    heavy: the entries that send enough for one edge of theirs to matter.
+    terms: the question's terms by key, with their shares of its idf. likeness: the least of a seed
+    that counts. None of this outlives the index that it was taken from.
     """
 
     snapshot: Snapshot
     vector: Vectors
     entries: Integers
+    heavy: Integers
     names: Integers
     terms: Mapping[int, float]
-    best: float
+    likeness: float
 
     @classmethod
     def of(cls, context: QueryContext, vector: Vectors, walked: Walked) -> Self:
         """What the walk went through, and what came close to it."""
         snapshot = context.snapshot
         first = largest(walked.arrived, snapshot.ids, _DEPTH)
-        ways = (walked.edges, walked.links)
-        opened = [part for way in ways for part in (way.start, way.end)]
-        opened += [walked.leaving.entry, walked.arriving.entry, first]
+        arrived = walked.arrived
         names, at = np.unique(walked.leaving.name, return_inverse=True)
         flow = np.bincount(at, walked.left, minlength=len(names))
+        like = seed_likeness(context)
+        best = float(like.max())
+        whole = float(np.exp(like - best).sum())
         own = [snapshot.number_of(name) for name in context.names]
         return cls(
             snapshot,
             vector,
-            np.unique(np.concatenate(opened)),
-            np.union1d(names[flow >= _LEAST_FLOW], np.array(own, dtype=np.int64)),
+            np.union1d(np.flatnonzero(arrived >= _LEAST_FLOW), first),
+            np.flatnonzero(arrived >= _LEAST_SENT),
+            np.union1d(names[flow >= _LEAST_BY_NAME], np.array(own, dtype=np.int64)),
             {name_key(term): share for term, share in context.terms.items()},
-            float(seed_likeness(context).max()),
+            best + math.log(whole * _LEAST_FLOW),
         )
 
 
@@ -81,8 +87,9 @@ def is_touched(footprint: Footprint, now: Snapshot) -> bool:
     went = entry[_within(died, span) & (born <= span[0])].astype(np.int64)
     if (len(came) + len(went)) * _DRIFT > before.statistics.passages:
         return True
-    changed = [went, _matched_otherwise(before, now), _placed_otherwise(now, span)]
-    if np.isin(np.concatenate(changed), footprint.entries).any():
+    placed = np.concatenate([went, _placed_otherwise(before, now, span)])
+    joined = np.concatenate([_matched_otherwise(before, now), _linked_otherwise(now, span)])
+    if np.isin(placed, footprint.entries).any() or np.isin(joined, footprint.heavy).any():
         return True
     return len(came) > 0 and _draws(footprint, index, came)
 
@@ -98,9 +105,9 @@ def _matched_otherwise(before: Snapshot, now: Snapshot) -> Integers:
     out, into, similarity, born, died = index["matches"].views(
         "out", "into", "similarity", "born", "died"
     )
-    changed = _within(born, span) | _within(died, span)
     cuts = [one.version.cut for one in (before, now)]
     least = [one.similarity if one else -np.inf for one in cuts]
+    changed = (_within(born, span) | _within(died, span)) & (similarity >= min(least))
     if cuts[0] != cuts[1]:
         alive = (born <= span[1]) & (died > span[1])
         changed |= alive & (similarity >= min(least)) & (similarity <= max(least))
@@ -109,19 +116,31 @@ def _matched_otherwise(before: Snapshot, now: Snapshot) -> Integers:
     ).astype(np.int64)
 
 
-def _placed_otherwise(now: Snapshot, span: tuple[int, int]) -> Integers:
-    """The entries in documents that came, went, or are called otherwise; and the ends of links."""
+def _placed_otherwise(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integers:
+    """The entries that are counted to another document, or have other names from theirs."""
     index = now.index
+    homes = before.statistics.visible.home, now.statistics.visible.home
+    known = len(homes[0])
+    moved = np.flatnonzero(homes[0] != homes[1][:known])
     born, died = index["documents"].views("born", "died")
-    documents = np.flatnonzero(_within(born, span) | _within(died, span))
-    rows, _ = index.postings["placements_of_document"].of_each(documents)
-    source, target, begun, ended = index["link_ways"].views("source", "target", "born", "died")
-    linked = _within(begun, span) | _within(ended, span)
-    numbers = np.concatenate(
-        [index["placements"]["number"][rows], source[linked], target[linked]]
-    ).astype(np.int64)
-    entries, _ = index.postings["entries_of_number"].of_each(np.unique(numbers))
-    return entries
+    document, number, name = index["called"].views("document", "number", "name")
+    named = number.astype(np.int64) << 32 | name
+    came, went = (
+        named[np.isin(document, np.flatnonzero(_within(one, span)))] for one in (born, died)
+    )
+    renamed = np.setxor1d(came, went) >> 32
+    return _entries_of(index, np.union1d(moved, renamed))
+
+
+def _linked_otherwise(now: Snapshot, span: tuple[int, int]) -> Integers:
+    """The entries at the ends of links that came or went."""
+    source, target, born, died = now.index["link_ways"].views("source", "target", "born", "died")
+    changed = _within(born, span) | _within(died, span)
+    return _entries_of(now.index, np.concatenate([source[changed], target[changed]]))
+
+
+def _entries_of(index: LiveIndex, numbers: Integers) -> Integers:
+    return index.postings["entries_of_number"].of_each(np.unique(numbers).astype(np.int64))[0]
 
 
 def _draws(footprint: Footprint, index: LiveIndex, came: Integers) -> bool:
@@ -134,7 +153,7 @@ def _draws(footprint: Footprint, index: LiveIndex, came: Integers) -> bool:
     like = OF_LIKENESS * _cosines(footprint, index, came) + OF_WORDS * _words(
         footprint, index, came
     )
-    return bool((like > footprint.best - _FAR).any())
+    return bool((like > footprint.likeness).any())
 
 
 def _cosines(footprint: Footprint, index: LiveIndex, entries: Integers) -> Floats:

@@ -1,0 +1,103 @@
+"""What a watched question costs a version, and what is missed by not asking it each time.
+
+An invented collection (benchmarks/invented.py), models that cost nothing, and one edit after
+another, each a version: a sentence more in some document. After each, every question's footprint is
+held against the new version. Processor time: of the version, from the listing to what is served; of
+one question that is asked again; and of one that is not, as nothing it rests on had changed.
+`missed`: other first passages or another answer than at the version before, and not asked again:
+such a change is told later, when the collection has drifted by one in a hundred passages.
+
+python benchmarks/watches.py --passages 2000 --edits 60
+"""
+
+import random
+import tempfile
+import time
+from pathlib import Path
+
+from common import arguments, p50, table
+from fast_daemon import FastEncoder
+from invented import collection
+
+from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.footprint import Footprint, is_touched
+from hopsyncd.retrieve.walk import WalkSettings
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeLanguage
+from tests.fakes.stack import Stack
+
+_QUESTIONS = 10
+_FIRST = 5
+
+State = tuple[frozenset[int], str]
+
+
+def main() -> None:
+    given = arguments(
+        (__doc__ or "").partition("\n")[0],
+        ("--passages", {"type": int, "default": 2000}),
+        ("--edits", {"type": int, "default": 60}),
+    )
+    files, questions, chance = {}, [], random.Random(1)
+    for one in collection(given.passages):
+        files[one.path] = one.text.encode()
+        questions.append(one.question)
+    encoder = FastEncoder()
+    with tempfile.TemporaryDirectory() as folder:
+        connector = MemoryConnector(files)
+        maker = BuiltinMaker(FakeLanguage(), encoder)
+        stack = Stack(Path(folder) / "s.db", connector, maker, passage_tokens=400)
+        stack.sync()
+        engine = Engine(Path(folder) / "s.db", encoder, WalkSettings())
+        engine.publish(stack.writer.snapshot_of(stack.head))
+        asker = Asker(engine, encoder, FakeLanguage())
+        known = {one: _asked(engine, asker, one) for one in chance.sample(questions, _QUESTIONS)}
+        versions, asked, spared = list[float](), list[float](), list[float]()
+        changed = missed = 0
+        for number in range(given.edits):
+            path = chance.choice(sorted(files))
+            files[path] += f"\nThe {number}th survey of Orchard {number} was lost.\n".encode()
+            connector.put(path, files[path])
+            began_s = time.process_time()
+            stack.sync()
+            engine.publish(head := stack.writer.snapshot_of(stack.head))
+            versions.append(time.process_time() - began_s)
+            for question, (footprint, before) in known.items():
+                began_s = time.process_time()
+                touched = is_touched(footprint, head)
+                checked_s = time.process_time()
+                again, now = _asked(engine, asker, question)
+                asked_s = time.process_time()
+                changed += now != before
+                missed += now != before and not touched
+                (asked if touched else spared).append((asked_s if touched else checked_s) - began_s)
+                known[question] = again if touched else footprint, now
+        stack.close()
+    table(
+        ["what", "times", "p50, processor ms"],
+        [
+            [name, len(times), round(p50(times) * 1000, 2) if times else 0]
+            for name, times in (
+                ("a version", versions),
+                ("a question, asked again", asked),
+                ("a question, nothing had changed", spared),
+            )
+        ],
+    )
+    part = p50(spared) / p50(versions) if spared else 0.0
+    print(f"nothing had changed / a version: {part:.2%}. Changes: {changed}, missed: {missed}.")
+
+
+def _asked(engine: Engine, asker: Asker, question: str) -> tuple[Footprint, State]:
+    traced = engine.trace(question, 8)
+    assert traced is not None and traced[1] is not None
+    found, footprint = traced
+    reply = asker.reply(question, found)
+    first = frozenset(int(one.passage) for one in found.ranked[:_FIRST])
+    return footprint, (first, reply.text)
+
+
+if __name__ == "__main__":
+    main()
