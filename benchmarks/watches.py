@@ -92,8 +92,9 @@ def main() -> None:
 
 def _asked(engine: Engine, asker: Asker, question: str) -> tuple[Footprint, State]:
     traced = engine.trace(question, 8)
-    assert traced is not None and traced[1] is not None
+    assert traced is not None
     found, footprint = traced
+    assert footprint is not None
     reply = asker.reply(question, found)
     first = frozenset(int(one.passage) for one in found.ranked[:_FIRST])
     return footprint, (first, reply.text)
