@@ -4,10 +4,9 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,12 +19,11 @@ from hopsyncd.answers.changed import RebuildAnswer, ReloadAnswer
 from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
 from hopsyncd.api.app import make_app
 from hopsyncd.api.daemon_service import DaemonService, collect
-from hopsyncd.api.server import TOKEN_NAME, bound_address, bound_socket, serve, token_in
+from hopsyncd.api.server import bound_listeners, serve
 from hopsyncd.api.status import now_ms
-from hopsyncd.api.supervision import Supervisor, inherited_socket, is_terminal, reload_at_hang_ups
+from hopsyncd.api.supervision import Supervisor, is_terminal, reload_at_hang_ups
 from hopsyncd.api.worker_pools import worker_pools
 from hopsyncd.config.configuration import (
-    DATABASE_NAME,
     INDEX_NAME,
     TEMPORARY_NAME,
     Config,
@@ -35,29 +33,31 @@ from hopsyncd.config.configuration import (
 from hopsyncd.config.edit import ConfigChange, Reloaded, change
 from hopsyncd.config.privacy import own_folder, secrets_of, use_own_temporary
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
-from hopsyncd.config.values import group_id
 from hopsyncd.errors import REPORTABLE
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.commit import Writer
-from hopsyncd.ingest.connect import folder_of, is_slow, opened
+from hopsyncd.ingest.connect import close_sources, folder_of, is_slow, opened
 from hopsyncd.ingest.read import READER, rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.timetable import GC, full_scan_times, gc_times, scan_times
+from hopsyncd.ingest.standby import Standby
+from hopsyncd.ingest.timetable import GC, Chore, full_scan_times, gc_times, scan_times
 from hopsyncd.ingest.upkeep import recipe_in_use, reencoded
 from hopsyncd.ingest.watch import FolderWatcher
-from hopsyncd.ingest.writer import Chore, SyncWorker
+from hopsyncd.ingest.writer import SyncWorker
 from hopsyncd.logs import configure_logs
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk import WalkSettings
-from store.exceptions import StoreError
+from store.exceptions import ServerLost, StoreError
+from store.place import open_serving, writer_place
 from store.records import Version
 from store.sqlite.check import opening_check
 from store.sqlite.content import recipe_of
-from store.sqlite.database import Connection, confirm, open_writer, writer_place
+from store.sqlite.database import Connection, confirm
 from store.sqlite.operational import end_quarantine, end_waits, put_quarantined, quarantined
 from store.sqlite.presence import refuse_gone
 from store.sqlite.sources import listing_state, source_names
@@ -67,7 +67,6 @@ log = structlog.get_logger(__name__)
 
 _STOP_WORKER_S = 6.0
 _RELOAD_PATIENCE_S = 5.0
-_STOP_CALLS_S = 2.0  # how long a stop waits for calls to sources
 _LLM_PATIENCE_S = 60.0  # how long a batch waits for the LLM's questions
 
 
@@ -93,16 +92,21 @@ class Daemon:
             config, models, self._engine, self._worker, self._watchers, self.reload, self._reencode
         )
         self._published = threading.Event()
+        self._saved = SavedIndex(config.daemon.data_dir / INDEX_NAME)
+        if config.store.url:
+            self._worker.standby = self.service.standby = Standby(
+                lambda: self._models.maker.recipe, config.store.url, self._saved, self._serve
+            )
         self._worker.on_synced = self.service.measurements.note_sync
         self._extraction: ExtractionProcess | None = None
         self._tasks: dict[str, Task] = {}
-        self.service.require_database = partial(refuse_gone, connection)
+        self.service.require_database = lambda: refuse_gone(self._connection)
         self.known_sources = set(source_names(connection).values())
 
     def _engine_of(self, models: Models) -> Engine:
         config = self._config
         return Engine(
-            config.daemon.data_dir / DATABASE_NAME,
+            config.place,
             models.encoder,
             WalkSettings(hops=config.query.hops),
             models.llm,
@@ -133,9 +137,10 @@ class Daemon:
         if not self._worker.stop(_STOP_WORKER_S):
             log.warning("the sync did not stop in time; the last committed version is kept")
         else:
-            self._close(self._tasks.values())
+            close_sources(task.source for task in self._tasks.values())
             if self.service.path:
-                self.service.path.writer.keep_index()
+                with suppress(ServerLost):
+                    self.service.path.writer.keep_index()
         if self._extraction:
             self._extraction.close()
 
@@ -178,7 +183,7 @@ class Daemon:
         self._tasks = tasks
         self.service.removed.clear()
         self._worker.plan(list(tasks.values()), chores)
-        self._close(ended)
+        close_sources(task.source for task in ended)
         self._engine.walk_by(WalkSettings(hops=config.query.hops))
         configure_logs(config.daemon.log_level, config.daemon.log_format, secrets_of(config))
         for name in rewatched:
@@ -230,15 +235,19 @@ class Daemon:
 
     def _open_path(self, yield_to_edits: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
         """Put the write path together, on the worker's thread; what is stored is served first."""
-        index = self._config.index
+        index, standby = self._config.index, self._worker.standby
+        if standby:
+            self._connection = standby.until_elected(self._connection, yield_to_edits)
         try:
             confirm(self._connection)
             writer = self._writer_of(self._models)
+            if standby:
+                writer.go_on_with(*standby.hand_over())
             self._publish_stored(writer)
         finally:
             self._published.set()
         end_waits(self._connection)
-        self._close(self._tasks.values())
+        close_sources(task.source for task in self._tasks.values())
         end_quarantine(self._connection, READER)
         self._extraction = self._extraction or ExtractionProcess(
             yield_to_edits,
@@ -281,7 +290,7 @@ class Daemon:
             budget_factor=index.edge_budget_factor,
             now_ms=now_ms,
             patience_s=_LLM_PATIENCE_S,
-            saved=SavedIndex(self._config.daemon.data_dir / INDEX_NAME),
+            saved=self._saved,
         )
 
     def _reencode(self, path: SourceSync, dry_run: bool) -> RebuildAnswer:
@@ -304,19 +313,13 @@ class Daemon:
         if newest and recipe_of(self._connection, newest.recipe).encoder == recipe.encoder:
             self._engine.publish(writer.snapshot_of(newest))
 
-    def _close(self, tasks: Iterable[Task]) -> None:
-        sources = [task.source for task in tasks]
-        for source in sources:
-            source.caller.end()
-        end_s = time.monotonic() + _STOP_CALLS_S
-        for source in sources:
-            if not source.caller.has_ended(end_s - time.monotonic()):
-                log.warning("a call to a source did not end in time", source=source.name)
-                continue
-            try:
-                source.connector.close()
-            except Exception as error:  # noqa: BLE001 - the others must be closed too
-                log.warning("a connector cannot be closed", source=source.name, why=str(error))
+    def _serve(self, snapshot: Snapshot | None, rewritten: bool) -> None:
+        """Serve what another daemon wrote; None while that cannot be told."""
+        if rewritten:
+            self._engine.forget_pasts()
+        if snapshot:
+            self._engine.publish(snapshot)
+        self._published.set()
 
     def _publish(self, writer: Writer, version: Version) -> None:
         self._engine.publish(writer.snapshot_of(version))
@@ -357,19 +360,11 @@ def run(
     at_terminal = is_terminal()
     signal.signal(signal.SIGHUP, lambda *_: hang_ups.put(None))
     own_folder(config.daemon.data_dir)
-    database = config.daemon.data_dir / DATABASE_NAME
     with ExitStack() as stack:
-        listener = inherited_socket(config.daemon.socket)
-        if listener is None:
-            group = group_id(config.access.group) if config.access.group else None
-            listener = stack.enter_context(bound_socket(config.daemon.socket, group))
-        listeners, token = [listener], None
-        if config.access.tcp:
-            token = token_in(config.access.token_file or config.daemon.data_dir / TOKEN_NAME)
-            listeners.append(stack.enter_context(bound_address(config.access.tcp)))
-        stack.enter_context(writer_place(database))
+        listeners, token = bound_listeners(stack, config)
+        stack.enter_context(writer_place(config.place))
         use_own_temporary(config.daemon.data_dir / TEMPORARY_NAME)
-        connection = open_writer(database)
+        connection = open_serving(config.place)
         stack.callback(connection.close)
         opening_check(connection)
         log.info("loading models")

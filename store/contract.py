@@ -32,6 +32,12 @@ class Server(Protocol):
     def give_back(self, whole: bool) -> None:
         """Reclaim the space of deleted rows; of the `whole` of it nothing is left to read."""
 
+    def elect(self) -> bool:
+        """Become the writer, unless another session is it."""
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until there may be a new version; False if nobody told of one in that time."""
+
     def findings(self) -> Iterator[str]:
         """What is wrong with the database's own structure."""
 

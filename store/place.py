@@ -2,16 +2,38 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from store.contract import Connection
 from store.exceptions import StoreError
 from store.sqlite import database
 
-Place = Path | str
+Database = Path | str
 """The path of a SQLite database, or the URL of a PostgreSQL one."""
 
 
-def open_writer(place: Place, *, accept_loss: bool = False) -> Connection:
+def exists(place: Database) -> bool:
+    """Whether there may be a record; only a look at a server could tell."""
+    return not isinstance(place, Path) or place.exists()
+
+
+def shown(place: Database) -> str:
+    """The place for people, without who asks there."""
+    if isinstance(place, Path):
+        return str(place)
+    parts = urlsplit(place)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def stored_bytes(place: Database, connection: Connection) -> int:
+    """What the record takes, with its log."""
+    if not isinstance(place, Path):
+        return connection.server.size_bytes() if connection.server else 0
+    files = [place, place.with_name(f"{place.name}-wal")]
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def open_writer(place: Database, *, accept_loss: bool = False) -> Connection:
     """Open for writing, creating or migrating as needed; the caller is then the one writer.
 
     Of a file, hold its `writer_place` first. Raises what the engines do: see
@@ -25,7 +47,17 @@ def open_writer(place: Place, *, accept_loss: bool = False) -> Connection:
     return open_writing(place)
 
 
-def open_reader(place: Place) -> Connection:
+def open_serving(place: Database) -> Connection:
+    """Open as the writer; on a server, where there is one, as a reader that may become it."""
+    if isinstance(place, Path):
+        return database.open_writer(place)
+    _require_driver(place)
+    from store.postgres.session import open_standing_by
+
+    return open_standing_by(place)
+
+
+def open_reader(place: Database) -> Connection:
     """Open for queries only."""
     if isinstance(place, Path):
         return database.open_reader(place)
@@ -35,7 +67,7 @@ def open_reader(place: Place) -> Connection:
     return open_reading(place)
 
 
-def writer_place(place: Place) -> AbstractContextManager[object]:
+def writer_place(place: Database) -> AbstractContextManager[object]:
     """Hold the writer lock. On a server the writer's own session holds it."""
     return database.writer_place(place) if isinstance(place, Path) else nullcontext()
 

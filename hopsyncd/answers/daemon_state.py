@@ -118,6 +118,13 @@ class StatusModels(TypedDict):
     llm_endpoint: str | None
 
 
+class StoreStatus(TypedDict):
+    """Whether this daemon writes the record or follows it, by how many versions behind."""
+
+    role: Literal["writer", "reader"]
+    behind: int
+
+
 class ConfigurationStatus(TypedDict):
     """Why the configuration file is not in force, or which of its keys wait for a restart."""
 
@@ -147,6 +154,7 @@ class StatusAnswer(TypedDict):
     models: StatusModels
     llm: LlmStatus | None
     configuration: ConfigurationStatus
+    store: StoreStatus
     database: str
     database_bytes: int | None
     socket: str

@@ -34,10 +34,11 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.understood import Understood
 from hopsyncd.retrieve.walk import WalkSettings
+from store.place import Database, open_reader
 from store.records import Recipe, Version
 from store.sqlite.acknowledged import rewrites
 from store.sqlite.content import recipe_of
-from store.sqlite.database import open_reader, snapshot
+from store.sqlite.database import snapshot
 from store.sqlite.versions import head, version
 
 log = structlog.get_logger(__name__)
@@ -55,7 +56,7 @@ _STRATEGIES = ("hop", "bm25", "dense", "hybrid")
 class WorkerSettings:
     """What a worker answers from."""
 
-    database: Path
+    database: Database
     index: Path
     budget_factor: float
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 from hopsyncd.answers.changed import DiffAnswer, LogAnswer
 from hopsyncd.answers.found import (
@@ -50,11 +51,12 @@ from hopsyncd.api.requests import (
 from hopsyncd.api.sentence_diff import version_about
 from hopsyncd.api.streaming import Listener
 from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff
-from hopsyncd.config.configuration import DATABASE_NAME, INDEX_NAME, Config
+from hopsyncd.config.configuration import INDEX_NAME, Config
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, NotFound
 from hopsyncd.index.matching import edge_budget
 from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.ingest.standby import Standby
 from hopsyncd.ingest.writer import SyncWorker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
@@ -65,7 +67,8 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.understood import Understood, understood
 from store.exceptions import DatabaseGone, NoSuchVersion
-from store.sqlite.database import Connection, open_reader, snapshot
+from store.place import open_reader
+from store.sqlite.database import Connection, snapshot
 from store.sqlite.history import diff as history_diff
 from store.sqlite.history import log as history_log
 from store.sqlite.history import resolve, visible_entry
@@ -81,7 +84,7 @@ class ReadService:
     def __init__(self, config: Config, models: Models, engine: Engine, worker: SyncWorker) -> None:
         self.path: SourceSync | None = None
         self.config = config
-        self._database = config.daemon.data_dir / DATABASE_NAME
+        self._database = config.place
         self.answer_by(models, engine)
         self.workers = QueryWorkers(
             WorkerSettings(
@@ -89,12 +92,13 @@ class ReadService:
                 config.daemon.data_dir / INDEX_NAME,
                 config.index.edge_budget_factor,
             ),
-            config.limits.worker_count,
+            config.limits.worker_count if isinstance(config.place, Path) else 0,
             config.limits.query_s,
         )
         self._worker = worker
         self._queries = 0
         self.measurements = Metrics()
+        self.standby: Standby | None = None  # where the record is on a server
         self._local = threading.local()
         self.require_database: Callable[[], None] = lambda: None  # raises DatabaseGone
 
@@ -303,6 +307,8 @@ class ReadService:
             self.require_database()
         except DatabaseGone as error:
             return str(error)
+        if self.standby and self.standby.follows:
+            return self.standby.trouble
         return self._worker.error
 
     def answer_by(self, models: Models, engine: Engine) -> None:

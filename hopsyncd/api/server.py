@@ -13,7 +13,7 @@ import signal
 import socket
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -23,8 +23,9 @@ from starlette.types import ASGIApp
 
 from hopsyncd.api.connection import ClientConnection, Connections, Timeouts
 from hopsyncd.api.metrics import Load
-from hopsyncd.api.supervision import Supervisor
-from hopsyncd.config.values import LimitsConfig, host_and_port
+from hopsyncd.api.supervision import Supervisor, inherited_socket
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.values import LimitsConfig, group_id, host_and_port
 from hopsyncd.errors import AlreadyRunning, SocketRefused
 
 _MAX_PATH_BYTES = 107  # sun_path on Linux holds 108 with its closing zero
@@ -255,6 +256,18 @@ def end_at_signals(server: uvicorn.Server) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
+
+
+def bound_listeners(stack: ExitStack, config: Config) -> tuple[list[socket.socket], str | None]:
+    """The configured sockets, until the stack unwinds, and the token that TCP asks for."""
+    listener = inherited_socket(config.daemon.socket)
+    if listener is None:
+        group = group_id(config.access.group) if config.access.group else None
+        listener = stack.enter_context(bound_socket(config.daemon.socket, group))
+    if not config.access.tcp:
+        return [listener], None
+    token = token_in(config.access.token_file or config.daemon.data_dir / TOKEN_NAME)
+    return [listener, stack.enter_context(bound_address(config.access.tcp))], token
 
 
 def serve(

@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Literal
 
 import structlog
@@ -18,6 +17,7 @@ from hopsyncd.answers.daemon_state import (
     StatsAnswer,
     StatusAnswer,
     StatusModels,
+    StoreStatus,
     SyncProgress,
 )
 from hopsyncd.api.access import Caller
@@ -35,6 +35,7 @@ from hopsyncd.ingest.writer import UPGRADE, SyncWorker
 from hopsyncd.models.loading import Models
 from hopsyncd.retrieve.engine import Engine
 from store.exceptions import StoreError
+from store.place import shown, stored_bytes
 from store.sqlite.content import counters
 from store.sqlite.database import Connection, SqliteError, fresh_database
 from store.sqlite.operational import all_jobs, count_quarantined, waiting_by_reason
@@ -132,12 +133,18 @@ class StateService(ReadService):
                 "refused": self.reloaded.refused if whole else None,
                 "restart_needed": list(self.reloaded.restart_needed) if whole else [],
             },
-            "database": str(self._database),
-            "database_bytes": _bytes(self._database) if whole else None,
+            "store": self._store_status(),
+            "database": shown(self._database),
+            "database_bytes": stored_bytes(self._database, connection) if whole else None,
             "socket": str(self.config.daemon.socket),
             "pid": os.getpid(),
             "started": moment_text(self._started_ms),
         }
+
+    def _store_status(self) -> StoreStatus:
+        if self.standby and self.standby.follows:
+            return {"role": "reader", "behind": self.standby.behind}
+        return {"role": "writer", "behind": 0}
 
     def _models_status(self) -> StatusModels:
         models = self._models
@@ -281,11 +288,3 @@ class StateService(ReadService):
         if self.reloaded.refused:
             doing += ", the changed configuration is refused"
         return f"version {version.id}: {version.passages} passages, {doing}"
-
-
-def _bytes(database: Path) -> int:
-    total = 0
-    for suffix in ("", "-wal"):
-        path = database.with_name(database.name + suffix)
-        total += path.stat().st_size if path.exists() else 0
-    return total

@@ -31,7 +31,7 @@ from hopsyncd.retrieve.engine import Answer, Engine
 from hopsyncd.retrieve.footprint import Footprint, is_touched
 from hopsyncd.retrieve.results import id_text, placed_json
 from store.exceptions import NoSuchVersion
-from store.place import Place, open_reader
+from store.place import Database, open_reader
 from store.sqlite.history import log as history_log
 from store.sqlite.operational import (
     Telling,
@@ -65,7 +65,7 @@ class WatchedQuestions:
 
     def __init__(
         self,
-        database: Place,
+        database: Database,
         parts: Callable[[], tuple[Engine, Asker]],
         worker: SyncWorker,
         now_ms: Callable[[], int],

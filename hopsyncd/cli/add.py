@@ -12,7 +12,7 @@ from hopsyncd.cli.serve import reload_if_running
 from hopsyncd.cli.top import print_problem
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.client.response import counted, printable
-from hopsyncd.config.configuration import DATABASE_NAME, Config, config_path, load_config
+from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.values import CRON_HINT
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
 
@@ -163,6 +163,7 @@ def remove(context: click.Context, name: str, purge: bool, yes: bool, as_json: b
 
 def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
     from hopsyncd.ingest.removal import removed_alone
+    from store.place import exists
 
     try:
         with Client(config.daemon.socket) as client:
@@ -171,7 +172,7 @@ def _remove(config: Config, name: str, purge: bool) -> Mapping[str, Any]:
         if error.code != "not_found":  # the daemon may not know the source
             raise
     except DaemonUnavailable:
-        if (config.daemon.data_dir / DATABASE_NAME).exists():
+        if exists(config.place):
             return removed_alone(config, name, purge)
     return {"name": name, "version": 0, "documents": 0, "purged": purge, "held_by": [],
             "erased": True}  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hopsyncd.cli.output import WholeNumber, echo_drawn, json_option, printed_json
-from hopsyncd.config.configuration import DATABASE_NAME, Config, load_config
+from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.config.values import (
     ALL_STRATEGIES,
     METHODS,
@@ -222,7 +222,7 @@ def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":
     from hopsyncd.evaluation.report import Measured
 
     experiment = _experiment(config, given, _models(config, given), _PLAIN_STRATEGIES)
-    database, by_llm = config.daemon.data_dir / DATABASE_NAME, given["by_llm"]
+    database, by_llm = config.place, given["by_llm"]
     with _bars(experiment, 0, 0) as shown:
         result = measured_own(database, int(wanted), given["seed"], shown, by_llm=by_llm)
     return Measured("Evaluation of your own index", NOTES[by_llm], experiment.searches, result)

@@ -42,10 +42,10 @@ def check(context: click.Context, deep: bool, as_json: bool) -> None:
 def _checked_alone(context: click.Context, deep: bool) -> Mapping[str, Any]:
     """The check, done here because no daemon runs."""
     from hopsyncd.ingest.upkeep import checked
-    from store.sqlite.database import open_reader
+    from store.place import exists, open_reader
 
-    database = load_config(context.obj).daemon.data_dir / DATABASE_NAME
-    if not database.exists():
+    database = load_config(context.obj).place
+    if not exists(database):
         raise BadRequest(
             "There is nothing to check",
             f"{database} does not exist",

@@ -35,6 +35,7 @@ from hopsyncd.config.values import (
     ModelName,
     Seconds,
     Section,
+    StoreConfig,
     Strategy,
     ZoneName,
     is_model,
@@ -212,6 +213,7 @@ class Config(Section):
     """The whole configuration, with absolute paths. `sources` are the file's `[[source]]`."""
 
     daemon: DaemonConfig = Field(default_factory=DaemonConfig)
+    store: StoreConfig = Field(default_factory=StoreConfig)
     index: IndexConfig = Field(default_factory=IndexConfig)
     models: ModelsConfig = Field(default_factory=ModelsConfig)
     query: QueryConfig = Field(default_factory=QueryConfig)
@@ -224,6 +226,11 @@ class Config(Section):
     mcp: McpConfig = Field(default_factory=McpConfig)
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     sources: tuple[SourceConfig, ...] = Field(default=(), alias="source", strict=False)
+
+    @property
+    def place(self) -> Path | str:
+        """Where the record is: a file, or the URL of a database."""
+        return self.store.url or self.daemon.data_dir / DATABASE_NAME
 
 
 _MODELS: dict[str, type[Section]] = {

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, get_args
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
@@ -193,6 +194,23 @@ GroupName = Annotated[str, _unless_empty(group_id)]
 LoopbackAddress = Annotated[str, _unless_empty(host_and_port)]
 Who = Annotated[str, AfterValidator(_is_who)]
 WhoList = Annotated[tuple[Who, ...], Field(strict=False)]
+
+
+def _is_database(value: str) -> str:
+    parts = urlsplit(value)
+    if value and parts.scheme not in ("postgresql", "postgres"):
+        raise ValueError("it is not the URL of a PostgreSQL database")
+    if parts.password or "password=" in parts.query:
+        raise ValueError("it contains a password; that comes from the environment or a file")
+    return value
+
+
+class StoreConfig(Section):
+    """Where the record is: with an empty `url`, a file in the data_dir."""
+
+    url: Annotated[str, AfterValidator(_is_database)] = Field(
+        default="", description='Write it like "postgresql://hopsyncd@db.example.org/notes".'
+    )
 
 
 class AccessConfig(Section):

@@ -12,7 +12,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hopsyncd.config.configuration import DATABASE_NAME, Config
+from hopsyncd.config.configuration import Config
 from hopsyncd.config.privacy import secrets_of
 from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.doctor import Diagnosis, well
@@ -24,8 +24,9 @@ from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import encoder_of
 from hopsyncd.models.minilm_onnx import has_onnxruntime
 from store.exceptions import OlderSchema, StoreError
+from store.place import open_reader, shown
 from store.sqlite.check import check
-from store.sqlite.database import library, lost_from, open_reader
+from store.sqlite.database import library, lost_from
 from store.sqlite.migrations import SCHEMA_VERSION
 from store.sqlite.versions import head
 
@@ -191,12 +192,12 @@ def data_folder(config: Config) -> Iterator[Diagnosis]:
 
 def database(config: Config) -> Iterator[Diagnosis]:
     """The database opens, its schema and structure are sound, no version is from the future."""
-    path = config.daemon.data_dir / DATABASE_NAME
-    if not path.exists() and lost_from(path) is None:
+    place, path = config.place, shown(config.place)
+    if isinstance(place, Path) and not place.exists() and lost_from(place) is None:
         yield well("database", f"{path} is created at the first start")
         return
     try:
-        with closing(open_reader(path)) as connection:
+        with closing(open_reader(place)) as connection:
             found = check(connection, deep=False)
             newest = head(connection)
     except OlderSchema as error:

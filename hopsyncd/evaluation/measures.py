@@ -5,7 +5,6 @@ import string
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from hopsyncd.models.encoder import Encoder
 from hopsyncd.retrieve.answering.reply import AskReply, parts_of
 from hopsyncd.retrieve.engine import Answer, Engine
 from hopsyncd.retrieve.walk import WalkSettings
+from store.place import Database
 from store.records import PassageId
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
@@ -314,7 +314,7 @@ def rank_of(found: Sequence[PassageId], wanted: frozenset[PassageId]) -> int | N
 
 
 def missing_of(
-    database: Path,
+    database: Database,
     served: Snapshot,
     gold: Gold,
     questions: Sequence[GoldQuestion],

@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -44,9 +43,10 @@ from hopsyncd.models.llm.call import Llm, LlmCall, ask_all
 from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.results import id_text
+from store.place import Database, exists, open_reader
 from store.records import Passage, PassageId
 from store.sqlite.content import best_sets, known_passages, recipe_of, sets_by_id
-from store.sqlite.database import Connection, open_reader, snapshot
+from store.sqlite.database import Connection, snapshot
 from store.sqlite.reads import places_at
 from store.sqlite.versions import head
 
@@ -300,7 +300,7 @@ class Own:
 
 
 def measured_own(
-    database: Path, wanted: int, seed: int, experiment: Experiment, *, by_llm: bool
+    database: Database, wanted: int, seed: int, experiment: Experiment, *, by_llm: bool
 ) -> Evaluation:
     """Make questions and ask them; the calls that wrote them are not among those counted.
 
@@ -313,14 +313,14 @@ def measured_own(
 
 
 def own_questions(
-    database: Path, models: Models, wanted: int, seed: int, llm: Llm | None, usage: Usage
+    database: Database, models: Models, wanted: int, seed: int, llm: Llm | None, usage: Usage
 ) -> Own:
     """At most `wanted` questions, made by rule or by `llm`; no two have a passage in common.
 
     Only reads; the daemon may be running. Raises BadRequest where there is nothing to ask about,
     and LlmError if the LLM gives nothing.
     """
-    if not database.exists():
+    if not exists(database):
         raise _nothing(f"there is no database {database}")
     corpus: dict[str, Passage] = {}
     with closing(open_reader(database)) as connection, snapshot(connection):

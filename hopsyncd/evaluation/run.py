@@ -35,6 +35,7 @@ from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.engine import MAX_LLM_CALLS, Answer, Engine
 from hopsyncd.retrieve.walk import WalkSettings
+from store.place import Database
 from store.records import Document, Passage, Placement, content_hash
 from store.sqlite.database import open_writer
 from store.sqlite.sources import register_source
@@ -113,7 +114,7 @@ def evaluate(
 
 
 def ask_all_ways(
-    database: Path,
+    database: Database,
     served: Snapshot,
     gold: Gold,
     questions: Sequence[GoldQuestion],

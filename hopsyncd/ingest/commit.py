@@ -120,6 +120,10 @@ class Writer:
         dead = len(self.index.vectors) - living
         return dead > 1000 and dead > living
 
+    def go_on_with(self, index: LiveIndex | None, statistics: Statistics | None) -> None:
+        """Take an index that is as of the head, with its counts."""
+        self._index, self._statistics = index, statistics
+
     def keep_index(self) -> None:
         """Save the index, so that the next start need not make it from the store."""
         newest = head(self._connection)

@@ -1,7 +1,8 @@
 """From a configured source to the connector that lists and fetches it."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -37,6 +38,7 @@ from store.sqlite.sources import register_source
 
 log = structlog.get_logger(__name__)
 
+_STOP_CALLS_S = 2.0  # how long a stop waits for calls to sources
 _COMMON = set(SourceBase.model_fields)
 
 
@@ -61,6 +63,22 @@ def opened(connection: Connection, source: SourceConfig, config: Config) -> Sour
         log.error("a connector cannot be created", source=source.name, exc_info=connector.error)
     caller = SourceThread(source.name) if is_slow(source) else WriterThread()
     return Source(row_id, source.name, connector, caller)
+
+
+def close_sources(sources: Iterable[Source]) -> None:
+    """End the calls to the sources, and close their connectors."""
+    closing = list(sources)
+    for source in closing:
+        source.caller.end()
+    end_s = time.monotonic() + _STOP_CALLS_S
+    for source in closing:
+        if not source.caller.has_ended(end_s - time.monotonic()):
+            log.warning("a call to a source did not end in time", source=source.name)
+            continue
+        try:
+            source.connector.close()
+        except Exception as error:  # noqa: BLE001 - the others must be closed too
+            log.warning("a connector cannot be closed", source=source.name, why=str(error))
 
 
 def is_slow(source: SourceConfig) -> bool:

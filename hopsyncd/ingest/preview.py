@@ -7,7 +7,7 @@ from functools import partial
 
 from connectors.protocol import SourceUnavailable
 from hopsyncd.answers.changed import PreviewAnswer, PreviewedSource
-from hopsyncd.config.configuration import DATABASE_NAME, Config
+from hopsyncd.config.configuration import Config
 from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.ingest.connect import connector_of
@@ -16,9 +16,10 @@ from hopsyncd.ingest.read import READER, ReadDocument, read_step, rules_of
 from hopsyncd.ingest.source_thread import finished
 from hopsyncd.models.llm_questions import Estimate, estimate
 from hopsyncd.models.llm_statements import form_of
+from store.place import exists, open_reader
 from store.records import Passage, PassageId
 from store.sqlite.content import best_sets
-from store.sqlite.database import Connection, fresh_database, open_reader
+from store.sqlite.database import Connection, fresh_database
 from store.sqlite.operational import quarantined, waiting_by_reason
 from store.sqlite.sources import is_read_by, source_names
 from store.sqlite.versions import head
@@ -121,8 +122,7 @@ DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
 
 def preview_file(config: Config, names: Sequence[str], limit: int | None) -> PreviewAnswer:
     """As preview_json, of a database that no daemon serves; it may not exist yet."""
-    database = config.daemon.data_dir / DATABASE_NAME
-    connection = open_reader(database) if database.exists() else fresh_database()
+    connection = open_reader(config.place) if exists(config.place) else fresh_database()
     with closing(connection):
         return preview_json(connection, config, names, limit)
 

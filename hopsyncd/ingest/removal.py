@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from hopsyncd.answers.changed import RemoveAnswer
-from hopsyncd.config.configuration import DATABASE_NAME, INDEX_NAME, Config
+from hopsyncd.config.configuration import INDEX_NAME, Config
 from hopsyncd.config.source_kinds import GitSource
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.connect import mirror_of
@@ -15,10 +15,11 @@ from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import Made
+from store.place import exists, open_reader, open_writer, writer_place
 from store.records import Passage, QuestionSet, Recipe, Version
 from store.sqlite.check import opening_check
 from store.sqlite.content import recipe_of
-from store.sqlite.database import Connection, open_reader, open_writer, writer_place
+from store.sqlite.database import Connection
 from store.sqlite.purge import purge_source
 from store.sqlite.reads import live_documents
 from store.sqlite.sources import forget_source, source_names
@@ -77,8 +78,7 @@ def removed_alone(config: Config, name: str, purge: bool) -> RemoveAnswer:
 
     Raises WriterBusy.
     """
-    database = config.daemon.data_dir / DATABASE_NAME
-    with writer_place(database), closing(open_writer(database)) as connection:
+    with writer_place(config.place), closing(open_writer(config.place)) as connection:
         opening_check(connection)
 
         def apply(batch: Batch) -> None:
@@ -95,10 +95,9 @@ def removed_alone(config: Config, name: str, purge: bool) -> RemoveAnswer:
 
 def stored_sources(config: Config) -> set[str]:
     """The names of all sources that the database knows."""
-    database = config.daemon.data_dir / DATABASE_NAME
-    if not database.exists():
+    if not exists(config.place):
         return set()
-    with closing(open_reader(database)) as connection:
+    with closing(open_reader(config.place)) as connection:
         return set(source_names(connection).values())
 
 

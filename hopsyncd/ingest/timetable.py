@@ -8,6 +8,7 @@ from hopsyncd.config.configuration import Config
 from hopsyncd.config.schedule import Moment, Run, When, at, every, next_ms, zone_of
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
 from hopsyncd.errors import ConfigError
+from hopsyncd.ingest.source_sync import SourceSync
 from store.sqlite.database import Connection
 from store.sqlite.operational import all_jobs, note_run
 
@@ -32,6 +33,15 @@ class Planned:
     job: str
     times: str
     next_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Something else to do at its times, while nobody waits for the writer's thread."""
+
+    name: str
+    when: When
+    run: Callable[[SourceSync], object]
 
 
 class Timetable:

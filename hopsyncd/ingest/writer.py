@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import structlog
 
-from hopsyncd.config.schedule import When
 from hopsyncd.errors import REPORTABLE, SyncFailed
 from hopsyncd.ingest.source_scheduler import (
     Request,
@@ -20,7 +19,8 @@ from hopsyncd.ingest.source_scheduler import (
 )
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.source_thread import YieldToEdits
-from hopsyncd.ingest.timetable import Clocks, Planned, Timetable
+from hopsyncd.ingest.standby import Standby
+from hopsyncd.ingest.timetable import Chore, Clocks, Planned, Timetable
 from store.exceptions import DatabaseGone, DiskFailure
 from store.sqlite.check import refuse_overwritten
 from store.sqlite.presence import refuse_gone
@@ -33,6 +33,7 @@ _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not
 _MOST_HINTED = 50_000  # paths of a source, the newest, that wait
 _LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed
 
+_HEAR_S = 0.1  # after which the writer of a server's record looks what others ask of it
 UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
 
 
@@ -46,15 +47,6 @@ class _Job:
 
     run: Callable[[SourceSync], None]
     done: "Future[Any]"
-
-
-@dataclass(frozen=True, slots=True)
-class Chore:
-    """Something else to do at its times, while nobody waits for the writer's thread."""
-
-    name: str
-    when: When
-    run: Callable[[SourceSync], object]
 
 
 class SyncWorker:
@@ -89,6 +81,7 @@ class SyncWorker:
         self.on_synced: Callable[[float], None] = lambda _: None  # takes the seconds of a sync
         self.error: str | None = None
         self.busy = False
+        self.standby: Standby | None = None  # where the record is on a server
         self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
 
     def start(self) -> None:
@@ -106,6 +99,8 @@ class SyncWorker:
     def hint(self, source: str, paths: Sequence[str] | None) -> None:
         """Something under these paths, the newest last, may have changed. None: anything may have,
         besides the paths of other hints."""
+        if self.standby and self.standby.follows:  # the writer has hints of its own
+            return
         with self._wake:
             if paths is None:
                 self._unsure.add(source)
@@ -120,6 +115,8 @@ class SyncWorker:
         self, sources: Sequence[str], accept_empty: bool
     ) -> "Future[tuple[SyncOutcome, ...]]":
         """Ask for a whole scan of these sources, applied; none named: of all."""
+        if self.standby and self.standby.follows:
+            return self.standby.request(sources, accept_empty)
         request = Request(frozenset(sources), accept_empty)
         with self._wake:
             if self._ended:
@@ -154,6 +151,8 @@ class SyncWorker:
         with self._wake:
             if self._ended:
                 done.set_exception(_reportable(Stopping()))
+            elif self.standby and self.standby.follows:
+                done.set_exception(self.standby.refusal())
             self._jobs.append(_Job(run, done))
             self._wake.notify_all()
         return done
@@ -194,6 +193,8 @@ class SyncWorker:
 
     def _tell_all(self, error: BaseException, *, ended: bool = False) -> None:
         """Give the error to everyone who waits."""
+        if self.standby and ended:
+            self.standby.abandon(_reportable(error))
         with self._wake:
             self._ended = ended
             waiting: list[Future[Any]] = [request.done for request in self._requests]
@@ -237,6 +238,8 @@ class SyncWorker:
             with self._wake:
                 self._wake.wait_for(self._has_work, self._sleep_s())
             self._check_stop()
+            if self.standby:
+                self.standby.hear(self._write_path.connection, self.request)
             self.busy = True
             try:
                 refuse_gone(self._write_path.connection)
@@ -273,7 +276,8 @@ class SyncWorker:
         if self._syncs.is_wanted:
             return 0.0
         upgrades_s = self._write_path.upgrades.due_s - self._clocks.steady_s()
-        return max(0.0, min(self._times.soonest_s(), upgrades_s, _LONGEST_SLEEP_S))
+        longest_s = _HEAR_S if self.standby else _LONGEST_SLEEP_S
+        return max(0.0, min(self._times.soonest_s(), upgrades_s, longest_s))
 
     def _turn(self) -> list[Request]:
         """Do all jobs and one batch of one source; returns the requests that are answered."""
@@ -373,6 +377,8 @@ class SyncWorker:
 
     def _fail(self, error: Exception) -> None:
         self.error = str(error) or type(error).__name__
+        if self.standby and self.standby.is_deposed_by(error):
+            self._tell_all(error)
         if not isinstance(error, DiskFailure):
             # The store and the served head may differ now: begin as after a start.
             self._path = None

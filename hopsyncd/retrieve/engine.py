@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -23,9 +22,10 @@ from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.searcher import Found, Searcher
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import NoSuchVersion
+from store.place import Database, open_reader
 from store.records import Passage, PassageId, QuestionId, Vectors, Version
 from store.sqlite.content import known_passages, question_texts, recipe_of
-from store.sqlite.database import Connection, open_reader, snapshot
+from store.sqlite.database import Connection, snapshot
 from store.sqlite.history import resolve
 from store.sqlite.reads import Place, places_at
 from store.sqlite.versions import version
@@ -65,14 +65,14 @@ class Answer:
 
 
 class Engine:
-    """The read path over one database file; from any thread.
+    """The read path over one database; from any thread.
 
     `llm` and `reranker` are asked only by searches that name them.
     """
 
     def __init__(
         self,
-        database: Path,
+        database: Database,
         encoder: Encoder,
         settings: WalkSettings,
         llm: Llm | None = None,

@@ -4,15 +4,15 @@ The tables are in a schema of their own, `hopsyncd`. The one writer holds an adv
 very session that it writes by: a writer that has lost the lock has lost its session too, and
 cannot write. The unique number of the next version refuses whoever would still come second.
 
-A reader's session is opened again where the server had cut it, at the next snapshot.
+A reader's session is opened again where the server had cut it, but not amid a snapshot.
 """
 
 import re
+import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import errors
@@ -30,6 +30,7 @@ from store.exceptions import (
     StoreError,
     WriterBusy,
 )
+from store.place import shown
 from store.postgres.translation import translated
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 CHANNEL = "hopsyncd"  # on which followers are told of new versions
 _WRITER_LOCK, _SCHEMA_LOCK = 0x486F7073, 0x486F7074
 _OLDEST_SERVER = 15
+_MIGRATION_S = 10.0  # how long a new reader waits for the writer to make the tables
 # A machine that died is noticed by its server, and a server by its clients, within seconds.
 _CLIENT: dict[str, Any] = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2}
 _SETTINGS = (
@@ -48,17 +50,6 @@ _SETTINGS = (
     "SET tcp_keepalives_count = 3",
 )
 _MIGRATIONS = re.compile(r"(\d{3})_\w+\.sql")
-
-
-def is_url(place: object) -> bool:
-    """Whether a place of a database is a server's, and not a file's."""
-    return str(place).startswith(("postgresql://", "postgres://"))
-
-
-def shown(url: str) -> str:
-    """The URL without what may be secret."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class _Whole(Loader):
@@ -76,6 +67,7 @@ class Session:
     def __init__(self, url: str, *, is_writer: bool) -> None:
         self._url = url
         self._is_writer = is_writer
+        self._is_amid = False  # in a snapshot or another transaction
         self._connection = self._connect()
 
     @property
@@ -90,15 +82,17 @@ class Session:
         )
 
     def execute(self, sql: str, parameters: Parameters = (), /) -> FoundRows:
-        begins = sql.startswith("BEGIN") and not self._is_writer
-        if begins and self._connection.closed:
-            self._connection = self._connect()
+        was_amid, self._is_amid = self._is_amid, sql.startswith("BEGIN") or self._is_amid
+        if sql in ("COMMIT", "ROLLBACK"):
+            self._is_amid = False
         try:
             with self._told():
                 return self._run(sql, parameters)
         except ServerLost:
-            if not begins:
+            if self._is_writer or was_amid:
+                self._is_amid = False
                 raise
+            self._connection.close()
             self._connection = self._connect()
             with self._told():
                 return self._run(sql, parameters)
@@ -135,15 +129,17 @@ class Session:
             yield f"the index {index} is not valid"
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until there may be a new version; False if nobody told of one in that time."""
         with self._told():
             self._connection.execute(f"LISTEN {CHANNEL}")
             return any(True for _ in self._connection.notifies(timeout=timeout_s, stop_after=1))
 
     def elect(self) -> bool:
-        """Become the writer, unless another session is."""
-        row = self.execute("SELECT pg_try_advisory_lock(?)", [_WRITER_LOCK]).fetchone()
-        return bool(row[0])
+        self._is_writer = True  # not to be opened again in the middle of it
+        lock = "SELECT pg_try_advisory_lock(?)"
+        self._is_writer = bool(self.execute(lock, [_WRITER_LOCK]).fetchone()[0])
+        if self._is_writer:
+            _migrate(self, self._url)
+        return self._is_writer
 
     def _run(self, sql: str, parameters: Parameters) -> FoundRows:
         statement, values = translated(sql), self._named(sql, parameters)
@@ -220,35 +216,53 @@ def open_writing(url: str) -> Connection:
     """Become the writer, and make or migrate the tables as needed. Raises WriterBusy, ServerLost,
     NewerSchema or NotADatabase."""
     session = Session(url, is_writer=True)
-    try:
+    with _closed_on_error(session):
         if not session.elect():
             raise WriterBusy(
                 f"Cannot write to {shown(url)}",
                 "another hopsyncd writes to it",
                 "Stop that one, or ask it to do this",
             )
-        _migrate(session, url)
+    return session
+
+
+def open_standing_by(url: str) -> Connection:
+    """Become the writer, or a reader that may become it. Raises as open_writing, but WriterBusy."""
+    session = Session(url, is_writer=False)
+    with _closed_on_error(session):
+        end_s = time.monotonic() + _MIGRATION_S
+        while not session.elect() and _known_schema(session, url) < SCHEMA_VERSION:
+            if time.monotonic() > end_s:
+                raise _older(url, _known_schema(session, url))
+            time.sleep(0.1)
+    return session
+
+
+@contextmanager
+def _closed_on_error(session: Session) -> Iterator[None]:
+    try:
+        yield
     except BaseException:
         session.close()
         raise
-    return session
 
 
 def open_reading(url: str) -> Session:
     """Open for queries only. Raises ServerLost, NewerSchema, OlderSchema or NotADatabase."""
     session = Session(url, is_writer=False)
-    try:
+    with _closed_on_error(session):
         known = _known_schema(session, url)
         if known < SCHEMA_VERSION:
-            raise OlderSchema(
-                f"Cannot read {shown(url)}",
-                f"its schema is {known}" if known else "it has none of hopsyncd's tables",
-                "`hopsyncd serve` brings it up to date",
-            )
-    except BaseException:
-        session.close()
-        raise
+            raise _older(url, known)
     return session
+
+
+def _older(url: str, known: int) -> OlderSchema:
+    return OlderSchema(
+        f"Cannot read {shown(url)}",
+        f"its schema is {known}" if known else "it has none of hopsyncd's tables",
+        "`hopsyncd serve` brings it up to date",
+    )
 
 
 def _known_schema(session: Session, url: str) -> int:
@@ -290,10 +304,3 @@ def _migrate(session: Session, url: str) -> None:
                 "Use a database in which this user may create a schema",
             ) from error
         raise
-
-
-@contextmanager
-def told_by(url: str) -> Iterator[Session]:
-    """A session that only waits to be told of new versions."""
-    with closing(open_reading(url)) as session:
-        yield session

@@ -27,7 +27,7 @@ from store.exceptions import (
     TagRefused,
     WriterBusy,
 )
-from store.place import Place, open_reader, open_writer
+from store.place import Database, open_reader, open_writer
 from store.records import Change, Passage, Recipe, SetId, to_grid
 from store.sqlite import history, operational, reads, sources
 from store.sqlite.changes import changes, stamp
@@ -57,7 +57,7 @@ def server() -> Iterator[Postgres]:
 
 
 @pytest.fixture(params=["file", "server"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     if request.param == "file":
         return tmp_path / "s.db"
     running: Postgres = request.getfixturevalue("server")
@@ -135,7 +135,7 @@ def assert_sound(connection: Connection) -> None:
 
 @pytest.mark.parametrize("make", [edited, lived])
 def test_a_history_is_the_same_on_either(
-    make: Callable[[Place], Stack], tmp_path: Path, on_server: str
+    make: Callable[[Database], Stack], tmp_path: Path, on_server: str
 ) -> None:
     file, server = make(tmp_path / "s.db"), make(on_server)
     assert graphs(server.connection) == graphs(file.connection)
@@ -157,7 +157,7 @@ def test_a_search_by_vector_gives_the_same_bits(tmp_path: Path, on_server: str) 
 
 class TestFollowing:
     @pytest.mark.parametrize("stops", [(6,), (1, 2, 3, 4, 5, 6), (4, 6)])
-    def test_the_feed_leads_to_every_version(self, place: Place, stops: tuple[int, ...]) -> None:
+    def test_the_feed_leads_to_every_version(self, place: Database, stops: tuple[int, ...]) -> None:
         stack = lived(place)
         follower, after = Follower(), 0
         with snapshot(stack.connection):
@@ -167,7 +167,7 @@ class TestFollowing:
             for number in range(1, 7):
                 assert follower.at(number) == read_at(stack.connection, number)
 
-    def test_a_reader_sees_one_state_in_a_snapshot(self, place: Place) -> None:
+    def test_a_reader_sees_one_state_in_a_snapshot(self, place: Database) -> None:
         stack = lived(place)
         reader = open_reader(place)
         with snapshot(reader):
@@ -178,7 +178,7 @@ class TestFollowing:
 
 
 class TestUpkeep:
-    def test_gc_can_be_cut_short_after_each_transaction(self, place: Place) -> None:
+    def test_gc_can_be_cut_short_after_each_transaction(self, place: Database) -> None:
         stack, steps = edited(place), 0
         before = graphs(stack.connection)
         plan = plan_gc(stack.connection, NOTHING, LATER_MS)
@@ -201,7 +201,7 @@ class TestUpkeep:
         assert plan.versions == (1, 2, 3, 4, 5)
         assert_sound(stack.connection)
 
-    def test_what_is_kept_stays(self, place: Place) -> None:
+    def test_what_is_kept_stays(self, place: Database) -> None:
         stack = lived(place)
         before = graphs(stack.connection)
         history.set_tag(stack.connection, "mine", 2, 0)
@@ -223,14 +223,14 @@ class TestUpkeep:
         assert left[0] == left[1]
         assert results[0] == results[1]
 
-    def test_a_rebuild_changes_nothing(self, place: Place) -> None:
+    def test_a_rebuild_changes_nothing(self, place: Database) -> None:
         stack = lived(place)
         before = graphs(stack.connection)[6]
         stack.writer.rebuild()
         assert graphs(stack.connection)[7] == before
         assert_sound(stack.connection)
 
-    def test_damage_is_found(self, place: Place) -> None:
+    def test_damage_is_found(self, place: Database) -> None:
         stack = edited(place)
         stack.connection.execute("UPDATE passage SET text = text || '!' WHERE words > 3")
         stack.connection.execute("UPDATE version SET words = words + 1 WHERE id = 6")
@@ -242,7 +242,7 @@ class TestUpkeep:
 
 
 class TestRecords:
-    def test_jobs_quarantine_waits_and_listings(self, place: Place) -> None:
+    def test_jobs_quarantine_waits_and_listings(self, place: Database) -> None:
         connection = edited(place).connection
         operational.note_run(connection, "gc", 5, None)
         operational.note_run(connection, "gc", 9, "full")
@@ -267,7 +267,7 @@ class TestRecords:
         assert sources.listing_state(connection, 1) == sources.ListingState(None, None)
         assert {one.revision for one in sources.seen_items(connection, 1).values()} == {""}
 
-    def test_tags(self, place: Place) -> None:
+    def test_tags(self, place: Database) -> None:
         connection = lived(place).connection
         history.set_tag(connection, "Entwurf für Zoë / 2", 3, 0)
         history.set_tag(connection, "Entwurf für Zoë / 2", 3, 1)
@@ -279,7 +279,7 @@ class TestRecords:
             history.delete_tag(connection, "Entwurf für Zoë / 2")
         assert history.resolve(connection, "9999-01-01").id == 6
 
-    def test_names_are_ordered_by_their_bytes(self, place: Place) -> None:
+    def test_names_are_ordered_by_their_bytes(self, place: Database) -> None:
         names = ["a b.md", "a-b.md", "a.md", "a/b.md", "B.md", "é.md", "z.md", "東京.md"]
         stack = Stack(place, MemoryConnector(dict.fromkeys(names, b"Rome.")))
         stack.sync()
@@ -289,7 +289,7 @@ class TestRecords:
         assert [*under] == ["a/b.md"]
 
     def test_another_text_of_the_same_id_is_refused_whole(
-        self, place: Place, monkeypatch: pytest.MonkeyPatch
+        self, place: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         connection = open_writer(place)
         recipe = register_recipe(connection, Recipe(RECIPE, "by hand", 2))
@@ -360,7 +360,7 @@ def test_both_have_the_same_tables_and_columns(tmp_path: Path, on_server: str) -
     ).fetchall()
     served = server.execute(
         "SELECT table_name, column_name FROM information_schema.columns"
-        " WHERE table_schema = 'hopsyncd' AND table_name NOT IN ('applied', 'edge')"
+        " WHERE table_schema = 'hopsyncd' AND table_name NOT IN ('applied', 'edge', 'asked_sync')"
     ).fetchall()
     assert sorted(stored) == sorted(served)
 

@@ -1,6 +1,6 @@
 """A store with six versions to collect, and what must hold of it after a gc."""
 
-from store.place import Place
+from store.place import Database
 from store.sqlite.check import check
 from store.sqlite.database import Connection
 from store.sqlite.gc import Retention
@@ -18,7 +18,7 @@ def text(number: int) -> bytes:
     return f"# Rome\n\nCaesar met Brutus{number}.\n\nNero burnt Rome{number} in Italy.\n".encode()
 
 
-def edited(path: Place, versions: int = 6) -> Stack:
+def edited(path: Database, versions: int = 6) -> Stack:
     """rome.md, edited once a version; oslo.md stays, paris.md comes at 2 and goes at 4."""
     files = MemoryConnector({"rome.md": text(1), "oslo.md": b"# Oslo\n\nHarald founded Oslo.\n"})
     stack = Stack(path, files)

@@ -1,6 +1,6 @@
 """A store with a past: edits, a copy, deletions, a restore, and more matches than edges."""
 
-from store.place import Place
+from store.place import Database
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
@@ -13,7 +13,7 @@ def page(name: str, *others: str) -> bytes:
     return f"# {name}\n\n{name} lies on a river that Caesar crossed.\n\n{lines}".encode()
 
 
-def lived(path: Place) -> Stack:
+def lived(path: Database) -> Stack:
     """Six versions over the sources of MemoryConnector; 4 is a restore of 1."""
     around = [*NAMES, *NAMES]
     pages = {

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -38,7 +39,14 @@ class Postgres:
     def start(self) -> None:
         options = f"-c listen_addresses= -c unix_socket_directories={self._folder} -c fsync=off"
         log = str(self._folder / "log")
-        self._run("pg_ctl", "-D", str(self._data), "-l", log, "-w", "-o", options, "start")
+        for tries_left in reversed(range(20)):
+            try:
+                self._run("pg_ctl", "-D", str(self._data), "-l", log, "-w", "-o", options, "start")
+                return
+            except subprocess.CalledProcessError:  # what a kill left is still ending
+                if not tries_left:
+                    raise
+                time.sleep(0.5)
 
     def stop(self, mode: str = "fast") -> None:
         self._run("pg_ctl", "-D", str(self._data), "-w", "-m", mode, "stop")

@@ -13,7 +13,7 @@ from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.upkeep import restore
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.questions import BuiltinMaker
-from store.place import Place, open_writer
+from store.place import Database, open_writer
 from store.records import Passage, Version
 from store.sqlite.sources import register_source
 from store.sqlite.versions import head
@@ -29,7 +29,7 @@ class Stack:
 
     def __init__(
         self,
-        path: Place,
+        path: Database,
         connector: Connector,
         maker: QuestionMaker | None = None,
         *,

@@ -12,8 +12,8 @@ from hopsyncd.config.schedule import every
 from hopsyncd.errors import BadRequest, SyncFailed
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.ingest.timetable import Clocks
-from hopsyncd.ingest.writer import Chore, SyncWorker
+from hopsyncd.ingest.timetable import Chore, Clocks
+from hopsyncd.ingest.writer import SyncWorker
 from store.records import Version, content_hash
 from store.sqlite.operational import all_jobs
 from store.sqlite.reads import live_documents

@@ -199,6 +199,16 @@ CREATE TABLE quarantine (
     since_ms  bigint NOT NULL
 );
 
+-- Syncs that other daemons than the writer were asked for. outcomes: JSON, [source, problem] of
+-- each; or the error, as text. version: the newest when the sync was done, NULL until then.
+CREATE TABLE asked_sync (
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    sources       bytewise NOT NULL,
+    accept_empty  bigint NOT NULL,
+    version       bigint,
+    outcomes      bytewise
+);
+
 CREATE VIEW edge AS
 SELECT qs.passage AS source, ts.passage AS target, m.question, m.target AS answered_by, m.similarity
 FROM match AS m
@@ -215,5 +225,6 @@ WHERE m.died = 9223372036854775807
 CREATE FUNCTION tell_followers() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN NOTIFY hopsyncd; RETURN NULL; END $$;
 CREATE TRIGGER version_told AFTER INSERT ON version EXECUTE FUNCTION tell_followers();
+CREATE TRIGGER answer_told AFTER UPDATE ON asked_sync EXECUTE FUNCTION tell_followers();
 CREATE TRIGGER rewrite_told AFTER INSERT OR UPDATE ON counter
 FOR EACH ROW WHEN (NEW.name = 'rewrites') EXECUTE FUNCTION tell_followers();

@@ -1,0 +1,234 @@
+"""A daemon whose record is on a server: it follows what another writes, until it is elected itself.
+
+All but `request` and `newest` belong to the writer's thread.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from functools import partial
+
+import structlog
+
+from hopsyncd.errors import BadRequest, SyncFailed
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Statistics
+from hopsyncd.ingest.follow import follow
+from hopsyncd.ingest.saved_index import SavedIndex
+from hopsyncd.ingest.source_scheduler import promise
+from hopsyncd.ingest.source_sync import SyncOutcome
+from store.contract import Connection
+from store.exceptions import Deposed, NoSuchVersion, ServerLost
+from store.place import open_reader, open_serving
+from store.postgres.asked_syncs import SyncReply, ask_sync, open_asks, replies, reply
+from store.records import Recipe
+from store.sqlite.changes import Stamp, stamp
+from store.sqlite.content import recipe_of
+from store.sqlite.database import snapshot
+from store.sqlite.versions import head
+
+log = structlog.get_logger(__name__)
+
+_ROUND_S = 0.5  # after which a standby looks by itself, and stands for election
+_REPLY_S = 0.05  # after which one that waits for a reply does
+
+Request = Callable[[Sequence[str], bool], "Future[tuple[SyncOutcome, ...]]"]
+Synced = tuple[SyncOutcome, ...]
+
+
+class NotWriter(BadRequest):
+    """Another daemon writes the record."""
+
+
+class Standby:
+    """Follows the record at a URL. `serve` is given each snapshot, and whether the past is
+    another than before."""
+
+    def __init__(
+        self,
+        recipe: Callable[[], Recipe],
+        url: str,
+        saved: SavedIndex,
+        serve: Callable[[Snapshot | None, bool], None],
+    ) -> None:
+        self._url = url
+        self._recipe = recipe
+        self.saved = saved
+        self._serve = serve
+        self._waiting: dict[int, Future[Synced]] = {}
+        self._made: Stamp | None = None
+        self._accepted: set[int] = set()
+        self._index: LiveIndex | None = None
+        self._statistics: Statistics | None = None
+        self.served = self.newest = 0
+        self.is_writer = False
+        self.trouble: str | None = None
+
+    @property
+    def follows(self) -> bool:
+        """Whether another daemon writes, or none does."""
+        return not self.is_writer
+
+    @property
+    def behind(self) -> int:
+        """How many versions are newer than the one that is served."""
+        return 0 if self.is_writer else self.newest - self.served
+
+    def until_elected(self, connection: Connection, check_stop: Callable[[], None]) -> Connection:
+        """Follow until this daemon is the writer; returns the session that it writes by."""
+        self.is_writer, told = False, False
+        self._accepted.clear()
+        while True:
+            check_stop()
+            try:
+                if connection.server is not None and connection.server.elect():
+                    self._catch_up(connection)
+                    self.is_writer, self.trouble = True, None
+                    log.info("writing", version=self.served)
+                    return connection
+                if not told:
+                    log.info("following: another daemon writes")
+                    told = True
+                self._follow_a_while(connection, check_stop)
+                self.trouble = None
+            except ServerLost as error:
+                if self.trouble is None:
+                    log.error("the database server is lost", why=error.why)
+                self.trouble = str(error)
+                self._serve(None, False)
+                time.sleep(_ROUND_S)
+                connection = self._connected_again(connection)
+
+    def hand_over(self) -> tuple[LiveIndex | None, Statistics | None]:
+        """The index, for the writer to go on with; the next standby begins anew."""
+        given = self._index, self._statistics
+        self._index = self._statistics = self._made = None
+        return given
+
+    def abandon(self, error: BaseException) -> None:
+        """Tell those who wait here that nobody will answer; the next writer does their syncs."""
+        self.is_writer = False
+        for done in list(self._waiting.values()):
+            done.set_exception(error)
+        self._waiting.clear()
+
+    def request(self, sources: Collection[str], accept_empty: bool) -> "Future[Synced]":
+        """Have the writer sync; done once that is served here too. From any thread."""
+        done: Future[Synced] = promise()
+        try:
+            connection = open_reader(self._url)
+            asked = ask_sync(connection, sources, accept_empty)
+            connection.close()
+        except ServerLost as error:
+            done.set_exception(error)
+        else:
+            self._waiting[asked] = done
+        return done
+
+    def refusal(self) -> NotWriter:
+        """Why this daemon cannot do what only the writer does."""
+        return NotWriter(
+            "The request was refused",
+            "another daemon writes this record, and this one only answers from it",
+            "Ask that one: its status says that its role is writer",
+        )
+
+    def hear(self, connection: Connection, request: Request) -> None:
+        """Take up the syncs that others wait for, as the writer. Raises ServerLost."""
+        for asked in open_asks(connection):
+            if asked.id not in self._accepted:
+                self._accepted.add(asked.id)
+                answered = partial(self._reply, connection, asked.id)
+                request(asked.sources, asked.accept_empty).add_done_callback(answered)
+        self._settle(connection)
+
+    def is_deposed_by(self, error: Exception) -> bool:
+        """Whether this error of a sync means that this daemon is the writer no more."""
+        if not isinstance(error, ServerLost | Deposed):
+            return False
+        self.is_writer = False
+        return True
+
+    def _reply(self, connection: Connection, asked: int, done: "Future[Synced]") -> None:
+        """Tell those who wait what came of a sync; where this writer ends, the next one does it."""
+        if not self.is_writer:
+            return
+        newest = head(connection)
+        version = newest.id if newest else 0
+        if error := done.exception():
+            reply(connection, asked, SyncReply(version, (), str(error)))
+        else:
+            outcomes = tuple((one.source, one.problem) for one in done.result())
+            reply(connection, asked, SyncReply(version, outcomes))
+
+    def _settle(self, connection: Connection) -> None:
+        """Answer those who wait here, where what they wait for is served."""
+        for asked, told in replies(connection, self._waiting).items() if self._waiting else ():
+            if told.version > self.served and not self.is_writer:
+                continue
+            done = self._waiting.pop(asked)
+            if told.error is None:
+                done.set_result(tuple(SyncOutcome(one, problem=why) for one, why in told.outcomes))
+            else:
+                done.set_exception(
+                    SyncFailed("The sync failed", told.error, "The writer's log has the details")
+                )
+
+    def _connected_again(self, connection: Connection) -> Connection:
+        connection.close()
+        try:
+            return open_serving(self._url)
+        except ServerLost:
+            return connection
+
+    def _follow_a_while(self, connection: Connection, check_stop: Callable[[], None]) -> None:
+        self._catch_up(connection)
+        end_s = time.monotonic() + _ROUND_S
+        while (left_s := end_s - time.monotonic()) > 0:
+            check_stop()
+            assert connection.server is not None
+            if connection.server.wait(min(left_s, _REPLY_S) if self._waiting else left_s):
+                self._catch_up(connection)
+            self._settle(connection)
+
+    def _catch_up(self, connection: Connection) -> None:
+        """Bring the index to the newest version, and serve that."""
+        with snapshot(connection):
+            newest = head(connection)
+            self.newest = newest.id if newest else 0
+            recipe = self._recipe()
+            if newest is None or recipe_of(connection, newest.recipe).encoder != recipe.encoder:
+                self._serve(None, False)
+                return
+            made = self._made
+            if made is not None and made.version == newest.id and self._is_true(connection, made):
+                return
+            index, rewritten = self._followed(connection, recipe, newest.id)
+            self._index, self._made = index, stamp(connection, newest.id)
+            self._statistics = Statistics.of(index, newest.id, base=self._statistics)
+        self.served = newest.id
+        self._serve(Snapshot(index, newest, self._statistics), rewritten)
+
+    def _followed(
+        self, connection: Connection, recipe: Recipe, until: int
+    ) -> tuple[LiveIndex, bool]:
+        """The index as of a version, and whether what it was before is no longer true."""
+        index, made = self._index, self._made
+        self._index = self._made = None  # it is neither, until it is done
+        rewritten = made is not None and not self._is_true(connection, made)
+        if index is not None and made is not None and not rewritten:
+            try:
+                follow(connection, index, recipe.encoder, made.version, until)
+            except NoSuchVersion:
+                log.info("followed from too long ago: the index is made anew", version=made.version)
+            else:
+                return index, False
+        if rewritten:
+            self.saved.forget()
+        self._statistics = None
+        return self.saved.load(connection, recipe, until), rewritten
+
+    @staticmethod
+    def _is_true(connection: Connection, made: Stamp) -> bool:
+        return stamp(connection, made.version) == made
