@@ -22,9 +22,12 @@ from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack
 
-QUESTIONS = ["Who met Rome and Italy?", "Where did X1 run?"]
-# Between them all of the read path.
-SEARCHES = [Search("hop"), Search("hybrid"), Search("topic", unit="statement")]
+# Between them all of the read path; half of the time goes into asking.
+ASKED = [
+    ("Who met Rome and Italy?", Search("hop")),
+    ("Where did X1 run?", Search("hybrid")),
+    ("Who met Rome and Italy?", Search("topic", unit="statement")),
+]
 # Most of the time would go into waiting for the disk.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
@@ -60,7 +63,7 @@ def built_afresh(
         nothing = {**{name: [] for name in ROWS}, "counts": [(0, 0, 0, 0, 0, None)]}
         index = LiveIndex(dimensions)
         served = served_by(Snapshot(index, NO_VERSION, Statistics.of(index, 0)))
-        return Fresh(nothing, served, [()] * len(QUESTIONS) * len(SEARCHES))
+        return Fresh(nothing, served, [()] * len(ASKED))
     with TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "fresh.db"
         stack = Stack(
@@ -77,6 +80,6 @@ def built_afresh(
 
 
 def answers_of(engine: Engine) -> list[tuple[Ranked, ...]]:
-    """What the engine answers to each of QUESTIONS by each of SEARCHES."""
-    answers = [engine.query(question, 4, search) for question in QUESTIONS for search in SEARCHES]
+    """What the engine answers to each of ASKED."""
+    answers = [engine.query(question, 4, search) for question, search in ASKED]
     return [answer.ranked for answer in answers if answer]

@@ -1,6 +1,6 @@
 """Incremental equals rebuild: whatever happens to the files, the graph is the one built afresh.
 
-The test command runs 300 sequences of up to 50 steps, the same each time; HYPOTHESIS_SEED=N
+The test command runs 150 sequences of up to 50 steps, the same each time; HYPOTHESIS_SEED=N
 before it runs others, and HYPOTHESIS_PROFILE=nightly 10,000 that no run had before.
 
 A failure prints the shortest program found that shows it, its seed, and a `@reproduce_failure`
@@ -348,8 +348,5 @@ class IncrementalStatements(Incremental):
 
 
 TestIncremental = Incremental.TestCase
-TestIncremental.settings = settings(
-    TestIncremental.settings, max_examples=max(300, TestIncremental.settings.max_examples)
-)
 TestIncrementalStatements = seed(SEED)(IncrementalStatements).TestCase
 TestIncrementalStatements.settings = settings(TestIncremental.settings, max_examples=20)
