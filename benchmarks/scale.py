@@ -47,18 +47,20 @@ _GROUP = grp.getgrgid(1)
 _ACCESS = f'[access]\ngroup = "{_GROUP.gr_name}"\n[limits]\nquery_s = 600\n'
 _HIDDEN = 'visible_to = ["user:root"]'
 
-# The milliseconds of each query that it is given as a line of JSON, over one connection.
+# The milliseconds of each query that it is given as a line of JSON. Each has its own connection:
+# one that waits for the next version may be closed meanwhile.
 _MEMBER = """
 import http.client, socket, sys, time
 class Unix(http.client.HTTPConnection):
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.connect(sys.argv[1])
-kept = Unix("hopsyncd")
+member = Unix("hopsyncd")
 for line in sys.stdin:
+    member.close()
     began_s = time.perf_counter()
-    kept.request("POST", "/v1/query", line, {"Content-Type": "application/json"})
-    reply = kept.getresponse()
+    member.request("POST", "/v1/query", line, {"Content-Type": "application/json"})
+    reply = member.getresponse()
     text = reply.read()
     assert reply.status == 200, text
     print((time.perf_counter() - began_s) * 1000, flush=True)
