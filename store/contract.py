@@ -32,6 +32,9 @@ class Server(Protocol):
     def give_back(self, whole: bool) -> None:
         """Reclaim the space of deleted rows; of the `whole` of it nothing is left to read."""
 
+    def go_on_counting(self) -> None:
+        """Number new rows behind those that were copied with their ids."""
+
     def elect(self) -> bool:
         """Become the writer, unless another session is it."""
 

@@ -18,7 +18,7 @@ from hopsyncd.cli.evaluate import evaluate
 from hopsyncd.cli.graph import graph
 from hopsyncd.cli.install import service
 from hopsyncd.cli.log import diff, log, release, restore, tag, why
-from hopsyncd.cli.maintain import backup, check, gc, purge, rebuild, recover
+from hopsyncd.cli.maintain import backup, check, copy, gc, purge, rebuild, recover
 from hopsyncd.cli.query import ask, query
 from hopsyncd.cli.serve import doctor, init, mcp, reload, schedule, serve
 from hopsyncd.cli.show import open_, show
@@ -68,7 +68,7 @@ _COMMANDS = (
     *(watch, watches, unwatch),
     *(add, remove, pause, resume),
     *(log, diff, why, tag, restore, release),
-    *(check, rebuild, backup, recover, gc, purge),
+    *(check, rebuild, backup, copy, recover, gc, purge),
     *(doctor, service, reload, completion, mcp, evaluate),
 )
 for command in _COMMANDS:

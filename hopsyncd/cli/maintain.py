@@ -105,6 +105,32 @@ def backup(context: click.Context, file: Path, as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--to", "to", required=True, metavar="PLACE", help="A new file, or a URL.")
+@click.pass_context
+def copy(context: click.Context, to: str) -> None:
+    """Copy the whole record to PLACE: a new SQLite file, or the URL of a PostgreSQL database.
+
+    Stop the daemon first, and set [store] url or daemon.data_dir to the copy afterwards. A copy
+    that was cut short goes on when it is run again.
+
+    Example: hopsyncd copy --to postgresql://hopsyncd@db.example.org/notes
+    """
+    from store.copying import copy_record
+    from store.place import open_reader, open_writer, shown, writer_place
+
+    place: Path | str = to if "://" in to else Path(to).absolute()
+    source = load_config(context.obj).place
+    with (
+        writer_place(source),
+        closing(open_reader(source)) as connection,
+        writer_place(place),
+        closing(open_writer(place)) as target,
+    ):
+        counts = copy_record(connection, target)
+    click.echo(f"Copied {counted(sum(counts.values()), 'row')} to {shown(place)}.")
+
+
+@click.command()
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def recover(context: click.Context, yes: bool) -> None:

@@ -120,6 +120,12 @@ class Session:
         for (table,) in tables:
             self.execute(f"VACUUM {'(FULL)' if whole else ''} {table}")
 
+    def go_on_counting(self) -> None:
+        for table in ("source", "recipe", "document", "life", "watch", "telling"):
+            self.execute(
+                f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), max(id)) FROM {table}"
+            )
+
     def findings(self) -> Iterator[str]:
         known = self.execute("SELECT max(number) FROM applied").fetchone()[0]
         if known != SCHEMA_VERSION:

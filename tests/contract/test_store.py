@@ -16,6 +16,7 @@ from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.ingest.upkeep import verify_matches
 from hopsyncd.retrieve.plain_search import by_vector
 from store.contract import Connection
+from store.copying import copy_record
 from store.exceptions import (
     ContentConflict,
     Deposed,
@@ -300,6 +301,38 @@ class TestRecords:
         with pytest.raises(ContentConflict):
             put_content(connection, recipe, [(other, of)])
         assert connection.execute("SELECT text FROM passage").fetchall() == [("one",)]
+
+
+def test_a_copy_to_a_server_and_back_is_equal(tmp_path: Path, on_server: str) -> None:
+    file = lived(tmp_path / "s.db")
+    history.set_tag(file.connection, "mine", 2, 0)
+    server, back = open_writer(on_server), open_writer(tmp_path / "back.db")
+    with pytest.raises(KeyboardInterrupt):
+        copy_record(file.connection, server, interrupting("question"))
+    copy_record(file.connection, server)
+    assert_sound(server)
+    copy_record(server, back)
+    assert_sound(back)
+    assert graphs(back) == graphs(server) == graphs(file.connection)
+    assert {n: graph_at(back, n) for n in kept_versions(back)} == {
+        n: graph_at(file.connection, n) for n in kept_versions(back)
+    }
+    assert told(back) == told(server) == told(file.connection)
+    server.close()
+    again = Stack(on_server, file.connector, budget_factor=0.3)
+    file.connector.put("new.md", b"# New\n\nCaesar met Brutus.\n")  # type: ignore[attr-defined]
+    again.sync()
+    assert_sound(again.connection)
+    with pytest.raises(StoreError, match="there are versions"):
+        copy_record(file.connection, back)
+
+
+def interrupting(at: str) -> Callable[[str], None]:
+    def tell(table: str) -> None:
+        if table == at:
+            raise KeyboardInterrupt
+
+    return tell
 
 
 class TestOneWriter:

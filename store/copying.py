@@ -1,0 +1,103 @@
+"""Copying a record to another place: from a file to a server, or back.
+
+Rows keep their ids. Versions come last, in one transaction, so what a kill leaves is a record
+without versions, which no daemon serves; the same copy then goes on.
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+
+from store.contract import Connection
+from store.exceptions import StoreError
+from store.records import PassageId
+from store.sqlite.content import full_text, index_passage, known_passages
+from store.sqlite.database import fresh_database, snapshot, transaction
+from store.sqlite.search import create_vectors, put_vector
+from store.sqlite.versions import head
+
+_BEFORE = (
+    "source seen source_state recipe counter passage question_set question document placement"
+    " life match"
+).split()
+_WITH_VERSIONS = ("version tag pin unused excluded waiting job quarantine watch telling").split()
+_AT_ONCE = 1000  # rows
+
+
+def copy_record(
+    source: Connection, target: Connection, tell: Callable[[str], None] = lambda table: None
+) -> dict[str, int]:
+    """Copy all rows, and count them by table. `tell` gets the name of each table.
+
+    Raises StoreError if the target has versions of its own, or other rows than the source then.
+    """
+    if head(target) is not None:
+        raise StoreError(
+            "Cannot copy the record", "there are versions at the target", "Choose an empty place"
+        )
+    with closing(fresh_database()) as fresh, snapshot(source):
+        columns = {
+            table: [row[1] for row in fresh.execute(f"PRAGMA table_info({table})")]
+            for table in (*_BEFORE, *_WITH_VERSIONS)
+        }
+        for table in _BEFORE:
+            tell(table)
+            rows = _rows(source, table, columns[table])
+            for start in range(0, len(rows), _AT_ONCE):
+                with transaction(target):
+                    _put(target, table, columns[table], rows[start : start + _AT_ONCE])
+        with transaction(target):
+            for table in _WITH_VERSIONS:
+                tell(table)
+                _put(target, table, columns[table], _rows(source, table, columns[table]))
+            counts = {table: _count(source, table) for table in columns}
+            found = {table: _count(target, table) for table in columns}
+            # The target counts its own transactions.
+            wrong = [name for name in counts if name != "counter" and found[name] != counts[name]]
+            if wrong:
+                raise StoreError(
+                    "Cannot copy the record",
+                    f"other rows are at the target: {', '.join(wrong)}",
+                    "Choose an empty place",
+                )
+            if target.server:
+                target.server.go_on_counting()
+    return counts
+
+
+def _rows(source: Connection, table: str, columns: list[str]) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = source.execute(
+        f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1, 2"
+    ).fetchall()
+    return rows
+
+
+def _count(connection: Connection, table: str) -> int:
+    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+def _put(
+    target: Connection, table: str, columns: list[str], rows: list[tuple[object, ...]]
+) -> None:
+    """Insert what is not there yet, with what a file keeps of it for searches."""
+    known = set()
+    if not target.server and table in ("recipe", "passage", "life"):
+        known = {row[0] for row in target.execute(f"SELECT id FROM {table}")}
+    places = ", ".join("?" * len(columns))
+    target.executemany(
+        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING",
+        rows,
+    )
+    if target.server:
+        return
+    new = [row for row in rows if row[0] not in known]
+    if table == "recipe":
+        at = columns.index("dimensions")
+        for row in new:
+            create_vectors(target, int(str(row[0])), int(str(row[at])))
+    elif table == "passage":
+        ids = [PassageId(int(str(row[0]))) for row in new]
+        for id_, passage in known_passages(target, ids).items():
+            index_passage(target, id_, full_text(passage))
+    elif table == "life":
+        for row in new:
+            put_vector(target, int(str(row[0])))
