@@ -28,7 +28,12 @@ from fnmatch import translate
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
-from connectors.media_type import is_document_name, is_script_name, is_text_name
+from connectors.media_type import (
+    is_document_name,
+    is_image_name,
+    is_script_name,
+    is_text_name,
+)
 
 TEXT = "@text"
 """In an `include` list: every name that `media_type.is_text_name` knows."""
@@ -39,9 +44,17 @@ DOCUMENTS = "@documents"
 SCRIPTS = "@scripts"
 """In an `include` list: every name that `media_type.is_script_name` knows."""
 
+IMAGES = "@images"
+"""In an `include` list: every name that `media_type.is_image_name` knows."""
+
 DEFAULT_INCLUDE = (TEXT, DOCUMENTS)
 
-NAMED = {TEXT: is_text_name, DOCUMENTS: is_document_name, SCRIPTS: is_script_name}
+NAMED = {
+    TEXT: is_text_name,
+    DOCUMENTS: is_document_name,
+    SCRIPTS: is_script_name,
+    IMAGES: is_image_name,
+}
 """The entries of an `include` list that are not patterns but stand for names."""
 
 OWN_IGNORE_FILE = ".hopsyncdignore"

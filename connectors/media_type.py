@@ -28,6 +28,12 @@ _DOCUMENTS: dict[str, str] = {
     ".canvas": CANVAS,
 }
 
+_IMAGES: dict[str, str] = {
+    ".png": "image/png",
+    **dict.fromkeys((".jpg", ".jpeg"), "image/jpeg"),
+    **dict.fromkeys((".tif", ".tiff"), "image/tiff"),
+}
+
 # Data formats (these and xml, yaml, toml, ini, log) are deliberately in neither list of names: they
 # are rarely prose, often huge, and often contain passwords. An `include` pattern adds them.
 _DATA: dict[str, str] = {
@@ -64,7 +70,7 @@ def media_type(name: str) -> str:
     suffix = _suffix(name)
     if suffix in _SCRIPT_SUFFIXES:
         return "text/x-source"
-    return _known(name) or _DOCUMENTS.get(suffix) or _DATA.get(suffix) or "text/plain"
+    return _known(name) or (_DOCUMENTS | _IMAGES | _DATA).get(suffix) or "text/plain"
 
 
 def is_text_name(name: str) -> bool:
@@ -80,6 +86,11 @@ def is_script_name(name: str) -> bool:
 def is_document_name(name: str) -> bool:
     """Whether the name is that of a PDF, an office document, a book, mail or a notebook."""
     return _suffix(name) in _DOCUMENTS
+
+
+def is_image_name(name: str) -> bool:
+    """Whether the name is that of a picture whose text can be recognized."""
+    return _suffix(name) in _IMAGES
 
 
 def _known(name: str) -> str | None:

@@ -28,8 +28,8 @@ Tls = Literal["tls", "starttls", "off"]
 class FileSettings:
     """Which files of a tree are documents, by .gitignore patterns relative to its root.
 
-    `include` may contain `@text`, `@documents` and `@scripts`. `deny` adds to the built-in secrets,
-    and only `index_secrets` lifts both.
+    `include` may contain `@text`, `@documents`, `@images` and `@scripts`. `deny` adds to the
+    built-in secrets, and only `index_secrets` lifts both.
     """
 
     include: tuple[str, ...] = DEFAULT_INCLUDE

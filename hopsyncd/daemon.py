@@ -37,7 +37,7 @@ from hopsyncd.errors import REPORTABLE
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.commit import Writer
-from hopsyncd.ingest.connect import close_sources, folder_of, is_slow, opened
+from hopsyncd.ingest.connect import close_sources, folder_of, is_slow, opened, tesseract_of
 from hopsyncd.ingest.read import READER, rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import Task
@@ -256,6 +256,7 @@ class Daemon:
                 self._connection, content, READER, why, now_ms()
             ),
             unavailable=self.service.unavailable,
+            tesseract=tesseract_of(self._config),
         )
         path = SourceSync(
             connection=self._connection,
@@ -286,7 +287,7 @@ class Daemon:
         return Writer(
             self._connection,
             models.maker,
-            rules=rules_of(index.passage_tokens),
+            rules=rules_of(index.passage_tokens, tesseract_of(self._config)),
             budget_factor=index.edge_budget_factor,
             now_ms=now_ms,
             patience_s=_LLM_PATIENCE_S,

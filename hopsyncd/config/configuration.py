@@ -30,9 +30,11 @@ from hopsyncd.config.values import (
     AccessConfig,
     ConfigPath,
     CronText,
+    FormatsConfig,
     LimitsConfig,
     McpConfig,
     ModelName,
+    OpenConfig,
     Seconds,
     Section,
     StoreConfig,
@@ -154,12 +156,6 @@ class QueryConfig(Section):
     hops: int = Field(default=4, ge=1, le=20)
 
 
-class OpenConfig(Section):
-    """What `hopsyncd open` opens text with; empty: $VISUAL, $EDITOR or the system's program."""
-
-    editor: str = ""
-
-
 class WatchConfig(Section):
     enabled: bool = True
     debounce_ms: int = Field(default=300, ge=0, le=60_000)
@@ -218,6 +214,7 @@ class Config(Section):
     models: ModelsConfig = Field(default_factory=ModelsConfig)
     query: QueryConfig = Field(default_factory=QueryConfig)
     open: OpenConfig = Field(default_factory=OpenConfig)
+    formats: FormatsConfig = Field(default_factory=FormatsConfig)
     watch: WatchConfig = Field(default_factory=WatchConfig)
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
     retention: RetentionConfig = Field(default_factory=RetentionConfig)

@@ -239,6 +239,23 @@ class McpConfig(Section):
     )
 
 
+class OpenConfig(Section):
+    """What `hopsyncd open` opens text with; empty: $VISUAL, $EDITOR or the system's program."""
+
+    editor: str = ""
+
+
+class FormatsConfig(Section):
+    """Whether the text of pictures is read, and in which of tesseract's languages."""
+
+    ocr: Literal["auto", "off"] = "auto"
+    ocr_languages: str = Field(
+        default="eng",
+        pattern=r"^[A-Za-z_]+(\+[A-Za-z_]+)*$",
+        description='Write them like "eng" or "eng+deu".',
+    )
+
+
 class LimitsConfig(Section):
     """How much work one daemon accepts; the rest is answered 503, to be tried again."""
 

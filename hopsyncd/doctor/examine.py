@@ -205,6 +205,7 @@ def examine(config_file: Path | None) -> Iterator[Diagnosis]:
         return
     file = config_path(config_file)
     yield from _guarded("configuration", partial(machine.configuration, file, config))
+    yield from _guarded("ocr", partial(machine.text_recognition, config))
     yield from _guarded("data folder", partial(machine.data_folder, config))
     yield from _guarded("disk", partial(machine.disk, config))
     yield from _guarded("database", partial(machine.database, config))

@@ -17,8 +17,11 @@ from hopsyncd.config.privacy import secrets_of
 from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.doctor import Diagnosis, well
 from hopsyncd.errors import HopsyncdError, ReaderUnavailable
+from hopsyncd.formats.images import gray_png
+from hopsyncd.formats.sandbox.messages import Died
 from hopsyncd.formats.sandbox.reader_process import WORKER, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
+from hopsyncd.ingest.connect import tesseract_of
 from hopsyncd.models.encoder import CrossReranker
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import encoder_of
@@ -95,6 +98,24 @@ def readers(command: Sequence[str] = WORKER) -> Iterator[Diagnosis]:
         yield Diagnosis("readers", "fail", f"{', '.join(kinds)} cannot be read: {why}", remedy)
     if not failed:
         yield well("readers", f"samples of {len(SAMPLES)} types can be read")
+
+
+def text_recognition(config: Config) -> Iterator[Diagnosis]:
+    """Whether the text of pictures can be read: tries it on an empty one."""
+    tesseract = tesseract_of(config)
+    if config.formats.ocr == "off":
+        yield well("ocr", "off: the text of pictures is not read")
+        return
+    if not tesseract:
+        yield well("ocr", "tesseract is not installed: the text of pictures is not read")
+        return
+    try:
+        tesseract.text_of(gray_png(100, 100, [b"\xff" * 100] * 100))
+    except Died as death:
+        remedy = f"`tesseract --list-langs` must list {tesseract.languages}; or `formats.ocr = off`"
+        yield Diagnosis("ocr", "fail", f"reading a picture {death.why}", remedy)
+        return
+    yield well("ocr", f"{tesseract.program} reads pictures, in {tesseract.languages}")
 
 
 def disk(config: Config) -> Iterator[Diagnosis]:

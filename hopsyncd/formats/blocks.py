@@ -52,7 +52,7 @@ def in_one_line(text: str) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
-Kind = Literal["heading", "paragraph", "code", "table", "list_item"]
+Kind = Literal["heading", "paragraph", "code", "table", "list_item", "picture"]
 Links = tuple[tuple[int, WrittenLink], ...]
 """Links of a text, each with the offset where it begins, in rising order."""
 
@@ -68,7 +68,8 @@ class Block:
     number pages, slides and so on (see formats/location.py). `text` keeps the line breaks of
     the file, so that the line of any part of it can be told; of a `table` it is one row, its cells
     joined by " | ". `level` is 1..6 for a heading and 0 for others. A heading with empty text
-    closes the sections of its level without opening one.
+    closes the sections of its level without opening one. A `picture` holds the place of one
+    until its text is read: what a reader yields in the end has none.
 
     `links` are those that stand in the text. `names` are what the block says that the document is
     called, `properties` what else it says of it: tags, authors, dates and so on, as (name, value).

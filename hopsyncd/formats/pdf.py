@@ -1,16 +1,20 @@
 """PDF: the text of its pages, with the headings that their type size tells."""
 
+import base64
 import ctypes
+import itertools
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.images import gray_png
 
 _NOT_ALNUM = re.compile(r"[\W_]+")
 _LEADERS = re.compile(r"(?:\. ?){4}")  # dots that lead to a page number: a table of contents
@@ -24,6 +28,10 @@ _LARGE = 1.12  # times the type of most of the text: a heading
 _SAME_SIZE = 0.97  # type this close is of one level
 _MOST_LEVELS = 6
 
+_PICTURE_SCALE = 300 / 72  # to 300 dots an inch, which text recognition is made for
+_MOST_PICTURE_PIXELS = 12_000_000  # A4 at that scale has 9 million
+_FORMS_WITHIN = 3  # how deep in a page's forms pictures are looked for
+
 
 @dataclass(frozen=True, slots=True)
 class _Line:
@@ -31,34 +39,55 @@ class _Line:
     size: float  # of its smallest type, in points; 0 where it tells of no heading
 
 
-def pdf_blocks(data: bytes) -> tuple[Block, ...]:
+def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
     """Read a PDF; the lines of its blocks are page numbers.
 
-    Table cells stand as the words of their row. Raises DocumentUnreadable where there is no text,
-    or where it takes a password to see it.
+    Table cells stand as the words of their row. `with_pictures` gives a block of kind `picture`
+    for each page that shows some and no text. Raises DocumentUnreadable where there is no text, or
+    where it takes a password to see it.
     """
-    pages = _pages(data)
+    pages, pictures = _pages(data, with_pictures)
     levels = _levels(line for page in pages for line in page)
     blocks: list[Block] = []
     before: set[str] = set()
     for number, page in enumerate(pages, 1):
+        if number in pictures:
+            blocks.append(Block("picture", str(number), number, number))
         headings = {_key(line.text) for line in page if line.size in levels}
         blocks += _page(number, page, levels, running=before)
         before = headings
     if pages and not blocks:
-        raise DocumentUnreadable(
-            "the document",
-            "its pages have no text: they may be pictures of text",
-            "Have a program for text recognition (OCR) add the text, or leave it out",
-        )
+        raise without_text()
     return tuple(blocks)
 
 
-def _pages(data: bytes) -> list[list[_Line]]:
+def without_text() -> DocumentUnreadable:
+    """What a PDF without any text is reported as."""
+    return DocumentUnreadable(
+        "the document",
+        "its pages have no text: they may be pictures of text",
+        "Install tesseract (docs/guide.md), have another program for text recognition (OCR) add the"
+        " text, or leave it out",
+    )
+
+
+def page_picture(data: bytes, number: int) -> Block:
+    """A page as a PNG in base64, as large as text recognition needs it."""
+    with _opened(data) as document, closing(document[number - 1]) as page:
+        width, height = page.get_size()
+        scale = min(_PICTURE_SCALE, math.sqrt(_MOST_PICTURE_PIXELS / max(width * height, 1.0)))
+        bitmap = page.render(scale=scale, grayscale=True)
+        pixels, stride, across = memoryview(bitmap.buffer), bitmap.stride, bitmap.width
+        rows = (bytes(pixels[at * stride : at * stride + across]) for at in range(bitmap.height))
+        png = gray_png(across, bitmap.height, rows)
+    return Block("picture", base64.b64encode(png).decode(), number, number)
+
+
+def _opened(data: bytes) -> Any:
     pypdfium2 = library("pypdfium2")
     raw = pypdfium2.raw
     try:
-        document = pypdfium2.PdfDocument(data)
+        return pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError:
         if raw.FPDF_GetLastError() != raw.FPDF_ERR_PASSWORD:
             raise
@@ -67,15 +96,24 @@ def _pages(data: bytes) -> list[list[_Line]]:
             "it takes a password to read it",
             "Save it without one, or leave it out by an ignore pattern",
         ) from None
-    pages = []
-    with document:
+
+
+def _pages(data: bytes, with_pictures: bool) -> tuple[list[list[_Line]], set[int]]:
+    """The lines of each page, and the numbers of those that show pictures and no text."""
+    raw = library("pypdfium2").raw
+    pages, pictures = list[list[_Line]](), set[int]()
+    with _opened(data) as document:
         for at in range(len(document)):
             page = document[at]
             text_page = page.get_textpage()
-            pages.append(list(_lines(text_page, raw)))
+            lines = list(_lines(text_page, raw))
+            pages.append(lines)
+            if with_pictures and not any(line.text.strip() for line in lines):
+                shown = page.get_objects((raw.FPDF_PAGEOBJ_IMAGE,), max_depth=_FORMS_WITHIN)
+                pictures |= {at + 1 for _ in itertools.islice(shown, 1)}
             text_page.close()
             page.close()
-    return pages
+    return pages, pictures
 
 
 def _lines(text_page: Any, raw: Any) -> Iterator[_Line]:

@@ -1,6 +1,7 @@
 """Bytes and a media type to blocks: which extractor reads what."""
 
 from collections.abc import Callable
+from functools import partial
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block, tidy
@@ -9,14 +10,18 @@ from hopsyncd.formats.data_rows import csv_blocks, json_blocks
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.docx import docx_blocks
 from hopsyncd.formats.html import html_blocks
+from hopsyncd.formats.images import IMAGES, is_worth_reading
 from hopsyncd.formats.mail import MAIL, mail_blocks
 from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.office import epub_blocks, odt_blocks, pptx_blocks, rtf_blocks, xlsx_blocks
-from hopsyncd.formats.pdf import pdf_blocks
+from hopsyncd.formats.pdf import page_picture, pdf_blocks
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.rst import rst_blocks
 from hopsyncd.formats.source_code import notebook_blocks, python_blocks, source_blocks
 from hopsyncd.formats.units import CANVAS, DOCX, EPUB, IPYNB, ODT, PDF, PPTX, RTF, XLSX
+
+PICTURES, PICTURE_OF_PAGE = "; pictures", "; picture-of-page="
+"""After a media type, what the daemon asks a worker for beside the text."""
 
 Extract = Callable[[bytes, str], tuple[Block, ...]]
 
@@ -65,8 +70,28 @@ def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
     """
     if is_light(media_type):
         return tidy(_blocks(data, media_type))
+    return _sound(partial(_blocks, data, media_type))
+
+
+def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
+    """As `extract`; after PICTURES, also a block of kind `picture` where one may show text.
+
+    After PICTURE_OF_PAGE and a number, that page of a PDF as one such block, with the picture.
+    """
+    kind, _, number = media_type.partition(PICTURE_OF_PAGE)
+    if number:
+        return _sound(lambda: (page_picture(data, int(number)),))
+    if not kind.endswith(PICTURES):
+        return extract(data, media_type)
+    if kind_of(kind) in IMAGES:
+        return _sound(lambda: (Block("picture", "1", 1, 1),) if is_worth_reading(data) else ())
+    return _sound(lambda: pdf_blocks(data, with_pictures=True) if data else ())
+
+
+def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
+    """What a reader yields. Raises DocumentUnreadable for whatever it chokes on."""
     try:
-        return tidy(_blocks(data, media_type))
+        return tidy(read())
     except (DocumentUnreadable, ReaderUnavailable, MemoryError):
         raise
     except Exception as error:
@@ -83,6 +108,13 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
     kind, charset = _parsed(media_type)
     if kind in _BINARY:
         return _BINARY[kind](data) if data else ()
+    if kind in IMAGES:
+        raise DocumentUnreadable(
+            "the document",
+            "it is a picture, and the text of pictures is not read here",
+            'Install tesseract and set `formats.ocr = "auto"` (docs/guide.md), or leave it out by'
+            " an ignore pattern",
+        )
     readers = _TEXT | _DATA
     extractor = readers.get(kind, plain_blocks if kind.startswith("text/") else None)
     if extractor is None:
@@ -97,7 +129,7 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
 def is_light(media_type: str) -> bool:
     """Whether documents of a type are read in linear time and without a library's help."""
     kind, _ = _parsed(media_type)
-    return kind not in _BINARY and kind not in _DATA
+    return kind not in _BINARY and kind not in _DATA and kind not in IMAGES
 
 
 def kind_of(media_type: str) -> str:

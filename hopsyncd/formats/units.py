@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hopsyncd.formats.blocks import Block, WrittenLink
+from hopsyncd.formats.images import IMAGES
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f"
 _ENDS = r"[.!?…؟\u06d4।]"
@@ -152,7 +153,7 @@ _UNITS = {
     EPUB: "chapter",
     IPYNB: "cell",
     CANVAS: "card",
-    PDF: "page",
+    **dict.fromkeys((PDF, *IMAGES), "page"),
 }
 _COLUMNS = 16_384  # of the widest sheet that the format allows
 

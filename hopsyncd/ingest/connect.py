@@ -13,6 +13,7 @@ import structlog
 from connectors.folder import FolderConnector
 from connectors.git_mirror import Mirror
 from connectors.git_program import Repository
+from connectors.ignore import DOCUMENTS, IMAGES
 from connectors.protocol import Connector, Fetched, Found, Item, SourceUnavailable
 from connectors.settings import FileSettings
 from hopsyncd.config.configuration import Config
@@ -31,6 +32,7 @@ from hopsyncd.config.source_kinds import (
     SqliteSource,
     WebSource,
 )
+from hopsyncd.formats.sandbox.tesseract import Tesseract, installed_tesseract
 from hopsyncd.ingest.plan import Source
 from hopsyncd.ingest.source_thread import SourceThread, WriterThread
 from store.sqlite.database import Connection
@@ -48,7 +50,7 @@ def connector_of(source: SourceConfig, config: Config) -> Connector:
     One that cannot be made pauses its source, and leaves the others alone.
     """
     try:
-        return _made(source, config)
+        return _made(as_read(source, config), config)
     except Exception as error:  # noqa: BLE001 - a package may raise anything; each listing tells
         return UnusableSource(source.name, error)
 
@@ -56,7 +58,7 @@ def connector_of(source: SourceConfig, config: Config) -> Connector:
 def opened(connection: Connection, source: SourceConfig, config: Config) -> Source:
     """The source as syncs know it, with its connector."""
     row_id = register_source(
-        connection, source.name, source.kind, source.location, settings_of(source)
+        connection, source.name, source.kind, source.location, settings_of(as_read(source, config))
     )
     connector = connector_of(source, config)
     if isinstance(connector, UnusableSource):
@@ -154,6 +156,23 @@ def _made(source: SourceConfig, config: Config) -> Connector:
             return WebConnector(WebSettings(**source.model_dump(exclude=_COMMON)))
         case PluginSource():
             return _of_package(source)
+
+
+def tesseract_of(config: Config) -> Tesseract | None:
+    """What reads the text of pictures, if that is wanted and installed."""
+    formats = config.formats
+    return installed_tesseract(formats.ocr_languages) if formats.ocr == "auto" else None
+
+
+def as_read(source: SourceConfig, config: Config) -> SourceConfig:
+    """The source with pictures among its documents where their text is read."""
+    if not isinstance(source, FilesSource) or IMAGES in source.include:
+        return source
+    if DOCUMENTS not in source.include or not tesseract_of(config):
+        return source
+    at = source.include.index(DOCUMENTS)
+    include = (*source.include[:at], IMAGES, *source.include[at:])
+    return source.model_copy(update={"include": include})
 
 
 def folder_of(source: FolderSource, config: Config) -> FolderConnector:

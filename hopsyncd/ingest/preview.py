@@ -10,7 +10,7 @@ from hopsyncd.answers.changed import PreviewAnswer, PreviewedSource
 from hopsyncd.config.configuration import Config
 from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
-from hopsyncd.ingest.connect import connector_of
+from hopsyncd.ingest.connect import connector_of, tesseract_of
 from hopsyncd.ingest.plan import Action, Scope, Source, Step, make_plan
 from hopsyncd.ingest.read import READER, ReadDocument, read_step, rules_of
 from hopsyncd.ingest.source_thread import finished
@@ -133,7 +133,8 @@ def preview_json(
     """What a sync of the named sources would do and cost; lists have at most `limit` lines."""
     newest = head(connection)
     rows = {name: row for row, name in source_names(connection).items()}
-    rules = rules_of(config.index.passage_tokens)
+    tesseract = tesseract_of(config)
+    rules = rules_of(config.index.passage_tokens, tesseract)
     asks = bool(config.llm.base_url) and config.llm.questions != "off"
     ask_about = partial(
         estimate,
@@ -142,7 +143,9 @@ def preview_json(
     )
     with ExitStack() as stack:
         known = quarantined(connection, READER)
-        extraction = stack.enter_context(closing(ExtractionProcess(quarantined=known)))
+        extraction = stack.enter_context(
+            closing(ExtractionProcess(quarantined=known, tesseract=tesseract))
+        )
         found = [
             preview(
                 connection,

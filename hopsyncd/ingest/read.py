@@ -21,6 +21,7 @@ from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block, in_one_line, link_to_name, names_of, with_title
 from hopsyncd.formats.chunking import Chunk, chunks
 from hopsyncd.formats.readers import Extract
+from hopsyncd.formats.sandbox.tesseract import Tesseract
 from hopsyncd.ingest.plan import AGAIN, RETRY, Scope, Source, Step
 from hopsyncd.ingest.source_thread import YieldToEdits, finished, in_turns
 from store.records import Document, Link, Passage, Placement, Seen, content_hash
@@ -55,9 +56,9 @@ class Reading:
     waits: bool = False
 
 
-def rules_of(passage_tokens: int) -> str:
+def rules_of(passage_tokens: int, tesseract: Tesseract | None = None) -> str:
     """Names how documents become passages; when the name changes, all are read again."""
-    return f"{CHUNKER}:{passage_tokens}"
+    return f"{CHUNKER}:{passage_tokens}" + (f":{tesseract.languages}" if tesseract else "")
 
 
 def read_step(

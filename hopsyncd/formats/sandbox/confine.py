@@ -15,11 +15,11 @@ import platform
 import resource
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 _NO_NEW_PRIVILEGES, _SET_SECCOMP = 38, 22  # of prctl
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every architecture
-_READ_FILE, _READ_FOLDER = 1 << 2, 1 << 3
+_RUN, _READ_FILE, _READ_FOLDER = 1, 1 << 2, 1 << 3
 # How many of the rights to files a version of Landlock knows; the last holds for all later ones.
 _FILE_RIGHTS = (13, 14, 15, 15, 16)
 _TCP, _SIGNALS_AND_ABSTRACT_SOCKETS = 0b11, 0b11
@@ -29,6 +29,7 @@ _ALLOW, _REFUSE, _KILL = 0x7FFF_0000, 0x0005_0001, 0x8000_0000  # _REFUSE: "not 
 _OTHER_NUMBERS = 0x4000_0000  # x32, the second table of system calls on x86_64
 _ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 # New processes and threads, sockets, and whatever reaches into another process or the kernel.
+_EXECVE = {"x86_64": 59, "aarch64": 221}
 _REFUSED = {
     "x86_64": (
         *(41, 42, 44, 46, 49, 50, 53, 307),  # socket connect sendto sendmsg bind listen pair mmsg
@@ -59,10 +60,10 @@ def landlock_version() -> int:
     return _call(_CREATE_RULESET, None, 0, 1)
 
 
-def read_only_below(places: Iterable[str]) -> bool:
+def read_only_below(places: Iterable[str], may_run: bool = False) -> bool:
     """Allow files to be read below these places and nothing else to be done to any file.
 
-    False where the kernel has no Landlock.
+    Programs there may be run if so told. False where the kernel has no Landlock.
     """
     version = landlock_version()
     if version < 1:
@@ -78,24 +79,27 @@ def read_only_below(places: Iterable[str]) -> bool:
     if rules < 0:
         return False
     for place in places:
-        _allow_reading(rules, place)
+        _allow(rules, place, (_READ_FILE | _RUN) if may_run else _READ_FILE)
     done = _call(_RESTRICT_SELF, rules, 0)
     os.close(rules)
     return done == 0
 
 
-def _allow_reading(rules: int, place: str) -> None:
+def _allow(rules: int, place: str, rights: int) -> None:
     try:
         opened = os.open(place, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return  # what is not there need not be read
-    rights = _READ_FILE | (_READ_FOLDER if os.path.isdir(place) else 0)  # noqa: PTH112
+    rights |= _READ_FOLDER if os.path.isdir(place) else 0  # noqa: PTH112
     _call(_ADD_RULE, rules, 1, struct.pack("=Qi", rights, opened), 0)
     os.close(opened)
 
 
-def refuse_system_calls() -> bool:
-    """Refuse new processes and threads, sockets, and reaching into others. False if it cannot."""
+def refuse_system_calls(may_run: bool = False) -> bool:
+    """Refuse new processes and threads, sockets, and reaching into others. False if it cannot.
+
+    To become another program, which these rules bind as well, is allowed if so told.
+    """
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         return False
@@ -105,7 +109,8 @@ def refuse_system_calls() -> bool:
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, 0),  # its number
     ]
-    refused = [(_IF_AT_LEAST, _OTHER_NUMBERS), *((_IF_EQUAL, n) for n in _REFUSED[machine])]
+    numbers = [n for n in _REFUSED[machine] if not (may_run and n == _EXECVE[machine])]
+    refused = [(_IF_AT_LEAST, _OTHER_NUMBERS), *((_IF_EQUAL, n) for n in numbers)]
     for at, (test, number) in enumerate(refused):
         steps.append((test, len(refused) - at, 0, number))
     steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
@@ -138,17 +143,35 @@ def confine(memory_bytes: int) -> None:
     What is left to read is where Python and its libraries lie. Call it before there are threads.
     Where the system refuses a layer the others hold.
     """
+    _take_resources(memory_bytes)
+    if sys.platform == "linux":
+        gain_no_privileges()
+        read_only_below(_code_places())
+        refuse_system_calls()
+    sys.addaudithook(_refuse)
+
+
+def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu_s: int) -> None:
+    """Become a program that is confined in the same way; it may also read below these places.
+
+    Its environment is empty but for what keeps it to one thread.
+    """
+    _take_resources(memory_bytes)
+    _limit(resource.RLIMIT_CPU, cpu_s)
+    if sys.platform == "linux":
+        gain_no_privileges()
+        read_only_below((program[0], *_NEEDED, *places), may_run=True)
+        refuse_system_calls(may_run=True)
+    os.execve(program[0], list(program), {"OMP_THREAD_LIMIT": "1"})
+
+
+def _take_resources(memory_bytes: int) -> None:
     _be_the_first_to_go()
     _leave_network()
     _limit(resource.RLIMIT_AS, memory_bytes)
     _limit(resource.RLIMIT_FSIZE, 0)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_NOFILE, _OPEN_FILES)
-    if sys.platform == "linux":
-        gain_no_privileges()
-        read_only_below(_code_places())
-        refuse_system_calls()
-    sys.addaudithook(_refuse)
 
 
 def _be_the_first_to_go() -> None:

@@ -1,5 +1,6 @@
 """The daemon's side: a worker process, started when wanted and ended when in doubt."""
 
+import base64
 import os
 import subprocess
 import sys
@@ -15,15 +16,20 @@ import structlog
 import hopsyncd
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.readers import extract, is_light, kind_of
+from hopsyncd.formats.images import IMAGES
+from hopsyncd.formats.pdf import without_text
+from hopsyncd.formats.readers import PICTURE_OF_PAGE, PICTURES, extract, is_light, kind_of
 from hopsyncd.formats.sandbox.messages import Died, Limits, ReaderExchange, request_of, result_of
 from hopsyncd.formats.sandbox.samples import SAMPLES
+from hopsyncd.formats.sandbox.tesseract import Tesseract
+from hopsyncd.formats.units import PDF
 from store.records import content_hash
 
 log = structlog.get_logger(__name__)
 
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 _TRIAL_AFTER_S = 2.0
+_MOST_PICTURES = 500  # pages of a PDF: each takes a second or two
 WORKER = (sys.executable, "-P", "-m", "hopsyncd.formats.sandbox.reader_worker")
 # After so many failed starts in a row, none is tried for so many times what the last one took:
 # else each of thousands of documents waits for a start of its own.
@@ -38,6 +44,7 @@ class ExtractionProcess:
     What killed a worker is not tried again, under whatever name it comes: `quarantined` says why by
     the hash of the content, and `on_quarantine` is told of what is added to it. A document is
     blamed only if a sample of its type can be read; `unavailable` holds, by type, why one cannot.
+    With a `tesseract`, pictures and pages of PDFs without text are read by it.
     """
 
     def __init__(
@@ -48,6 +55,7 @@ class ExtractionProcess:
         quarantined: Mapping[bytes, str] = MappingProxyType({}),
         on_quarantine: Callable[[bytes, str], None] = lambda content, why: None,
         unavailable: MutableMapping[str, ReaderUnavailable] | None = None,
+        tesseract: Tesseract | None = None,
     ) -> None:
         self._give_way = give_way
         self._limits = limits
@@ -59,6 +67,7 @@ class ExtractionProcess:
         self._quarantined = dict(quarantined)
         self._on_quarantine = on_quarantine
         self._unavailable = {} if unavailable is None else unavailable
+        self._tesseract = tesseract
         self._proven: set[str] = set()  # types that the present worker has read
         self._failed_starts = 0
         self._why_no_worker = ""
@@ -104,6 +113,8 @@ class ExtractionProcess:
     def _read(self, data: bytes, media_type: str) -> tuple[Block, ...]:
         """Read a document. Raises Died or DocumentUnreadable if that, and no other, is to blame."""
         kind = kind_of(media_type)
+        if kind == PDF or kind in IMAGES:
+            media_type = kind + (PICTURES if self._tesseract else "")
         try:
             blocks = self._ask_twice(data, media_type)
         except Died as death:
@@ -118,7 +129,47 @@ class ExtractionProcess:
             raise self._noted(kind, error) from None
         self._proven.add(kind)
         self._unavailable.pop(kind, None)
+        if media_type.endswith(PICTURES) and self._tesseract:
+            return self._recognized(self._tesseract, blocks, data, kind)
         return blocks
+
+    def _recognized(
+        self, tesseract: Tesseract, blocks: Sequence[Block], data: bytes, kind: str
+    ) -> tuple[Block, ...]:
+        """The blocks with the text of the pictures in their places, as far as they can be read."""
+        read: list[Block] = []
+        pictures, failed = 0, ""
+        for block in blocks:
+            if block.kind != "picture":
+                read.append(block)
+                continue
+            pictures += 1
+            if pictures > _MOST_PICTURES:
+                continue
+            try:
+                picture = data if kind in IMAGES else self._picture(data, block.first_line)
+                read += tesseract.blocks(picture, block.first_line, self._give_way)
+            except Died as death:
+                if death.killed:
+                    raise _unavailable(kind, f"recognizing text {death.why}") from death
+                failed = death.why
+            except DocumentUnreadable as problem:
+                failed = f"fails: {problem.why}"
+        if failed:
+            log.warning("a picture of text cannot be read", media_type=kind, why=failed)
+        if failed and not read:
+            raise _unrecognized(failed)
+        if pictures and not read and kind == PDF:
+            raise without_text()
+        return tuple(read)
+
+    def _picture(self, data: bytes, page: int) -> bytes:
+        """A page of a PDF as a picture. Raises Died or DocumentUnreadable."""
+        (block,) = self._ask(data, f"{PDF}{PICTURE_OF_PAGE}{page}") or (None,)
+        try:
+            return base64.b64decode(block.text if block else "", validate=True)
+        except ValueError as error:
+            raise Died("made the worker say nonsense") from error
 
     def _require_reader(self, kind: str) -> None:
         if kind in SAMPLES and kind not in self._proven:
@@ -153,6 +204,7 @@ class ExtractionProcess:
             self._quarantined,
             self._on_quarantine,
             self._unavailable,
+            self._tesseract,
         )
         return self._second
 
@@ -246,6 +298,14 @@ def _in_quarantine(why: str) -> DocumentUnreadable:
         f"reading it {why}",
         "It is in quarantine until its content changes, or hopsyncd does: repair it, save it in"
         " another format, or leave it out by an ignore pattern",
+    )
+
+
+def _unrecognized(why: str) -> DocumentUnreadable:
+    return DocumentUnreadable(
+        "the document",
+        f"recognizing its text {why}",
+        "Save it smaller or in another format, or leave it out by an ignore pattern",
     )
 
 

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.readers import Extract, extract
+from hopsyncd.formats.readers import Extract, extract_or_picture
 from hopsyncd.formats.sandbox.confine import confine
 from hopsyncd.formats.sandbox.messages import LENGTH, READY, REQUEST, reply_of
 
@@ -23,7 +23,7 @@ _NOT_WANTED = ("numpy", "pandas", "PIL", "lxml", "defusedxml")
 _HINT = "Save it in smaller parts, or leave it out by an ignore pattern"
 
 
-def main(read: Extract = extract) -> None:
+def main(read: Extract = extract_or_picture) -> None:
     """Serve the pipes at standard input and output with this reader of documents."""
     # What a library prints must not stand between the replies.
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")

@@ -1,0 +1,90 @@
+"""Pictures of text: how large one says it is, before anything decodes it, and writing one."""
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+
+from hopsyncd.errors import DocumentUnreadable
+
+PNG, JPEG, TIFF = "image/png", "image/jpeg", "image/tiff"
+IMAGES = (PNG, JPEG, TIFF)
+MAX_PIXELS = 50_000_000  # A4 at 600 dots an inch has 35 million
+_LEAST_PIXELS = 5_000  # below that it is an icon
+_MOST_PAGES = 200
+_PNG_SIGN, _JPEG_SIGN = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
+_TIFF_ORDERS = {b"II*\0": "<", b"MM\0*": ">"}
+_NO_FRAME = {0xC4, 0xC8, 0xCC}  # among the markers of frames: tables
+_WIDTH, _HEIGHT, _SHORT = 256, 257, 3  # of TIFF
+
+
+def is_worth_reading(data: bytes) -> bool:
+    """Whether a picture is larger than an icon. Only its head is read.
+
+    Raises DocumentUnreadable if it has more pixels than anybody needs to see text, or no size.
+    """
+    try:
+        pixels = sum(width * height for width, height in _sizes(data))
+    except (struct.error, IndexError):
+        pixels = 0
+    if not pixels:
+        raise DocumentUnreadable(
+            "the document",
+            "it is damaged, or not the picture that its name says",
+            "Save it again as PNG, JPEG or TIFF, or leave it out by an ignore pattern",
+        )
+    if pixels > MAX_PIXELS:
+        raise DocumentUnreadable(
+            "the document",
+            f"it has {pixels:,} pixels, and {MAX_PIXELS:,} are the most that are read",
+            "Save it smaller, or leave it out by an ignore pattern",
+        )
+    return pixels >= _LEAST_PIXELS
+
+
+def _sizes(data: bytes) -> Iterator[tuple[int, int]]:
+    """Width and height of each picture in a file."""
+    if data.startswith(_PNG_SIGN):
+        yield struct.unpack_from(">II", data, 16)
+    elif data.startswith(_JPEG_SIGN):
+        yield _jpeg_size(data)
+    elif order := _TIFF_ORDERS.get(data[:4]):
+        yield from _tiff_sizes(data, order)
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int]:
+    at = 2
+    while data[at] == 0xFF:
+        kind, length = data[at + 1], struct.unpack_from(">H", data, at + 2)[0]
+        if 0xC0 <= kind <= 0xCF and kind not in _NO_FRAME:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            return width, height
+        at += 1 if kind == 0xFF else 2 + length
+    return 0, 0
+
+
+def _tiff_sizes(data: bytes, order: str) -> Iterator[tuple[int, int]]:
+    (place,) = struct.unpack_from(order + "I", data, 4)
+    for _ in range(_MOST_PAGES):
+        if not place:
+            return
+        (count,) = struct.unpack_from(order + "H", data, place)
+        size = {_WIDTH: 0, _HEIGHT: 0}
+        for at in range(place + 2, place + 2 + 12 * count, 12):
+            tag, kind = struct.unpack_from(order + "HH", data, at)
+            if tag in size:
+                form = "H" if kind == _SHORT else "I"
+                (size[tag],) = struct.unpack_from(order + form, data, at + 8)
+        yield size[_WIDTH], size[_HEIGHT]
+        (place,) = struct.unpack_from(order + "I", data, place + 2 + 12 * count)
+    yield MAX_PIXELS, 2  # no end: the pages may lead in a circle
+
+
+def gray_png(width: int, height: int, rows: Iterable[bytes]) -> bytes:
+    """A picture of 256 grays, from the bytes of its rows."""
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    body = zlib.compress(b"".join(b"\0" + row for row in rows), 1)
+    return _PNG_SIGN + _chunk(b"IHDR", head) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

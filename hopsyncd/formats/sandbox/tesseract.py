@@ -1,0 +1,120 @@
+"""The text of pictures, by the program tesseract, as confined as the reader processes.
+
+`python -m hopsyncd.formats.sandbox.tesseract PROGRAM LANGUAGES` gives up its rights, becomes
+tesseract, and reads a picture from its input. The workers may start no program, so the daemon does.
+"""
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import hopsyncd
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.sandbox.confine import become
+from hopsyncd.formats.sandbox.messages import Died
+
+_ROOT = Path(hopsyncd.__file__).resolve().parents[1]
+_NICE = 10
+_MEMORY_BYTES, _CPU_S, _WALL_S = 1 << 30, 60, 300.0  # for one picture, of up to MAX_PIXELS
+_MOST_TEXT_BYTES = 4 << 20
+_PIECE_BYTES, _POLL_S = 1 << 16, 0.2
+_DATA_FOLDERS = ("share/tesseract-ocr", "share/tessdata", "lib")  # below where it is installed
+
+
+@dataclass(frozen=True, slots=True)
+class Tesseract:
+    """An installed tesseract, and the languages it is to expect, as it names them: "eng+deu"."""
+
+    program: str
+    languages: str
+
+    def blocks(self, picture: bytes, page: int, give_way: Callable[[], None]) -> tuple[Block, ...]:
+        """The paragraphs of a picture, whose first page has this number. Raises Died."""
+        return tuple(
+            Block("paragraph", paragraph.strip(), number, number)
+            for number, text in enumerate(self.text_of(picture, give_way).split("\f"), page)
+            for paragraph in text.split("\n\n")
+            if paragraph.strip()
+        )
+
+    def text_of(self, picture: bytes, give_way: Callable[[], None] = lambda: None) -> str:
+        """The text of a PNG, JPEG or TIFF; `give_way` is called while it waits. Raises Died."""
+        with tempfile.TemporaryFile() as file:
+            file.write(picture)
+            file.seek(0)
+            command = (sys.executable, "-P", "-m", __name__, self.program, self.languages)
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=file,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env={"PYTHONPATH": str(_ROOT)},
+                    cwd="/",
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise Died(f"cannot be begun ({error})", killed=True) from error
+        with process:
+            try:
+                text = _output(process, give_way)
+                _require_success(process.wait(timeout=_WALL_S))
+            finally:
+                process.kill()
+        return text.decode("utf-8", "replace")
+
+
+def installed_tesseract(languages: str) -> Tesseract | None:
+    """The one on the PATH, if there is one."""
+    found = shutil.which("tesseract")
+    return Tesseract(os.path.realpath(found), languages) if found else None
+
+
+def _output(process: subprocess.Popen[bytes], give_way: Callable[[], None]) -> bytes:
+    assert process.stdout is not None
+    output, text = process.stdout.fileno(), bytearray()
+    poll, end_s = select.poll(), time.monotonic() + _WALL_S
+    poll.register(output, select.POLLIN)
+    while len(text) <= _MOST_TEXT_BYTES:
+        waited_s = time.monotonic()
+        give_way()
+        end_s += time.monotonic() - waited_s  # that was not the picture's
+        if time.monotonic() > end_s:
+            raise Died(f"takes longer than {_WALL_S:.0f} s")
+        if poll.poll(_POLL_S * 1000):
+            piece = os.read(output, _PIECE_BYTES)
+            if not piece:
+                return bytes(text)
+            text += piece
+    raise Died(f"gives more than {_MOST_TEXT_BYTES >> 20} MiB of text")
+
+
+def _require_success(code: int) -> None:
+    if code == -signal.SIGXCPU:
+        raise Died(f"takes more than {_CPU_S} s of processor time")
+    if code == -signal.SIGKILL:
+        raise Died("was ended from outside, mostly for want of memory", killed=True)
+    if code:
+        raise Died(f"fails (tesseract ended with status {code})")
+
+
+def main() -> None:
+    """Become tesseract."""
+    program, languages = sys.argv[1:]
+    os.nice(_NICE)
+    prefix = Path(program).parents[1]
+    places = [str(prefix / folder) for folder in _DATA_FOLDERS]
+    command = (program, "stdin", "stdout", "-l", languages)
+    become(command, places, _MEMORY_BYTES, _CPU_S)
+
+
+if __name__ == "__main__":
+    main()
