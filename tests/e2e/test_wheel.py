@@ -1,6 +1,7 @@
 """What is installed from the built wheel is whole: the SQL files, the default configuration."""
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -67,3 +68,18 @@ def test_commands_work_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> 
     migrated = "from pathlib import Path; from store.sqlite.database import open_writer; "
     python("-c", migrated + "open_writer(Path('new.db')).close()")
     assert (tmp_path / "new.db").stat().st_size > 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("installer", [("pipx", "install"), ("uv", "tool", "install")])
+def test_the_installers_of_the_readme_give_a_command_that_works(
+    installer: tuple[str, ...], tmp_path: Path
+) -> None:
+    if shutil.which(installer[0]) is None:
+        pytest.skip(f"{installer[0]} is not installed")
+    home = {"HOME": str(tmp_path), "HOPSYNCD_HOME": str(tmp_path / "data")}
+    environment = {name: value for name, value in os.environ.items() if name[:4] != "XDG_"} | home
+    subprocess.run([*installer, str(ROOT)], env=environment, cwd=tmp_path, check=True)
+    command = [tmp_path / ".local/bin/hopsyncd", "init", "--folder", str(ROOT / "examples/notes")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "Then start the daemon" in done.stdout
