@@ -85,18 +85,19 @@ class Daemon:
         self._connection = connection
         self._models = models
         self._endpoint = models.endpoint
-        self._engine = self._engine_of(models)
         self._worker = SyncWorker(self._open_path, self._chores(config))
+        self._saved = SavedIndex(config.daemon.data_dir / INDEX_NAME)
+        if config.store.url:
+            self._worker.standby = Standby(
+                lambda: self._models.maker.recipe, config.store.url, self._saved, self._serve
+            )
+        self._engine = self._engine_of(models)
         self._watchers: dict[str, FolderWatcher] = {}
         self.service = DaemonService(
             config, models, self._engine, self._worker, self._watchers, self.reload, self._reencode
         )
         self._published = threading.Event()
-        self._saved = SavedIndex(config.daemon.data_dir / INDEX_NAME)
-        if config.store.url:
-            self._worker.standby = self.service.standby = Standby(
-                lambda: self._models.maker.recipe, config.store.url, self._saved, self._serve
-            )
+        self.service.standby = self._worker.standby
         self._worker.on_synced = self.service.measurements.note_sync
         self._extraction: ExtractionProcess | None = None
         self._tasks: dict[str, Task] = {}
@@ -104,7 +105,7 @@ class Daemon:
         self.known_sources = set(source_names(connection).values())
 
     def _engine_of(self, models: Models) -> Engine:
-        config = self._config
+        config, standby = self._config, self._worker.standby
         return Engine(
             config.place,
             models.encoder,
@@ -113,6 +114,7 @@ class Daemon:
             models.reranker,
             config.llm.max_calls_per_query or None,
             config.index.edge_budget_factor,
+            standby.copy if standby else None,
         )
 
     def start(self) -> None:
@@ -324,6 +326,8 @@ class Daemon:
 
     def _publish(self, writer: Writer, version: Version) -> None:
         self._engine.publish(writer.snapshot_of(version))
+        if self._worker.standby:
+            self._worker.standby.keep(self._connection, version.id)
         self.service.watched.note_version()
         log.info("version", version=version.id, reason=version.reason, **version.counters)
         if self._endpoint and "llm_calls" in version.counters:

@@ -276,7 +276,8 @@ class ReadService:
     def _known(self, hidden: frozenset[str] = frozenset()) -> set[str]:
         """The names of all configured or stored sources, except the hidden ones."""
         configured = {one.name for one in self.config.sources}
-        return (configured | set(source_names(self._reader()).values())) - hidden
+        with self._engine.reading() as (connection, _):
+            return (configured | set(source_names(connection).values())) - hidden
 
     def _degraded(self, hidden: frozenset[str] = frozenset()) -> list[str]:
         """Why an answer may be behind the documents; empty if no reason is known.
@@ -288,7 +289,10 @@ class ReadService:
             reasons.append("no source is configured: `hopsyncd add` adds one")
         elif self._engine.head is None:
             reasons.append("nothing is indexed yet: the first sync is not finished")
-        if error := self._error():
+        if self.standby and (lost := self.standby.trouble):
+            why = "" if hidden else f": {lost}"
+            reasons.append(f"the database server is away: this is what was known before{why}")
+        elif error := self._error():
             why = "" if hidden else f": {error}"
             reasons.append(f"the last sync failed{why}")
         elif self._worker.pending and self._engine.head is not None:
@@ -307,7 +311,7 @@ class ReadService:
             self.require_database()
         except DatabaseGone as error:
             return str(error)
-        if self.standby and self.standby.follows:
+        if self.standby and (self.standby.follows or self.standby.trouble):
             return self.standby.trouble
         return self._worker.error
 

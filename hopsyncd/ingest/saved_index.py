@@ -42,7 +42,7 @@ class SavedIndex:
     """The folder of one database's live index. Owned by the one writer; others change no file."""
 
     def __init__(self, folder: Path, *, is_owned: bool = True) -> None:
-        self._folder = folder
+        self.folder = folder
         self._is_owned = is_owned
         self._entries = 0  # that were saved last
         self._is_mapped = False
@@ -79,20 +79,20 @@ class SavedIndex:
             self._save(connection, index, encoder, version)
         except OSError as error:
             log.warning("the index was not saved", why=str(error))
-            (self._folder / _MANIFEST).unlink(missing_ok=True)
+            (self.folder / _MANIFEST).unlink(missing_ok=True)
 
     def _save(self, connection: Connection, index: LiveIndex, encoder: str, version: int) -> None:
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        (self._folder / _MANIFEST).unlink(missing_ok=True)
-        np.savez(self._folder / _COLUMNS, **index.columns())  # type: ignore[arg-type]
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        (self.folder / _MANIFEST).unlink(missing_ok=True)
+        np.savez(self.folder / _COLUMNS, **index.columns())  # type: ignore[arg-type]
         texts = [index.spelled, index.sources, index.paths, index.shown, index.properties]
-        (self._folder / _TEXTS).write_text(json.dumps(texts), encoding="utf-8")
+        (self.folder / _TEXTS).write_text(json.dumps(texts), encoding="utf-8")
         rows = len(index.vectors)
         digests = {
             "exact": _digest(index.vectors.exact),
             "codes": _digest(index.vectors.codes),
             **{
-                name: _digest(np.fromfile(self._folder / name, dtype=np.uint8))
+                name: _digest(np.fromfile(self.folder / name, dtype=np.uint8))
                 for name in (_COLUMNS, _TEXTS)
             },
         }
@@ -104,9 +104,9 @@ class SavedIndex:
             "stamp": asdict(stamp(connection, version)),
             "digests": digests,
         }
-        new = self._folder / f"{_MANIFEST}.new"
+        new = self.folder / f"{_MANIFEST}.new"
         new.write_text(json.dumps(manifest), encoding="utf-8")
-        new.replace(self._folder / _MANIFEST)
+        new.replace(self.folder / _MANIFEST)
         self._entries = len(index["entries"])
 
     def is_due(self, index: LiveIndex) -> bool:
@@ -115,13 +115,13 @@ class SavedIndex:
 
     def forget(self) -> None:
         """Remove everything: nothing of the index is on disk then."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
         self._entries = 0
 
     def _saved(self, connection: Connection, recipe: Recipe) -> tuple[LiveIndex, int] | None:
         """The saved index and its version; None where there is none that can be trusted."""
         try:
-            manifest = json.loads((self._folder / _MANIFEST).read_text("utf-8"))
+            manifest = json.loads((self.folder / _MANIFEST).read_text("utf-8"))
             made = Stamp(**manifest["stamp"])
             wanted = [_FORMAT, recipe.encoder, recipe.dimensions]
             if [manifest[name] for name in ("format", "encoder", "dimensions")] != wanted:
@@ -144,24 +144,24 @@ class SavedIndex:
         self._is_mapped = True
         found = {name: _digest(mapped[:rows]) for name, mapped in vectors.items()}
         for name in (_COLUMNS, _TEXTS):
-            found[name] = _digest(np.fromfile(self._folder / name, dtype=np.uint8))
+            found[name] = _digest(np.fromfile(self.folder / name, dtype=np.uint8))
         if found != digests:
             raise ValueError("its digests are not those of the files")
         index = LiveIndex(dimensions, self._grow)
-        texts = json.loads((self._folder / _TEXTS).read_text("utf-8"))
+        texts = json.loads((self.folder / _TEXTS).read_text("utf-8"))
         index.spelled, index.sources, index.paths, index.shown, properties = texts
         index.properties = [(name, value) for name, value in properties]
-        with np.load(self._folder / _COLUMNS) as columns:
+        with np.load(self.folder / _COLUMNS) as columns:
             index.vectors.take(vectors["exact"], vectors["codes"], rows)
             index.take(columns)
         return index
 
     def _mapped(self, name: str, dimensions: int) -> NDArray[np.generic]:
-        path = self._folder / f"{name}.bin"
+        path = self.folder / f"{name}.bin"
         if not self._is_owned:
             return np.memmap(path, _VECTORS[name], "c").reshape(-1, dimensions)
         if self._is_mapped:  # readers keep the file that an index before this one went on with
-            shutil.copyfile(path, new := self._folder / f"{name}.new")
+            shutil.copyfile(path, new := self.folder / f"{name}.new")
             new.replace(path)
         return np.memmap(path, _VECTORS[name], "r+").reshape(-1, dimensions)
 
@@ -172,9 +172,9 @@ class SavedIndex:
         """
         if not self._is_owned:
             return in_memory(name, old, rows)
-        new = self._folder / f"{name}.new"
+        new = self.folder / f"{name}.new"
         try:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
             with new.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, rows * old.shape[1] * old.itemsize)
         except OSError as error:
@@ -185,7 +185,7 @@ class SavedIndex:
         self._is_mapped = True
         grown = np.memmap(new, old.dtype, "r+", shape=(rows, old.shape[1]))
         grown[: len(old)] = old
-        new.replace(self._folder / f"{name}.bin")
+        new.replace(self.folder / f"{name}.bin")
         return grown
 
 

@@ -19,13 +19,14 @@ from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import promise
 from hopsyncd.ingest.source_sync import SyncOutcome
 from store.contract import Connection
-from store.exceptions import Deposed, NoSuchVersion, ServerLost
+from store.exceptions import Deposed, DiskFailure, NoSuchVersion, NotADatabase, ServerLost
+from store.local_copy import SHOWN_NAME, LocalCopy
 from store.place import open_reader, open_serving
 from store.postgres.asked_syncs import SyncReply, ask_sync, open_asks, replies, reply
 from store.records import Recipe
 from store.sqlite.changes import Stamp, stamp
 from store.sqlite.content import recipe_of
-from store.sqlite.database import snapshot
+from store.sqlite.database import SqliteError, snapshot
 from store.sqlite.versions import head
 
 log = structlog.get_logger(__name__)
@@ -55,6 +56,8 @@ class Standby:
         self._url = url
         self._recipe = recipe
         self.saved = saved
+        self.copy = LocalCopy(saved.folder / SHOWN_NAME)
+        self._is_kept = True
         self._serve = serve
         self._waiting: dict[int, Future[Synced]] = {}
         self._made: Stamp | None = None
@@ -63,12 +66,16 @@ class Standby:
         self._statistics: Statistics | None = None
         self.served = self.newest = 0
         self.is_writer = False
-        self.trouble: str | None = None
 
     @property
     def follows(self) -> bool:
         """Whether another daemon writes, or none does."""
         return not self.is_writer
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the server is away, while it is."""
+        return str(self.copy.lost) if self.copy.lost else None
 
     @property
     def behind(self) -> int:
@@ -77,28 +84,39 @@ class Standby:
 
     def until_elected(self, connection: Connection, check_stop: Callable[[], None]) -> Connection:
         """Follow until this daemon is the writer; returns the session that it writes by."""
-        self.is_writer, told = False, False
+        self.is_writer, told, lost = False, False, False
         self._accepted.clear()
         while True:
             check_stop()
             try:
                 if connection.server is not None and connection.server.elect():
                     self._catch_up(connection)
-                    self.is_writer, self.trouble = True, None
+                    self.is_writer, self.copy.lost = True, None
                     log.info("writing", version=self.served)
                     return connection
                 if not told:
                     log.info("following: another daemon writes")
                     told = True
                 self._follow_a_while(connection, check_stop)
-                self.trouble = None
+                self.copy.lost, lost = None, False
             except ServerLost as error:
-                if self.trouble is None:
+                if not lost:
                     log.error("the database server is lost", why=error.why)
-                self.trouble = str(error)
+                self.copy.lost, lost = error, True
                 self._serve(None, False)
                 time.sleep(_ROUND_S)
                 connection = self._connected_again(connection)
+
+    def keep(self, connection: Connection, number: int) -> None:
+        """Bring this machine's copy of what is served to that version, the newest."""
+        try:
+            with snapshot(connection):
+                self.copy.follow(connection, number)
+            self._is_kept = True
+        except (DiskFailure, NotADatabase, SqliteError, OSError) as error:
+            log.warning("no answers without the server: its copy was not kept", why=str(error))
+            self.copy.forget()
+            self._is_kept = False
 
     def hand_over(self) -> tuple[LiveIndex | None, Statistics | None]:
         """The index, for the writer to go on with; the next standby begins anew."""
@@ -136,7 +154,12 @@ class Standby:
 
     def hear(self, connection: Connection, request: Request) -> None:
         """Take up the syncs that others wait for, as the writer. Raises ServerLost."""
-        for asked in open_asks(connection):
+        asks = open_asks(connection)
+        self.copy.lost = None
+        if self._is_kept and not self.copy.exists:  # a purge forgot it
+            newest = head(connection)
+            self.keep(connection, newest.id if newest else 0)
+        for asked in asks:
             if asked.id not in self._accepted:
                 self._accepted.add(asked.id)
                 answered = partial(self._reply, connection, asked.id)
@@ -209,6 +232,7 @@ class Standby:
             self._statistics = Statistics.of(index, newest.id, base=self._statistics)
         self.served = newest.id
         self._serve(Snapshot(index, newest, self._statistics), rewritten)
+        self.keep(connection, newest.id)
 
     def _followed(
         self, connection: Connection, recipe: Recipe, until: int

@@ -22,6 +22,7 @@ from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.searcher import Found, Searcher
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import NoSuchVersion
+from store.local_copy import LocalCopy
 from store.place import Database, open_reader
 from store.records import Passage, PassageId, QuestionId, Vectors, Version
 from store.sqlite.content import known_passages, question_texts, recipe_of
@@ -79,8 +80,10 @@ class Engine:
         reranker: Reranker | None = None,
         max_llm_calls: int | None = MAX_LLM_CALLS,
         budget_factor: float = 1.0,
+        copy: LocalCopy | None = None,
     ) -> None:
         self._database = database
+        self._copy = copy
         self._encoder = encoder
         self._searcher = Searcher(encoder, settings, llm, reranker)
         self._max_llm_calls = max_llm_calls
@@ -143,8 +146,8 @@ class Engine:
         With the connection in whose snapshot it can be read; None while there is no version at all.
         Raises NoSuchVersion.
         """
-        connection = self._connection()
         while True:
+            connection = self._connection(at)
             with snapshot(connection):
                 asked, head = self._named(connection, at)
                 if asked is None:
@@ -282,7 +285,14 @@ class Engine:
             resolution=found.resolution,
         )
 
-    def _connection(self) -> Connection:
+    def _connection(self, at: str) -> Connection:
+        """Where that version is read: on this machine while the record's server is away."""
+        if self._copy is None:
+            return self._opened()
+        served = self._head.version.id if self._head else None
+        return self._copy.connection(self._opened, served if at in ("head", str(served)) else None)
+
+    def _opened(self) -> Connection:
         connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = open_reader(self._database)

@@ -17,7 +17,7 @@ from hopsyncd.retrieve.ranking import Ranked, largest
 from store.records import PassageId, Vectors
 from store.sqlite.content import full_text, known_passages
 from store.sqlite.database import Connection
-from store.sqlite.search import nearest, nearest_of
+from store.sqlite.search import is_searchable, nearest, nearest_of
 
 MAX_PARTS = 6
 _MIN_CLAUSE_WORDS = 4
@@ -80,9 +80,9 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
 
 
 def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
-    """The k nearest: by the store, or by the live index where the store is on a server, or where a
-    filter leaves some of them."""
-    if connection.server or head.among is not None:
+    """The k nearest: by the store, or by the live index where the store keeps no vectors to search,
+    or where a filter leaves some of them."""
+    if head.among is not None or not is_searchable(connection, head.version.recipe):
         entries = head.entries
         rows = head.index["entries"]["first_row"][entries]
         exact = head.index.vectors.exact[rows]

@@ -83,6 +83,15 @@ def create_vectors(connection: Connection, recipe: int, dimensions: int) -> None
     )
 
 
+def is_searchable(connection: Connection, recipe: int) -> bool:
+    """Whether there is a table of the recipe's passage vectors: a server's record has none."""
+    table = "SELECT 1 FROM sqlite_master WHERE name = ?"
+    return (
+        connection.server is None
+        and connection.execute(table, [f"passage_vector_{recipe}"]).fetchone() is not None
+    )
+
+
 def put_vector(connection: Connection, life: int) -> None:
     """Insert the vector of a row of `life`, taken from its question set.
 

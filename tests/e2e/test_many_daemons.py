@@ -151,6 +151,54 @@ def test_a_server_that_went_away_and_came_back_loses_nothing(
         assert "rome.md" in place.documents("Who met Brutus?")
 
 
+def test_every_daemon_answers_any_question_while_the_server_is_away(
+    team: Team, server: Postgres
+) -> None:
+    team.write("rome.md", "# Rome\n\nCaesar met Brutus in Rome.\n")
+    team.write("oslo.md", "# Oslo\n\nHarald founded Oslo.\n")
+    version = team.reader().sync()["version"]
+    wanted = {
+        strategy: team.reader().query("Who founded Oslo?", strategy=strategy)
+        for strategy in ("hop", "dense", "bm25", "hybrid")
+    }
+    team.write("treasure.md", "# Treasure\n\nNero hid the treasure.\n")
+    team.reader().sync()
+    writer = team.writer()
+    assert writer is not None
+    writer.post("/v1/purge", {"document": "treasure.md"})
+    for place in team.places:
+        place.until(partial(_shows_nothing_of, "treasure", place))
+    server.kill()
+    try:
+        for place in team.places:
+            asked = place.post("/v1/query", {"question": "Who met Brutus?"})
+            assert asked["passages"][0]["document"] == "rome.md"
+            assert any("the database server is away" in why for why in asked["degraded"])
+            for strategy, found in wanted.items():
+                assert place.query("Who founded Oslo?", strategy=strategy) == found
+            answer = place.post("/v1/ask", {"question": "Who founded Oslo?"})
+            assert "Harald" in answer["answer"]
+            with pytest.raises(RequestFailed, match="Cannot reach the database"):
+                place.query("Who founded Oslo?", at=str(version))
+    finally:
+        server.start()
+    team.write("paris.md", "# Paris\n\nLutetia became Paris.\n")
+    for place in team.places:
+        synced(place)
+        assert "paris.md" in place.documents("What became Paris?")
+        place.until(partial(_is_whole, place))
+
+
+def _is_whole(place: Place) -> bool:
+    return place.post("/v1/query", {"question": "What became Paris?"})["degraded"] == []
+
+
+def _shows_nothing_of(word: str, place: Place) -> bool:
+    """Whether the daemon's copy of what it shows is made, without the word."""
+    found = b"".join(file.read_bytes() for file in place.home.rglob("shown.db*"))
+    return b"Harald" in found and word.encode() not in found
+
+
 def test_a_password_does_not_belong_into_the_configuration(tmp_path: Path) -> None:
     with new_place(SMALL) as place:
         place.configure('[store]\nurl = "postgresql://me:geheim@localhost/notes"\n')
