@@ -35,7 +35,7 @@ def asking(**body: object) -> bytes:
         (
             "/v1/query",
             asking(question="x", strategy="best"),
-            "'hop', 'bm25', 'dense', 'hybrid', 'decompose' or 'rerank'",
+            "'bm25', 'dense', 'hybrid', 'decompose' or 'rerank'",
         ),
         ("/v1/query", asking(question="x", at=""), "at"),
         ("/v1/query", asking(question="x", colour="red"), "colour"),

@@ -62,11 +62,11 @@ def test_the_methods_send_what_the_endpoints_take() -> None:
     endpoints = {endpoint.operation: endpoint for endpoint in ENDPOINTS}
     id_ = "00e1f7fe7a4d9d0c"
     given: dict[str, tuple[Any, ...]] = {
-        **dict.fromkeys(
-            ("query", "ask", "pause", "resume", "tag", "untag", "purge", "remove"), ("x",)
-        ),
+        **dict.fromkeys(("query", "ask", "watch", "purge"), ("x",)),
+        **dict.fromkeys(("pause", "resume", "remove", "tag", "untag"), ("x",)),
+        **dict.fromkeys(("passage", "neighbours", "watch_changes", "unwatch"), (id_,)),
         **{"queries": ([{"question": "x"}],), "restore": ("1",), "backup": ("/x",), "diff": ("1",)},
-        **{"passage": (id_,), "neighbours": (id_,), "paths": (id_, id_), "document": ("s", "d")},
+        **{"paths": (id_, id_), "document": ("s", "d")},
     }
     for name, endpoint in endpoints.items():
         call = getattr(calls, name)(*given.get(name, ()))

@@ -172,7 +172,7 @@ def test_eval_of_ones_own_index_while_the_daemon_runs(daemon: Place) -> None:
     files = ("--report", str(report), "--per-question", str(ranks))
     result = daemon.printed("eval", "--self", "--questions", "3", "--answers", *files)
     assert 1 <= result["questions"] <= 3
-    assert result["strategies"].keys() == {"hop", "bm25", "dense", "hybrid"}
+    assert result["strategies"].keys() == {"hop", "statement", "topic", "bm25", "dense", "hybrid"}
     assert all("answer_f1" in scores for scores in result["strategies"].values())
     assert any("favour `hop`" in note for note in result["notes"])
     lines = [json.loads(line) for line in ranks.read_text().splitlines()]

@@ -42,6 +42,7 @@ BODIES: dict[str, tuple[Any, ...]] = {
     "rerank": (True, "best", "", []),
     "unit": (True, "sentence", "", []),
     "method": (True, "best", "", []),
+    "filters": (None, True, 1, "source:x", [1], [""], ["x"], ["x" * 401], ["source:x"] * 21),
     "strategy": (True, "best", "", "HOP", []),
     "profile": (None, "best", "", []),
     "reasoner": (True, "best", "", []),

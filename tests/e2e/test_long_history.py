@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from hopsyncd.daemon import DATABASE_NAME
+from hopsyncd.config.configuration import DATABASE_NAME
 from store.records import Change, Document, Passage, Placement
 from store.sqlite.versions import commit
 from tests.e2e.daemon import SMALL, Place, new_place
