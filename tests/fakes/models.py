@@ -118,4 +118,5 @@ class CountingMaker:
         return self._maker.provisional_recipe
 
     def make_provisional(self, passage: Passage) -> QuestionSet:
+        self.made.append(passage.id)
         return self._maker.make_provisional(passage)

@@ -46,7 +46,8 @@ class Notes:
         head, found = self.head(), dict[str, set[str]]()
         index, visible = head.index, head.statistics.visible
         every = np.flatnonzero(head.statistics.called <= MAX_CALLED)
-        numbers, of = called_passages(index, visible, every)
+        rows = index.postings["called_of_name"].of_each(every)
+        numbers, of = called_passages(index, visible, *rows)
         ids = head.ids[visible.entry[numbers]]
         texts = known_passages(self.stack.connection, map(PassageId, ids.tolist()))
         for passage, name in zip(ids.tolist(), every[of].tolist(), strict=True):
