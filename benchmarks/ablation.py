@@ -1,22 +1,21 @@
 """What each part of the search buys: it with parts left out or changed, and the way from the
 paper's profile to ours, one difference at a time; and what is found if the questions are asked in
-other forms. On real documents and both samples, no LLM.
+other forms. On real documents and both samples, no LLM. The searches are in variants.py.
 
 python benchmarks/ablation.py
 python benchmarks/ablation.py --limits   # the three limits of the walk alone
 """
 
-import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 from common import arguments, table
 from real import IGNORED, KEEP
+from variants import DEFAULT, FORMS, LIMITS, STEPS, VARIANTS, Rank, topics_count_double
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
@@ -31,300 +30,14 @@ from hopsyncd.evaluation.real_folder import (
 )
 from hopsyncd.evaluation.recorded import KeptVectors
 from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
-from hopsyncd.index.columns import Floats, Integers, with_places
-from hopsyncd.index.comparison import HALF_COSINE, MatchColumns
-from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import cut_of, questions_of, replaced
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
-from hopsyncd.retrieve.answering.extractive import function_terms
-from hopsyncd.retrieve.edge_traversal import Offers, choose_first, traverse
 from hopsyncd.retrieve.hop import hop
-from hopsyncd.retrieve.query_context import QueryContext, seeds
-from hopsyncd.retrieve.ranking import Ranked, largest, most_helpful, paper_helpfulness
-from hopsyncd.retrieve.walk import WalkSettings, walk
-from hopsyncd.retrieve.ways import pull_of
-from store.records import PassageId, Vectors, Version, to_grid
+from hopsyncd.retrieve.query_context import QueryContext
+from store.records import Vectors, to_grid
 from store.sqlite.content import known_passages
-from store.sqlite.database import Connection, open_reader, snapshot
-from store.words import index_terms
-
-Rank = Callable[[QueryContext, int], Sequence[Ranked]]
-
-TOP_K, N_HOP = 20, 4
-_BLOCK = 256
-DEFAULT = WalkSettings()
-EDGES_ONLY = replace(DEFAULT, by_names=0.0, by_links=0.0)
-WALKS = {
-    "default": DEFAULT,
-    "1 hop": replace(DEFAULT, hops=1),
-    "2 hops": replace(DEFAULT, hops=2),
-    "no walk (seeds only)": replace(DEFAULT, hops=0),
-    "edges only": EDGES_ONLY,
-    "names only": replace(DEFAULT, by_names=1.0, by_links=0.0),
-    "no links": replace(DEFAULT, by_links=0.0),
-    "names take half": replace(DEFAULT, by_names=0.5),
-    "edges directed": replace(DEFAULT, backwards=0.0),
-    "nothing for what is new": replace(DEFAULT, gain=0.0),
-    "blind to the query": replace(
-        DEFAULT, sharpness=0.0, name_sharpness=0.0, link_sharpness=0.0, gain=0.0
-    ),
-}
-_ALL = 10**9
-LIMITS = {
-    "default: 100, 10, 3": DEFAULT,
-    "30 passages send on in a round": replace(DEFAULT, heaviest=30),
-    "300 passages": replace(DEFAULT, heaviest=300),
-    "all passages": replace(DEFAULT, heaviest=_ALL),
-    "3 mentions of a name": replace(DEFAULT, mentions=3),
-    "30 mentions": replace(DEFAULT, mentions=30),
-    "all mentions that are looked at": replace(DEFAULT, mentions=_ALL),
-    "1 passage of a linked document": replace(DEFAULT, linked=1),
-    "10 passages": replace(DEFAULT, linked=10),
-    "all passages of it": replace(DEFAULT, linked=_ALL),
-    "no limit at all": replace(DEFAULT, heaviest=_ALL, mentions=_ALL, linked=_ALL),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A search that follows single edges by similarity; all False is the paper's profile."""
-
-    seeds: bool = False
-    ranking: bool = False
-    both_ways: bool = False
-    pull: bool = False
-
-    def __call__(self, inquiry: QueryContext, k: int) -> list[Ranked]:
-        graph = inquiry.snapshot
-        if self.seeds:
-            mass = seeds(inquiry)
-            best = largest(mass, graph.ids[: len(mass)], TOP_K)
-            begin = {at: float(mass[at]) for at in best.tolist()}
-        else:
-            out, into, _ = graph.edges()
-            best = largest(inquiry.of_edges(out, into), graph.index["outgoing"]["id"][out], TOP_K)
-            targets = graph.index["incoming"]["entry"][into[best]].tolist()
-            begin = {at: float(targets.count(at)) for at in targets}
-
-        def worth(out: Integers, into: Integers, similarity: Floats) -> Floats:
-            if self.pull:
-                return pull_of(inquiry, out, similarity, DEFAULT.sharpness)
-            return inquiry.of_edges(out, into)
-
-        offers = Offers(graph, worth, self.both_ways)
-        weight = (lambda had: DEFAULT.damping * had) if self.seeds else (lambda _: 1.0)
-        found = traverse(begin, offers.ways, offers.end, choose_first, N_HOP, weight)
-        arrived = np.zeros(len(graph.statistics.visible.entries))
-        arrived[list(found.visits)] = list(found.visits.values())
-        if self.ranking:
-            return by_ours(inquiry, arrived, k, graph.home)
-        return by_paper(inquiry, arrived, min(k, TOP_K))
-
-
-STEPS: dict[str, Rank] = {
-    "the paper's profile, similarity": Step(),
-    "+ our seeds, with their mass": Step(seeds=True),
-    "+ our helpfulness": Step(seeds=True, ranking=True),
-    "+ edges both ways": Step(seeds=True, ranking=True, both_ways=True),
-    "+ the walk's pull in place of Eq. 1": Step(True, True, True, True),
-    "+ mass along all edges (edges only)": partial(hop, settings=EDGES_ONLY),
-    "+ names and links as ways (default)": partial(hop, settings=DEFAULT),
-}
-
-
-class Apart(Snapshot):
-    """A snapshot in which each passage is a document of its own."""
-
-    def homes(self, entries: Integers) -> Integers:
-        return self.index["entries"]["number"][entries].astype(np.int64)
-
-    def entries_at(self, homes: Integers) -> tuple[Integers, Integers]:
-        return self.statistics.visible.entry[homes], np.arange(len(homes))
-
-
-def within_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """The walk as if each passage were a document of its own; the ranking knows better."""
-    graph, counts = inquiry.snapshot, inquiry.snapshot.statistics
-    joins = (counts.mentioned > 1) & (counts.saying > 0)
-    apart = Apart(graph.index, graph.version, replace(counts, joins=joins))
-    walked = walk(replace(inquiry, snapshot=apart), seeds(inquiry), DEFAULT)
-    return by_ours(inquiry, walked.arrived, k, graph.home)
-
-
-Neighbours = Callable[[Snapshot], tuple[Integers, Integers]]
-"""Pairs of passages: from the first of each a seed's mass may reach the second."""
-
-
-def spreading(neighbours: Neighbours, part: float = 0.1) -> Rank:
-    """The walk from seeds that hand on a part of their mass to passages near them."""
-
-    def rank(inquiry: QueryContext, k: int) -> list[Ranked]:
-        graph, mass = inquiry.snapshot, seeds(inquiry)
-        start, end = neighbours(graph)
-        each = np.bincount(start, minlength=len(mass))
-        more = np.bincount(end, mass[start] / each[start], minlength=len(mass))
-        walked = walk(inquiry, (mass + part * more) / (mass + part * more).sum(), DEFAULT)
-        return by_ours(inquiry, walked.arrived, k, graph.home)
-
-    return rank
-
-
-def in_order(graph: Snapshot) -> tuple[Integers, Integers]:
-    """All visible placements by document and place: the entry and the document of each."""
-    entry, document = graph.statistics.visible.entry, graph.statistics.visible.documents
-    number, at, ordinal = graph.index["placements"].views("number", "document", "ordinal")
-    rows = np.flatnonzero(document[at] & (entry[number] >= 0))
-    rows = rows[np.lexsort((ordinal[rows], at[rows]))]
-    return entry[number[rows]].astype(np.int64), at[rows].astype(np.int64)
-
-
-def beside(graph: Snapshot) -> tuple[Integers, Integers]:
-    """The passages before and after each."""
-    entry, document = in_order(graph)
-    near = np.flatnonzero(document[1:] == document[:-1])
-    before, after = entry[near], entry[near + 1]
-    return np.concatenate([before, after]), np.concatenate([after, before])
-
-
-def above(graph: Snapshot) -> tuple[Integers, Integers]:
-    """From each passage to the nearest one before it that has fewer headings, if there is one."""
-    entry, document = in_order(graph)
-    columns = graph.index["entries"]
-    depth = columns["end_heading"][entry] - columns["first_heading"][entry]
-    start, end, open_ = list[int](), list[int](), list[int]()
-    for at in range(len(entry)):
-        open_ = [one for one in open_ if document[one] == document[at] and depth[one] < depth[at]]
-        if open_:
-            start.append(int(entry[at]))
-            end.append(int(entry[open_[-1]]))
-        open_.append(at)
-    return np.array(start, dtype=np.int64), np.array(end, dtype=np.int64)
-
-
-def index_pages(graph: Snapshot) -> tuple[Integers, Integers]:
-    """From each passage to the first of the index page of its folder, and back."""
-    entry, document = in_order(graph)
-    first = {int(at): int(one) for one, at in zip(entry[::-1], document[::-1], strict=True)}
-    paths = [Path(one) for one in graph.index.paths]
-    of_folder = {
-        paths[at].parent: one
-        for at, one in first.items()
-        if paths[at].stem.lower() in ("index", "readme", "contents")
-    }
-    pairs = [
-        (int(one), of_folder[paths[at].parent])
-        for one, at in zip(entry, document, strict=True)
-        if of_folder.get(paths[at].parent, first[int(at)]) != first[int(at)]
-    ]
-    start, end = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return np.concatenate([start, end]), np.concatenate([end, start])
-
-
-def topics_like_other_names(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """The walk by names of which none counts double."""
-    graph = inquiry.snapshot
-    plain = replace(graph.statistics, topical=np.zeros_like(graph.statistics.topical))
-    return hop(replace(inquiry, snapshot=replace(graph, statistics=plain)), k, DEFAULT)
-
-
-def any_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """Ranked without a thought for how many passages are of one document."""
-    walked = walk(inquiry, seeds(inquiry), DEFAULT)
-    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.ids)
-
-
-def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """Ranked without a thought for what stands together in one sentence."""
-    graph = inquiry.snapshot
-    walked = walk(inquiry, seeds(inquiry), DEFAULT)
-    importance = np.where(graph.statistics.visible.entries, walked.arrived, -1.0)
-    return ranked(graph, most_helpful(importance, graph.ids, graph.home, inquiry.coverage, k))
-
-
-def asked_as(change: Callable[[QueryContext], QueryContext]) -> Rank:
-    """Our search of a question that is held otherwise against the graph."""
-    return lambda inquiry, k: hop(change(inquiry), k, DEFAULT)
-
-
-def seeds_of_whole_passages(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """The walk from seeds for which a sentence is as like the question as its whole passage."""
-    columns = inquiry.snapshot.index["entries"]
-    lengths = columns["end_row"] - columns["first_row"]
-    whole = np.repeat(inquiry.cosines[columns["first_row"]], lengths)
-    walked = walk(inquiry, seeds(replace(inquiry, cosines=whole)), DEFAULT)
-    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.home)
-
-
-def paper_ranking(inquiry: QueryContext, k: int) -> list[Ranked]:
-    """Our walk, and the paper's helpfulness."""
-    return by_paper(inquiry, walk(inquiry, seeds(inquiry), DEFAULT).arrived, k)
-
-
-def by_ours(inquiry: QueryContext, arrived: Floats, k: int, document: Integers) -> list[Ranked]:
-    graph = inquiry.snapshot
-    importance = np.where(graph.statistics.visible.entries, arrived, -1.0)
-    first = largest(importance, graph.ids, TOP_K)
-    first = first[importance[first] >= 0]
-    importance[first] *= np.exp(inquiry.by_sentence(first))
-    return ranked(graph, most_helpful(importance, graph.ids, document, inquiry.coverage, k))
-
-
-def by_paper(inquiry: QueryContext, arrived: Floats, k: int) -> list[Ranked]:
-    graph, visited = inquiry.snapshot, np.flatnonzero(arrived > 0)
-    values = paper_helpfulness(inquiry.of_passages(visited), arrived[visited])
-    best = largest(values, graph.ids[visited], k).tolist()
-    return ranked(graph, [(int(visited[at]), float(values[at])) for at in best])
-
-
-def ranked(graph: Snapshot, found: Sequence[tuple[int, float]]) -> list[Ranked]:
-    return [Ranked(PassageId(int(graph.ids[at])), score) for at, score in found]
-
-
-VARIANTS: dict[str, Rank] = {
-    **{name: partial(hop, settings=settings) for name, settings in WALKS.items()},
-    "ways within documents too": within_documents,
-    "seeds reach the passages beside them": spreading(beside),
-    "seeds reach the section above them": spreading(above),
-    "seeds reach their folder's index page": spreading(index_pages),
-    "topics count as other names": topics_like_other_names,
-    "any number of passages of a document": any_documents,
-    "whole passages, not their best sentences": any_sentences,
-    "seeds without words": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),
-    "seeds by whole passages, not sentences": seeds_of_whole_passages,
-    "seeds without names": asked_as(lambda one: replace(one, names={})),
-    "names whatever their share": asked_as(
-        lambda one: replace(one, names=dict.fromkeys(one.names, 1.0))
-    ),
-    "the paper's helpfulness": paper_ranking,
-}
-
-
-_STORY = (
-    "I have been at this since the morning, and nobody I know could help me. My colleague thinks"
-    " that it must be written down somewhere, so I thought I would simply ask."
-)
-
-
-def key_words(question: str) -> str:
-    """What one types into a search box: no words that only ask or join, and no marks.
-
-    >>> key_words("Which versions does it support?")
-    'versions support'
-    """
-    words = re.findall(r"[\w+#./:-]*\w", question)
-    return " ".join(one for one in words if not {*index_terms(one)} <= function_terms())
-
-
-FORMS: dict[str, Callable[[str], str]] = {
-    "as it is": str,
-    "key words alone": key_words,
-    "lower case, no marks": lambda question: " ".join(re.findall(r"\w[\w.'-]*", question.lower())),
-    "after a story": lambda question: f"{_STORY} {question}",
-    "as an order": lambda question: f"Please tell me: {question.rstrip('?')}.",
-}
+from store.sqlite.database import Connection, open_reader
 
 
 class Ranking:
@@ -345,52 +58,6 @@ class Ranking:
     def query(self, question: str, k: int, _: Search) -> SimpleNamespace:
         inquiry = QueryContext.of(question, self._vector_of(question), self._head, self._read)
         return SimpleNamespace(ranked=self._rank(inquiry, k), llm=None)
-
-
-def topics_count_double(connection: Connection, version: Version) -> Snapshot:
-    """The version with the Eq. 1 of "What is <topic>?" doubled wherever edges are made."""
-    with snapshot(connection):
-        served = load_snapshot(connection, version)
-    index = served.index
-    asked = questions_of(index, "outgoing", served.entries)
-    answers = questions_of(index, "incoming", served.entries)
-    parts = [
-        _doubled(index, asked[start : start + _BLOCK], answers)
-        for start in range(0, len(asked), _BLOCK)
-    ]
-    columns = (
-        np.concatenate([getattr(one, name) for one in parts])
-        for name in ("out", "into", "similarity")
-    )
-    best = MatchColumns(*columns)
-    replaced(index, best)
-    index.settle(version.id + 1)
-    cut = cut_of(index["outgoing"]["id"][best.out], best.similarity, version.edge_budget)
-    return replace(served, version=replace(version, id=version.id + 1, cut=cut))
-
-
-def _doubled(index: LiveIndex, asked: Integers, answers: Integers) -> MatchColumns:
-    """The best match of each of the questions among all the answers."""
-    outgoing, incoming, vectors = index["outgoing"], index["incoming"], index.vectors.exact
-    rows = incoming["row"][answers]
-    is_topic = np.isin(rows, index["entries"]["first_row"])
-    dots = vectors[outgoing["row"][asked]].astype(np.float32) @ vectors[rows].T.astype(np.float32)
-    scores = dots.astype(np.float64) * HALF_COSINE
-    for line, one in zip(scores, asked.tolist(), strict=True):
-        first, count = int(outgoing["first_keyword"][one]), int(outgoing["keywords"][one])
-        names = index["keyword"]["name"][first : first + count].astype(np.int64)
-        having, _ = index.postings["incoming_having"].of_each(names)
-        at, there = with_places(answers, having)
-        sharing, shared = np.unique(at[there], return_counts=True)
-        every = count + incoming["keywords"][answers[sharing]] - shared
-        line[sharing] += shared / every / 2
-        line[is_topic] *= 2
-    scores[outgoing["entry"][asked][:, None] == incoming["entry"][answers][None]] = -np.inf
-    order = np.argsort(incoming["id"][answers])
-    best = order[scores[:, order].argmax(1)]
-    value = scores[np.arange(len(asked)), best]
-    found = value > -np.inf
-    return MatchColumns(asked[found], answers[best[found]], value[found])
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,6 +105,46 @@ COLUMNS = {
     "hotpotqa": ["HotpotQA r@5", "all@5"],
     "musique": ["MuSiQue r@5", "all@5"],
 }
+ONLY_LIMITS, PARTS, STEPS_TO_OURS, OTHER_FORMS = (
+    "limit of the walk",
+    "variant",
+    "from the paper's profile to ours",
+    "how it is asked",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A row of a table: a search of a head, with the questions in some form."""
+
+    table: str
+    name: str
+    head: Snapshot
+    rank: Rank
+    form: Callable[[str], str] = str
+
+
+def trials(asked: Asked, *, only_limits: bool) -> Iterator[Trial]:
+    """All that is compared on a collection."""
+    ours = partial(hop, settings=DEFAULT)
+    for name, settings in LIMITS.items():
+        yield Trial(ONLY_LIMITS, name, asked.head, partial(hop, settings=settings))
+    if only_limits:
+        return
+    for name, rank in VARIANTS.items():
+        yield Trial(PARTS, name, asked.head, rank)
+    doubled = topics_count_double(asked.connection, asked.head.version)
+    yield Trial(PARTS, "topics count double in matching", doubled, ours)
+    for name, rank in STEPS.items():
+        yield Trial(STEPS_TO_OURS, name, asked.head, rank)
+    for name, form in FORMS.items():
+        yield Trial(OTHER_FORMS, name, asked.head, ours, form)
+
+
+def tried(asked: Asked, trial: Trial, vector_of: Callable[[str], Vectors]) -> list[QuestionOutcome]:
+    engine = Ranking(asked.connection, trial.head, vector_of, trial.rank)
+    questions = [replace(one, question=trial.form(one.question)) for one in asked.questions]
+    return outcomes(engine, Search(), asked.gold, questions)  # type: ignore[arg-type]
 
 
 def main() -> None:
@@ -450,51 +157,20 @@ def main() -> None:
     vectors = KeptVectors(models.encoder, given.keep)
     models = replace(models, maker=BuiltinMaker(models.language, vectors))
     vector_of = cache(lambda question: to_grid(vectors.encode([question]))[0])
-    parts: dict[str, list[str]] = {}
-    steps: dict[str, list[str]] = {}
-    limits: dict[str, list[str]] = {}
-    forms: dict[str, list[str]] = {}
+    tables = dict[str, dict[str, list[str]]]()
     for data in COLUMNS:
-        folder = given.data / data
-        asked = (
-            real(folder, given.keep, models)
-            if data == "realdocs"
-            else sample(folder, given.keep, models)
-        )
+        read = real if data == "realdocs" else sample
+        asked = read(given.data / data, given.keep, models)
         print(f"asking {data}", file=sys.stderr)
-
-        def fill(
-            rows: dict[str, list[str]],
-            name: str,
-            served: Snapshot,
-            rank: Rank,
-            form: Callable[[str], str] = str,
-        ) -> None:
-            engine = Ranking(asked.connection, served, vector_of, rank)  # noqa: B023
-            questions = [replace(one, question=form(one.question)) for one in asked.questions]  # noqa: B023
-            found = outcomes(engine, Search(), asked.gold, questions)  # type: ignore[arg-type]  # noqa: B023
-            rows.setdefault(name, [name]).extend(shares(found, data))  # noqa: B023
-
-        for name, settings in LIMITS.items():
-            fill(limits, name, asked.head, partial(hop, settings=settings))
-        if given.limits:
-            asked.connection.close()
-            continue
-        for name, rank in VARIANTS.items():
-            fill(parts, name, asked.head, rank)
-        doubled = topics_count_double(asked.connection, asked.head.version)
-        fill(parts, "topics count double in matching", doubled, partial(hop, settings=DEFAULT))
-        for name, step in STEPS.items():
-            fill(steps, name, asked.head, step)
-        for name, form in FORMS.items():
-            fill(forms, name, asked.head, partial(hop, settings=DEFAULT), form)
+        for trial in trials(asked, only_limits=given.limits):
+            rows = tables.setdefault(trial.table, {})
+            rows.setdefault(trial.name, [trial.name]).extend(
+                shares(tried(asked, trial, vector_of), data)
+            )
         asked.connection.close()
     heads = [column for columns in COLUMNS.values() for column in columns]
-    table(["limit of the walk", *heads], list(limits.values()))
-    if not given.limits:
-        table(["variant", *heads], list(parts.values()))
-        table(["from the paper's profile to ours", *heads], list(steps.values()))
-        table(["how it is asked", *heads], list(forms.values()))
+    for name, rows in tables.items():
+        table([name, *heads], list(rows.values()))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from tests.contract.harness import Harness
 from tests.contract.site import Site, serving
 from tests.contract.world import World
 from tests.fakes.git_repository import GitRepository
+from tests.fakes.postgres import Postgres, postgres
 
 pytest.register_assert_rewrite("tests.contract.suite", "tests.contract.suite_trouble")
 
@@ -34,3 +35,14 @@ def repository(tmp_path: Path) -> GitRepository:
 def site() -> Iterator[Site]:
     with serving() as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgres]:
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture
+def on_server(server: Postgres) -> str:
+    return server.database()

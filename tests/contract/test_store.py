@@ -3,7 +3,7 @@
 Each is given the same history. What one says of it, the other must say too, row for row.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,17 +19,13 @@ from store.contract import Connection
 from store.copying import copy_record
 from store.exceptions import (
     ContentConflict,
-    Deposed,
     NoSuchVersion,
-    OlderSchema,
     PurgeRefused,
-    ServerLost,
     StoreError,
     TagRefused,
-    WriterBusy,
 )
 from store.place import Database, open_reader, open_writer
-from store.records import Change, Passage, Recipe, SetId, to_grid
+from store.records import Passage, Recipe, SetId, to_grid
 from store.sqlite import history, operational, reads, sources
 from store.sqlite.changes import changes, stamp
 from store.sqlite.check import check, opening_check
@@ -37,24 +33,16 @@ from store.sqlite.content import counters, put_content, question_texts, register
 from store.sqlite.database import snapshot
 from store.sqlite.gc import Retention, collect, plan_gc
 from store.sqlite.purge import purge
-from store.sqlite.versions import commit, kept_versions, version
+from store.sqlite.versions import kept_versions, version
 from tests.fakes.dump import SEARCHED, Rows, graph_at
 from tests.fakes.edited import LATER_MS, NOTHING, edited
 from tests.fakes.follower import Follower, read_at
 from tests.fakes.lived import lived
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
-from tests.fakes.postgres import Postgres, postgres
+from tests.fakes.postgres import Postgres
 from tests.fakes.stack import Stack
 from tests.fakes.triplets import RECIPE, triplets
-
-NOTHING_CHANGED = Change("test", 1, "rules", [], [], [], [], [], [], 0, 0, None, [], [], {})
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    with postgres() as running:
-        yield running
 
 
 @pytest.fixture(params=["file", "server"])
@@ -63,11 +51,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
         return tmp_path / "s.db"
     running: Postgres = request.getfixturevalue("server")
     return running.database()
-
-
-@pytest.fixture
-def on_server(server: Postgres) -> str:
-    return server.database()
 
 
 def graphs(connection: Connection) -> dict[int, Rows]:
@@ -333,56 +316,6 @@ def interrupting(at: str) -> Callable[[str], None]:
             raise KeyboardInterrupt
 
     return tell
-
-
-class TestOneWriter:
-    def test_a_second_is_refused_and_comes_after_the_first(self, on_server: str) -> None:
-        first = edited(on_server)
-        with pytest.raises(WriterBusy, match="another hopsyncd"):
-            open_writer(on_server)
-        first.close()
-        open_writer(on_server).close()
-
-    def test_one_that_lost_its_session_cannot_write(self, server: Postgres, on_server: str) -> None:
-        first = edited(on_server)
-        server.cut_connections()
-        second = open_writer(on_server)
-        made = commit(second, NOTHING_CHANGED, 0)
-        with pytest.raises(ServerLost):
-            commit(first.connection, NOTHING_CHANGED, 0)
-        assert kept_versions(second)[-1] == made.id == 7
-
-    def test_a_number_is_given_once(self, on_server: str) -> None:
-        """Even to one that is told that it is the writer."""
-        first = edited(on_server)
-        second = open_reader(on_server)
-        first.connection.execute("BEGIN IMMEDIATE")
-        second.execute("BEGIN IMMEDIATE")
-        row = "INSERT INTO version SELECT 7, created_ms, reason, recipe, rules, documents,"
-        row += " passages, words, matches, edge_budget, cut_similarity, cut_question, counters"
-        first.connection.execute(f"{row} FROM version WHERE id = 6")
-        first.connection.execute("COMMIT")
-        with pytest.raises(Deposed):
-            second.execute(f"{row} FROM version WHERE id = 6")
-
-    def test_a_reader_goes_on_after_its_connection_was_cut(
-        self, server: Postgres, on_server: str
-    ) -> None:
-        edited(on_server)
-        reader = open_reader(on_server)
-        before = graphs(reader)
-        server.cut_connections()
-        with snapshot(reader):
-            assert graphs(reader) == before
-
-    def test_a_reader_of_an_empty_database_is_told(self, on_server: str) -> None:
-        with pytest.raises(OlderSchema, match="none of hopsyncd's tables"):
-            open_reader(on_server)
-
-    def test_a_server_that_is_not_there_is_told_without_the_password(self) -> None:
-        with pytest.raises(StoreError) as raised:
-            open_reader("postgresql://me:geheim@127.0.0.1:1/db")
-        assert "geheim" not in str(raised.value)
 
 
 def test_both_have_the_same_tables_and_columns(tmp_path: Path, on_server: str) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -204,6 +204,18 @@ def new_place(program: Sequence[str] = HOPSYNCD) -> Iterator[Place]:
             yield place
         finally:
             place.close()
+
+
+@contextmanager
+def serving(name: str, files: Mapping[str, str]) -> Iterator[Place]:
+    """A small daemon that has indexed these files as a source of that name."""
+    with new_place(SMALL) as place:
+        for path, text in files.items():
+            place.write(path, text)
+        place.configure(source(name, place.notes))
+        place.start()
+        place.sync()
+        yield place
 
 
 def source(name: str, path: Path, more: str = "") -> str:

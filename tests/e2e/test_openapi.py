@@ -30,6 +30,8 @@ TOO_LONG = 431
 # It would write files wherever it is told to.
 MADE_UP = [one for one in ENDPOINTS if one.operation != "backup"]
 
+Requests = dict[str, list[tuple[str, str, Any]]]  # of each operation: method, path, body
+
 
 class UnixAdapter(HTTPAdapter):
     """requests, over one Unix socket whatever the address."""
@@ -81,12 +83,15 @@ def document(place: Place) -> dict[str, Any]:
     return whole
 
 
-def requests_of_all(place: Place) -> dict[str, list[tuple[str, str, Any]]]:
+def requests_of_all(place: Place) -> Requests:
     """For each operation, requests that have an answer."""
+    return reading(place) | changing(place)
+
+
+def reading(place: Place) -> Requests:
     passages = place.query("Where did the director of The Bronze Door grow up?")
     one, other = passages[0]["id"], passages[1]["id"]
     asked = {"question": "Where did Mira Kaltenbrunn grow up?"}
-    copy = place.base / "copy.db"
     return {
         "query": [
             ("POST", "/v1/query", {**asked, **more})
@@ -117,8 +122,17 @@ def requests_of_all(place: Place) -> dict[str, list[tuple[str, str, Any]]]:
         "jobs": [("GET", "/v1/jobs", None)],
         "stats": [("GET", "/v1/stats", None)],
         "metrics": [("GET", "/v1/metrics", None)],
-        "reload": [("POST", "/v1/reload", {})],
         "openapi": [("GET", "/v1/openapi.json", None)],
+        "watches": [("GET", "/v1/watches", None)],
+        "watch_changes": [("GET", "/v1/watches/1", None)],
+        "log": [("GET", "/v1/log", None)],
+        "diff": [("GET", "/v1/diff?from=1", None)],
+    }
+
+
+def changing(place: Place) -> Requests:
+    return {
+        "reload": [("POST", "/v1/reload", {})],
         "tag": [("POST", "/v1/tags", {"name": "first", "version": "1"})],
         "untag": [("DELETE", "/v1/tags/first", None)],
         "preview": [("POST", "/v1/preview", {})],
@@ -126,7 +140,7 @@ def requests_of_all(place: Place) -> dict[str, list[tuple[str, str, Any]]]:
         "resume": [("POST", "/v1/resume", {"name": "notes"})],
         "sync": [("POST", "/v1/sync", {}), ("POST", "/v1/sync", {"wait": False})],
         "check": [("POST", "/v1/check", {"deep": True})],
-        "backup": [("POST", "/v1/backup", {"file": str(copy)})],
+        "backup": [("POST", "/v1/backup", {"file": str(place.base / "copy.db")})],
         "rebuild": [("POST", "/v1/rebuild", {})],
         "restore": [("POST", "/v1/restore", {"version": "1"})],
         "release": [("POST", "/v1/release", {})],
@@ -136,12 +150,8 @@ def requests_of_all(place: Place) -> dict[str, list[tuple[str, str, Any]]]:
         ],
         "remove": [("POST", "/v1/remove", {"name": "spare"})],
         "gc": [("POST", "/v1/gc", {"dry_run": True}), ("POST", "/v1/gc", {})],
-        "watch": [("POST", "/v1/watches", asked)],
-        "watches": [("GET", "/v1/watches", None)],
-        "watch_changes": [("GET", "/v1/watches/1", None)],
+        "watch": [("POST", "/v1/watches", {"question": "Where does Mira Kaltenbrunn live?"})],
         "unwatch": [("DELETE", "/v1/watches/1", None)],
-        "log": [("GET", "/v1/log", None)],
-        "diff": [("GET", "/v1/diff?from=1", None)],
     }
 
 

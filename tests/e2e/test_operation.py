@@ -9,16 +9,12 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from hopsyncd.cli.main import cli
-from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.e2e.daemon import Place, serving, source
 
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    with new_place(SMALL) as made:
-        made.write("canary.md", "Ansgar Canary keeps the lighthouse.\n")
-        made.configure(source("my notes", made.notes))
-        made.start()
-        made.sync()
+    with serving("my notes", {"canary.md": "Ansgar Canary keeps the lighthouse.\n"}) as made:
         yield made
 
 

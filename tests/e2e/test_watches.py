@@ -4,18 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.e2e.daemon import Place, serving
 
 QUESTION = "Where does Kaltenbrunn live?"
 
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    with new_place(SMALL) as made:
-        made.write("mira.md", "# Kaltenbrunn\n\nKaltenbrunn lives in Bergen.\n")
-        made.configure(source("notes", made.notes))
-        made.start()
-        made.sync()
+    with serving("notes", {"mira.md": "# Kaltenbrunn\n\nKaltenbrunn lives in Bergen.\n"}) as made:
         yield made
 
 

@@ -1,0 +1,66 @@
+"""What only a PostgreSQL server asks of a store: one writer of several, connections that end."""
+
+import pytest
+
+from store.exceptions import Deposed, OlderSchema, ServerLost, StoreError, WriterBusy
+from store.place import open_reader, open_writer
+from store.records import Change
+from store.sqlite.database import snapshot
+from store.sqlite.versions import commit, kept_versions
+from tests.fakes.edited import edited
+from tests.fakes.follower import read_at
+from tests.fakes.postgres import Postgres
+
+NOTHING_CHANGED = Change("test", 1, "rules", [], [], [], [], [], [], 0, 0, None, [], [], {})
+
+
+def test_a_second_is_refused_and_comes_after_the_first(on_server: str) -> None:
+    first = edited(on_server)
+    with pytest.raises(WriterBusy, match="another hopsyncd"):
+        open_writer(on_server)
+    first.close()
+    open_writer(on_server).close()
+
+
+def test_one_that_lost_its_session_cannot_write(server: Postgres, on_server: str) -> None:
+    first = edited(on_server)
+    server.cut_connections()
+    second = open_writer(on_server)
+    made = commit(second, NOTHING_CHANGED, 0)
+    with pytest.raises(ServerLost):
+        commit(first.connection, NOTHING_CHANGED, 0)
+    assert kept_versions(second)[-1] == made.id == 7
+
+
+def test_a_number_is_given_once(on_server: str) -> None:
+    """Even to one that is told that it is the writer."""
+    first = edited(on_server)
+    second = open_reader(on_server)
+    first.connection.execute("BEGIN IMMEDIATE")
+    second.execute("BEGIN IMMEDIATE")
+    row = "INSERT INTO version SELECT 7, created_ms, reason, recipe, rules, documents,"
+    row += " passages, words, matches, edge_budget, cut_similarity, cut_question, counters"
+    first.connection.execute(f"{row} FROM version WHERE id = 6")
+    first.connection.execute("COMMIT")
+    with pytest.raises(Deposed):
+        second.execute(f"{row} FROM version WHERE id = 6")
+
+
+def test_a_reader_goes_on_after_its_connection_was_cut(server: Postgres, on_server: str) -> None:
+    edited(on_server)
+    reader = open_reader(on_server)
+    before = read_at(reader, 6)
+    server.cut_connections()
+    with snapshot(reader):
+        assert read_at(reader, 6) == before
+
+
+def test_a_reader_of_an_empty_database_is_told(on_server: str) -> None:
+    with pytest.raises(OlderSchema, match="none of hopsyncd's tables"):
+        open_reader(on_server)
+
+
+def test_a_server_that_is_not_there_is_told_without_the_password() -> None:
+    with pytest.raises(StoreError) as raised:
+        open_reader("postgresql://me:geheim@127.0.0.1:1/db")
+    assert "geheim" not in str(raised.value)
