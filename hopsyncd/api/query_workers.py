@@ -34,6 +34,7 @@ from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.understood import Understood
 from hopsyncd.retrieve.walk import WalkSettings
+from store.exceptions import NoSuchVersion
 from store.place import Database, open_reader
 from store.records import Recipe, Version
 from store.sqlite.acknowledged import rewrites
@@ -95,10 +96,11 @@ class _Worker:
         self.pipe.close()
 
 
-def can_be_handed_over(search: Search, at: str) -> bool:
-    """Whether a worker could answer such a query."""
+def handed_over_at(search: Search, at: str, newest: int) -> int | None:
+    """The version at which a worker could answer such a query; None where none could."""
     plain = search.strategy in _STRATEGIES and not search.wants_llm
-    return plain and (at == "head" or at.isdecimal())
+    number = newest if at == "head" else int(at) if at.isdecimal() else 0
+    return number if plain and 0 < number <= newest else None
 
 
 class QueryWorkers:
@@ -270,7 +272,12 @@ def _started(settings: WorkerSettings) -> _Worker:
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(_ROOT), "OPENBLAS_NUM_THREADS": "1"},
+            env={  # none of the daemon's, which has keys
+                "PATH": os.environ.get("PATH", ""),
+                "PYTHONPATH": str(_ROOT),
+                "OPENBLAS_NUM_THREADS": "1",
+                "MALLOC_ARENA_MAX": "2",
+            },
             start_new_session=True,  # Ctrl-C is for the daemon
         )
     worker = _Worker(process, Pipe(ours.detach()))
@@ -326,10 +333,13 @@ class _Copy:
             return
         with snapshot(self._connection):
             self._check()
-            wanted = version(self._connection, number)
-            if recipe_of(self._connection, wanted.recipe).encoder != self._encoder.name:
-                raise _Outdated
-            follow(self._connection, self._index, self._encoder.name, self.version, number)
+            try:
+                wanted = version(self._connection, number)
+                if recipe_of(self._connection, wanted.recipe).encoder != self._encoder.name:
+                    raise _Outdated
+                follow(self._connection, self._index, self._encoder.name, self.version, number)
+            except NoSuchVersion:  # one of the two was collected
+                raise _Outdated from None
         self._publish(wanted)
 
     def answer(self, asked: QueryMessage) -> QueryAnswer | None:

@@ -34,7 +34,7 @@ from hopsyncd.api.query_workers import (
     QueryMessage,
     QueryWorkers,
     WorkerSettings,
-    can_be_handed_over,
+    handed_over_at,
 )
 from hopsyncd.api.requests import (
     AskRequest,
@@ -128,8 +128,9 @@ class ReadService:
             )
             return answer_json(found, search, (), meant)
 
-        if engine.head is not None and can_be_handed_over(search, request.at):
-            number = engine.head.version.id if request.at == "head" else int(request.at)
+        newest = engine.head.version.id if engine.head else 0
+        number = handed_over_at(search, request.at, newest)
+        if number:
             message = partial(self._message, meant, k, search, number, hidden)
             answer = self.workers.answer(number, message, here)
         else:

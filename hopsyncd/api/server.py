@@ -35,6 +35,7 @@ TOKEN_NAME = "token"  # in the data_dir
 _TOKEN_BYTES = 32
 _MIN_TOKEN_CHARACTERS = 32
 _STOP_REQUESTS_S = 3
+_TCP_HINT = "Set access.tcp to another port, or remove it"
 
 
 @contextmanager
@@ -172,7 +173,7 @@ def _remove_ours(path: Path, bound: os.stat_result) -> None:
         path.unlink(missing_ok=True)
 
 
-def bound_address(address: str) -> socket.socket:
+def bound_address(address: str, hint: str) -> socket.socket:
     """A socket bound to a loopback address, not yet listening. Raises SocketRefused."""
     host, port = host_and_port(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -185,7 +186,7 @@ def bound_address(address: str) -> socket.socket:
         raise SocketRefused(
             f"Cannot listen on {address}",
             str(error.strerror).lower(),
-            "Set access.tcp to another port, or remove it",
+            hint,
         ) from error
     return listener
 
@@ -267,7 +268,7 @@ def bound_listeners(stack: ExitStack, config: Config) -> tuple[list[socket.socke
     if not config.access.tcp:
         return [listener], None
     token = token_in(config.access.token_file or config.daemon.data_dir / TOKEN_NAME)
-    return [listener, stack.enter_context(bound_address(config.access.tcp))], token
+    return [listener, stack.enter_context(bound_address(config.access.tcp, _TCP_HINT))], token
 
 
 def serve(

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from hopsyncd.answers.daemon_state import UnwatchAnswer, WatchAnswer, WatchesAnswer
 from hopsyncd.api.access import Caller
@@ -48,6 +49,12 @@ class WatchService(StateService):
                 raise Forbidden(
                     "The question cannot be watched",
                     "it names a program, which only the daemon's own user may have run",
+                    "Leave the program out; `hopsyncd watches` shows what changed",
+                )
+            if not isinstance(self._database, Path):
+                raise Forbidden(
+                    "The question cannot be watched",
+                    "it names a program, and other machines write to the same record",
                     "Leave the program out; `hopsyncd watches` shows what changed",
                 )
             act = {"exec": checked_program(request.exec)}

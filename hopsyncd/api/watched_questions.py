@@ -10,6 +10,7 @@ that telling, with the same id.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -78,7 +79,6 @@ class WatchedQuestions:
         self._stopping = False
         self._footprints: dict[int, Footprint] = {}
         self._checked: dict[int, int] = {}
-        self._watches: Sequence[Watch] | None = None  # None: to be read from the store
 
     def start(self) -> None:
         """Compare from now on, first with the state that was recorded last."""
@@ -112,7 +112,7 @@ class WatchedQuestions:
         number = self._worker.submit(
             lambda path: add_watch(path.connection, question, told, self._now_ms(), version, state)
         ).result(_STORE_S)
-        self._changed()
+        self._wake.set()
         return number
 
     def remove(self, number: int) -> None:
@@ -120,7 +120,7 @@ class WatchedQuestions:
         removed = self._worker.submit(lambda path: remove_watch(path.connection, number))
         if not removed.result(_STORE_S):
             raise _not_watched(number)
-        self._changed()
+        self._wake.set()
 
     def listed(self) -> list[Watched]:
         """All watched questions, the oldest first."""
@@ -152,15 +152,8 @@ class WatchedQuestions:
         }
 
     def _all(self) -> Sequence[Watch]:
-        watches = self._watches
-        if watches is None:
-            with closing(open_reader(self._database)) as connection:
-                watches = self._watches = all_watches(connection)
-        return watches
-
-    def _changed(self) -> None:
-        self._watches = None
-        self._wake.set()
+        with closing(open_reader(self._database)) as connection:
+            return all_watches(connection)
 
     # Comparing
 
@@ -175,7 +168,12 @@ class WatchedQuestions:
             self._wake.clear()
 
     def compare(self) -> None:
-        """Compare every question with what is served now, and tell what changed."""
+        """Compare every question with what is served now, and tell what changed.
+
+        Of several daemons on one record the writer does.
+        """
+        if self._worker.standby and self._worker.standby.follows:
+            return
         for watch in self._all():
             if not self._stopping:
                 self._check(watch)
@@ -198,7 +196,6 @@ class WatchedQuestions:
                     path.connection, watch.id, old, version, state, self._now_ms()
                 )
             ).result(_STORE_S)
-            self._watches = None
             log.info("a watched question has another answer", watch=watch.id, version=version)
         self._checked[watch.id] = version
         self._footprints.pop(watch.id, None)
@@ -369,7 +366,7 @@ def _outcome(program: "subprocess.Popen[bytes]") -> str | None:
     try:
         status = program.wait(_PROGRAM_S)
     except subprocess.TimeoutExpired:
-        program.kill()
+        os.killpg(program.pid, signal.SIGKILL)  # with what it started
         program.wait()
         return f"the program did not end within {_PROGRAM_S:g} s"
     return f"the program ended with status {status}" if status else None

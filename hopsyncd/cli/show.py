@@ -217,18 +217,20 @@ def _command(editor: str, path: str, line: int) -> list[str] | None:
     template = editor or os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
     if not template:
         return None
-    if "{path}" not in template:
-        name = Path(shlex.split(template)[0]).name
-        template = f"{template} {_AT_LINE.get(name, '{path}')}"
     if "://" in template:
         return [template.replace("{path}", quote(path)).replace("{line}", str(line))]
-    parts = [
-        part.replace("{path}", path).replace("{line}", str(line)) for part in shlex.split(template)
-    ]
+    try:
+        parts = shlex.split(template)
+    except ValueError as error:
+        raise _no_editor(path, f"{template} is no command: {str(error).lower()}") from error
+    if "{path}" not in template:
+        parts += shlex.split(_AT_LINE.get(Path(parts[0]).name, "{path}"))
+    parts = [part.replace("{path}", path).replace("{line}", str(line)) for part in parts]
     if shutil.which(parts[0]) is None:
-        raise NotFound(
-            f"Cannot open {path}",
-            f"there is no program {parts[0]}",
-            'Set `editor` under [open] in the configuration, such as "code -g {path}:{line}"',
-        )
+        raise _no_editor(path, f"there is no program {parts[0]}")
     return parts
+
+
+def _no_editor(path: str, why: str) -> NotFound:
+    hint = 'Set `editor` under [open] in the configuration, such as "code -g {path}:{line}"'
+    return NotFound(f"Cannot open {path}", why, hint)

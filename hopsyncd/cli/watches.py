@@ -41,8 +41,13 @@ def watch(
 
     Example: hopsyncd watch "Who maintains the billing service?" --exec ~/bin/tell-me
     """
+    try:
+        arguments = shlex.split(program or "")
+    except ValueError as error:
+        why = f"{program} is no command: {str(error).lower()}"
+        raise click.BadParameter(why, param_hint="--exec") from error
     with client_of(context) as client:
-        done = client.watch(question, exec=shlex.split(program or ""), webhook=webhook)
+        done = client.watch(question, exec=arguments, webhook=webhook)
     if printed_json(done, as_json):
         return
     click.echo(f"Watched as number {done['watch']['id']}. It finds now:")

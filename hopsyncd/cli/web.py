@@ -1,6 +1,8 @@
 """`hopsyncd web`: the page in a browser."""
 
 import webbrowser
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import click
 
@@ -24,17 +26,22 @@ def web(context: click.Context, port: int, no_browser: bool) -> None:
     Example: hopsyncd web
     """
     # Slow to import, and the other commands do without it.
+    from hopsyncd.api.server import end_at_signals
     from hopsyncd.web.listener import Door, PageServer, page_socket
     from hopsyncd.web.pages import make_page
 
     client = client_of(context)
     client.health()  # tells here that there is no daemon
-    with page_socket("127.0.0.1", port) as listener:
+    with page_socket(port) as listener:
         door = Door(f"127.0.0.1:{listener.getsockname()[1]}")
         server = PageServer(make_page(client, door), listener)
-        server.end_at_signals()
+        end_at_signals(server)
         address = door.new_address()
         click.echo(f"{address}\nCtrl-C stops it.")
-        if not no_browser:
-            webbrowser.open(address)
-        server.serve_here()
+        # A browser is told a file of ours: other users see what it is started with.
+        with NamedTemporaryFile("w", suffix=".html") as file:
+            if not no_browser:
+                file.write(f'<meta http-equiv="refresh" content="0; url={address}">')
+                file.flush()
+                webbrowser.open(Path(file.name).as_uri())
+            server.serve_here()

@@ -48,9 +48,8 @@ class Search:
     paper's.
 
     Of `statement` and `topic`: top_k: the number of statements of each kind to begin with. n_hop:
-    by how many statements a path grows. beam: how many paths from
-    each of them grow on. rerank: what
-    orders the statements in the end. unit: what is found, each once.
+    by how many statements a path grows. beam: how many paths from each of them grow on. rerank:
+    what orders the statements in the end. unit: what is found, each once.
 
     method: "logic" has an LLM split the question, and searches so for each part of it.
     """
@@ -256,6 +255,13 @@ class FormatsConfig(Section):
     )
 
 
+def _processors() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class LimitsConfig(Section):
     """How much work one daemon accepts; the rest is answered 503, to be tried again."""
 
@@ -272,4 +278,4 @@ class LimitsConfig(Section):
         """How many processes answer beside the daemon's own."""
         if self.workers != "auto":
             return self.workers
-        return min((os.cpu_count() or 1) - 1, _MOST_WORKERS)
+        return min(_processors() - 1, _MOST_WORKERS)

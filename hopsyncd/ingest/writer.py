@@ -153,8 +153,9 @@ class SyncWorker:
                 done.set_exception(_reportable(Stopping()))
             elif self.standby and self.standby.follows:
                 done.set_exception(self.standby.refusal())
-            self._jobs.append(_Job(run, done))
-            self._wake.notify_all()
+            else:
+                self._jobs.append(_Job(run, done))
+                self._wake.notify_all()
         return done
 
     def planned(self) -> list[Planned]:

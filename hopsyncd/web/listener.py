@@ -8,12 +8,9 @@ each start, so that no other server of this machine gets it.
 
 import hmac
 import secrets
-import signal
 import socket
-import threading
 import time
 from dataclasses import dataclass, field
-from types import FrameType
 
 import uvicorn
 from starlette.datastructures import MutableHeaders
@@ -27,8 +24,6 @@ COOKIE = "hopsyncd"
 _SECRET_BYTES = 32
 _PATH_BYTES = 12
 _TOKEN_S = 600.0
-_MAX_TOKENS = 16
-_MAX_SESSIONS = 16
 _MAX_CONNECTIONS = 64
 _STOP_REQUESTS_S = 2
 _HEADERS = {
@@ -51,40 +46,35 @@ _REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Not open
 
 @dataclass
 class Door:
-    """The tokens that open the page once, and the sessions that they opened.
+    """The token that opens the page once, and the session that it opened.
 
     `address` is HOST:PORT as the browser sees it, `base` the path that the cookie is bound to.
     """
 
     address: str
     base: str = field(default_factory=lambda: "/" + secrets.token_urlsafe(_PATH_BYTES))
-    _tokens: dict[str, float] = field(default_factory=dict)  # until when, by time.monotonic()
-    _sessions: list[str] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _token: str = ""  # none, or used
+    _until_s: float = 0.0  # by time.monotonic()
+    _session: str = ""
 
     def new_address(self) -> str:
         """An address that opens the page once, within ten minutes."""
-        token = secrets.token_urlsafe(_SECRET_BYTES)
-        with self._lock:
-            self._tokens[token] = time.monotonic() + _TOKEN_S
-            while len(self._tokens) > _MAX_TOKENS:
-                self._tokens.pop(next(iter(self._tokens)))
-        return f"http://{self.address}/?token={token}"
+        self._token = secrets.token_urlsafe(_SECRET_BYTES)
+        self._until_s = time.monotonic() + _TOKEN_S
+        return f"http://{self.address}/?token={self._token}"
 
     def session_for(self, token: str) -> str | None:
-        """The cookie of a new session; None if the token is unknown, used or too old."""
-        with self._lock:
-            if self._tokens.pop(token, 0.0) < time.monotonic():
-                return None
-            session = secrets.token_urlsafe(_SECRET_BYTES)
-            self._sessions = [*self._sessions, session][-_MAX_SESSIONS:]
-            return session
+        """The cookie of the session; None if the token is wrong, used or too old."""
+        right = self._token and hmac.compare_digest(token.encode(), self._token.encode())
+        if not right or self._until_s < time.monotonic():
+            return None
+        self._token, self._session = "", secrets.token_urlsafe(_SECRET_BYTES)
+        return self._session
 
     def is_open_to(self, cookie: str) -> bool:
-        """Whether a cookie is that of a session."""
-        given = cookie.encode()
-        with self._lock:
-            return any(hmac.compare_digest(given, one.encode()) for one in self._sessions)
+        """Whether a cookie is that of the session."""
+        given, own = cookie.encode(), self._session.encode()
+        return bool(own) and hmac.compare_digest(given, own)
 
 
 class PageGuard:
@@ -144,15 +134,13 @@ def _refused(status: int, why: str) -> HTMLResponse:
     return HTMLResponse(_REFUSED.format(why=why), status)
 
 
-def page_socket(host: str, port: int) -> socket.socket:
-    """A socket bound to a loopback address, 0 standing for a free port. Raises SocketRefused."""
+def page_socket(port: int) -> socket.socket:
+    """A socket bound to 127.0.0.1, 0 standing for a free port. Raises SocketRefused."""
     try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
+        return socket.create_server(("127.0.0.1", port))
     except OSError as error:
         raise SocketRefused(
-            f"Cannot show the page on {host}, port {port}",
+            f"Cannot show the page on port {port}",
             str(error.strerror).lower(),
             "Take another port, or leave it out",
         ) from error
@@ -176,22 +164,6 @@ class PageServer(uvicorn.Server):
         )
         self._listener = listener
 
-    def end_at_signals(self) -> None:
-        """Let SIGTERM and SIGINT end it, even before it serves."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            # uvicorn has handlers of its own, and raises the signal again once it has ended.
-            signal.signal(number, self._end)
-
     def serve_here(self) -> None:
         """Serve until it is ended."""
         self.run(sockets=[self._listener])
-
-    def start(self) -> None:
-        """Serve beside what else the process does, until `stop`."""
-        threading.Thread(target=self.serve_here, name="page", daemon=True).start()
-
-    def stop(self) -> None:
-        self.should_exit = True
-
-    def _end(self, _: int, __: FrameType | None) -> None:
-        self.should_exit = True

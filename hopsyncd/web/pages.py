@@ -120,8 +120,8 @@ class Pages:
         asked = question_of(request)
         if not asked["question"]:
             return {"asked": asked, "found": None, "answer": None}
-        search = {name: asked[name] for name in ("question", "k", "at", "filters")}
-        found = self._client.query(**search, strategy=asked["strategy"])
+        search = {name: asked[name] for name in ("question", "k", "at", "strategy", "filters")}
+        found = self._client.query(**search)
         # The head may be newer by then; what is shown beside each other is of one version.
         answer = None
         if found["version"]:
@@ -217,10 +217,11 @@ class Pages:
         sides, ranks = [], []
         if asked["question"] and old:
             for at in (old, new):
-                found = self._client.query(asked["question"], asked["k"], asked["strategy"], at)
+                search = {name: asked[name] for name in ("question", "k", "strategy")}
+                found = self._client.query(**search, at=at)
                 answer = None
                 if found["version"]:
-                    answer = self._client.ask(asked["question"], at=str(found["version"]))
+                    answer = self._client.ask(**search, at=str(found["version"]))
                 sides.append({"found": found, "answer": answer})
                 ranks.append({one["id"]: rank for rank, one in enumerate(found["passages"], 1)})
         return self.html(

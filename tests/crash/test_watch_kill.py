@@ -54,4 +54,5 @@ def test_each_change_of_a_watched_question_is_told_once_after_kills(place: Place
     place.until(lambda: len(told.read_text().splitlines()) >= len(changes))
     ids = [json.loads(line)["id"] for line in told.read_text().splitlines()]
     assert sorted({*ids}) == sorted(one["id"] for one in changes)
-    assert len(ids) - len({*ids}) <= 1  # a kill between a program's start and its note
+    assert len(changes) > 1
+    assert len(ids) - len({*ids}) <= len(TOWNS)  # each kill may repeat the telling it was amid

@@ -63,7 +63,7 @@ def writing(place: Place) -> Iterator[str]:
 
 
 def token(place: Place) -> str:
-    return (place.home / "data/token").read_text().strip()
+    return (place.home / "data/mcp_token").read_text().strip()
 
 
 @asynccontextmanager

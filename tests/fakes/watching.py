@@ -33,6 +33,8 @@ def fact(drawn: random.Random) -> bytes:
 class Inline:
     """Does what is submitted at once, on this thread."""
 
+    standby = None
+
     def __init__(self, stack: Stack) -> None:
         self._path = SimpleNamespace(connection=stack.connection)
 

@@ -15,7 +15,7 @@ from hopsyncd.api.query_workers import (
     QueryMessage,
     QueryWorkers,
     WorkerSettings,
-    can_be_handed_over,
+    handed_over_at,
 )
 from hopsyncd.config.values import Search
 from hopsyncd.ingest.upkeep import purged
@@ -202,9 +202,12 @@ def test_where_no_worker_can_start_one_process_answers_alone(
     assert desk.workers.pids == []
 
 
-def test_only_what_needs_no_other_model_and_names_a_number_is_handed_over() -> None:
-    assert can_be_handed_over(HOP, "head")
-    assert can_be_handed_over(Search("dense"), "7")
-    assert not can_be_handed_over(HOP, "a tag")
-    assert not can_be_handed_over(Search("decompose"), "head")
-    assert not can_be_handed_over(Search("hop", reasoner="llm"), "head")
+def test_only_what_needs_no_other_model_and_names_a_served_version_is_handed_over() -> None:
+    assert handed_over_at(HOP, "head", 9) == 9
+    assert handed_over_at(Search("dense"), "7", 9) == 7
+    for search, at in (
+        *((HOP, "a tag"), (HOP, "10"), (HOP, "999999999"), (HOP, "0")),
+        *((Search("decompose"), "head"), (Search("hop", reasoner="llm"), "head")),
+    ):
+        assert handed_over_at(search, at, 9) is None
+    assert handed_over_at(HOP, "head", 0) is None

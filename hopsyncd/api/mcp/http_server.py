@@ -6,11 +6,12 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
-from hopsyncd.api.server import TOKEN_NAME, bound_address, end_at_signals, token_in
+from hopsyncd.api.server import bound_address, end_at_signals, token_in
 from hopsyncd.client.trust import UNKNOWN
 from hopsyncd.config.configuration import Config
 
 PATH = "/mcp"
+TOKEN_NAME = "mcp_token"  # in the data_dir; the daemon's own would let an agent do everything
 _MAX_CONNECTIONS = 64
 _MAX_SESSIONS = 100
 _STOP_REQUESTS_S = 2
@@ -23,7 +24,7 @@ class HttpServer:
     """
 
     def __init__(self, server: MCPServer[object], config: Config, address: str) -> None:
-        token = token_in(config.access.token_file or config.daemon.data_dir / TOKEN_NAME)
+        token = token_in(config.daemon.data_dir / TOKEN_NAME)
         app = server.streamable_http_app(
             streamable_http_path=PATH,
             max_sessions=_MAX_SESSIONS,
@@ -31,7 +32,7 @@ class HttpServer:
         )
         audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
         guard = Guard(app, Access(lambda: config, ()), audit, token)
-        self._listener = bound_address(address)
+        self._listener = bound_address(address, "Give --http another port")
         self.address = f"http://{address}{PATH}"
         self._server = uvicorn.Server(
             uvicorn.Config(
