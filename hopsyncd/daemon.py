@@ -316,10 +316,8 @@ class Daemon:
         if newest and recipe_of(self._connection, newest.recipe).encoder == recipe.encoder:
             self._engine.publish(writer.snapshot_of(newest))
 
-    def _serve(self, snapshot: Snapshot | None, rewritten: bool) -> None:
+    def _serve(self, snapshot: Snapshot | None) -> None:
         """Serve what another daemon wrote; None while that cannot be told."""
-        if rewritten:
-            self._engine.forget_pasts()
         if snapshot:
             self._engine.publish(snapshot)
         self._published.set()
@@ -335,6 +333,7 @@ class Daemon:
                 self._endpoint.ledger.attribute(version.id, "questions")
             except StoreError as error:
                 log.warning("the ledger did not book LLM calls to the version", why=str(error))
+        writer.keep_index_if_due()
 
     def _task(self, source: SourceConfig, config: Config, same: Task | None = None) -> Task:
         """The task that keeps a source in sync; `same` is its present task if it is unchanged."""

@@ -36,17 +36,18 @@ class LocalCopy:
 
         Raises ServerLost otherwise.
         """
-        if self.lost is None:
+        lost = self.lost  # another thread may find the server again
+        if lost is None:
             try:
                 found = opened()
                 found.execute("SELECT 1")
                 return found
             except ServerLost as error:
-                self.lost = error
+                lost = self.lost = error
         copy = self._reader() if number is not None else None
         known = "SELECT 1 FROM version WHERE id = ?"
         if copy is None or copy.execute(known, [number]).fetchone() is None:
-            raise self.lost.with_traceback(None)
+            raise lost.with_traceback(None)
         return copy
 
     @property
@@ -104,9 +105,10 @@ class LocalCopy:
 
     def _reader(self) -> FileConnection | None:
         """This thread's connection to the file that there is now."""
-        if not self.exists:
+        try:
+            inode = self._path.stat().st_ino
+        except FileNotFoundError:
             return None
-        inode = self._path.stat().st_ino
         if getattr(self._local, "inode", None) != inode:
             self._local.connection, self._local.inode = open_file(self._path), inode
         found: FileConnection = self._local.connection

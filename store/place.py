@@ -41,7 +41,7 @@ def open_writer(place: Database, *, accept_loss: bool = False) -> Connection:
     """
     if isinstance(place, Path):
         return database.open_writer(place, accept_loss=accept_loss)
-    _require_driver(place)
+    _require_driver()
     from store.postgres.session import open_writing
 
     return open_writing(place)
@@ -51,7 +51,7 @@ def open_serving(place: Database) -> Connection:
     """Open as the writer; on a server, where there is one, as a reader that may become it."""
     if isinstance(place, Path):
         return database.open_writer(place)
-    _require_driver(place)
+    _require_driver()
     from store.postgres.session import open_standing_by
 
     return open_standing_by(place)
@@ -61,7 +61,7 @@ def open_reader(place: Database) -> Connection:
     """Open for queries only."""
     if isinstance(place, Path):
         return database.open_reader(place)
-    _require_driver(place)
+    _require_driver()
     from store.postgres.session import open_reading
 
     return open_reading(place)
@@ -72,7 +72,7 @@ def writer_place(place: Database) -> AbstractContextManager[object]:
     return database.writer_place(place) if isinstance(place, Path) else nullcontext()
 
 
-def _require_driver(url: str) -> None:
+def _require_driver() -> None:
     try:
         import psycopg  # noqa: F401
     except ImportError as error:

@@ -233,7 +233,7 @@ class DaemonService(WatchService):
                 )
             finally:
                 if request.purge:
-                    reload_index(path, self._engine)
+                    self._rewritten(path)
             drop_mirror(self.config, request.name)
             return done
 
@@ -303,9 +303,14 @@ class DaemonService(WatchService):
             try:
                 return purged(path, request.document, request.source, now_ms())
             finally:
-                reload_index(path, self._engine)
+                self._rewritten(path)
 
         return self._worker.submit(job)
+
+    def _rewritten(self, path: SourceSync) -> None:
+        """Nothing that answers keeps what a purge took out of every version."""
+        reload_index(path, self._engine)
+        self.workers.renew(self._version)
 
     @endpoint("POST", "/v1/reload", "admin")
     def reload(self, request: ReloadRequest, caller: Caller) -> ReloadAnswer:

@@ -141,6 +141,13 @@ class QueryWorkers:
                 self._here -= 1
                 self._changed.notify_all()
 
+    def renew(self, number: int) -> None:
+        """History was rewritten: none answers before it has looked."""
+        with self._changed:
+            for one in self._workers:
+                one.version, self._wanted = 0, max(self._wanted, number)
+            self._changed.notify_all()
+
     def close(self) -> None:
         """End all of them."""
         with self._changed:
@@ -329,10 +336,10 @@ class _Copy:
 
     def follow(self, number: int) -> None:
         """Come to a version. Raises _Outdated."""
-        if number <= self.version:
-            return
         with snapshot(self._connection):
             self._check()
+            if number <= self.version:
+                return
             try:
                 wanted = version(self._connection, number)
                 if recipe_of(self._connection, wanted.recipe).encoder != self._encoder.name:

@@ -18,7 +18,7 @@ Positions = NDArray[np.int32]
 Floats = NDArray[np.float64]
 Column = NDArray[Any]
 
-_FIRST = 256  # rows that a new table has room for
+_FIRST = 256  # rows that there is room for at first
 _OPEN = 4096  # entries that postings keep in one small segment, sorted again at each addition
 
 
@@ -268,7 +268,6 @@ Codes = NDArray[np.int8]
 Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
 """Gives a larger array, of so many rows, that begins with those of the old one."""
 
-_FIRST = 256
 _MOST_CODE = 127
 _WIDEST = 6.0  # times the usual component: what is beyond has the largest code
 

@@ -48,6 +48,7 @@ from store.sqlite.content import (
     counters,
     known_passages,
     known_sets,
+    recipe_of,
     sets_at,
     sets_by_id,
 )
@@ -118,11 +119,18 @@ class Writer:
         rows = columns["end_row"] - columns["first_row"]
         living = int(rows[self.index.alive].sum())
         dead = len(self.index.vectors) - living
-        return dead > 1000 and dead > living
+        died, of = self.index["documents"]["died"], self.index["placements"]["document"]
+        placed = int(np.count_nonzero(died[of] == DEAD))
+        return dead > max(1000, living) or len(of) - placed > max(1000, placed)
 
     def go_on_with(self, index: LiveIndex | None, statistics: Statistics | None) -> None:
         """Take an index that is as of the head, with its counts."""
         self._index, self._statistics = index, statistics
+
+    def keep_index_if_due(self) -> None:
+        """Save the index if a start without what was added would take long."""
+        if self._saved and self._index is not None and self._saved.is_due(self._index):
+            self.keep_index()
 
     def keep_index(self) -> None:
         """Save the index, so that the next start need not make it from the store."""
@@ -268,7 +276,10 @@ class Writer:
         reason = Batch(f"the question generator is now {self._maker.recipe.name}")
         begun = self._sets(old, prepared)
         foreign = self._foreign(newest)
-        return self._commit(reason, old, begun, newest.rules, cost.counters(), foreign)
+        version = self._commit(reason, old, begun, newest.rules, cost.counters(), foreign)
+        if recipe_of(self._connection, newest.recipe).encoder != self._maker.recipe.encoder:
+            self.forget_index()  # its links were followed before it had passages
+        return version
 
     def _foreign(self, newest: Version) -> list[QuestionId]:
         """Questions with a match at the head that the index lacks: of another encoder or wrong."""
@@ -340,8 +351,6 @@ class Writer:
             with snapshot(self._connection):
                 after = before.id if before else 0
                 follow_documents(self._connection, index, after, version.id)
-            if self._saved and self._saved.is_due(index):
-                self.keep_index()
             return version
 
     def _change(

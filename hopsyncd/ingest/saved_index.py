@@ -14,6 +14,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from store.sqlite.database import Connection
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 2
+_FORMAT = 3
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.npz", "texts.json"
 _VECTORS = {"exact": np.int16, "codes": np.int8}
 _MORE = 1.25  # saved again once it has so many times the entries, and 2,000 more
@@ -75,6 +76,7 @@ class SavedIndex:
         """Keep the index, which is as of that version; log why it cannot be."""
         if not self._is_kept:
             return
+        self._entries = len(index["entries"])  # whether or not there is room for them
         try:
             self._save(connection, index, encoder, version)
         except OSError as error:
@@ -107,7 +109,6 @@ class SavedIndex:
         new = self.folder / f"{_MANIFEST}.new"
         new.write_text(json.dumps(manifest), encoding="utf-8")
         new.replace(self.folder / _MANIFEST)
-        self._entries = len(index["entries"])
 
     def is_due(self, index: LiveIndex) -> bool:
         """Whether so much was added that a start without it would take long."""
@@ -140,18 +141,20 @@ class SavedIndex:
     def _read(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:
         """Raises ValueError where a digest is another."""
         rows, digests = int(manifest["rows"]), manifest["digests"]
+        # Each is read once: a writer may replace them while a query worker starts.
+        data = {name: (self.folder / name).read_bytes() for name in (_COLUMNS, _TEXTS)}
         vectors = {name: self._mapped(name, dimensions) for name in _VECTORS}
         self._is_mapped = True
         found = {name: _digest(mapped[:rows]) for name, mapped in vectors.items()}
-        for name in (_COLUMNS, _TEXTS):
-            found[name] = _digest(np.fromfile(self.folder / name, dtype=np.uint8))
+        for name, content in data.items():
+            found[name] = _digest(np.frombuffer(content, dtype=np.uint8))
         if found != digests:
             raise ValueError("its digests are not those of the files")
         index = LiveIndex(dimensions, self._grow)
-        texts = json.loads((self.folder / _TEXTS).read_text("utf-8"))
+        texts = json.loads(data[_TEXTS])
         index.spelled, index.sources, index.paths, index.shown, properties = texts
         index.properties = [(name, value) for name, value in properties]
-        with np.load(self.folder / _COLUMNS) as columns:
+        with np.load(BytesIO(data[_COLUMNS])) as columns:
             index.vectors.take(vectors["exact"], vectors["codes"], rows)
             index.take(columns)
         return index

@@ -6,6 +6,7 @@ All but `request` and `newest` belong to the writer's thread.
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from functools import partial
 
 import structlog
@@ -43,15 +44,14 @@ class NotWriter(BadRequest):
 
 
 class Standby:
-    """Follows the record at a URL. `serve` is given each snapshot, and whether the past is
-    another than before."""
+    """Follows the record at a URL. `serve` is given each snapshot, or None while there is none."""
 
     def __init__(
         self,
         recipe: Callable[[], Recipe],
         url: str,
         saved: SavedIndex,
-        serve: Callable[[Snapshot | None, bool], None],
+        serve: Callable[[Snapshot | None], None],
     ) -> None:
         self._url = url
         self._recipe = recipe
@@ -103,7 +103,7 @@ class Standby:
                 if not lost:
                     log.error("the database server is lost", why=error.why)
                 self.copy.lost, lost = error, True
-                self._serve(None, False)
+                self._serve(None)
                 time.sleep(_ROUND_S)
                 connection = self._connected_again(connection)
 
@@ -135,9 +135,8 @@ class Standby:
         """Have the writer sync; done once that is served here too. From any thread."""
         done: Future[Synced] = promise()
         try:
-            connection = open_reader(self._url)
-            asked = ask_sync(connection, sources, accept_empty)
-            connection.close()
+            with closing(open_reader(self._url)) as connection:
+                asked = ask_sync(connection, sources, accept_empty)
         except ServerLost as error:
             done.set_exception(error)
         else:
@@ -222,22 +221,20 @@ class Standby:
             self.newest = newest.id if newest else 0
             recipe = self._recipe()
             if newest is None or recipe_of(connection, newest.recipe).encoder != recipe.encoder:
-                self._serve(None, False)
+                self._serve(None)
                 return
             made = self._made
             if made is not None and made.version == newest.id and self._is_true(connection, made):
                 return
-            index, rewritten = self._followed(connection, recipe, newest.id)
+            index = self._followed(connection, recipe, newest.id)
             self._index, self._made = index, stamp(connection, newest.id)
             self._statistics = Statistics.of(index, newest.id, base=self._statistics)
         self.served = newest.id
-        self._serve(Snapshot(index, newest, self._statistics), rewritten)
+        self._serve(Snapshot(index, newest, self._statistics))
         self.keep(connection, newest.id)
 
-    def _followed(
-        self, connection: Connection, recipe: Recipe, until: int
-    ) -> tuple[LiveIndex, bool]:
-        """The index as of a version, and whether what it was before is no longer true."""
+    def _followed(self, connection: Connection, recipe: Recipe, until: int) -> LiveIndex:
+        """The index as of a version."""
         index, made = self._index, self._made
         self._index = self._made = None  # it is neither, until it is done
         rewritten = made is not None and not self._is_true(connection, made)
@@ -247,11 +244,11 @@ class Standby:
             except NoSuchVersion:
                 log.info("followed from too long ago: the index is made anew", version=made.version)
             else:
-                return index, False
+                return index
         if rewritten:
             self.saved.forget()
         self._statistics = None
-        return self.saved.load(connection, recipe, until), rewritten
+        return self.saved.load(connection, recipe, until)
 
     @staticmethod
     def _is_true(connection: Connection, made: Stamp) -> bool:

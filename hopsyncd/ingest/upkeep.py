@@ -42,7 +42,7 @@ from store.records import (
     Version,
 )
 from store.sqlite.check import OnCheck, check, count_checks, run_checks
-from store.sqlite.content import known_passages, recipe_dimensions, recipe_of, sets_at, sets_by_id
+from store.sqlite.content import known_passages, recipe_of, sets_at, sets_by_id
 from store.sqlite.database import Connection
 from store.sqlite.gc import GcPlan, GcResult, Retention, collect, plan_gc
 from store.sqlite.history import delete_tag, resolve, set_tag
@@ -77,7 +77,7 @@ _MATCHES = """
 def verify_matches(connection: Connection, on_check: OnCheck = lambda name: None) -> list[Finding]:
     """Compare every stored similarity with Eq. 1, and the head's matches with a fresh merge.
 
-    MatchColumns to questions that do not exist are store.sqlite.check's to find.
+    Matches to questions that do not exist are store.sqlite.check's to find.
     """
     return run_checks(connection, (_similarities, _best_matches), on_check)
 
@@ -124,7 +124,7 @@ def _best_matches(connection: Connection) -> Iterator[Finding]:
 
 def _matched_again(connection: Connection, at: Version) -> list[Match]:
     """The matches of a version, from its questions alone."""
-    index = LiveIndex(recipe_dimensions(connection, at.recipe))
+    index = LiveIndex(recipe_of(connection, at.recipe).dimensions)
     sets = sets_at(connection, at.id)
     index.begin_lives(add_entries(index, [NewPassage(one, 0, {}) for one in sets]))
     asked = questions_of(index, "outgoing", index.alive.nonzero()[0])

@@ -17,9 +17,10 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import chain, count, islice
 from typing import Protocol
 
@@ -200,6 +201,16 @@ def _be_nice() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
+class _MadeLater:
+    """A set that is made when it is first asked for."""
+
+    def __init__(self, make: Callable[[], QuestionSet]) -> None:
+        self.result = cache(make)
+
+    def cancel(self) -> None:
+        """Nothing is under way."""
+
+
 class BuiltinMaker:
     """Makes question sets with a language model for the names and an encoder for the vectors."""
 
@@ -212,7 +223,7 @@ class BuiltinMaker:
         """
         self._pool = ThreadPoolExecutor(workers, "questions", _be_nice) if workers > 1 else None
         self._names = ThreadPoolExecutor(1, "names", _be_nice)
-        self._making: dict[PassageId, Future[QuestionSet]] = {}
+        self._making: dict[PassageId, Future[QuestionSet] | _MadeLater] = {}
         self._language = language
         self._encoder = encoder
         self._recipe = builtin_recipe(language, encoder)
@@ -226,20 +237,16 @@ class BuiltinMaker:
     ) -> Iterator[Sequence[Made]]:
         coming = iter(passages)
         first = [*islice(coming, _FEW + 1)]
-        few, coming = len(first) <= _FEW, chain(first, coming)
-        if self._pool is None or few:
-            while group := [*islice(coming, _TOGETHER)]:
-                for made in self._made_now(group):
-                    yield [made]
-            return
+        pool, coming = self._pool if len(first) > _FEW else None, chain(first, coming)
         pending: deque[Passage] = deque()
         try:
             while group := [*islice(coming, _TOGETHER)]:
+                # A make_each() around this one has begun some, and they are not made again.
                 begun = [passage for passage in group if passage.id in self._making]
-                for made in self._made_now(begun):
-                    yield [made]
-                pending += self._begin(self._pool, [one for one in group if one not in begun])
-                while len(pending) > _TOGETHER:
+                for passage in begun:
+                    yield [(passage, self._making[passage.id].result())]
+                self._begin(pool, [one for one in group if one not in begun], pending)
+                while len(pending) > (_TOGETHER if pool else 0):
                     yield [self._next(pending)]
             while pending:
                 yield [self._next(pending)]
@@ -247,24 +254,27 @@ class BuiltinMaker:
             for passage in pending:
                 self._making.pop(passage.id).cancel()
 
-    def _made_now(self, group: Sequence[Passage]) -> Iterator[Made]:
-        """Sets made here; those that a make_each() around this one has begun are not made again."""
-        making = {one.id: self._making[one.id] for one in group if one.id in self._making}
-        fresh = [passage for passage in group if passage.id not in making]
-        named = iter(self._language.mentions([passage.text for passage in fresh]) if fresh else ())
-        for passage in group:
-            begun = making.get(passage.id)
-            yield passage, begun.result() if begun else self._made(passage, next(named))
-
-    def _begin(self, pool: ThreadPoolExecutor, group: Sequence[Passage]) -> Sequence[Passage]:
-        naming = self._names.submit(self._language.mentions, [one.text for one in group])
+    def _begin(
+        self, pool: ThreadPoolExecutor | None, group: Sequence[Passage], pending: deque[Passage]
+    ) -> None:
+        """Have the sets of a group made, by the pool or here when they are asked for."""
+        texts = [passage.text for passage in group]
+        if pool is None:
+            named = self._language.mentions(texts) if texts else []
+            for passage, mentions in zip(group, named, strict=True):
+                self._making[passage.id] = _MadeLater(partial(self._made, passage, mentions))
+                pending.append(passage)
+            return
+        naming = self._names.submit(self._language.mentions, texts)
         for at, passage in enumerate(group):
             self._making[passage.id] = pool.submit(self._made_of, passage, naming, at)
-        return group
+            pending.append(passage)
 
     def _next(self, pending: deque[Passage]) -> Made:
+        made = self._making[pending[0].id].result()
         passage = pending.popleft()
-        return passage, self._making.pop(passage.id).result()
+        del self._making[passage.id]
+        return passage, made
 
     @property
     def provisional_recipe(self) -> Recipe:

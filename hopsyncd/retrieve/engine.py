@@ -116,7 +116,9 @@ class Engine:
 
     def publish(self, head: Snapshot) -> None:
         """Serve another version from now on; a request that has begun keeps its own."""
-        self._head = head
+        before, self._head = self._head, head
+        if before is not None and before.index is not head.index:
+            self.forget_pasts()
 
     @property
     def settings(self) -> WalkSettings:
@@ -351,8 +353,7 @@ class Engine:
         """What the filter leaves of a snapshot, kept for the next question with that filter."""
         key = (served.version.id, served.hidden, wanted)
         with self._narrowed_lock:
-            known = self._narrowed.get(key)
-            if known and known.index is served.index:
+            if (known := self._narrowed.get(key)) and known.index is served.index:
                 return known
             older = [
                 one.among

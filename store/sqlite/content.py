@@ -70,12 +70,6 @@ def recipe_of(connection: Connection, row_id: int) -> Recipe:
     return Recipe(*row)
 
 
-def recipe_dimensions(connection: Connection, recipe: int) -> int:
-    """The number of components in the vectors of a recipe (a row id)."""
-    row = connection.execute("SELECT dimensions FROM recipe WHERE id = ?", [recipe]).fetchone()
-    return int(row[0])
-
-
 def known_passages(connection: Connection, ids: Iterable[PassageId]) -> dict[PassageId, Passage]:
     """The passages of these ids that the store has."""
     rows = connection.execute(

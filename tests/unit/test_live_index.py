@@ -12,12 +12,14 @@ from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
+from hopsyncd.models.questions import BuiltinMaker
 from store.sqlite.gc import Retention, collect
 from store.sqlite.purge import purge
 from tests.fakes.dump import served_by
 from tests.fakes.histories import Step, grown, histories, questions_of, states
 from tests.fakes.indexed import advance, document, snapshot_at
 from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack, fake_maker
 
 ROME = b"---\naliases: [Eternal City]\n---\n# Rome\n\nCaesar met Brutus in [Paris](b.md).\n"
@@ -196,6 +198,20 @@ def test_after_a_purge_or_a_gc_that_took_its_version_it_is_made_anew(kept: Kept)
     stack.writer.apply(Batch("gone", gone=((stack.source.id, "a.md"),)))
     purge(stack.connection, stack.source.id, "a.md", 0)
     assert kept.served(kept.started()) == kept.expected
+
+
+def test_after_a_switch_of_encoder_links_lead_where_they_led(tmp_path: Path) -> None:
+    far = b"# B\n\nRome.\n\n# Far\n\nParis is far.\n"
+    files = MemoryConnector({"a.md": b"See [it](b.md#far).\n", "b.md": far})
+    stack = Stack(tmp_path / "s.db", files)
+    stack.sync()
+    stack.close()
+    again = Stack(tmp_path / "s.db", files, BuiltinMaker(FakeLanguage(), FakeEncoder(24)))
+    assert again.writer.renew() is not None
+    switched = served_by(again.writer.snapshot_of(again.head))
+    again.writer.forget_index()
+    assert switched == served_by(again.writer.snapshot_of(again.head))
+    again.close()
 
 
 def test_an_index_that_is_forgotten_is_on_no_disk(kept: Kept) -> None:

@@ -189,6 +189,17 @@ def test_after_a_purge_no_worker_answers_from_what_was_before(desk: Desk) -> Non
     assert desk.workers.pids != [pid]
 
 
+def test_a_worker_that_nobody_asks_ends_after_a_purge(desk: Desk) -> None:
+    desk.until_handed_over()
+    (pid,) = desk.workers.pids
+    purged(desk.stack.path, "paris.md", "notes", 0)
+    desk.workers.renew(desk.stack.head.id)
+    end_s = time.monotonic() + 60
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+
+
 def test_where_no_worker_can_start_one_process_answers_alone(
     desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

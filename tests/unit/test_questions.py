@@ -124,9 +124,13 @@ def test_sentences_cover_all_of_the_text_in_order(text: str) -> None:
     assert all(text[a:b] == text[a:b].strip() != "" for a, b in spans)
 
 
-def test_a_set_that_is_being_made_is_not_made_again_for_whom_comes_between() -> None:
-    maker = BuiltinMaker(FakeLanguage(), FakeEncoder(16), workers=2)
-    passages = [Passage((), f"Rome is city {n}.") for n in range(9)]
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("count", [2, 20])
+def test_a_set_that_is_being_made_is_not_made_again_for_whom_comes_between(
+    workers: int, count: int
+) -> None:
+    maker = BuiltinMaker(FakeLanguage(), FakeEncoder(16), workers)
+    passages = [Passage((), f"Rome is city {n}.") for n in range(count)]
     outer = maker.make_each(passages)
     got = dict([*next(outer)])
     for some in (passages[1:3], passages):  # few, and many
