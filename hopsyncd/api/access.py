@@ -98,7 +98,7 @@ class AuditLog:
     ) -> None:
         """Record an action and its HTTP status. A full disk is logged and stops nobody.
 
-        `request` holds names, paths and versions: no admin endpoint takes or returns text.
+        `request` holds what was asked for: names, paths, versions, and the question of a watch.
         """
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -182,13 +182,17 @@ def query(
         )
 
 
-def _strength(score: float, best: float) -> str:
-    """A score in a word, beside the best of its answer: across answers they cannot be compared.
+def _strength(passage: Mapping[str, Any], best: float) -> str:
+    """Its score in a word, beside the best of its answer: across answers they cannot be compared.
 
-    >>> [_strength(score, 2.0) for score in (2.0, 0.6, 0.1)]
+    Of what was reached by a hop, from where: it need not be like the question.
+
+    >>> [_strength({"score": score, "hops": []}, 2.0) for score in (2.0, 0.6, 0.1)]
     ['strong', 'fair', 'weak']
     """
-    part = score / best if best > 0 else 1.0
+    if passage["hops"]:
+        return f"by way of {heading_text(passage['hops'][-1]['from'])}"
+    part = passage["score"] / best if best > 0 else 1.0
     return "strong" if part >= _STRONG else "fair" if part >= _FAIR else "weak"
 
 
@@ -196,7 +200,7 @@ def _print_passage(
     rank: int, passage: Mapping[str, Any], explain: bool, unit: Unit, best: float
 ) -> None:
     click.secho(f"{rank}. {heading_text(passage)}", bold=True)
-    strength = _strength(passage["score"], best)
+    strength = _strength(passage, best)
     click.echo(f"   {place_text(passage)}   {strength}   id {passage['id']}")
     statements = passage["statements"]
     if explain and statements:

@@ -57,17 +57,17 @@ def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
         blocks += _page(number, page, levels, running=before)
         before = headings
     if pages and not blocks:
-        raise without_text()
+        raise without_text(
+            "Install tesseract (docs/guide.md), have another program for text recognition (OCR) add"
+            " the text, or leave it out"
+        )
     return tuple(blocks)
 
 
-def without_text() -> DocumentUnreadable:
+def without_text(hint: str) -> DocumentUnreadable:
     """What a PDF without any text is reported as."""
     return DocumentUnreadable(
-        "the document",
-        "its pages have no text: they may be pictures of text",
-        "Install tesseract (docs/guide.md), have another program for text recognition (OCR) add the"
-        " text, or leave it out",
+        "the document", "its pages have no text: they may be pictures of text", hint
     )
 
 

@@ -2,6 +2,7 @@
 
 import io
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -142,7 +143,7 @@ def test_the_program_reads_no_file_of_yours_and_starts_nothing(tmp_path: Path) -
     secret = tmp_path / "secret"
     secret.write_text("secret")
     code = "import sys; from hopsyncd.formats.sandbox.confine import become; "
-    code += "become(sys.argv[1:], [], 1 << 30, 5)"
+    code += "become(sys.argv[1:], [], 1 << 30, 1)"
 
     def done(*program: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
@@ -154,6 +155,7 @@ def test_the_program_reads_no_file_of_yours_and_starts_nothing(tmp_path: Path) -
     assert not done(cat, str(secret)).stdout
     assert done(shell, "-c", f"echo a; {cat} /dev/null; echo b").stdout == b"a\n"
     assert not done(shell, "-c", f"exec {cat} --version").stdout
+    assert done(shell, "-c", "while :; do :; done").returncode == -signal.SIGXCPU
 
 
 def test_a_program_that_fails_is_told() -> None:

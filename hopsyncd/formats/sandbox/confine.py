@@ -157,7 +157,8 @@ def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu
     Its environment is empty but for what keeps it to one thread.
     """
     _take_resources(memory_bytes)
-    _limit(resource.RLIMIT_CPU, cpu_s)
+    # SIGXCPU at the first, which tells what happened; nothing survives the second.
+    _limit(resource.RLIMIT_CPU, cpu_s, cpu_s + 1)
     if sys.platform == "linux":
         gain_no_privileges()
         read_only_below((program[0], *_NEEDED, *places), may_run=True)
@@ -195,13 +196,14 @@ def _leave_network() -> None:
             libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
 
 
-def _limit(what: int, value: int) -> None:
-    """Lower a limit: one that is lower already stays."""
+def _limit(what: int, value: int, most: int | None = None) -> None:
+    """Lower a limit, and the one that it can be raised to: one that is lower already stays."""
+    most = value if most is None else most
     inherited = resource.getrlimit(what)[1]
     if inherited != resource.RLIM_INFINITY:
-        value = min(value, inherited)
+        most = min(most, inherited)
     with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(what, (value, value))
+        resource.setrlimit(what, (min(value, most), most))
 
 
 def _refuse(event: str, about: tuple[object, ...]) -> None:

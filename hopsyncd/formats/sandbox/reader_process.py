@@ -145,6 +145,7 @@ class ExtractionProcess:
                 continue
             pictures += 1
             if pictures > _MOST_PICTURES:
+                failed = f"only the first {_MOST_PICTURES} of its pages are read"
                 continue
             try:
                 picture = data if kind in IMAGES else self._picture(data, block.first_line)
@@ -160,7 +161,7 @@ class ExtractionProcess:
         if failed and not read:
             raise _unrecognized(failed)
         if pictures and not read and kind == PDF:
-            raise without_text()
+            raise without_text("Scan them sharper, or leave the document out")
         return tuple(read)
 
     def _picture(self, data: bytes, page: int) -> bytes:

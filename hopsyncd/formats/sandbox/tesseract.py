@@ -24,6 +24,7 @@ from hopsyncd.formats.sandbox.messages import Died
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 _NICE = 10
 _MEMORY_BYTES, _CPU_S, _WALL_S = 1 << 30, 60, 300.0  # for one picture, of up to MAX_PIXELS
+_END_S = 5.0  # after its text
 _MOST_TEXT_BYTES = 4 << 20
 _PIECE_BYTES, _POLL_S = 1 << 16, 0.2
 _DATA_FOLDERS = ("share/tesseract-ocr", "share/tessdata", "lib")  # below where it is installed
@@ -66,7 +67,9 @@ class Tesseract:
         with process:
             try:
                 text = _output(process, give_way)
-                _require_success(process.wait(timeout=_WALL_S))
+                _require_success(process.wait(timeout=_END_S))
+            except subprocess.TimeoutExpired as error:
+                raise Died("does not end") from error
             finally:
                 process.kill()
         return text.decode("utf-8", "replace")
