@@ -89,9 +89,9 @@ class TimedLanguage:
         with self._clock.part("spaCy"):
             return self._language.mentions(texts)
 
-    def entities(self, text: str) -> tuple[Entity, ...]:
+    def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         with self._clock.part("spaCy"):
-            return self._language.entities(text)
+            return self._language.entities(texts)
 
 
 class TimedConnector:

@@ -175,10 +175,8 @@ def _things(
     text: str, start: int, end: int, found: Sequence[Mention], language: Language
 ) -> list[tuple[int, int, str]]:
     """What can be asked for in a sentence, in order: entities of a known kind, then other names."""
-    entities = [
-        (start + one.start, start + one.end, f"which {one.kind}")
-        for one in language.entities(text[start:end])
-    ]
+    (kinds,) = language.entities([text[start:end]])
+    entities = [(start + one.start, start + one.end, f"which {one.kind}") for one in kinds]
     taken = {first for first, _, _ in entities}
     names = [
         (one.start, one.end, "what")

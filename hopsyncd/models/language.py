@@ -62,8 +62,8 @@ class Language(Protocol):
         """The names that each text mentions, in order; they do not depend on the other texts."""
         ...
 
-    def entities(self, text: str) -> tuple[Entity, ...]:
-        """The persons, places, dates and numbers in the text, in order, where it can tell them."""
+    def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
+        """The persons, places, dates and numbers in each text, in order, where it can tell them."""
         ...
 
 
@@ -94,10 +94,10 @@ class SpacyLanguage:
         found = self._found("mentions", texts)
         return [tuple(Mention(*one) for one in of_text) for of_text in found]
 
-    def entities(self, text: str) -> tuple[Entity, ...]:
+    def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         """As the protocol says. Raises ModelUnavailable."""
-        (found,) = self._found("entities", [text])
-        return tuple(Entity(*one) for one in found)
+        found = self._found("entities", texts)
+        return [tuple(Entity(*one) for one in of_text) for of_text in found]
 
     def _found(self, wanted: str, texts: Sequence[str]) -> list[list[tuple[Any, ...]]]:
         with self._turns:

@@ -75,13 +75,16 @@ class FakeLanguage:
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
         return [mentions(text, neutral_spans(text)) for text in texts]
 
-    def entities(self, text: str) -> tuple[Entity, ...]:
+    def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
         """Four digits are a date, others a number; a capitalised word after `in` is a place, after
         `by` a person."""
-        return tuple(
-            Entity(*found.span(found.lastgroup or 0), cast(EntityKind, found.lastgroup))
-            for found in _ENTITY.finditer(text)
-        )
+        return [
+            tuple(
+                Entity(*found.span(found.lastgroup or 0), cast(EntityKind, found.lastgroup))
+                for found in _ENTITY.finditer(text)
+            )
+            for text in texts
+        ]
 
 
 class CountingMaker:

@@ -198,13 +198,13 @@ def test_a_language_process_that_dies_is_started_again_and_finds_the_same(
     language: SpacyLanguage,
 ) -> None:
     text = "Mira Kaltenbrunn wrote it in Oslo in 1994; Peter Ravn read it, and Anna Holm."
-    (names,), entities = language.mentions([text]), language.entities(text)
+    (names,), entities = language.mentions([text]), language.entities([text])
     assert {"mira kaltenbrunn", "oslo"} <= {name.keyword for name in names}
     for kill in (signal.SIGKILL, signal.SIGTERM):
         worker = worker_of(language)
         worker.send_signal(kill)
         worker.wait()
-        assert (language.mentions([text]), language.entities(text)) == ([names], entities)
+        assert (language.mentions([text]), language.entities([text])) == ([names], entities)
 
 
 def test_the_names_in_a_text_do_not_depend_on_the_texts_beside_it(language: SpacyLanguage) -> None:

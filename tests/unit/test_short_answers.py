@@ -94,7 +94,7 @@ def test_what_is_counted_is_the_noun_after_how_many(question: str, counted: set[
 def test_values_are_read_with_their_units_and_without_list_numbers(
     kind: str, text: str, values: list[str]
 ) -> None:
-    assert [one.text for one in values_of(text, kind, LANGUAGE)] == values  # type: ignore[arg-type]
+    assert [one.text for one in values_of(text, kind, *LANGUAGE.entities([text]))] == values  # type: ignore[arg-type]
 
 
 def offered(question: str, *texts: str) -> list[str]:

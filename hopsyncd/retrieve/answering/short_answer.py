@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from hopsyncd.models.keywords import normalise
-from hopsyncd.models.language import Language
+from hopsyncd.models.language import Entity, Language
 from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds, Sentence
 from store.words import index_terms
 
@@ -135,8 +135,8 @@ class Value:
         return bool(_TIME_AFTER.match(self.after))
 
 
-def values_of(text: str, kind: Kind, language: Language) -> Iterator[Value]:
-    """The values of a kind in a sentence, without the number of a list's item.
+def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Value]:
+    """The values of a kind in a sentence with its entities, without the number of a list's item.
 
     `8. It lasts for three years.` has the duration `three years`, and no number.
     """
@@ -145,7 +145,7 @@ def values_of(text: str, kind: Kind, language: Language) -> Iterator[Value]:
         found.span() for found in (_PATTERNS[kind].finditer(text) if kind in _PATTERNS else ())
     ]
     if kind == "date":
-        spans = [(one.start, one.end) for one in language.entities(text) if one.kind == kind]
+        spans = [(one.start, one.end) for one in entities if one.kind == kind]
     for start, end in spans:
         if start not in numbers and (bare := text[start:end].strip("` ")):
             yield Value(start, end, bare, _after(text, end))
@@ -199,10 +199,13 @@ def candidates(
     around = _around(sentences)
     best = max(one.cosine for one in sentences)
     kinds = _TOLD_BY.get(asked.kind, (asked.kind,))
+    first = sorted(sentences, key=lambda one: -one.cosine)[:_SENTENCES]
+    told = [one.text for one in first] if "date" in kinds else []
+    entities = language.entities(told) if told else [()] * len(first)
     found = []
-    for sentence in sorted(sentences, key=lambda one: -one.cosine)[:_SENTENCES]:
+    for sentence, of_sentence in zip(first, entities, strict=True):
         for kind in kinds:
-            for value in values_of(sentence.text, kind, language):
+            for value in values_of(sentence.text, kind, of_sentence):
                 is_named = f" {normalise(value.text)} " in named
                 counted = not asked.counted.isdisjoint(index_terms(value.text + value.after))
                 if kind == "number" and not _is_wanted(value, asked, counted):
