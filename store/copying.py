@@ -4,6 +4,7 @@ Rows keep their ids. Versions come last, in one transaction, so what a kill leav
 without versions, which no daemon serves; the same copy then goes on.
 """
 
+import json
 from collections.abc import Callable
 from contextlib import closing
 
@@ -81,7 +82,13 @@ def _put(
     """Insert what is not there yet, with what a file keeps of it for searches."""
     known = set()
     if not target.server and table in ("recipe", "passage", "life"):
-        known = {row[0] for row in target.execute(f"SELECT id FROM {table}")}
+        known = {
+            row[0]
+            for row in target.execute(
+                f"SELECT id FROM {table} WHERE id IN (SELECT value FROM json_each(?))",
+                [json.dumps([row[0] for row in rows])],
+            )
+        }
     places = ", ".join("?" * len(columns))
     target.executemany(
         f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places}) ON CONFLICT DO NOTHING",

@@ -106,12 +106,9 @@ def _add_properties(index: LiveIndex, document: int, properties: Sequence[tuple[
 
 
 def _add_keys(index: LiveIndex, document: int, new: NewDocument) -> None:
-    keys = document_keys(Named(new.source, new.path, new.names))
-    key = np.array([one for one, _ in keys], dtype=np.int64)
-    count = len(keys)
-    first = index["document_key"].append(
-        document=np.full(count, document), key=key, exact=[exact for _, exact in keys]
-    )
+    key = np.array(document_keys(Named(new.source, new.path, new.names)), dtype=np.int64)
+    count = len(key)
+    first = index["document_key"].append(key=key)
     index.postings["keys_of_document"].add(
         np.full(count, document), np.arange(first, first + count, dtype=np.int32)
     )
@@ -128,7 +125,6 @@ def _add_links(index: LiveIndex, document: int, new: NewDocument, numbers: Integ
                 key=[one.key for one in tried],
                 heading=[one.heading for one in tried],
                 turn=[one.turn for one in tried],
-                exact=[one.exact for one in tried],
             )
             row = index["links"].append(
                 document=[document],

@@ -44,41 +44,40 @@ class Named:
 class Try:
     """A key that a link may mean, and the key of the heading that it names then (0: none).
 
-    An `exact` key has one document at most. Tries of one `turn` read the link alike: once one of
-    them is ambiguous, the rest of the turn means nothing.
+    Tries of one `turn` read the link alike: once one of them is ambiguous, the rest of the turn
+    means nothing.
     """
 
     key: int
     heading: int
     turn: int
-    exact: bool
 
 
-def document_keys(document: Named) -> list[tuple[int, bool]]:
-    """The distinct keys that a document has, and whether each is exact.
+def document_keys(document: Named) -> list[int]:
+    """The distinct keys that a document has: of its path, which it alone has, and of its names.
 
     >>> keys = document_keys(Named("notes", "people/Ada.md", ("Countess",)))
-    >>> (content_id("path", "notes", "people/Ada.md"), True) in keys
+    >>> content_id("path", "notes", "people/Ada.md") in keys
     True
-    >>> (content_id("name", "", "countess"), False) in keys
+    >>> content_id("name", "", "countess") in keys
     True
     """
     source, path = document.source, document.path
-    keys = {(content_id("path", source, path), True): None}
+    keys = {content_id("path", source, path): None}
     for file in _file_names(path):
-        keys[content_id("file", source, file), False] = None
+        keys[content_id("file", source, file)] = None
     for name in map(_alike, document.names):
-        keys[content_id("name", source, name), False] = None
-        keys[content_id("name", "", name), False] = None
+        keys[content_id("name", source, name)] = None
+        keys[content_id("name", "", name)] = None
     if "://" in path:
-        keys[content_id("name", "", _alike(path.rstrip("/"))), False] = None
+        keys[content_id("name", "", _alike(path.rstrip("/")))] = None
     return list(keys)
 
 
 def tries(target: str, source: str, path: str) -> list[Try]:
     """What a link in the document at that path of the source may mean, in turn."""
     if target.startswith("#"):
-        return [Try(content_id("path", source, path), named_heading(target[1:]), 0, True)]
+        return [Try(content_id("path", source, path), named_heading(target[1:]), 0)]
     found: list[Try] = []
     # Names may have a # too.
     for turn, (file, _, heading) in enumerate(
@@ -87,12 +86,10 @@ def tries(target: str, source: str, path: str) -> list[Try]:
         if not file:
             continue
         under = named_heading(heading) if heading else 0
-        found += [
-            Try(content_id("path", source, one), under, turn, True) for one in _paths(file, path)
-        ]
+        found += [Try(content_id("path", source, one), under, turn) for one in _paths(file, path)]
         alike = _alike(file.strip("/"))
         found += [
-            Try(content_id(kind, of, alike), under, turn, False)
+            Try(content_id(kind, of, alike), under, turn)
             for kind, of in (("file", source), ("name", source), ("name", ""))
         ]
     return list(dict.fromkeys(found))

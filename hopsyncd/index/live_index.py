@@ -71,7 +71,7 @@ TABLES: dict[str, dict[str, DTypeLike]] = {
         **_INTERVAL,
     },
     "property": {"document": np.int32, "property": np.int32},
-    "document_key": {"document": np.int32, "key": np.int64, "exact": np.bool_},
+    "document_key": {"key": np.int64},
     "placements": {"document": np.int32, "number": np.int32, "ordinal": np.int32},
     "called": {"document": np.int32, "number": np.int32, "name": np.int32},
     "links": {
@@ -82,7 +82,7 @@ TABLES: dict[str, dict[str, DTypeLike]] = {
         "first_try": np.int32,
         "end_try": np.int32,
     },
-    "tries": {"key": np.int64, "heading": np.int64, "turn": np.int32, "exact": np.bool_},
+    "tries": {"key": np.int64, "heading": np.int64, "turn": np.int32},
     "link_ways": {"source": np.int32, "target": np.int32, "link": np.int32, **_INTERVAL},
     "matches": {"out": np.int32, "into": np.int32, "similarity": np.float64, **_INTERVAL},
 }

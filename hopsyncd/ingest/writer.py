@@ -97,8 +97,7 @@ class SyncWorker:
         return not self._thread.is_alive()
 
     def hint(self, source: str, paths: Sequence[str] | None) -> None:
-        """Something under these paths, the newest last, may have changed. None: anything may have,
-        besides the paths of other hints."""
+        """Something below these paths, the newest last, may have changed. None: also elsewhere."""
         if self.standby and self.standby.follows:  # the writer has hints of its own
             return
         with self._wake:

@@ -45,6 +45,22 @@ Answer with one JSON object and nothing else, with one entry for each passage, u
 """
 
 
+def _usable(part: type[BaseModel]) -> BeforeValidator:
+    """Drops malformed parts of a list, so that one mistake does not spoil the others."""
+
+    def is_valid(value: Any) -> bool:
+        try:
+            part.model_validate(value)
+        except ValueError:
+            return False
+        return True
+
+    def usable(value: Any) -> Any:
+        return [one for one in value if is_valid(one)] if isinstance(value, list) else value
+
+    return BeforeValidator(usable)
+
+
 class FactPart(BaseModel):
     subject: str
     relation: str
@@ -53,40 +69,33 @@ class FactPart(BaseModel):
 
 class StatementPart(BaseModel):
     statement: str
-    facts: list[FactPart] = Field(json_schema_extra={"maxItems": MAX_FACTS})
+    facts: Annotated[
+        list[FactPart], _usable(FactPart), Field(json_schema_extra={"maxItems": MAX_FACTS})
+    ]
 
 
 class TopicPart(BaseModel):
     topic: str
-    statements: list[StatementPart] = Field(json_schema_extra={"maxItems": MAX_STATEMENTS})
+    statements: Annotated[
+        list[StatementPart],
+        _usable(StatementPart),
+        Field(json_schema_extra={"maxItems": MAX_STATEMENTS}),
+    ]
 
 
 class StatedPart(BaseModel):
     """What the passage with this id in the call states."""
 
     id: int
-    topics: list[TopicPart] = Field(json_schema_extra={"maxItems": MAX_TOPICS})
-
-
-def _usable_parts(value: Any) -> Any:
-    """Drop malformed parts, so that one mistake does not spoil the others."""
-    if not isinstance(value, list):
-        return value
-    return [part for part in value if _is_valid(part)]
-
-
-def _is_valid(part: Any) -> bool:
-    try:
-        StatedPart.model_validate(part)
-    except ValueError:
-        return False
-    return True
+    topics: Annotated[
+        list[TopicPart], _usable(TopicPart), Field(json_schema_extra={"maxItems": MAX_TOPICS})
+    ]
 
 
 class StatementsReply(BaseModel):
     """The reply that the LLM is asked for."""
 
-    passages: Annotated[list[StatedPart], BeforeValidator(_usable_parts)]
+    passages: Annotated[list[StatedPart], _usable(StatedPart)]
 
 
 @cache
@@ -94,7 +103,7 @@ def stated_about(passages: int) -> type[StatementsReply]:
     """The shape of a reply about that many passages."""
     parts = Annotated[
         list[StatedPart],
-        BeforeValidator(_usable_parts),
+        _usable(StatedPart),
         Field(json_schema_extra={"maxItems": passages}),
     ]
     return create_model("StatementsReply", __base__=StatementsReply, passages=parts)

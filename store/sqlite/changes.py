@@ -36,12 +36,11 @@ _AT_ONCE = 50_000  # rows
 class PassagesBegun:
     """Passages that became vertices, as columns of equal length, in no order.
 
-    `question_set` is the set that each has while it is one, `words` the length of its full text.
+    `question_set` is the set that each has while it is one.
     """
 
     passage: Integers
     question_set: Integers
-    words: Integers
     born: Integers
     died: Integers
 
@@ -179,10 +178,10 @@ def _ended(connection: Connection, table: str, key: str, span: Span) -> Ended:
 
 def _passages(connection: Connection, span: Span) -> PassagesBegun:
     sql = (
-        f"SELECT t.passage, t.question_set, p.words, t.born, {_DIED}"
-        f" FROM {_begun('life', span)} CROSS JOIN passage AS p ON p.id = t.passage WHERE {_BORN}"
+        f"SELECT t.passage, t.question_set, t.born, {_DIED}"
+        f" FROM {_begun('life', span)} WHERE {_BORN}"
     )
-    return PassagesBegun(*_columns(connection, sql, span, (np.int64,) * 5))
+    return PassagesBegun(*_columns(connection, sql, span, (np.int64,) * 4))
 
 
 def _matches(connection: Connection, span: Span) -> MatchesBegun:

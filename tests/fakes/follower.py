@@ -10,7 +10,7 @@ from store.records import Link, PassageId
 from store.sqlite.changes import Changes, DocumentBegun, Ended, Stamp, changes, stamp
 from store.sqlite.content import sets_at
 from store.sqlite.database import Connection
-from store.sqlite.reads import VISIBLE_DOCUMENTS, matches_at, read_links, read_names, words_at
+from store.sqlite.reads import VISIBLE_DOCUMENTS, matches_at, read_links, read_names
 from store.sqlite.sources import names_json
 from store.sqlite.versions import head
 
@@ -49,7 +49,7 @@ class Follower:
             self.documents[key][1][-1] = died
         lives, matches = fed.passages_begun, fed.matches_begun
         for known, columns in (
-            (self.lives, (lives.passage, lives.question_set, lives.words, lives.born, lives.died)),
+            (self.lives, (lives.passage, lives.question_set, lives.born, lives.died)),
             (
                 self.matches,
                 (matches.question, matches.target, matches.similarity, matches.born, matches.died),
@@ -73,7 +73,6 @@ class Follower:
                 homes.setdefault(passage, one.id)
         return {
             "sets": sorted(row[0] for row in lives.values()),
-            "words": sorted((passage, row[1]) for passage, row in lives.items()),
             "matches": sorted((one, *row[:2]) for one, row in at(self.matches, version).items()),
             "homes": sorted(homes.items()),
             "named": [(one.id, one.source, one.path, one.names) for one in documents],
@@ -109,7 +108,6 @@ def read_at(connection: Connection, version: int) -> dict[str, object]:
     opening = opening_passages_at(connection, version, OPENING)
     return {
         "sets": sorted(one.id for one in sets_at(connection, version)),
-        "words": tuples(words_at(connection, version)),
         "matches": tuples(columns),
         "homes": tuples(homes_at(connection, version)),
         "named": [

@@ -111,6 +111,14 @@ def test_a_malformed_part_spoils_no_other_and_a_doubled_one_is_not_believed() ->
     assert isinstance(second, LlmNonsense) and isinstance(third, LlmNonsense)
 
 
+def test_a_malformed_fact_or_statement_spoils_no_other() -> None:
+    facts = [{"subject": "Rome", "object": 7}, *TIBER["facts"]]
+    got = understood(topic({"facts": []}, {**TIBER, "facts": facts}), {"topic": "no statements"})
+    assert [(one.text, list(one.entities)) for one in got.statements] == [
+        ("Rome lies on the Tiber.", ["rome", "tiber"])
+    ]
+
+
 def test_there_is_an_end_however_much_it_states() -> None:
     many = [{"statement": f"Rome has hill {at}.", "facts": []} for at in range(99)]
     got = understood(*(topic(*many[at:], name=f"Hills {at}") for at in range(9)))
