@@ -109,9 +109,8 @@ def weighed(share: Floats, lines: NDArray[np.generic]) -> Floats:
 class Words:
     """The query's words in one version.
 
-    weights: the idf of each of its terms, also of those that no passage has. scores: (n,) BM25 by
-    entry. idf is log(1 + (n - df + 0.5) / (df + 0.5)), never negative. coverage: without terms that
-    no passage has, or too many to tell them apart.
+    weights: see `idf_of`. scores: (n,) BM25 by entry. coverage: without terms that no passage has,
+    or too many to tell them apart.
     """
 
     weights: Mapping[str, float]
@@ -119,19 +118,38 @@ class Words:
     coverage: Coverage
 
 
+def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
+    """The idf of each of the question's terms, also of those that no passage has."""
+    terms = index_terms(question)
+    _, of = _having(snapshot, terms)
+    idf = _idf(snapshot, np.bincount(of, minlength=len(terms)))
+    return dict(zip(terms, idf.tolist(), strict=True))
+
+
+def _having(snapshot: Snapshot, terms: Sequence[str]) -> tuple[Integers, Integers]:
+    """The rows of visible passages that have the terms, and which of them each has."""
+    keys = np.array([name_key(term) for term in terms], dtype=np.int64)
+    rows, of = snapshot.index.postings["term_rows"].of_each(keys)
+    seen = holds(snapshot.statistics.visible.entries, snapshot.index["term"]["entry"][rows])
+    return rows[seen], of[seen]
+
+
+def _idf(snapshot: Snapshot, having: Integers) -> Floats:
+    """log(1 + (n - df + 0.5) / (df + 0.5)), never negative, of terms that so many passages have."""
+    idf: Floats = np.log1p((snapshot.statistics.passages - having + 0.5) / (having + 0.5))
+    return idf
+
+
 def words_of(snapshot: Snapshot, question: str) -> Words:
     """Look the question's words up."""
     index, statistics = snapshot.index, snapshot.statistics
-    visible, passages = statistics.visible.entries, statistics.passages
-    mean = max(statistics.words / max(passages, 1), 1.0)
+    visible = statistics.visible.entries
+    mean = max(statistics.words / max(statistics.passages, 1), 1.0)
     terms = index_terms(question)
-    keys = np.array([name_key(term) for term in terms], dtype=np.int64)
-    rows, of = index.postings["term_rows"].of_each(keys)
-    entries, counts = index["term"]["entry"][rows], index["term"]["count"][rows]
-    seen = holds(visible, entries)
-    entries, counts, of = entries[seen].astype(np.int64), counts[seen], of[seen]
+    rows, of = _having(snapshot, terms)
+    entries, counts = index["term"]["entry"][rows].astype(np.int64), index["term"]["count"][rows]
     having = np.bincount(of, minlength=len(terms))
-    idf = np.log1p((passages - having + 0.5) / (having + 0.5))
+    idf = _idf(snapshot, having)
     saturation = K1 * (1 - B + B * index["entries"]["words"][entries] / mean)
     scores = np.zeros(len(visible))
     part = idf[of] * counts * (K1 + 1) / (counts + saturation)

@@ -23,7 +23,7 @@ from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.answering.support import judged
 from hopsyncd.retrieve.engine import Answer, Engine
 from hopsyncd.retrieve.logic import Tell, untold
-from hopsyncd.retrieve.query_context import words_of
+from hopsyncd.retrieve.query_context import idf_of
 from hopsyncd.retrieve.ranking import Hop, Ranked
 from store.exceptions import NoSuchVersion
 from store.records import PassageId, QuestionSet
@@ -185,8 +185,8 @@ class Asker:
         vector = self._engine.vector(question)
         with self._engine.reading(hidden=hidden) as (connection, _):
             sets = _sets(connection, found)
-        found_weights = words_of(found.snapshot, question).weights
-        weights = {term: idf for term, idf in found_weights.items() if term not in function_terms()}
+        idf = idf_of(found.snapshot, question)
+        weights = {term: one for term, one in idf.items() if term not in function_terms()}
         return sentences_of(found, sets, vector, weights, self._encoder), weights
 
 
