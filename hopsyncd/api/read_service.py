@@ -48,9 +48,8 @@ from hopsyncd.api.requests import (
     QueriesRequest,
     QueryRequest,
 )
-from hopsyncd.api.sentence_diff import version_about
 from hopsyncd.api.streaming import Listener
-from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff
+from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff, version_about
 from hopsyncd.config.configuration import INDEX_NAME, Config
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE, NotFound

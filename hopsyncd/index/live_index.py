@@ -143,6 +143,7 @@ class LiveIndex:
         self.entry_of: dict[int, int] = {}  # by question set
         self.life_of: dict[int, int] = {}  # by passage, at the head
         self.document_of: dict[int, int] = {}  # by row in the store, at the head
+        self.version = 0  # as of which it is
         self._began: list[tuple[str, int, int]] = []
         self._ended: list[tuple[str, Integers]] = []
 
@@ -248,6 +249,7 @@ class LiveIndex:
             died[rows[died[rows] == PENDING]] = version
         self._began.clear()
         self._ended.clear()
+        self.version = version
 
     # As arrays
 

@@ -134,10 +134,8 @@ class Writer:
 
     def keep_index(self) -> None:
         """Save the index, so that the next start need not make it from the store."""
-        newest = head(self._connection)
-        if self._saved and self._index is not None and newest is not None:
-            encoder = self._maker.recipe.encoder
-            self._saved.save(self._connection, self._index, encoder, newest.id)
+        if self._saved and self._index is not None and self._index.version:
+            self._saved.save(self._connection, self._index, self._maker.recipe.encoder)
 
     def forget_index(self) -> None:
         """Load the index anew from the store for the next use."""

@@ -54,14 +54,13 @@ class SavedIndex:
 
         Call it in a snapshot.
         """
-        found = self._saved(connection, recipe)
-        if found is not None:
-            index, after = found
+        index = self._saved(connection, recipe)
+        if index is not None:
             try:
-                if after < until:
-                    follow(connection, index, recipe.encoder, after, until)
+                if index.version < until:
+                    follow(connection, index, recipe.encoder, index.version, until)
             except NoSuchVersion:
-                log.info("the saved index is too old to follow", version=after)
+                log.info("the saved index is too old to follow", version=index.version)
             else:
                 return index
         if self._is_owned:
@@ -72,18 +71,18 @@ class SavedIndex:
             follow(connection, index, recipe.encoder, 0, until)
         return index
 
-    def save(self, connection: Connection, index: LiveIndex, encoder: str, version: int) -> None:
-        """Keep the index, which is as of that version; log why it cannot be."""
+    def save(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
+        """Keep the index; log why it cannot be."""
         if not self._is_kept:
             return
         self._entries = len(index["entries"])  # whether or not there is room for them
         try:
-            self._save(connection, index, encoder, version)
+            self._save(connection, index, encoder)
         except OSError as error:
             log.warning("the index was not saved", why=str(error))
             (self.folder / _MANIFEST).unlink(missing_ok=True)
 
-    def _save(self, connection: Connection, index: LiveIndex, encoder: str, version: int) -> None:
+    def _save(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         (self.folder / _MANIFEST).unlink(missing_ok=True)
         np.savez(self.folder / _COLUMNS, **index.columns())  # type: ignore[arg-type]
@@ -103,7 +102,7 @@ class SavedIndex:
             "encoder": encoder,
             "dimensions": index.vectors.dimensions,
             "rows": rows,
-            "stamp": asdict(stamp(connection, version)),
+            "stamp": asdict(stamp(connection, index.version)),
             "digests": digests,
         }
         new = self.folder / f"{_MANIFEST}.new"
@@ -119,8 +118,8 @@ class SavedIndex:
         shutil.rmtree(self.folder, ignore_errors=True)
         self._entries = 0
 
-    def _saved(self, connection: Connection, recipe: Recipe) -> tuple[LiveIndex, int] | None:
-        """The saved index and its version; None where there is none that can be trusted."""
+    def _saved(self, connection: Connection, recipe: Recipe) -> LiveIndex | None:
+        """The saved index; None where there is none that can be trusted."""
         try:
             manifest = json.loads((self.folder / _MANIFEST).read_text("utf-8"))
             made = Stamp(**manifest["stamp"])
@@ -130,13 +129,14 @@ class SavedIndex:
             if stamp(connection, made.version) != made:
                 return None
             index = self._read(manifest, recipe.dimensions)
+            index.version = made.version
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("the saved index is damaged, and made anew", why=str(error))
             return None
         self._entries = len(index["entries"])
-        return index, made.version
+        return index
 
     def _read(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:
         """Raises ValueError where a digest is another."""

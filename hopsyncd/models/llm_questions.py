@@ -29,14 +29,10 @@ from hopsyncd.models.llm.budget import LlmContext, estimated_tokens
 from hopsyncd.models.llm.call import Llm, LlmCall
 from store.records import Passage
 
-PROMPT = "questions/1"
-
 MAX_INCOMING, MAX_OUTGOING = 8, 12
 _MAX_QUESTION = 300  # characters
 _MAX_PASSAGE = 6000  # characters sent of one passage
 _MAX_CALL = 24_000  # characters of all passages in a call
-_REPLY_TOKENS = 600  # reserved for the questions of one passage
-_USUAL_TOKENS = 250  # what they usually take
 _CUT = " [...]"
 
 _SYSTEM = f"""\
@@ -71,65 +67,46 @@ _LINK_END = ".,;:!?)]}>\"'"
 _BIDI = frozenset(map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x61C)))
 
 
-def _usable_parts(value: Any) -> Any:
-    """Drop malformed parts, so that one mistake does not spoil the others."""
-    if not isinstance(value, list):
-        return value
-    return [
-        {**part, "incoming": _texts(part["incoming"]), "outgoing": _texts(part["outgoing"])}
-        for part in value
-        if isinstance(part, dict)
-        and type(part.get("id")) is int
-        and isinstance(part.get("incoming"), list)
-        and isinstance(part.get("outgoing"), list)
-    ]
+def usable(part: type[BaseModel]) -> BeforeValidator:
+    """Drops malformed parts of a list, so that one mistake does not spoil the others."""
+
+    def is_valid(value: Any) -> bool:
+        try:
+            part.model_validate(value)
+        except ValueError:
+            return False
+        return True
+
+    def valid(value: Any) -> Any:
+        return [one for one in value if is_valid(one)] if isinstance(value, list) else value
+
+    return BeforeValidator(valid)
 
 
-def _texts(values: Iterable[Any]) -> list[str]:
-    return [value for value in values if isinstance(value, str)]
+def _texts(values: Any) -> Any:
+    return [one for one in values if isinstance(one, str)] if isinstance(values, list) else values
 
 
-class Part(BaseModel):
-    """The questions of the passage with this id in the call.
+Texts = Annotated[list[str], BeforeValidator(_texts)]
+
+
+class PassagePart(BaseModel):
+    """What is said of the passage with this id in the call."""
+
+    id: int = Field(strict=True)
+
+
+class QuestionsPart(PassagePart):
+    """The questions of a passage.
 
     The schema has the limits because small models ramble; a longer list is cut, not refused.
     """
 
-    id: int
-    incoming: list[str] = Field(json_schema_extra={"maxItems": MAX_INCOMING})
-    outgoing: list[str] = Field(json_schema_extra={"maxItems": MAX_OUTGOING})
+    incoming: Texts = Field(json_schema_extra={"maxItems": MAX_INCOMING})
+    outgoing: Texts = Field(json_schema_extra={"maxItems": MAX_OUTGOING})
 
 
-class QuestionsReply(BaseModel):
-    """The reply that the LLM is asked for."""
-
-    passages: Annotated[list[Part], BeforeValidator(_usable_parts)]
-
-
-@cache
-def reply_about(passages: int) -> type[QuestionsReply]:
-    """The shape of a reply about that many passages: small models would invent more."""
-    parts = Annotated[
-        list[Part],
-        BeforeValidator(_usable_parts),
-        Field(json_schema_extra={"maxItems": passages}),
-    ]
-    return create_model("QuestionsReply", __base__=QuestionsReply, passages=parts)
-
-
-def understood(reply: QuestionsReply, passages: Sequence[Passage]) -> list[Asked | LlmNonsense]:
-    """What the reply says about each passage.
-
-    Parts with an unknown number are ignored, and so are those that come twice.
-    """
-    times = Counter(part.id for part in reply.passages)
-    parts = {part.id: part for part in reply.passages if times[part.id] == 1}
-    return [_asked(parts.get(number), passage) for number, passage in enumerate(passages, 1)]
-
-
-def _asked(part: Part | None, passage: Passage) -> Asked | LlmNonsense:
-    if part is None:
-        return nonsense("the reply has no questions for the passage")
+def _asked(part: QuestionsPart, passage: Passage) -> Asked | LlmNonsense:
     text = "\n".join([*passage.heading, passage.text])
     incoming = _usable(part.incoming, text, set(), MAX_INCOMING)
     taken = {one.casefold() for one in incoming}
@@ -173,23 +150,45 @@ def cleaned(text: str) -> str:
     return clean if any(character.isalnum() for character in clean) else ""
 
 
+@cache
+def reply_about(part: type[PassagePart], passages: int) -> type[BaseModel]:
+    """The shape of a reply about that many passages: small models would invent more."""
+    parts = Annotated[
+        list[part],  # type: ignore[valid-type]
+        usable(part),
+        Field(json_schema_extra={"maxItems": passages}),
+    ]
+    return create_model("Reply", passages=parts)
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """What is asked about passages, and how the reply is understood.
 
     prompt: its name and version. reply_tokens are reserved for each passage, usual_tokens taken.
-    shape: of a reply about so many passages.
+    part: of a reply, about one passage. read: what it says of that.
     """
 
     prompt: str
     system: str
     reply_tokens: int
     usual_tokens: int
-    shape: Callable[[int], type[BaseModel]]
-    understood: Callable[[Any, Sequence[Passage]], Sequence[Told | LlmNonsense]]
+    part: type[PassagePart]
+    read: Callable[[Any, Passage], Told | LlmNonsense]
+
+    def understood(self, reply: Any, passages: Sequence[Passage]) -> list[Told | LlmNonsense]:
+        """What a reply says about each passage; parts that come twice are not believed."""
+        times = Counter(part.id for part in reply.passages)
+        parts = {part.id: part for part in reply.passages if times[part.id] == 1}
+        return [
+            self.read(parts[number], passage)
+            if number in parts
+            else nonsense("the reply has nothing for the passage")
+            for number, passage in enumerate(passages, 1)
+        ]
 
 
-QUESTIONS = Form(PROMPT, _SYSTEM, _REPLY_TOKENS, _USUAL_TOKENS, reply_about, understood)
+QUESTIONS = Form("questions/1", _SYSTEM, 600, 250, QuestionsPart, _asked)
 
 
 def call_for(passages: Sequence[Passage], source: str, form: Form = QUESTIONS) -> LlmCall:
@@ -298,7 +297,7 @@ class LlmAsker:
                 break
             groups, queue = queue[: self._calls_a_round], queue[self._calls_a_round :]
             calls = [call_for(group, context.source, self._form) for group in groups]
-            shape = self._form.shape(max(map(len, groups)))
+            shape = reply_about(self._form.part, max(map(len, groups)))
             errors: list[LlmError] = []
             idle_rounds += 1
             for index, reply in self._llm.ask_each(

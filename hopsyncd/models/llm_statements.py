@@ -5,17 +5,23 @@ subjects and objects are its entities. They are asked for as questions are (`llm
 from a reply only short texts are used: an entity counts if its statement names it.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from functools import cache
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, Field, create_model
+from pydantic import BaseModel, Field
 
 from hopsyncd.errors import LlmNonsense
 from hopsyncd.models.asked_questions import Clause, Stated
 from hopsyncd.models.keywords import STOP_WORDS, normalise
-from hopsyncd.models.llm_questions import QUESTIONS, Form, cleaned, has_foreign_link, nonsense
+from hopsyncd.models.llm_questions import (
+    QUESTIONS,
+    Form,
+    PassagePart,
+    cleaned,
+    has_foreign_link,
+    nonsense,
+    usable,
+)
 from store.records import Passage
 
 MAX_TOPICS, MAX_STATEMENTS, MAX_FACTS = 5, 40, 6
@@ -45,22 +51,6 @@ Answer with one JSON object and nothing else, with one entry for each passage, u
 """
 
 
-def _usable(part: type[BaseModel]) -> BeforeValidator:
-    """Drops malformed parts of a list, so that one mistake does not spoil the others."""
-
-    def is_valid(value: Any) -> bool:
-        try:
-            part.model_validate(value)
-        except ValueError:
-            return False
-        return True
-
-    def usable(value: Any) -> Any:
-        return [one for one in value if is_valid(one)] if isinstance(value, list) else value
-
-    return BeforeValidator(usable)
-
-
 class FactPart(BaseModel):
     subject: str
     relation: str
@@ -70,7 +60,7 @@ class FactPart(BaseModel):
 class StatementPart(BaseModel):
     statement: str
     facts: Annotated[
-        list[FactPart], _usable(FactPart), Field(json_schema_extra={"maxItems": MAX_FACTS})
+        list[FactPart], usable(FactPart), Field(json_schema_extra={"maxItems": MAX_FACTS})
     ]
 
 
@@ -78,47 +68,20 @@ class TopicPart(BaseModel):
     topic: str
     statements: Annotated[
         list[StatementPart],
-        _usable(StatementPart),
+        usable(StatementPart),
         Field(json_schema_extra={"maxItems": MAX_STATEMENTS}),
     ]
 
 
-class StatedPart(BaseModel):
-    """What the passage with this id in the call states."""
+class StatedPart(PassagePart):
+    """What a passage states."""
 
-    id: int
     topics: Annotated[
-        list[TopicPart], _usable(TopicPart), Field(json_schema_extra={"maxItems": MAX_TOPICS})
+        list[TopicPart], usable(TopicPart), Field(json_schema_extra={"maxItems": MAX_TOPICS})
     ]
 
 
-class StatementsReply(BaseModel):
-    """The reply that the LLM is asked for."""
-
-    passages: Annotated[list[StatedPart], _usable(StatedPart)]
-
-
-@cache
-def stated_about(passages: int) -> type[StatementsReply]:
-    """The shape of a reply about that many passages."""
-    parts = Annotated[
-        list[StatedPart],
-        _usable(StatedPart),
-        Field(json_schema_extra={"maxItems": passages}),
-    ]
-    return create_model("StatementsReply", __base__=StatementsReply, passages=parts)
-
-
-def stated(reply: StatementsReply, passages: Sequence[Passage]) -> list[Stated | LlmNonsense]:
-    """What the reply says about each passage; parts that come twice are not believed."""
-    times = Counter(part.id for part in reply.passages)
-    parts = {part.id: part for part in reply.passages if times[part.id] == 1}
-    return [_stated(parts.get(number), passage) for number, passage in enumerate(passages, 1)]
-
-
-def _stated(part: StatedPart | None, passage: Passage) -> Stated | LlmNonsense:
-    if part is None:
-        return nonsense("the reply has no statements for the passage")
+def _stated(part: StatedPart, passage: Passage) -> Stated | LlmNonsense:
     text = "\n".join([*passage.heading, passage.text])
     topics: dict[str, str] = {}
     clauses: dict[str, Clause] = {}
@@ -152,7 +115,7 @@ def _keyword(name: str) -> str:
     return keyword if len(keyword) > 1 and keyword not in STOP_WORDS else ""
 
 
-STATEMENTS = Form("statements/1", _SYSTEM, 1500, 700, stated_about, stated)
+STATEMENTS = Form("statements/1", _SYSTEM, 1500, 700, StatedPart, _stated)
 
 
 def form_of(questions: str) -> Form:

@@ -2,14 +2,16 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from hopsyncd.config.values import Search
 from hopsyncd.index.filters import Filter, passing
+from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.restricted import restricted
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
@@ -32,9 +34,6 @@ from store.sqlite.reads import Place, places_at
 from store.sqlite.versions import version
 
 MAX_LLM_CALLS = 40  # of one query, unless configured
-_KEPT_PASTS = 3  # versions other than the head that stay in memory
-_KEPT_RESTRICTED = 4  # versions without some sources that stay in memory
-_KEPT_NARROWED = 8  # versions as filters leave them
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,40 @@ class Answer:
     resolution: Resolution | None = None
 
 
+class _Kept:
+    """Snapshots made for questions, at most so many; the first made goes first. For any thread."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._made: dict[Any, Snapshot] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, index: LiveIndex, make: Callable[[], Snapshot]) -> Snapshot:
+        """The one of that key and index, made if there is none."""
+        if known := self._known(key, index):  # without waiting for another that is being made
+            return known
+        with self._lock:
+            if known := self._known(key, index):
+                return known
+            made = make()
+            while len(self._made) >= self._most:
+                self._made.pop(next(iter(self._made)))
+            self._made[key] = made
+            return made
+
+    def of(self, index: LiveIndex) -> list[tuple[Any, Snapshot]]:
+        """Those of an index, with their keys."""
+        return [(key, one) for key, one in self._made.items() if one.index is index]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._made.clear()
+
+    def _known(self, key: Hashable, index: LiveIndex) -> Snapshot | None:
+        known = self._made.get(key)
+        return known if known and known.index is index else None
+
+
 class Engine:
     """The read path over one database; from any thread.
 
@@ -90,12 +123,9 @@ class Engine:
         self._budget_factor = budget_factor
         self._local = threading.local()
         self._head: Snapshot | None = None
-        self._pasts: dict[int, Snapshot] = {}
-        self._past_lock = threading.Lock()
-        self._restricted: dict[tuple[int, frozenset[str]], Snapshot] = {}
-        self._restricted_lock = threading.Lock()
-        self._narrowed: dict[tuple[int, frozenset[str], Filter], Snapshot] = {}
-        self._narrowed_lock = threading.Lock()
+        self._pasts = _Kept(3)  # versions other than the head
+        self._restricted = _Kept(4)  # versions without some sources
+        self._narrowed = _Kept(8)  # versions as filters leave them
         self._being_read: Counter[int] = Counter()
         self._reading_lock = threading.Lock()
 
@@ -131,12 +161,9 @@ class Engine:
 
     def forget_pasts(self) -> None:
         """Drop what is kept of past versions: a purge has rewritten them."""
-        with self._past_lock:
-            self._pasts.clear()
-        with self._restricted_lock:
-            self._restricted.clear()
-        with self._narrowed_lock:
-            self._narrowed.clear()
+        self._pasts.clear()
+        self._restricted.clear()
+        self._narrowed.clear()
 
     @contextmanager
     def reading(
@@ -151,10 +178,11 @@ class Engine:
         while True:
             connection = self._connection(at)
             with snapshot(connection):
-                asked, head = self._named(connection, at)
-                if asked is None:
+                head = self._head
+                if at == "head" and head is None:
                     yield connection, None
                     return
+                asked = head.version if head and at == "head" else resolve(connection, at)
                 if self._is_kept(connection, asked):
                     served = self._served(connection, asked, head, hidden)
                     yield connection, self._filtered(served, wanted) if wanted else served
@@ -172,16 +200,10 @@ class Engine:
             yield at
             return
         number = head.version.id
-        with self._past_lock:
-            # Not loaded anew if another version is served before the last question.
-            ours = not head.hidden and self._pasts.setdefault(number, head) is head
-        try:
-            with self._reading(number):
-                yield str(number)
-        finally:
-            if ours:
-                with self._past_lock:
-                    self._pasts.pop(number, None)
+        if not head.hidden:  # not made anew if another is served before the last question
+            self._pasts.get(number, head.index, lambda: head)
+        with self._reading(number):
+            yield str(number)
 
     def query(
         self,
@@ -300,13 +322,6 @@ class Engine:
             connection = self._local.connection = open_reader(self._database)
         return connection
 
-    def _named(self, connection: Connection, at: str) -> tuple[Version | None, Snapshot | None]:
-        """The version that `at` names, and the head as it is now."""
-        head = self._head
-        if at != "head":
-            return resolve(connection, at), head
-        return (head.version if head else None), head
-
     def _served(
         self, connection: Connection, wanted: Version, head: Snapshot | None, hidden: frozenset[str]
     ) -> Snapshot:
@@ -316,7 +331,52 @@ class Engine:
             return head
         return self._past(connection, wanted)
 
-    def _check_encoder(self, connection: Connection, version: Version) -> None:
+    def _without(
+        self, connection: Connection, version: Version, hidden: frozenset[str]
+    ) -> Snapshot:
+        """The version without the hidden sources, kept for the next question about it."""
+        head = self._searchable(connection, version)
+
+        def made() -> Snapshot:
+            older = [
+                one
+                for (number, sources), one in self._restricted.of(head.index)
+                if sources == hidden and number < version.id
+            ]
+            before = max(older, key=lambda one: one.version.id, default=None)
+            return restricted(
+                head.index, version, hidden, self._budget_factor, head.statistics, before
+            )
+
+        return self._restricted.get((version.id, hidden), head.index, made)
+
+    def _filtered(self, served: Snapshot, wanted: Filter) -> Snapshot:
+        """What the filter leaves of a snapshot, kept for the next question with that filter."""
+
+        def made() -> Snapshot:
+            older = [
+                one.among
+                for (_, _, filter_), one in self._narrowed.of(served.index)
+                if filter_ == wanted and one.among is not None
+            ]
+            before = max(older, key=len, default=np.empty(0, dtype=np.bool_))
+            return served.narrowed(passing(served.index, wanted, served.version.id, before))
+
+        key = (served.version.id, served.hidden, wanted)
+        return self._narrowed.get(key, served.index, made)
+
+    def _past(self, connection: Connection, version: Version) -> Snapshot:
+        """A stored version, kept for the next question about it. Raises NoSuchVersion."""
+        head = self._searchable(connection, version)
+
+        def made() -> Snapshot:
+            counts = Statistics.of(head.index, version.id, base=head.statistics)
+            return Snapshot(head.index, version, counts)
+
+        return self._pasts.get(version.id, head.index, made)
+
+    def _searchable(self, connection: Connection, version: Version) -> Snapshot:
+        """The head, whose index has the version too. Raises NoSuchVersion."""
         encoder = recipe_of(connection, version.recipe).encoder
         if encoder != self._encoder.name:
             raise NoSuchVersion(
@@ -324,66 +384,6 @@ class Engine:
                 f"its vectors are of the encoder {encoder}, and {self._encoder.name} is loaded",
                 "Ask a newer version, or set models.encoder back",
             )
-
-    def _without(
-        self, connection: Connection, version: Version, hidden: frozenset[str]
-    ) -> Snapshot:
-        """The version without the hidden sources, kept for the next question about it."""
-        key = (version.id, hidden)
-        if known := self._restricted.get(key):  # without waiting for one that is being made
-            return known
-        head = self._searchable(connection, version)
-        with self._restricted_lock:
-            if key not in self._restricted:
-                older = [
-                    one
-                    for (number, sources), one in self._restricted.items()
-                    if sources == hidden and number < version.id and one.index is head.index
-                ]
-                before = max(older, key=lambda one: one.version.id, default=None)
-                made = restricted(
-                    head.index, version, hidden, self._budget_factor, head.statistics, before
-                )
-                while len(self._restricted) >= _KEPT_RESTRICTED:
-                    self._restricted.pop(next(iter(self._restricted)))
-                self._restricted[key] = made
-            return self._restricted[key]
-
-    def _filtered(self, served: Snapshot, wanted: Filter) -> Snapshot:
-        """What the filter leaves of a snapshot, kept for the next question with that filter."""
-        key = (served.version.id, served.hidden, wanted)
-        with self._narrowed_lock:
-            if (known := self._narrowed.get(key)) and known.index is served.index:
-                return known
-            older = [
-                one.among
-                for (_, _, filter_), one in self._narrowed.items()
-                if filter_ == wanted and one.index is served.index and one.among is not None
-            ]
-        before = max(older, key=len, default=np.empty(0, dtype=np.bool_))
-        made = served.narrowed(passing(served.index, wanted, served.version.id, before))
-        with self._narrowed_lock:
-            while len(self._narrowed) >= _KEPT_NARROWED:
-                self._narrowed.pop(next(iter(self._narrowed)))
-            self._narrowed[key] = made
-        return made
-
-    def _past(self, connection: Connection, version: Version) -> Snapshot:
-        """A stored version, kept for the next question about it. Raises NoSuchVersion."""
-        if known := self._pasts.get(version.id):
-            return known
-        head = self._searchable(connection, version)
-        with self._past_lock:
-            if version.id not in self._pasts:
-                counts = Statistics.of(head.index, version.id, base=head.statistics)
-                while len(self._pasts) >= _KEPT_PASTS:
-                    self._pasts.pop(next(iter(self._pasts)))
-                self._pasts[version.id] = Snapshot(head.index, version, counts)
-            return self._pasts[version.id]
-
-    def _searchable(self, connection: Connection, version: Version) -> Snapshot:
-        """The head, whose index has the version too. Raises NoSuchVersion."""
-        self._check_encoder(connection, version)
         head = self._head
         if head is None:
             raise NoSuchVersion(

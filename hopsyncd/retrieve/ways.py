@@ -4,7 +4,7 @@ Three kinds: edges, names and links; `hopsyncd.retrieve.walk` says what each is 
 """
 
 from dataclasses import dataclass, fields
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,30 +21,14 @@ from hopsyncd.index.columns import (
 from hopsyncd.index.snapshot import Mentions, Snapshot
 from hopsyncd.retrieve.query_context import QueryContext, weighed
 
+if TYPE_CHECKING:
+    from hopsyncd.retrieve.walk import WalkSettings
+
 _WEIGHTS = 2.0**-32  # sums of weights, of which the largest is 1, are exact in these units
 MASS = 2.0**-46  # and sums of mass in these
 _COMMON = 256  # a name that more passages have reaches only mentions among the nearest rows
 _NEAREST = 2000
 _OF_TOPICS = 2.0  # a name that has passages of its own, to one that is only mentioned
-
-
-class Weighing(Protocol):
-    """What of the walk's settings decides how ways are weighed, and how many there are."""
-
-    @property
-    def backwards(self) -> float: ...
-    @property
-    def sharpness(self) -> float: ...
-    @property
-    def name_sharpness(self) -> float: ...
-    @property
-    def gain(self) -> float: ...
-    @property
-    def link_sharpness(self) -> float: ...
-    @property
-    def mentions(self) -> int: ...
-    @property
-    def linked(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +105,7 @@ def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
     return rarity
 
 
-def edge_ways(context: QueryContext, entries: Integers, by: Weighing) -> Ways:
+def edge_ways(context: QueryContext, entries: Integers, by: "WalkSettings") -> Ways:
     """All edges out of the entries (rising), both ways, to other documents; shares sum to 1 by
     start."""
     snapshot = context.snapshot
@@ -135,7 +119,7 @@ def edge_ways(context: QueryContext, entries: Integers, by: Weighing) -> Ways:
     return Ways(start, end, _shares(weight, np.searchsorted(entries, start)), out, back)
 
 
-def link_ways(context: QueryContext, entries: Integers, by: Weighing) -> Ways:
+def link_ways(context: QueryContext, entries: Integers, by: "WalkSettings") -> Ways:
     """The ways by links out of the entries (rising); shares sum to 1 by start.
 
     From each entry to the best passages of every document that it links to; and from each that is
@@ -216,7 +200,7 @@ def leaving(context: QueryContext, entries: Integers) -> NameShares:
 
 
 def arriving(
-    context: QueryContext, names: Integers, brought: NameShares, near: Integers, by: Weighing
+    context: QueryContext, names: Integers, brought: NameShares, near: Integers, by: "WalkSettings"
 ) -> tuple[NameShares, Integers]:
     """The mentions of each name that are most like the query, what part each gets, and the number
     of its name; both the names and the numbers rise.

@@ -22,7 +22,6 @@ from hopsyncd.config.values import STRATEGIES
 from hopsyncd.errors import REPORTABLE, DaemonUnavailable
 from hopsyncd.web.drawing import neighbourhood, unique_hops, way_found
 from hopsyncd.web.listener import Door, PageGuard
-from hopsyncd.web.text_changes import changed_words
 
 _ASSETS = Path(__file__).parent / "assets"
 _K = 8
@@ -30,9 +29,7 @@ _FILTERS = ("source", "path", "type", "tag", "since")
 _PASSAGES_SHOWN = 60  # of a document, around the one that is marked
 _NEIGHBOURS = 40
 _VERSIONS_SHOWN = 30
-_DOCUMENTS_COMPARED = 5
-_COMPARED_CHARACTERS = 100_000
-_DIFF_LINES = 100
+_DIFF_LINES = 100  # of documents, passages and edges that differ, each
 _CHANGES_SHOWN = 20
 _ARROWS = {
     "from": ("→", "raises what is answered by"),
@@ -180,7 +177,7 @@ class Pages:
 
     @_told
     def version(self, request: Request) -> Response:
-        """What a version changed: documents, and their words."""
+        """What a version changed: documents, and their sentences."""
         number: int = request.path_params["number"]
         entry, previous = [*self._client.log(2, number + 1)["versions"], None, None][:2]
         if entry is None or entry["version"] != number:
@@ -188,25 +185,10 @@ class Pages:
                 404, "not_found", f"There is no version {number}", "`hopsyncd log` lists them"
             )
             return self.html(request, "error.html", 404, error=problem)
-        diff, changes = None, []
+        diff = None
         if previous and not (entry["collected"] or previous["collected"]):
-            old = str(previous["version"])
-            diff = self._client.diff(old, str(number), _DIFF_LINES)
-            changes = [
-                {"place": one, "parts": self._words(one["source"], one["document"], old, number)}
-                for one in diff["documents"]["changed"][:_DOCUMENTS_COMPARED]
-            ]
-        return self.html(
-            request, "version.html", entry=entry, previous=previous, diff=diff, changes=changes
-        )
-
-    def _words(self, source: str, document: str, old: str, new: int) -> Any:
-        texts = (self._text(source, document, at) for at in (old, str(new)))
-        return changed_words(*texts)
-
-    def _text(self, source: str, document: str, at: str) -> str:
-        passages = self._client.document(source, document, at)["passages"]
-        return "\n\n".join(one["text"] for one in passages)[:_COMPARED_CHARACTERS]
+            diff = self._client.diff(str(previous["version"]), str(number), _DIFF_LINES)
+        return self.html(request, "version.html", entry=entry, previous=previous, diff=diff)
 
     @_told
     def compare(self, request: Request) -> Response:

@@ -257,9 +257,10 @@ def test_the_neighbourhood_is_walked_by_keys(opened: Page) -> None:
     expect(opened.locator("h1")).not_to_have_text(here)
 
 
-def test_a_dot_on_the_line_shows_what_its_version_changed_in_words(opened: Page) -> None:
+def test_a_dot_on_the_line_shows_which_sentences_its_version_changed(opened: Page) -> None:
     opened.get_by_role("link", name="Time").click()
     expect(opened.locator("svg .dot")).to_have_count(2)
+    expect(opened.locator("ol.versions li").first).to_contain_text("changed people/kaltenbrunn.md")
     opened.locator("svg .dot").last.click()
     expect(opened.locator("h1")).to_contain_text("Version 2")
     expect(opened.locator("ins").first).to_contain_text("harbour")

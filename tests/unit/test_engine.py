@@ -105,11 +105,10 @@ class Overtaken(Engine):
 
     meanwhile: list[Snapshot]
 
-    def _named(self, connection: Connection, at: str) -> tuple[Version | None, Snapshot | None]:
-        named = super()._named(connection, at)
+    def _is_kept(self, connection: Connection, wanted: Version) -> bool:
         while self.meanwhile:
             self.publish(self.meanwhile.pop())
-        return named
+        return super()._is_kept(connection, wanted)
 
 
 def test_a_head_that_gc_collected_as_a_request_began_gives_way_to_the_next(

@@ -119,6 +119,15 @@ def test_what_came_since_is_followed_and_past_versions_stay(kept: Kept) -> None:
     assert kept.served(kept.started()) == kept.expected
 
 
+def test_an_index_that_is_behind_the_head_is_kept_as_what_it_is(kept: Kept) -> None:
+    behind = kept.started()
+    assert behind.index.version == 1
+    kept.files.put("b.md", PARIS + b"\nParis has a tower.\n")
+    kept.stack.sync()
+    behind.keep_index()
+    assert kept.served(kept.started()) == kept.expected
+
+
 def test_a_reader_keeps_its_index_while_the_next_is_loaded_and_grows(kept: Kept) -> None:
     saved = SavedIndex(kept.folder)
     recipe, connection = kept.stack.maker.recipe, kept.stack.connection

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmRefused, LlmUnavailable
-from hopsyncd.models.asked_questions import Asked
+from hopsyncd.models.asked_questions import Asked, Told
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.llm_questions import (
     MAX_INCOMING,
     MAX_OUTGOING,
+    QUESTIONS,
     LlmAsker,
-    QuestionsReply,
     call_for,
     estimate,
-    understood,
+    reply_about,
 )
 from store.records import Passage
 from tests.fakes.llm import FakeLlm, good_reply, passages_in
@@ -57,8 +57,9 @@ parts = st.fixed_dictionaries(
 )
 
 
-def reply(*said: object) -> QuestionsReply:
-    return QuestionsReply.model_validate({"passages": [*said]})
+def understood(said: object, passages: Sequence[Passage]) -> Sequence[Told | LlmNonsense]:
+    reply = reply_about(QUESTIONS.part, len(passages)).model_validate({"passages": said})
+    return QUESTIONS.understood(reply, passages)
 
 
 def asked(
@@ -112,7 +113,7 @@ class TestCall:
 
 class TestReply:
     def test_a_good_part_is_taken_as_it_is(self) -> None:
-        (got,) = understood(reply({"id": 1, **WELL}), [ROME])
+        (got,) = understood([{"id": 1, **WELL}], [ROME])
         assert got == Asked(tuple(WELL["incoming"]), tuple(WELL["outgoing"]))
 
     @pytest.mark.parametrize(
@@ -131,11 +132,11 @@ class TestReply:
     def test_a_part_that_is_missing_doubled_or_no_part_is_nonsense(
         self, said: list[object]
     ) -> None:
-        (got,) = understood(reply(*said), [ROME])
+        (got,) = understood(said, [ROME])
         assert isinstance(got, LlmNonsense)
 
     def test_one_bad_part_does_not_spoil_the_other(self) -> None:
-        bad, good = understood(reply({"id": 1, "incoming": 7}, {"id": 2, **WELL}), [GAUL, ROME])
+        bad, good = understood([{"id": 1, "incoming": 7}, {"id": 2, **WELL}], [GAUL, ROME])
         assert isinstance(bad, LlmNonsense)
         assert isinstance(good, Asked)
 
@@ -145,12 +146,12 @@ class TestReply:
             "incoming": ["  Where\tis\n Rome? ", "WHERE is Rome?", 5, "\x1b[2JWhat is\u202e it?"],
             "outgoing": ["where is rome?", "Who\ud800 ruled?"],
         }
-        (got,) = understood(reply(said), [ROME])
+        (got,) = understood([said], [ROME])
         assert got == Asked(("Where is Rome?", "[2JWhat is it?"), ("Who ruled?",))
 
     def test_too_many_are_cut(self) -> None:
         lots = [f"What is number {n}?" for n in range(40)]
-        (got,) = understood(reply({"id": 1, "incoming": lots, "outgoing": lots}), [ROME])
+        (got,) = understood([{"id": 1, "incoming": lots, "outgoing": lots}], [ROME])
         assert isinstance(got, Asked)
         assert (len(got.incoming), len(got.outgoing)) == (MAX_INCOMING, MAX_OUTGOING)
 
@@ -159,13 +160,13 @@ class TestReply:
     )
     def test_a_link_that_the_passage_lacks_drops_its_question(self, link: str) -> None:
         said = {**WELL, "incoming": [*WELL["incoming"], f"Is it told at {link}, or not?"]}
-        (got,) = understood(reply({"id": 1, **said}), [ROME])
+        (got,) = understood([{"id": 1, **said}], [ROME])
         assert isinstance(got, Asked)
         assert got.incoming == tuple(WELL["incoming"])
 
     def test_a_link_of_the_passage_is_kept(self) -> None:
         said = {**WELL, "incoming": ["What does https://rome.example/map show?"]}
-        (got,) = understood(reply({"id": 1, **said}), [ROME])
+        (got,) = understood([{"id": 1, **said}], [ROME])
         assert isinstance(got, Asked) and len(got.incoming) == 1
 
     @given(said=st.lists(parts, max_size=8) | loose_json, some=passages)
@@ -173,10 +174,9 @@ class TestReply:
         self, said: object, some: list[Passage]
     ) -> None:
         try:
-            read = QuestionsReply.model_validate({"passages": said})
+            results = understood(said, some)
         except ValidationError:
             return
-        results = understood(read, some)
         assert len(results) == len(some)
         for got in results:
             if isinstance(got, LlmNonsense):

@@ -1,6 +1,7 @@
 """What an LLM says that passages state: how it is understood, and what is made and found of it."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,15 @@ import pytest
 from hopsyncd.config.configuration import LlmConfig
 from hopsyncd.config.values import Search
 from hopsyncd.errors import LlmNonsense
-from hopsyncd.models.asked_questions import Stated
+from hopsyncd.models.asked_questions import Stated, Told
 from hopsyncd.models.llm.budget import LlmContext, Usage
-from hopsyncd.models.llm_questions import call_for, estimate
+from hopsyncd.models.llm_questions import call_for, estimate, reply_about
 from hopsyncd.models.llm_statements import (
     MAX_STATEMENTS,
     MAX_TOPICS,
     STATEMENTS,
-    StatementsReply,
+    StatedPart,
     form_of,
-    stated,
-    stated_about,
 )
 from hopsyncd.models.loading import maker_of
 from hopsyncd.models.questions import BuiltinMaker
@@ -42,8 +41,14 @@ CAESAR = {
 }
 
 
-def reply(*topics: dict[str, Any], id_: int = 1) -> StatementsReply:
-    return StatementsReply.model_validate({"passages": [{"id": id_, "topics": list(topics)}]})
+def reply(*topics: dict[str, Any]) -> dict[str, Any]:
+    return {"passages": [{"id": 1, "topics": list(topics)}]}
+
+
+def stated(reply: dict[str, Any], passages: Sequence[Passage]) -> Sequence[Told | LlmNonsense]:
+    return STATEMENTS.understood(
+        reply_about(StatedPart, len(passages)).model_validate(reply), passages
+    )
 
 
 def topic(*statements: dict[str, Any], name: str = "Rivers") -> dict[str, Any]:
@@ -68,7 +73,7 @@ def context() -> LlmContext:
 
 
 def saying(*topics: dict[str, Any]) -> Any:
-    return lambda _: reply(*topics).model_dump_json()
+    return lambda _: json.dumps(reply(*topics))
 
 
 def test_a_statement_has_its_topic_and_the_entities_of_its_facts() -> None:
@@ -105,8 +110,7 @@ def test_a_statement_that_cannot_be_used_is_left_out(bad: dict[str, Any]) -> Non
 def test_a_malformed_part_spoils_no_other_and_a_doubled_one_is_not_believed() -> None:
     good = {"id": 1, "topics": [topic(TIBER)]}
     parts = [good, {"id": 2, "topics": "none"}, {"id": 3, "topics": []}, {"id": 3, "topics": []}]
-    whole = stated_about(3).model_validate({"passages": parts})
-    first, second, third = stated(whole, [ROME] * 3)
+    first, second, third = stated({"passages": parts}, [ROME] * 3)
     assert isinstance(first, Stated)
     assert isinstance(second, LlmNonsense) and isinstance(third, LlmNonsense)
 
