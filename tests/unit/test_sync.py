@@ -1,5 +1,6 @@
 """One sync of a source in memory: what makes a version, and what trouble does."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -199,3 +200,18 @@ def test_removing_most_of_a_large_graph_leaves_the_rest_whole(tmp_path: Path) ->
     stack.writer.forget_index()
     assert not stack.writer.is_worn
     assert len(stack.writer.index["incoming"]) == 2
+
+
+def test_an_index_is_worn_by_the_passages_of_documents_that_were_there_before(
+    tmp_path: Path,
+) -> None:
+    """An edit places all passages of its document anew, though it makes few."""
+    text = b"".join(b"# N%d\n\nName%d saw Rome.\n\n" % (n, n) for n in range(400))
+    files = MemoryConnector({"a.md": text})
+    with closing(Stack(tmp_path / "graph.db", files)) as stack:
+        stack.sync()
+        for edit in range(3):
+            assert not stack.writer.is_worn
+            files.put("a.md", text + b"# End\n\nName%d saw Oslo.\n" % edit)
+            stack.sync()
+        assert stack.writer.is_worn

@@ -10,15 +10,17 @@ import pytest
 from connectors.protocol import Found
 from hopsyncd.config.schedule import every
 from hopsyncd.errors import BadRequest, SyncFailed
+from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.ingest.standby import NotWriter, Standby
 from hopsyncd.ingest.timetable import Chore, Clocks
 from hopsyncd.ingest.writer import SyncWorker
 from store.records import Version, content_hash
 from store.sqlite.operational import all_jobs
 from store.sqlite.reads import live_documents
 from tests.fakes.memory import MemoryConnector
-from tests.fakes.stack import Stack
+from tests.fakes.stack import Stack, fake_maker
 
 WAIT_S = 60.0
 
@@ -63,6 +65,21 @@ def test_a_refused_job_is_told_so_and_the_work_goes_on(worker: SyncWorker) -> No
         refused.result(WAIT_S)
     assert request.result(WAIT_S)
     assert worker.error is None
+
+
+def test_a_job_that_only_the_writer_does_is_refused_elsewhere_and_never_runs(
+    worker: SyncWorker, tmp_path: Path
+) -> None:
+    ran: list[SourceSync] = []
+    recipe = fake_maker().recipe
+    saved = SavedIndex(tmp_path / "index")
+    worker.standby = Standby(lambda: recipe, "postgresql://", saved, lambda _: None)
+    with pytest.raises(NotWriter):
+        worker.submit(ran.append).result(WAIT_S)
+    worker.standby = None  # elected
+    worker.start()
+    worker.submit(lambda _: None).result(WAIT_S)
+    assert ran == []
 
 
 def test_a_job_that_breaks_leaves_nobody_waiting(worker: SyncWorker) -> None:
