@@ -7,7 +7,7 @@ from hopsyncd.errors import ReaderUnavailable
 
 
 def library(name: str) -> Any:
-    """Load a library. Raises ReaderUnavailable: no document is to blame for one that is absent."""
+    """Load a library. Raises ReaderUnavailable if it is missing, so that no document is blamed."""
     try:
         return import_module(name)
     except (ImportError, OSError, MemoryError) as error:

@@ -12,7 +12,7 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class WrittenLink:
-    """What a document names, and the text that a reader sees in its place."""
+    """The target of a link as written, and the text that a reader sees in its place."""
 
     target: str
     shown: str
@@ -33,7 +33,7 @@ def link_to_address(address: str, shown: str) -> WrittenLink | None:
 
 
 def link_to_name(name: str, shown: str = "") -> WrittenLink | None:
-    """A link by the name of a document, which stands for itself where nothing else is shown."""
+    """A link by the name of a document; the name is shown unless another text is given."""
     return _link(name, shown or name)
 
 
@@ -44,7 +44,7 @@ def _link(target: str, shown: str) -> WrittenLink | None:
 
 
 def in_one_line(text: str) -> str:
-    r"""With single spaces, and without what no UTF-8 can hold.
+    r"""The text with single spaces, and without what UTF-8 cannot hold.
 
     >>> in_one_line("Ada \n Lovelace\udc80")
     'Ada Lovelace?'
@@ -56,7 +56,7 @@ Kind = Literal["heading", "paragraph", "code", "table", "list_item", "picture"]
 Links = tuple[tuple[int, WrittenLink], ...]
 """Links of a text, each with the offset where it begins, in rising order."""
 
-# Headings are repeated in every passage below them, so a run-away one must not be a heading.
+# Every passage repeats the headings above it, so an endless heading must become a paragraph.
 MAX_HEADING_CHARACTERS = 300
 
 
@@ -66,13 +66,13 @@ class Block:
 
     Lines are 1-based and inclusive, in the file as it is on disk; in documents without lines they
     number pages, slides and so on (see formats/units.py). `text` keeps the line breaks of
-    the file, so that the line of any part of it can be told; of a `table` it is one row, its cells
+    the file, so that every part of it has a line; a `table` block is one row, its cells
     joined by " | ". `level` is 1..6 for a heading and 0 for others. A heading with empty text
     closes the sections of its level without opening one. A `picture` holds the place of one
-    until its text is read: what a reader yields in the end has none.
+    until its text is read; no reader returns one in the end.
 
-    `links` are those that stand in the text. `names` are what the block says that the document is
-    called, `properties` what else it says of it: tags, authors, dates and so on, as (name, value).
+    `links` are the links in the text. `names` are names that the block gives the document,
+    `properties` what else it says about it: tags, authors, dates and so on, as (name, value).
     `leads` are texts above it without which it cannot be understood, outermost first: the
     sentence that introduces its list, the items it is nested in, the term that it explains. They
     are repeated in a passage that begins with the block.
@@ -92,7 +92,7 @@ class Block:
 def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
     """Drop blocks without text and links, and turn over-long headings into paragraphs.
 
-    A `?` takes the place of what no UTF-8 can hold: JSON and some charsets can spell it.
+    A `?` replaces what UTF-8 cannot hold; JSON and some charsets can spell it.
     """
     return tuple(
         replace(block, kind="paragraph", level=0)
@@ -109,10 +109,10 @@ def _storable(block: Block) -> Block:
 
 
 def with_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block, ...]:
-    """Put `title` above all else as the level-1 heading, unless the document has one of its own.
+    """Put `title` first as the level-1 heading, unless the document has one of its own.
 
-    Its own is a level-1 heading that nothing precedes, if there is no other, or a first heading of
-    any level that says the title. All other level-1 headings are chapters below the title.
+    Its own is the only level-1 heading, if nothing precedes it, or a first heading of any level
+    that equals the title. All other level-1 headings become chapters below the title.
     """
     title = in_one_line(title)
     if not title or not blocks:
@@ -147,7 +147,7 @@ def _lowered(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def names_of(blocks: Iterable[Block], title: str | None) -> tuple[str, ...]:
-    """What a document is called: its source's title, its first level-1 heading, what it says."""
+    """The names of a document: its source's title, its first level-1 heading, its own names."""
     said = list(blocks)
     first = next((block.text for block in said if block.level == 1 and block.text), "")
     names = [title or "", first, *(name for block in said for name in block.names)]

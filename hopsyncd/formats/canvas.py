@@ -1,7 +1,7 @@
 """Canvases of Obsidian (JSON Canvas 1.0): cards of text, embedded notes and pages, and arrows.
 
-A card is read as Markdown, in the order of the file, at the number of the card; a group's label is
-a heading of its own. What an arrow joins is a sentence, where it says anything.
+Cards are read as Markdown in the order of the file; the number of the card is the line. The label
+of a group is a heading. An arrow with a label becomes a sentence about the cards it joins.
 """
 
 import json
@@ -58,7 +58,7 @@ def _arrows(arrows: list[dict[str, Any]], cards: list[dict[str, Any]]) -> Iterat
 
 
 def _name(card: Mapping[str, Any]) -> str:
-    """What an arrow calls a card: its first line, or what it shows."""
+    """The name of a card in the sentence of an arrow: its first line, or what it embeds."""
     said = next((str(card[key]) for key in ("text", "label", "file", "url") if card.get(key)), "")
     line = next(iter(said.strip().splitlines()), "").lstrip("#> ")
     return line[:_NAME_CHARACTERS]

@@ -1,4 +1,4 @@
-r"""Blocks to passages, with boundaries that an edit moves only where it happens.
+r"""Blocks to passages; an edit moves boundaries only nearby.
 
 A section (the blocks between two headings) is a row of units: its blocks, or the sentences of a
 block that is too long. Between two units lies a boundary; its *rank* is a hash of the two units.
@@ -11,18 +11,18 @@ Worked example, with GAP 60; units of 50 tokens, ranks below the boundaries:
     offsets        50  100  150  200  250  300
     ranks           7    4    9    2    8    5
 
-The boundary at 100 is a cut: 4 is below 7 and 9. So is that at 200 (2 below 9 and 8), and not 300:
-it is only 50 before the end. The passages are AB, CD, EFG. Insert X (50 tokens) between E and F:
+The boundaries at 100 (4 is below 7 and 9) and 200 (2 is below 9 and 8) are cuts. 300 is not: it is
+only 50 before the end. The passages are AB, CD, EFG. Insert X (50 tokens) between E and F:
 8 (between E and F) makes way for, say, 6 and 1; 1 lies at 300 and is a cut. The passages are AB,
 CD, EX, FG: two new ones.
 
 Why at most three. Take a section in which no two boundaries rank the same. Two cuts lie at least
-GAP apart, as the higher-ranked of two nearer ones is none. Whether a boundary is a cut depends
-only on what is nearer than GAP. So inserting, editing or deleting a unit turns cuts on or off only
-nearer than GAP to the place: left of it (its left edge included) at most one cut p stands there
-afterwards, and right of it at most one, q. Between p and q there is no other. Every passage that
-ends before p or begins after q is as before, save the one that p ends and the one that q begins;
-the third is the passage between p and q.
+GAP apart, because of two nearer boundaries the higher-ranked is not a cut. Whether a boundary is a
+cut depends only on what is nearer than GAP. So inserting, editing or deleting a unit turns cuts on
+or off only nearer than GAP to the place: left of it (its left edge included) at most one cut p
+stands there afterwards, and right of it at most one, q. Between p and q there is no other. Every
+passage that ends before p or begins after q is as before, save the one that p ends and the one that
+q begins; the third is the passage between p and q.
 
 Where the proof ends. (1) A stretch in which the ranks rise and then fall for more than 2 x target
 tokens holds no cut and must be split all the same: `_split` sees that stretch alone, so that the
@@ -68,10 +68,10 @@ class Chunk:
 def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...]:
     """Cut a document into passages of about `target_tokens`, never across headings.
 
-    Passages have 0.3 to 2 times the target, less only where a section has less or repeats itself.
+    Passages have 0.3 to 2 times the target; fewer only if the section is shorter or repeats itself.
     A block of up to 1.5 times the target stays whole. Blocks are joined by a blank line, list items
     and table rows by a newline; wrapped lines are joined, except in code. A section without text
-    gives nothing, but in a document of headings alone they are the text, below the first of them.
+    gives no passage; in a document of headings alone, the headings are the text below the first.
     A passage begins with the leads of its first block, a line each.
 
     One block inserted, edited or deleted makes at most 3 passages that were not there before
@@ -82,7 +82,7 @@ def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...
 
 
 def chunks(blocks: Sequence[Block], target_tokens: int) -> Iterator[Chunk]:
-    """The same one by one: a large document takes seconds, and others may work in between."""
+    """As `chunk`, one by one: a large document takes seconds, and others can work in between."""
     if target_tokens < 1:
         raise ValueError(f"target_tokens is {target_tokens}, and must be at least 1")
     is_empty = True
@@ -168,7 +168,7 @@ def _joined(body: list[Block], target: int) -> Iterator[Unit]:
 def _begun(
     leads: tuple[str, ...], known: list[tuple[str, int]], offset: int
 ) -> list[tuple[str, int]]:
-    """The leads with the offsets where they began; those not `known` begin here."""
+    """The leads with the offsets where they began; leads that are not `known` begin here."""
     same = 0
     while same < min(len(leads), len(known)) and leads[same] == known[same][0]:
         same += 1
@@ -193,12 +193,12 @@ class _Boundary:
 
 
 def _groups(units: Iterable[Unit], target: int) -> Iterator[list[Unit]]:
-    """Yield the units of each passage; of an endless row no more than a few passages are held."""
+    """Yield the units of each passage; even of an endless row only a few passages are held."""
     gap, limit = max(1, target * 3 // 10), 2 * target
     row: list[_Boundary] = []  # since the last cut
     for place in _judged(_boundaries(units, gap), gap):
         is_cut = not place.is_beaten
-        # A stretch that goes on for so long is split alike wherever it ends.
+        # A stretch this long is split the same way wherever it ends.
         longest = limit if is_cut else limit + gap - 1
         while len(row) > 1 and place.offset - row[0].offset > longest:
             end = _split(row, place.offset, target)
@@ -215,7 +215,7 @@ def _units(row: Iterable[_Boundary]) -> list[Unit]:
 
 
 def _boundaries(units: Iterable[Unit], gap: int) -> Iterator[_Boundary]:
-    """Yield the boundary before each unit with its rank, and that after the last.
+    """Yield the boundary before each unit, with its rank, and the one after the last.
 
     The hash of the two units at the boundary decides; where two boundaries have equal ones
     (repeated text), that of the four units around it. Between two identical units of half a gap

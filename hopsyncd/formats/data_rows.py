@@ -21,9 +21,9 @@ _decoder = json.JSONDecoder()
 
 
 def csv_blocks(text: str) -> tuple[Block, ...]:
-    """Read CSV, one block a row, each value with the name of its column if the file has names.
+    """Read CSV: a block for each row, each value with its column's name if the file has names.
 
-    The delimiter is the one of comma, semicolon, tab and bar that the first line has most of.
+    The delimiter is whichever of comma, semicolon, tab and bar is most frequent in the first line.
     """
     head = text[: text.find("\n")] if "\n" in text else text
     delimiter = max(_DELIMITERS, key=head.count)
@@ -46,10 +46,10 @@ def csv_blocks(text: str) -> tuple[Block, ...]:
 
 
 def json_blocks(text: str) -> tuple[Block, ...]:
-    """Read JSON, or JSON lines: a block for each member of what is outermost, or of a long member.
+    """Read JSON or JSON lines: a block for each outermost member, or for each member of a long one.
 
-    A block has a line for each value, with the way to it: "address.city: Oslo". What is not JSON
-    is read as plain text.
+    A block has a line for each value, with its path: "address.city: Oslo". What is not JSON is
+    read as plain text.
     """
     try:
         return tuple(_Members(text).blocks())

@@ -23,8 +23,8 @@ def decode(data: bytes, charset: str | None = None) -> str:
     In this order: a byte order mark (UTF-8, UTF-16, UTF-32) decides; then UTF-8; then `charset`,
     where the source declared one; then UTF-8 with its bad bytes replaced, where its good
     multi-byte characters outnumber the bad ones (a file cut short, one stray byte); then
-    Windows-1252, where the result is clearly text: all its bytes are assigned, control characters
-    are under 1 in 200, and letters beyond ASCII do not stand in runs of eight or more.
+    Windows-1252, where the result is clearly text: all its bytes are assigned, fewer than 1
+    in 200 are control characters, and no run of letters beyond ASCII is longer than seven.
 
     Raises DocumentUnreadable for anything else, and for text with a NUL: that is binary.
     """

@@ -13,7 +13,7 @@ _HEADING_NAME = re.compile(r"heading ([1-9])")  # files in all languages name st
 _SPELLED = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 # Text that was deleted or moved away, a second form for older programs, and text boxes.
 _NOT_IN_LINE = ("del", "moveFrom", "Fallback", "txbxContent")
-_MOST_BASES = 10  # styles that stand on others
+_MOST_BASES = 10  # how far a style is followed to the styles it is based on
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def _styles(archive: ZipFile, others: Mapping[str, str]) -> dict[str, _Style]:
 
 
 def _style(name: str, found: Mapping[str, Element]) -> _Style:
-    """What a style says, or one that it stands on."""
+    """What a style says, or else a style that it is based on."""
     for _ in range(_MOST_BASES):
         if name not in found:
             break
@@ -106,7 +106,7 @@ def _paragraph(paragraph: Element, parts: _Parts) -> Iterator[tuple[Kind, str, i
 
 
 def _beside(element: Element, parts: _Parts) -> Iterator[tuple[Kind, str, int]]:
-    """What stands beside the line of a paragraph: its notes, and text boxes anchored in it."""
+    """What belongs to a paragraph beside its own text: its notes, and text boxes anchored in it."""
     for child in element:
         match local_name(child):
             case "txbxContent":
@@ -143,7 +143,7 @@ def _text(element: Element) -> Iterator[str]:
 
 
 def _outline(element: Element) -> int:
-    """The heading level that the element's own properties say; 0 for none."""
+    """The heading level in the element's own properties; 0 for none."""
     said = _value_of(element, "pPr/{*}outlineLvl")
     return min(int(said) + 1, 6) if said.isdecimal() and int(said) < 9 else 0
 

@@ -1,7 +1,7 @@
 """Fields, leads and rows: front matter, `name: value` lines, what leads in a list, table cells.
 
-The title, the aliases and the tags name the document or what it belongs to; all that says something
-to a reader is a fact about the document. Lists are read as note programs write them: `[a, b]`,
+Title, aliases and tags name the document or what it belongs to; whatever else tells a reader
+something is a fact about the document. Lists are read as note programs write them: `[a, b]`,
 `a, b`, or lines that begin with `-`.
 """
 
@@ -16,7 +16,7 @@ _MAX_CHARACTERS = 160
 
 
 def lead_of(text: str) -> str:
-    """What an item says to those nested in it: its first sentence, in one line.
+    """What an item tells the items nested in it: its first sentence, in one line.
 
     >>> lead_of("Keep a backup. It is\\nneeded.")
     'Keep a backup.'
@@ -58,7 +58,7 @@ class Head:
 
 
 def are_fields(run: Sequence[str]) -> bool:
-    """Whether lines are at least two fields; indented ones go on with the field above."""
+    """Whether the lines are at least two fields; an indented line continues the field above."""
     if not run or run[0][0].isspace():
         return False
     begun = [line for line in run if not line[0].isspace()]
@@ -66,9 +66,9 @@ def are_fields(run: Sequence[str]) -> bool:
 
 
 def head_of(number: int, run: Sequence[str], *, with_title: bool = True) -> Head:
-    """Read the fields of a run of lines, of which the first has the number `number`.
+    """Read the fields of a run of lines; `number` is the number of the first.
 
-    A number above the title is part of it, and a name: a document that begins with "PEP: 8" and
+    A number above the title belongs to it and is a name: a document that begins with "PEP: 8" and
     "Title: Style" has the title "PEP 8: Style" and is called "PEP 8" too.
     """
     title, title_line, names = "", 1, tuple[str, ...]()
@@ -101,9 +101,9 @@ _MAX_LABEL_CHARACTERS = 60
 
 
 def labels_of(row: Sequence[str]) -> tuple[str, ...]:
-    """The columns' names, if a table's first row has them; empty if it does not look like it.
+    """The names of the columns, if a table's first row looks like names; else empty.
 
-    Names are at least two, short, not numbers, and differ from one another.
+    There are at least two names, all short, different, and not numbers.
 
     >>> labels_of(["Name", "Age"]), labels_of(["Tove", "44"])
     (('Name', 'Age'), ())
@@ -131,7 +131,7 @@ def row_text(row: Sequence[str], labels: Sequence[str]) -> str:
 
 
 def cell_texts(row: Sequence[str], labels: Sequence[str]) -> list[str]:
-    """The texts of a row's cells, in order; of an empty cell it is empty."""
+    """The texts of a row's cells, in order; that of an empty cell is empty."""
     names = [*labels, *[""] * (len(row) - len(labels))]
     return [
         f"{name}: {cell}" if name and cell else cell for name, cell in zip(names, row, strict=False)
@@ -152,7 +152,7 @@ _UNTOLD_VALUE = re.compile(r"(?:true|false|yes|no|null|~|/\S*|)\Z", re.IGNORECAS
 _MAX_NAMES = 100
 _MAX_FIELD_CHARACTERS = 1000
 
-# Of these a reader of the page sees nothing: they tell a program how to show it.
+# Readers of the page never see these: they tell a program how to show it.
 _UNTOLD_NAMES = """
     title layout permalink slug weight draft toc icon id collapsed cssclass cssclasses banner cover
     image nav_order sidenav sidebar template publish published public created-at updated-at cspell
@@ -171,7 +171,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """What was said: `title_line` is 1-based. `links` are those of tags and of all properties.
+    """What the front matter says. `title_line` is 1-based; tags and properties have `links`.
 
     properties: (name, value) of each, names in lower case, a tag or author each on its own.
     """
@@ -191,7 +191,7 @@ class FrontMatter:
 
 @dataclass(slots=True)
 class _Property:
-    """A key with what stands beside it and in the lines below it; `mark` follows the key."""
+    """A key with the text beside it and in the lines below it; `mark` follows the key."""
 
     key: str
     mark: str
@@ -214,7 +214,7 @@ class _Property:
 
 
 def without_front_matter(text: str) -> tuple[str, FrontMatter]:
-    """Return the text with its front matter blanked, so that lines stay, and what that said."""
+    """The text with its front matter blanked, so that lines keep their place, and what it said."""
     fenced = _FENCED.match(text)
     found = fenced or _PROPERTIES.match(text)
     if not found:
@@ -296,7 +296,7 @@ def _list(text: str) -> list[str]:
 
 
 def _bare(text: str) -> str:
-    """A value without quotes and the brackets of a link.
+    """A value without quotes or the brackets of a link.
 
     >>> _bare(' "[[Ada Lovelace]]" ')
     'Ada Lovelace'

@@ -28,9 +28,9 @@ _MAX_BOLD_CHARACTERS = 80
 def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     """Read HTML whose first line has the number `first_line`.
 
-    Scripts, styles, comments and what leads through the page are dropped; links of menus stay, as
-    links of the text that follows. A table row is one block, its cells named by the table's head. A
-    term stands with its definition. A short paragraph all in bold is a heading. `title` becomes the
+    Scripts, styles, comments and navigation are dropped; the links of menus stay, as links of the
+    text that follows. A table row is one block, its cells named by the table's head. A term is
+    joined with its definition. A short paragraph all in bold is a heading. `title` becomes the
     level-1 heading where there is no `h1`. Unclosed elements end where the next block begins, as in
     browsers; an unclosed comment or script runs to the end.
     """
@@ -42,7 +42,7 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
 
 
 class _Lines:
-    """Places in a text to line numbers."""
+    """From offsets in a text to line numbers."""
 
     def __init__(self, text: str, first_line: int) -> None:
         self._breaks = [found.start() for found in re.finditer("\n", text)]
@@ -68,7 +68,7 @@ class _Builder:
         self._links: list[tuple[str, list[str]]] = []  # addresses, with the pieces shown
         self._bold = 0
         self._is_plain = False  # whether the block has text that is not bold
-        self._is_linked = True  # whether all of its text leads elsewhere
+        self._is_linked = True  # whether all of its text is links
         self._level = 0  # of the last heading
         self._leads = Leads()
         self._table = PageTable()
@@ -92,7 +92,7 @@ class _Builder:
             self._block(event)
 
     def end(self) -> None:
-        """End the block in progress, and what waits for another."""
+        """End the block in progress, and whatever waits for another."""
         self.flush()
         self.blocks += self._table.left()
         self.blocks += self._leads.left()
@@ -194,7 +194,7 @@ class _Builder:
         return is_apart and is_title and not self._is_plain and bool(self._level)
 
     def _is_menu(self, text: str) -> bool:
-        """Whether a block only leads elsewhere: in this page, or above its first heading."""
+        """Whether a block is only links: into this page, or above its first heading."""
         if not text or not self._is_linked or self._table.is_in_row:
             return not text
         inside = all(href.startswith("#") for href, _ in self._links)

@@ -1,4 +1,4 @@
-"""What surrounds the text of a page: menus left out, terms of definitions, columns of tables."""
+"""The structure around the text of a page: navigation, lists, definitions, tables."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ _ATTRIBUTE = re.compile(
 _HIDDEN_NAMES = "script style template svg iframe object textarea select"
 _HIDDEN = frozenset(_HIDDEN_NAMES.split())
 
-# By these a page says what leads through it and is not what it says.
+# How pages mark navigation, which is not part of what they say.
 _FURNITURE_ELEMENTS = frozenset(("nav", "button", "noscript"))
 _FURNITURE_ROLES = frozenset("navigation search menu menubar banner contentinfo".split())
 _FURNITURE_NAMES = """
@@ -29,12 +29,12 @@ _FURNITURE_ENDS = ("-nav", "-menu", "-toc", "_toc", "-navigation", "-breadcrumbs
 
 
 def events_of(text: str) -> Iterator[Token]:
-    """The events of a page; of menus only their links are left, as elements named `link`."""
+    """The events of a page; of navigation only the links are left, as elements named `link`."""
     return _without_furniture(list(tokens(text, _HIDDEN)))
 
 
 def _without_furniture(events: Sequence[Token]) -> Iterator[Token]:
-    """The events outside of elements that lead through the page; unclosed ones are read."""
+    """The events outside navigation elements; an unclosed one is read."""
     closes = _closes(events)
     at = 0
     while at < len(events):
@@ -51,7 +51,7 @@ def _without_furniture(events: Sequence[Token]) -> Iterator[Token]:
 
 
 def _closes(events: Sequence[Token]) -> dict[int, int]:
-    """Where each element that is closed is closed, by the place where it opens."""
+    """Where each closed element ends, by where it opens."""
     closes: dict[int, int] = {}
     opened: dict[str, list[int]] = {}
     for at, event in enumerate(events):
@@ -63,7 +63,7 @@ def _closes(events: Sequence[Token]) -> dict[int, int]:
 
 
 def _is_furniture(token: Token) -> bool:
-    """Whether the page says that the element leads through it, or does not show it."""
+    """Whether the page marks the element as navigation, or hides it."""
     if token.value in _FURNITURE_ELEMENTS:
         return True
     for name, *values in _ATTRIBUTE.findall(token.attributes):
@@ -85,16 +85,16 @@ def _is_furniture(token: Token) -> bool:
 LISTS = frozenset(("ul", "ol", "menu", "dl"))
 _SPANS = re.compile(r"\s(?:col|row)span\s*=\s*[\"']?0*[2-9]", re.IGNORECASE)
 _CELL = " | "
-_UNSAID = " "  # in place of a lead: nothing is to be one here
+_UNSAID = " "  # in place of a lead, where there must be none
 _MAX_LEADS = 3
-_MAX_DEPTH = 12  # of the stack that is looked at, for unclosed lists nest without end
+_MAX_DEPTH = 12  # of the stack that is looked at: unclosed lists nest without end
 
 
 class Leads:
     """What stands above a block in its lists: introductions, items, terms."""
 
     def __init__(self) -> None:
-        self._open: list[str] = []  # of each list its introduction, of each item what it says
+        self._open: list[str] = []  # the introduction of each list, the text of each item
         self._lists = 0
         self._introduction = ""
         self._terms: list[Block] = []
@@ -105,13 +105,13 @@ class Leads:
         return "list_item" if self._lists else "paragraph"
 
     def end_at_heading(self) -> None:
-        """What a heading says stands in the path; its item says no more."""
+        """A heading is part of the path, so its item is not repeated as a lead."""
         self._introduction = ""
         if self._open and not self._open[-1]:
             self._open[-1] = _UNSAID
 
     def at(self, name: str, opens: bool) -> list[Block]:
-        """Enter or leave an element; terms that nothing defined are given as they are."""
+        """Enter or leave an element; a term without a definition is given as it is."""
         self._element = name if opens else ""
         left = self.left() if name in LISTS or (name == "li" and opens) else []
         if name in LISTS and opens:
@@ -186,7 +186,7 @@ class PageTable:
         self._begun = None
 
     def row(self, row: Block) -> list[Block]:
-        """The row, unless it is the table's head, which waits for another."""
+        """The row, unless it is the table's head, which waits for a row."""
         if self._head is None and not self._labels and set(self._cells) == {"th"}:
             self._labels = () if self._spans else labels_of(row.text.split(_CELL))
             self._head = row if self._labels else None

@@ -1,4 +1,4 @@
-"""Pictures of text: how large one says it is, before anything decodes it, and writing one."""
+"""Pictures of text: their size by their headers, before anything decodes them, and writing one."""
 
 import struct
 import zlib
@@ -20,7 +20,7 @@ _WIDTH, _HEIGHT, _SHORT = 256, 257, 3  # of TIFF
 def is_worth_reading(data: bytes) -> bool:
     """Whether a picture is larger than an icon. Only its head is read.
 
-    Raises DocumentUnreadable if it has more pixels than anybody needs to see text, or no size.
+    Raises DocumentUnreadable if it has more pixels than text needs, or no size.
     """
     try:
         pixels = sum(width * height for width, height in _sizes(data))

@@ -1,9 +1,9 @@
-"""Mail: the subject as title, who wrote to whom and when, what was written, what was attached.
+"""Mail: the subject as title, who wrote to whom and when, the text, the attachments.
 
-A message is called by its Message-ID, and links to the messages that it answers, nearest first.
+The name of a message is its Message-ID; it links to the messages it answers, nearest first.
 
-What a reply quotes is in the message that it answers, so it is left out; a message that has
-nothing else keeps it. Lines are counted in the text as it is read here, not in the raw message.
+Quotations are left out, because the message that was answered has them; a message of nothing
+else keeps them. Lines are counted in the text as it is read here, not in the raw message.
 """
 
 import mimetypes
@@ -46,14 +46,14 @@ _FORWARDED = re.compile(r"forwarded message|weitergeleitete nachricht|message tr
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A part that holds content itself; `is_body` where it is what was written."""
+    """A part that holds content itself; `is_body` if it is the text rather than an attachment."""
 
     part: Message
     is_body: bool
 
 
 def mail_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
-    """Read a message; `extract` reads its HTML and those attachments that are documents.
+    """Read a message; `extract` reads its HTML and the attachments that are documents.
 
     An attachment that cannot be read is passed over. Raises DocumentUnreadable for a message whose
     parts are nested too deeply.
@@ -78,7 +78,7 @@ def _head(message: Message) -> Iterator[Block]:
 
 
 def _with_ids(message: Message, head: list[Block]) -> list[Block]:
-    """The head, whose first block has the message's id as its name, and those answered as links."""
+    """The head; its first block has the message's id as a name, and the ids it answers as links."""
     said = [str(message.get(name, "")) for name in ("Message-ID", "In-Reply-To", "References")]
     own, answered, older = map(_MESSAGE_ID.findall, said)
     ids = dict.fromkeys([*answered, *reversed(older)])
@@ -100,7 +100,7 @@ def _content(message: Message, extract: Extract) -> Iterator[Block]:
 
 
 def _leaves(part: Message, *, in_body: bool) -> Iterator[_Leaf]:
-    """The parts to read, in order; of alternatives, the plainest one with text."""
+    """The parts to read, in order; of alternatives, the plainest with text."""
     if not part.is_multipart():
         is_text = part.get_content_type() in ("text/plain", "text/html")
         yield _Leaf(part, in_body and is_text and part.get_content_disposition() != "attachment")
@@ -160,7 +160,7 @@ def _bytes_of(part: Message) -> bytes:
 
 
 def _text(data: bytes, charset: str) -> str:
-    """Mail says its charset, and is often wrong: UTF-8 goes first, since it rarely fits by luck."""
+    """Mail often declares a wrong charset: UTF-8 is tried first, as it rarely fits by luck."""
     for encoding in ("utf-8", charset):
         try:
             return data.decode(encoding).replace("\r\n", "\n").replace("\0", "")
@@ -192,7 +192,7 @@ _QUOTE = "\0"  # in place of a quotation; no line holds it
 
 
 def _drop_introduction(lines: list[str]) -> None:
-    """Drop from the end the paragraph that says who wrote what is quoted next, if it does."""
+    """Drop the last paragraph if it introduces a quotation ("On Monday Ann wrote:")."""
     end = len(lines)
     while end and not lines[end - 1].strip():
         end -= 1
@@ -205,7 +205,7 @@ def _drop_introduction(lines: list[str]) -> None:
 
 
 def _own_html(html: str) -> str:
-    """The HTML up to what it quotes, as the usual programs mark it; a forward is kept."""
+    """The HTML up to the quotation, as common programs mark it; a forwarded message is kept."""
     found = _HTML_QUOTE.search(html)
     if found is None or _FORWARDED.search(html, found.start(), found.start() + 1000):
         return html
@@ -238,7 +238,7 @@ def _block(kind: str, text: str, level: int = 0) -> Block:
 
 
 def _renumbered(blocks: list[Block]) -> tuple[Block, ...]:
-    """With lines as if the blocks were printed one after the other, an empty line between."""
+    """The blocks with line numbers as if printed in order, with an empty line between."""
     numbered, line = [], 1
     for block in blocks:
         last = line + block.text.count("\n")

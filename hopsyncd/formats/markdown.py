@@ -1,8 +1,8 @@
 """Markdown: CommonMark with tables, front matter, wiki-links, callouts and tags, by markdown-it-py.
 
 Wiki-links and tags are those of note programs: `[[Target]]`, `[[Target#Heading|shown]]`, the
-embedding `![[Target]]`, and `#tag`, which names a page as a link does. What Logseq keeps in the
-text for itself (block ids and references) is left out.
+embedding `![[Target]]`, and `#tag`, which names a page as a link does. Block ids and references,
+which Logseq keeps in the text for itself, are left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _ADMONITIONS = frozenset(("note", "tip", "important", "warning", "caution"))
 
-# Inside code all of it is text.
+# Inside code all of these are text.
 _MACRO = re.compile(
     r"(?P<code>(?<!`)`++[^`]*+`++)"
     r"|\]\(\{%[ \t]*\w+[ \t]+[\"']?(?P<address>[^\"'%\s{}]{1,500})[\"']?[ \t]*%\}"
@@ -81,7 +81,7 @@ def without_note_markup(text: str) -> str:
 
 
 def shown_of_embedded(name: str, shown: str) -> str:
-    """What a reader can read of an embedded file: nothing of a picture but its caption.
+    """The text shown for an embedded file; for a picture, its caption.
 
     >>> shown_of_embedded("lucide-x.svg#icon", ""), shown_of_embedded("a.png", "300")
     ('', '')
@@ -114,7 +114,7 @@ def _begin(found: re.Match[str]) -> str:
 
 _MAX_NESTING = 100
 _MAX_LEADS = 3
-# The parser costs the square of the nesting for every line; nobody writes quotes this deep.
+# Parsing a line takes time quadratic in its nesting; nobody writes quotes this deep.
 _DEEP_QUOTE = re.compile(r"^(?:[ \t]{0,3}>[ \t]?){12}", re.MULTILINE)
 _MARKUP = re.compile(r"[\\`*_\[\]<&#]")
 _TAG = re.compile(r"(?<![\w&/#])#(?=[\w/-]*[^\W\d])([\w/-]{1,100})")
@@ -134,8 +134,8 @@ _MARK = "\0"  # where a link begins; no text holds it
 def markdown_blocks(text: str) -> tuple[Block, ...]:
     """Read Markdown. Links, images and emphasis are reduced to the text a reader sees.
 
-    The front matter's `title` becomes the level-1 heading where there is none, and what else it
-    says stands below. A table's cells have the names of their columns. Code is cited by its own
+    The front matter's `title` becomes the level-1 heading if there is none, with its other fields
+    below. A table's cells have the names of their columns. Code is cited by its own
     lines, without the fences. A document nested deeper than the parser can go (12 quotes, 100
     levels) is read as plain text, so that none of it is lost.
     """
@@ -164,7 +164,7 @@ def _blocks(text: str, tags: list[str]) -> tuple[Block, ...]:
     """The blocks of the text; the tags in it join `tags`."""
     if _DEEP_QUOTE.search(text):
         return plain_blocks(text)
-    from markdown_it import MarkdownIt  # a start would wait for it
+    from markdown_it import MarkdownIt  # slow to import
 
     parser = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING})
     parser.enable("table").disable("inline")
@@ -197,13 +197,13 @@ class _Walk:
     def __init__(
         self, parser: MarkdownIt, env: MutableMapping[str, Any], *, is_inside: bool = False
     ) -> None:
-        """`is_inside` what looks like indented code and is an outline, as Logseq indents it."""
+        """`is_inside` an outline that looks like indented code, as Logseq writes it."""
         self._parser = parser
         self._env = env
         self._is_inside = is_inside
         self._lists = 0
         self._level = 0
-        self._leads: list[str] = []  # of each list its introduction, of each item what it says
+        self._leads: list[str] = []  # the introduction of each list, the text of each item
         self._lead_in = ""
         self._row: list[tuple[str, Links]] | None = None
         self._head: Block | None = None  # a table's first row, until it has another
@@ -270,7 +270,7 @@ class _Walk:
                 self._head, self._labels = None, ()
 
     def _above(self) -> tuple[str, ...]:
-        """What stands above in the lists, and what introduces what comes next."""
+        """The leads of the open lists, and the introduction of what comes next."""
         leads = [*filter(None, self._leads), *filter(None, [self._lead_in])]
         return tuple(dict.fromkeys(leads))[-_MAX_LEADS:]
 
@@ -301,7 +301,7 @@ class _Walk:
 
 
 def _is_bracket_heap(content: str) -> bool:
-    """Tell text with more brackets than any prose has: the parser spends 0.1 ms on each."""
+    """Whether a text has more brackets than any prose: the parser spends 0.1 ms on each."""
     return WIKI_LINK.sub("", content).count("[") > 20 + len(content) // 8
 
 

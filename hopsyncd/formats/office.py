@@ -1,4 +1,4 @@
-"""Office documents but DOCX, and books: ODT, RTF, XLSX, PPTX, EPUB, with bounded archives."""
+"""Office documents other than DOCX, and books: ODT, RTF, XLSX, PPTX, EPUB, in bounded archives."""
 
 import io
 import warnings
@@ -26,7 +26,7 @@ _RELATION_ID = "}id"
 
 
 def opened(data: bytes) -> ZipFile:
-    """Open an archive. Raises DocumentUnreadable for one that says it unpacks to too much.
+    """Open an archive. Raises DocumentUnreadable if it declares too large a content.
 
     A member is never read beyond the size that the archive states for it.
     """
@@ -49,12 +49,12 @@ def tree_of(archive: ZipFile, name: str) -> ElementTree.Element:
 
 
 def relation_of(element: ElementTree.Element) -> str:
-    """The id of the relation that an element of an office file names; empty without one."""
+    """The id of the relation that an element names; empty without one."""
     return next((value for key, value in element.items() if key.endswith(_RELATION_ID)), "")
 
 
 def targets_of(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """What the relations of an office file's member lead to: id to (kind, name of the member).
+    """The targets of the relations of a member: id to (kind, name of the member).
 
     The empty name asks for those of the file itself.
     """
@@ -77,7 +77,7 @@ def local_name(element: ElementTree.Element) -> str:
 
 
 def outermost(parent: ElementTree.Element, name: str) -> Iterator[ElementTree.Element]:
-    """Yield the elements of a name below this one, and none that lies in another of them."""
+    """Yield the elements of that name below this one, but none inside another of them."""
     for child in parent:
         if local_name(child) == name:
             yield child
@@ -86,7 +86,7 @@ def outermost(parent: ElementTree.Element, name: str) -> Iterator[ElementTree.El
 
 
 _SPELLED = {"s": " ", "tab": "\t", "line-break": "\n"}
-# What was deleted, what only repeats other text, and what is about the text.
+# Deleted text, text that only repeats other text, and annotations.
 _LEFT_OUT = ("tracked-changes", "table-of-content", "annotation", "note-citation")
 
 
@@ -169,7 +169,7 @@ def _blocks(text: str) -> Iterator[Block]:
             yield Block("paragraph", line, number, number)
 
 
-_MAX_ROW_CHARACTERS = 1_000  # a longer row falls into its cells
+_MAX_ROW_CHARACTERS = 1_000  # a longer row is split into its cells
 
 Row = tuple[int, list[str]]
 
@@ -177,16 +177,16 @@ Row = tuple[int, list[str]]
 def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
     """Read a workbook: a heading for each sheet, a block for each row; lines are cell numbers.
 
-    Of a formula the value is read that the file was saved with.
+    Formulas give the values that the file was saved with.
     """
     openpyxl = library("openpyxl")
-    opened(data)  # refuses what unpacks to too much
+    opened(data)  # refuses one that unpacks to too much
     blocks: list[Block] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         for sheet in book.worksheets:
-            sheet.reset_dimensions()  # files state wrong ones
+            sheet.reset_dimensions()  # files declare wrong ones
             blocks.append(Block("heading", sheet.title, 1, 1, level=1))
             for table in _tables(sheet.iter_rows(values_only=True)):
                 blocks += _table(table)

@@ -1,4 +1,4 @@
-"""PDF: the text of its pages, with the headings that their type size tells."""
+"""PDF: the text of its pages, with headings found by the size of their type."""
 
 import base64
 import ctypes
@@ -36,15 +36,15 @@ _FORMS_WITHIN = 3  # how deep in a page's forms pictures are looked for
 @dataclass(frozen=True, slots=True)
 class _Line:
     text: str
-    size: float  # of its smallest type, in points; 0 where it tells of no heading
+    size: float  # of its smallest type, in points; 0 if it cannot be a heading
 
 
 def pdf_blocks(data: bytes, with_pictures: bool = False) -> tuple[Block, ...]:
     """Read a PDF; the lines of its blocks are page numbers.
 
-    Table cells stand as the words of their row. `with_pictures` gives a block of kind `picture`
-    for each page that shows some and no text. Raises DocumentUnreadable where there is no text, or
-    where it takes a password to see it.
+    The cells of a table are words of their row. `with_pictures` gives a block of kind `picture` for
+    each page that shows pictures and no text. Raises DocumentUnreadable if there is no text, or
+    only behind a password.
     """
     pages, pictures = _pages(data, with_pictures)
     levels = _levels(line for page in pages for line in page)
@@ -129,7 +129,7 @@ def _lines(text_page: Any, raw: Any) -> Iterator[_Line]:
 
 
 def _size(text_page: Any, at: int, raw: Any) -> float:
-    """The height of a character's type as it is shown: many files scale a type of one point."""
+    """The height of a character as shown: many files scale a type of one point."""
     matrix = raw.FS_MATRIX()
     if not raw.FPDFText_GetMatrix(text_page, at, ctypes.byref(matrix)):
         return 0.0
@@ -137,7 +137,7 @@ def _size(text_page: Any, at: int, raw: Any) -> float:
 
 
 def _levels(lines: Iterable[_Line]) -> dict[float, int]:
-    """The heading level of each size of type that is larger than most of the text."""
+    """The heading level of each type size that is larger than most of the text."""
     letters: Counter[float] = Counter()
     for line in lines:
         if line.size:
@@ -159,7 +159,7 @@ def _levels(lines: Iterable[_Line]) -> dict[float, int]:
 def _page(
     number: int, lines: Sequence[_Line], levels: dict[float, int], running: set[str]
 ) -> Iterator[Block]:
-    """Read a page; what is `running` on from the page before is no heading there."""
+    """Read a page; a line that is `running` on from the page before is no heading."""
     longest = max((len(line.text) for line in lines), default=0)
     held: list[str] = []  # lines of the block at hand
     held_size = 0.0  # its type, if it is a heading

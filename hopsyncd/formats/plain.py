@@ -45,7 +45,7 @@ _TEXT_END = re.compile(r"(?:(?<!\.)\.|[,;!])\Z")
 
 @dataclass(slots=True)
 class _Lines:
-    """Lines of one indentation that follow one another; `number` is that of the first, 1-based."""
+    """Consecutive lines of one indentation; `number` is that of the first, 1-based."""
 
     number: int
     indent: int
@@ -63,10 +63,10 @@ class _Lines:
 def plain_blocks(text: str) -> tuple[Block, ...]:
     """Read text without markup: headings, fields, lists, terms with their text, paragraphs.
 
-    Headings are lines in capitals, underlined, numbered or centered; of manual pages and RFCs also
-    those that stand out from an indented text. Running heads, page numbers and tables of contents
-    are left out. What is laid out in columns or looks like code keeps its lines. Manual pages, RFCs
-    and PEPs that a text names, as `git-gc(1)` or `RFC 9309`, are links.
+    Headings are lines in capitals, underlined, numbered or centered, and in manual pages and RFCs
+    also lines that stand out from indented text. Running heads, page numbers and tables of contents
+    are left out. Columns and code keep their lines. The names of manual pages, RFCs and PEPs, such
+    as `git-gc(1)` or `RFC 9309`, are links.
     """
     blocks = [_linked(block) for block in _Reader(text.split("\n")).blocks()]
     title = next((at for at, block in enumerate(blocks[:_HEAD_BLOCKS]) if block.level == 1), 0)
@@ -129,7 +129,7 @@ class _Reader:
         yield from head.blocks
 
     def _headings(self, number: int, run: list[str], following: str) -> tuple[list[Block], int]:
-        """The headings that a run begins with, and how many lines they take."""
+        """The headings at the beginning of a run, and how many lines they take."""
         line, below = run[0].strip(), run[1] if len(run) > 1 else following
         if len(run) > 1 and _UNDERLINE.match(run[1]) and _fits(run[1], run[0]):
             style = run[1][0]
@@ -231,7 +231,7 @@ class _Reader:
         return Block("code", text, number, number + len(run) - 1, leads=self._above(margin))
 
     def _above(self, indent: float) -> tuple[str, ...]:
-        """The leads of what stands at an indentation; those of deeper ones are over."""
+        """The leads that apply at an indentation; those of deeper ones end."""
         while self._leads and self._leads[-1][0] >= indent:
             self._leads.pop()
         return tuple(lead for _, lead in self._leads[-_MAX_LEADS:])
@@ -242,7 +242,7 @@ def _first(lines: list[str]) -> str:
 
 
 def _without_furniture(lines: list[str], is_manual: bool) -> list[str]:
-    """The lines with those of running heads and feet blanked."""
+    """The lines, with running heads and feet blanked."""
     kept = [
         "" if _PAGE_FOOT.match(line) or _PAGE_HEAD.match(line) else line.lstrip("\f")
         for line in lines
@@ -256,7 +256,7 @@ def _without_furniture(lines: list[str], is_manual: bool) -> list[str]:
 
 
 def _segments(number: int, run: list[str]) -> list[_Lines]:
-    """The lines of a run by indentation; an item is one with all its lines."""
+    """The lines of a run grouped by indentation; an item and its lines are one group."""
     found: list[_Lines] = []
     for at, line in enumerate(run, number):
         indent, text = _indent(line), line.strip()
@@ -270,7 +270,7 @@ def _segments(number: int, run: list[str]) -> list[_Lines]:
 
 
 def _goes_on(before: _Lines, indent: int, text: str) -> bool:
-    """Whether a line goes on with the text of those before it."""
+    """Whether a line continues the text of those before it."""
     in_item = _ITEM.match(before.lines[0]) is not None
     is_hanging = len(before.lines) == 1 and before.indent + len(before.lines[0]) >= _WRAPPED
     if is_hanging and indent > before.indent and text[0].islower():
@@ -284,7 +284,7 @@ def _goes_on(before: _Lines, indent: int, text: str) -> bool:
 
 
 def _is_term(segment: _Lines, following: _Lines) -> bool:
-    """Whether lines name what those that follow explain."""
+    """Whether the lines are a term that the following lines explain."""
     text = segment.text
     if following.indent <= segment.indent or _ITEM.match(following.text):
         return False
@@ -294,7 +294,7 @@ def _is_term(segment: _Lines, following: _Lines) -> bool:
 
 
 def _is_code(run: Sequence[str]) -> bool:
-    """Whether lines are laid out: prompts, columns, the ends of code, or few letters."""
+    """Whether lines look like code or columns: prompts, gaps, line ends of code, or few letters."""
     bare = [line.strip() for line in run]
     if len(run) == 1:
         return _PROMPT.match(bare[0]) is not None
@@ -323,7 +323,7 @@ def _is_of_contents(line: str) -> bool:
 
 
 def _is_centered(line: str, indent: int) -> bool:
-    """Whether as much room is left as right of a line, in 72 to 80 columns."""
+    """Whether a line is centered in 72 to 80 columns."""
     return 70 <= 2 * indent + len(line) <= 82
 
 

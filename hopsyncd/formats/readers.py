@@ -1,4 +1,4 @@
-"""Bytes and a media type to blocks: which extractor reads what."""
+"""Bytes and a media type to blocks: which reader reads what."""
 
 from collections.abc import Callable
 from functools import partial
@@ -89,7 +89,7 @@ def extract_or_picture(data: bytes, media_type: str) -> tuple[Block, ...]:
 
 
 def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
-    """What a reader yields. Raises DocumentUnreadable for whatever it chokes on."""
+    """What a reader returns. Raises DocumentUnreadable for whatever it chokes on."""
     try:
         return tidy(read())
     except (DocumentUnreadable, ReaderUnavailable, MemoryError):

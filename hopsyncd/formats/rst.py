@@ -34,7 +34,7 @@ _DROPPED_NAMES = (
     "module currentmodule testsetup testcleanup role youtube"
 )
 _DROPPED = frozenset(_DROPPED_NAMES.split())
-# What they contain is no part of what their argument names.
+# Their content does not belong to what their argument names.
 _ASIDE_NAMES = (
     "note tip hint important warning caution danger error attention seealso versionadded "
     "versionchanged deprecated figure container only rubric"
@@ -70,15 +70,15 @@ def rst_blocks(text: str) -> tuple[Block, ...]:
     The level of a section follows the order in which its adornments first appear, as the format
     says, and ends at 6. Roles, links and emphasis are reduced to their visible text. Code
     directives and literal blocks are `code`; admonitions and descriptions keep their argument and
-    content; comments, targets and directives that show no text of their own are dropped, but the
-    targets name the document, and the entries of a table of contents are links. What is indented
-    below a term, an item or a description has that as a lead. A head like that of a letter, as
-    PEPs have, is the document's title and facts about it.
+    content; comments, targets and directives without text are dropped, but targets name the
+    document, and the entries of a table of contents are links. A term, an item or a description is
+    a lead of what is indented below it. A head like that of a letter, as PEPs have, gives the title
+    and facts about the document.
     """
     reader = _Reader(text.split("\n"))
     blocks = tuple(reader.blocks())
     head = reader.head
-    # The fields go first: what follows something is no title.
+    # The fields go first, for a title has nothing above it.
     blocks = with_title((*head.blocks, *blocks), head.title, head.title_line)
     names = (*head.names, *reader.targets)
     return (replace(blocks[0], names=names), *blocks[1:]) if blocks and names else blocks
@@ -92,7 +92,7 @@ def visible(text: str) -> str:
 
 
 def links_in(text: str) -> tuple[WrittenLink, ...]:
-    """The documents and sections that roles and links of a text name, in order."""
+    """The documents and sections named by the roles and links of a text, in order."""
     found = (_link(one) for one in _LINK.finditer(text))
     return tuple(dict.fromkeys(link for link in found if link))
 
@@ -152,13 +152,13 @@ class _Reader:
         return self._lines[line] if line < len(self._lines) else ""
 
     def _above(self, indent: float) -> tuple[str, ...]:
-        """The leads of what stands at an indentation; those of deeper ones are over."""
+        """The leads that apply at an indentation; those of deeper ones end."""
         while self._leads and self._leads[-1][0] >= indent:
             self._leads.pop()
         return tuple(lead for _, lead in self._leads[-_MAX_LEADS:])
 
     def _heading(self) -> Block | None:
-        """Read a section title with its adornment, or return None and stay."""
+        """Read a section title with its adornment; None, without moving on, if there is none."""
         start = self._line
         over = self._at(start) if _ADORNMENT.match(self._at(start)) else ""
         title, under = self._at(start + bool(over)), self._at(start + bool(over) + 1)
@@ -208,7 +208,7 @@ class _Reader:
         links = _at_start(links_in(argument))
         if name not in _ASIDE:
             self._leads.append((indent, lead_of(text)))
-        if name not in ("tab", "tab-item"):  # alternatives, each of which has its content
+        if name not in ("tab", "tab-item"):  # alternatives, each with content of its own
             yield Block("paragraph", text, number, number, links=links, leads=leads)
 
     def _contents(self, indent: int) -> Block:

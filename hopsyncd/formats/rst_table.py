@@ -17,12 +17,12 @@ Row = tuple[int, int, list[str]]
 
 
 def is_table(lines: Sequence[str]) -> bool:
-    """Whether lines without margin draw a table."""
+    """Whether lines, without their margin, draw a table."""
     return any(_GRID_BORDER.match(line) or _SIMPLE_BORDER.match(line) for line in lines)
 
 
 def drawn_rows(lines: Sequence[str]) -> list[Row]:
-    """The rows between the borders of a table, their wrapped cells put together."""
+    """The rows between the borders of a table, with wrapped cells joined."""
     simple = next((line for line in lines if _SIMPLE_BORDER.match(line)), "")
     starts = [found.start() for found in re.finditer("=+", simple)]
     rows: list[Row] = []

@@ -11,7 +11,7 @@ from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.plain import paragraphs
 
-# A syntax tree takes about a hundred times the room of its source.
+# A syntax tree takes about a hundred times the memory of its source.
 _MAX_PARSED_CHARACTERS = 1_000_000
 _MAX_GROUP_CHARACTERS = 1_000
 
@@ -114,7 +114,7 @@ def _indent(line: str) -> int:
 def notebook_blocks(text: str) -> tuple[Block, ...]:
     """Read a notebook; the lines of its blocks number its cells, from 1.
 
-    Raises ValueError for what is none.
+    Raises ValueError for other JSON.
     """
     notebook = json.loads(text) if text.strip() else {"cells": []}
     sheets = notebook.get("worksheets") or [notebook]  # up to version 3 of the format

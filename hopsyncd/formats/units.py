@@ -1,4 +1,4 @@
-"""Text to units: the smallest pieces that a passage is made of, and their size in tokens."""
+"""Text to units, the smallest pieces of a passage, and their size in tokens."""
 
 import re
 from collections import deque
@@ -12,7 +12,7 @@ _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-
 _ENDS = r"[.!?…؟\u06d4।]"
 _CLOSERS = r"[\"'”\u2019»\u203a)\]}*_]"
 _CJK_ENDS = "。\uff01\uff1f｡"
-# The look-behind lets a run of marks be tried once only: "....." would take quadratic time.
+# Without the look-behind a run of marks (".....") would take quadratic time.
 _SENTENCE_END = re.compile(
     rf"(?<!{_ENDS}){_ENDS}++{_CLOSERS}*+\s++|[{_CJK_ENDS}]++[」』”\u2019\uff09]*+\s*+"
 )
@@ -31,7 +31,7 @@ class Unit(NamedTuple):
     """A piece of text that is never cut, with what joins it to the piece before it.
 
     `tokens` is its estimated size. Lines are 1-based and inclusive. `links` begin in it. `leads`
-    are its block's, as far as they reach.
+    are those of its block, as far as they reach.
     """
 
     text: str
@@ -67,7 +67,7 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
         yield Unit(text, "", tokens(text), block.first_line, block.last_line, begun)
         return
     line, joint, at, links = block.first_line, "", 0, deque(block.links)
-    # An image at the end may show nothing there.
+    # An image at the end may show no text.
     end = len(block.text)
     for piece in _pieces(block.text, laid_out, sentence):
         bare = piece.rstrip()
@@ -114,7 +114,7 @@ def _is_inside(text: str, mark: re.Match[str]) -> bool:
 
 
 def _taken(links: deque[tuple[int, WrittenLink]], before: int) -> Iterator[WrittenLink]:
-    """Take from the front those that begin before an offset."""
+    """Remove from the front the links that begin before an offset."""
     while links and links[0][0] < before:
         yield links.popleft()[1]
 
@@ -159,7 +159,7 @@ _COLUMNS = 16_384  # of the widest sheet that the format allows
 
 
 def unit_of(media_type: str) -> str:
-    """What the numbers of a placement count in a document of this type."""
+    """What the line numbers of a placement count in a document of this type."""
     return _UNITS.get(media_type.partition(";")[0].strip().lower(), "line")
 
 
@@ -188,7 +188,7 @@ def cell_name(number: int) -> str:
 
 
 def location_text(unit: str, first: int, last: int, heading: Sequence[str]) -> str:
-    """A location for people; of a sheet's passage, `heading` begins with the sheet's name.
+    """A location for people; the `heading` of a sheet's passage begins with the sheet's name.
 
     >>> location_text("page", 3, 4, ()), location_text("line", 7, 7, ())
     ('pages 3-4', 'line 7')

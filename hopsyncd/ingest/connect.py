@@ -40,14 +40,14 @@ from store.sqlite.sources import register_source
 
 log = structlog.get_logger(__name__)
 
-_STOP_CALLS_S = 2.0  # how long a stop waits for calls to sources
+_STOP_CALLS_S = 2.0  # that a stop waits for calls to sources
 _COMMON = set(SourceBase.model_fields)
 
 
 def connector_of(source: SourceConfig, config: Config) -> Connector:
-    """What lists and fetches a configured source.
+    """The connector of a configured source.
 
-    One that cannot be made pauses its source, and leaves the others alone.
+    If it cannot be made, only that source is paused.
     """
     try:
         return _made(as_read(source, config), config)
@@ -56,7 +56,7 @@ def connector_of(source: SourceConfig, config: Config) -> Connector:
 
 
 def opened(connection: Connection, source: SourceConfig, config: Config) -> Source:
-    """The source as syncs know it, with its connector."""
+    """The source with its connector, ready to be synced."""
     row_id = register_source(
         connection, source.name, source.kind, source.location, settings_of(as_read(source, config))
     )
@@ -68,7 +68,7 @@ def opened(connection: Connection, source: SourceConfig, config: Config) -> Sour
 
 
 def close_sources(sources: Iterable[Source]) -> None:
-    """End the calls to the sources, and close their connectors."""
+    """End calls to the sources, and close their connectors."""
     closing = list(sources)
     for source in closing:
         source.caller.end()
@@ -84,13 +84,13 @@ def close_sources(sources: Iterable[Source]) -> None:
 
 
 def is_slow(source: SourceConfig) -> bool:
-    """Whether calls to the source may be slow. Those to folders are quick, and follow hints."""
+    """Whether calls to the source may be slow. Only folders are quick, and only they give hints."""
     return not isinstance(source, FolderSource)
 
 
 @dataclass(frozen=True, slots=True)
 class UnusableSource:
-    """Stands for a connector that could not be made: no listing of it can be completed."""
+    """In place of a connector that could not be made; no listing of it completes."""
 
     source: str
     error: Exception
@@ -116,8 +116,9 @@ class UnusableSource:
 
 
 def _made(source: SourceConfig, config: Config) -> Connector:
-    """Each kind is imported where it is configured: some bring libraries that a start would wait
-    for. Raises ConfigError for a bad third-party kind."""
+    """Import only the kinds that are configured: some need libraries that are slow to load.
+
+    Raises ConfigError for a bad third-party kind."""
     match source:
         case FolderSource():
             return folder_of(source, config)
@@ -159,13 +160,13 @@ def _made(source: SourceConfig, config: Config) -> Connector:
 
 
 def tesseract_of(config: Config) -> Tesseract | None:
-    """What reads the text of pictures, if that is wanted and installed."""
+    """The program that reads the text of pictures, if wanted and installed."""
     formats = config.formats
     return installed_tesseract(formats.ocr_languages) if formats.ocr == "auto" else None
 
 
 def as_read(source: SourceConfig, config: Config) -> SourceConfig:
-    """The source with pictures among its documents where their text is read."""
+    """The source, with pictures among its documents if their text can be read."""
     if not isinstance(source, FilesSource) or IMAGES in source.include:
         return source
     if DOCUMENTS not in source.include or not tesseract_of(config):
@@ -187,7 +188,7 @@ def _files_of(source: FilesSource) -> dict[str, Any]:
 
 
 def _repository_of(source: GitSource, config: Config) -> Mirror | Repository:
-    """The repository here, or the mirror of a remote one."""
+    """The local repository, or the mirror of a remote one."""
     if source.path is not None:
         return Repository(source.path, source.location, source.timeout_s)
     return Mirror(
@@ -214,6 +215,6 @@ def _of_package(source: PluginSource) -> Connector:
 
 
 def settings_of(source: SourceConfig) -> str:
-    """A digest of what decides which items the source has: with another, its cursor is void."""
+    """A digest of what decides which items there are; if it changes, the cursor is void."""
     told = source.model_dump_json(exclude=_COMMON - {"kind"})
     return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()

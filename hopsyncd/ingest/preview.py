@@ -1,4 +1,4 @@
-"""A dry run: what a sync would do and cost, by reading alone."""
+"""A dry run: what a sync would do and cost, found by reading alone."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -27,15 +27,15 @@ from store.sqlite.versions import head
 Price = Callable[[Sequence[Passage]], Estimate]
 """What an LLM would roughly cost for passages."""
 
-_GROUP = 1000  # passages whose calls are estimated together, as a batch of a sync has
+_GROUP = 1000  # passages whose calls are estimated together, as in a batch of a sync
 
 
 @dataclass(slots=True)
 class Preview:
-    """Of one source: its documents by what would become of them, and the passages to ask about.
+    """What would become of the documents of one source, and how many passages need questions.
 
-    `problem` and `hint` say why the source would be paused; then there is nothing else. Calls and
-    tokens of an LLM are estimates, and of a document that cannot be read the reason is given.
+    If the source would be paused, `problem` and `hint` say why, and the rest is empty. Calls and
+    tokens of an LLM are estimates. Unreadable documents come with the reason.
     """
 
     source: str
@@ -61,8 +61,8 @@ def preview(
 ) -> Preview:
     """What a sync of the source would do now; nothing is written, and no LLM is asked.
 
-    `recipe` (a row id) says which questions are there already, None: none are.
-    `price` is None where no LLM is to be asked.
+    `recipe` (a row id) says which questions exist already; None: none do. `price` is None if no
+    LLM would be asked.
     """
     found = Preview(source.name)
     unknown: list[Passage] = []
@@ -92,7 +92,7 @@ def _changes(
     extract: Extract,
     found: Preview,
 ) -> Iterator[ReadDocument]:
-    """Sort the steps into `found`; gives the documents that the next version would take in."""
+    """Sort the steps into `found`; yields the documents that the next version would index."""
     for step in steps:
         if step.action is Action.REMOVE:
             found.gone.append(step.path)
@@ -121,7 +121,7 @@ DOCUMENT_LISTS = ("new", "changed", "gone", "unreadable")
 
 
 def preview_file(config: Config, names: Sequence[str], limit: int | None) -> PreviewAnswer:
-    """As preview_json, of a database that no daemon serves; it may not exist yet."""
+    """As preview_json, for a database that no daemon serves and that may not exist yet."""
     connection = open_reader(config.place) if exists(config.place) else fresh_database()
     with closing(connection):
         return preview_json(connection, config, names, limit)

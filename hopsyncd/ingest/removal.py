@@ -1,4 +1,4 @@
-"""Removing a source: its documents leave the newest version, and all others if they are purged."""
+"""Removing a source: its documents leave the newest version; a purge takes them out of all."""
 
 import shutil
 import time
@@ -25,7 +25,7 @@ from store.sqlite.reads import live_documents
 from store.sqlite.sources import forget_source, source_names
 from store.sqlite.versions import head
 
-_PASSES = 3  # a fetch under way may write between two of them
+_PASSES = 3  # a fetch may be writing meanwhile
 
 
 def removed(
@@ -35,7 +35,7 @@ def removed(
     purge: bool,
     between: Callable[[], None] = lambda: None,
 ) -> RemoveAnswer:
-    """Take the documents of a source out of the head by a version, and all else known of it.
+    """Commit a version without the documents of a source, and forget all else about it.
 
     `apply` commits the version. `purge` takes them out of the other versions too; `between` runs
     after each of its transactions.
@@ -46,7 +46,7 @@ def removed(
     if name in rows:
         row = rows[name]
         gone = sorted(live_documents(connection, row))
-        # Before the version: a kill between the two may only cost another scan.
+        # Before the version, so that a kill between the two costs only another scan.
         forget_source(connection, row)
         if gone:
             reason = f"{name}: the source was removed"
@@ -74,7 +74,7 @@ def drop_mirror(config: Config, name: str) -> None:
 
 
 def removed_alone(config: Config, name: str, purge: bool) -> RemoveAnswer:
-    """As `removed`, where no daemon runs but a database is. `config` still has the source.
+    """As `removed`, on a database that no daemon serves. `config` still has the source.
 
     Raises WriterBusy.
     """
@@ -102,7 +102,7 @@ def stored_sources(config: Config) -> set[str]:
 
 
 def _writer(connection: Connection, newest: Version, config: Config) -> Writer:
-    """A writer at the recipe and the rules of the head: no model is loaded."""
+    """A writer with the recipe and rules of the head; it loads no model."""
     return Writer(
         connection,
         _NoQuestions(recipe_of(connection, newest.recipe)),
@@ -114,7 +114,7 @@ def _writer(connection: Connection, newest: Version, config: Config) -> Writer:
 
 @dataclass(frozen=True, slots=True)
 class _NoQuestions:
-    """A QuestionMaker for what needs no questions: to take documents away."""
+    """A QuestionMaker for removals, which need no questions."""
 
     recipe: Recipe
     store_after: int = 1

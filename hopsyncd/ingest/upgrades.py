@@ -1,4 +1,4 @@
-"""When the LLM is asked again for the questions that it owes: in pieces, when nobody else waits."""
+"""Asking the LLM again for the questions it owes: in pieces, while nothing else waits."""
 
 import time
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from store.records import Version
 
 log = structlog.get_logger(__name__)
 
-_PIECE = 256  # passages that are asked for before others get a turn
+_PIECE = 256  # passages to ask about before others get a turn
 _EVERY_S = 600.0
 _FIRST_WAIT_S = 30.0
 
 
 class Upgrades:
-    """Turns provisional questions into the LLM's. `due_s`, by the monotonic clock, is when next.
+    """Replaces provisional questions by the LLM's. `due_s` is when next, by the monotonic clock.
 
-    While an endpoint gives nothing the waits grow, from half a minute to ten; once it answers, all
-    that waits is asked for at once, within the limits of one sync.
+    While the endpoint fails, the waits grow from half a minute to ten; once it answers, all that
+    waits is asked for at once, within the limits of one sync.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Upgrades:
         self.due_s = clock_s()
 
     def after_sync(self, usage: Usage | None) -> None:
-        """Take notice of how the LLM fared in a sync; without a usage it was left for now."""
+        """Note how the LLM did in a sync; no usage: it was not asked."""
         if usage is None:
             if not self._failures:
                 self.due_s = self._clock_s()
@@ -50,7 +50,7 @@ class Upgrades:
             self.due_s = min(self.due_s, self._clock_s() + self._wait_s())
 
     def run(self, go_on: Callable[[], bool]) -> bool | None:
-        """Do a piece if it is time; not even that when `go_on` says no.
+        """Do one piece if it is due and `go_on` allows it.
 
         Returns whether the LLM gave anything; None if it was not asked.
         """

@@ -1,10 +1,10 @@
-"""Shutting a process in: what a parser does not need, it cannot do, native code included.
+"""Confining a process: it cannot do what a parser does not need, native code included.
 
-Both need no privilege, and neither can be taken back. There is no C library for the one and no
-well-kept Python library for either, so the few system calls are made here.
+Neither Landlock nor seccomp needs privileges, and neither can be undone. Landlock has no C library,
+and neither has a maintained Python library, so the few system calls are made here.
 
 The kernel's layers bind native code too; the audit hook binds only what goes through Python, and
-is there for systems without the others. docs/ARCHITECTURE.md says what is bound where.
+is for systems without the others. docs/ARCHITECTURE.md says what is bound where.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 _NO_NEW_PRIVILEGES, _SET_SECCOMP = 38, 22  # of prctl
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every architecture
 _RUN, _READ_FILE, _READ_FOLDER = 1, 1 << 2, 1 << 3
-# How many of the rights to files a version of Landlock knows; the last holds for all later ones.
+# How many rights to files each version of Landlock knows; the last number is for all later ones.
 _FILE_RIGHTS = (13, 14, 15, 15, 16)
 _TCP, _SIGNALS_AND_ABSTRACT_SOCKETS = 0b11, 0b11
 
@@ -51,19 +51,19 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def gain_no_privileges() -> None:
-    """Let no program that this process starts have more rights: both layers ask for it."""
+    """Let no program started from here gain rights, as both layers require."""
     _libc.prctl(_NO_NEW_PRIVILEGES, *map(ctypes.c_ulong, (1, 0, 0, 0)))
 
 
 def landlock_version() -> int:
-    """Which Landlock the kernel has; below 1: none."""
+    """The kernel's version of Landlock; below 1: none."""
     return _call(_CREATE_RULESET, None, 0, 1)
 
 
 def read_only_below(places: Iterable[str], may_run: bool = False) -> bool:
-    """Allow files to be read below these places and nothing else to be done to any file.
+    """Allow reading below these places, and nothing else with any file.
 
-    Programs there may be run if so told. False where the kernel has no Landlock.
+    `may_run` also allows running programs there. False if the kernel has no Landlock.
     """
     version = landlock_version()
     if version < 1:
@@ -89,7 +89,7 @@ def _allow(rules: int, place: str, rights: int) -> None:
     try:
         opened = os.open(place, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # what is not there need not be read
+        return  # there is nothing to read
     rights |= _READ_FOLDER if os.path.isdir(place) else 0  # noqa: PTH112
     _call(_ADD_RULE, rules, 1, struct.pack("=Qi", rights, opened), 0)
     os.close(opened)
@@ -98,7 +98,7 @@ def _allow(rules: int, place: str, rights: int) -> None:
 def refuse_system_calls(may_run: bool = False) -> bool:
     """Refuse new processes and threads, sockets, and reaching into others. False if it cannot.
 
-    To become another program, which these rules bind as well, is allowed if so told.
+    `may_run` allows becoming another program, which these rules bind as well.
     """
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
@@ -140,8 +140,8 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 def confine(memory_bytes: int) -> None:
     """Take network, files, new processes and more memory than this from this process.
 
-    What is left to read is where Python and its libraries lie. Call it before there are threads.
-    Where the system refuses a layer the others hold.
+    It can still read Python and its libraries. Call this before there are threads. If the system
+    refuses a layer, the others hold.
     """
     _take_resources(memory_bytes)
     if sys.platform == "linux":
@@ -152,12 +152,12 @@ def confine(memory_bytes: int) -> None:
 
 
 def become(program: Sequence[str], places: Sequence[str], memory_bytes: int, cpu_s: int) -> None:
-    """Become a program that is confined in the same way; it may also read below these places.
+    """Become another program, confined in the same way; it may also read below these places.
 
-    Its environment is empty but for what keeps it to one thread.
+    Its environment has only what keeps it to one thread.
     """
     _take_resources(memory_bytes)
-    # SIGXCPU at the first, which tells what happened; nothing survives the second.
+    # The first sends SIGXCPU, which tells what happened; nothing survives the second.
     _limit(resource.RLIMIT_CPU, cpu_s, cpu_s + 1)
     if sys.platform == "linux":
         gain_no_privileges()
@@ -176,7 +176,7 @@ def _take_resources(memory_bytes: int) -> None:
 
 
 def _be_the_first_to_go() -> None:
-    """When the machine runs out of memory, a reader is to end, and not the daemon."""
+    """If the machine runs out of memory, the reader must end, not the daemon."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
         file.write("1000")
 
@@ -197,7 +197,7 @@ def _leave_network() -> None:
 
 
 def _limit(what: int, value: int, most: int | None = None) -> None:
-    """Lower a limit, and the one that it can be raised to: one that is lower already stays."""
+    """Lower a limit and its maximum; one that is lower already stays."""
     most = value if most is None else most
     inherited = resource.getrlimit(what)[1]
     if inherited != resource.RLIM_INFINITY:

@@ -1,8 +1,8 @@
-"""What the daemon and its reader process say to each other, over two pipes, and for how long.
+"""The messages between the daemon and its reader process, over two pipes, and their deadlines.
 
 A worker begins with READY. A request is a head (REQUEST), the media type and the bytes of a
-document; a reply is its length (LENGTH) and JSON: the blocks, or why there are none. JSON, as
-nothing that a worker says can then do more than be wrong.
+document; a reply is its length (LENGTH) and JSON: the blocks, or why there are none. JSON,
+because then the worst that a worker can send is a wrong answer.
 """
 
 import json
@@ -74,8 +74,8 @@ _POLL_S = 0.2
 class Limits:
     """What one document may take.
 
-    A small one ends before anybody waits for it; each MiB gives it more of both kinds of time.
-    Any time is a multiple of processor time, as a busy machine is no fault of the document's.
+    Each MiB of it adds to both kinds of time. Wall time is a multiple of processor time, because
+    a busy machine is not the document's fault.
     """
 
     cpu_s: float = 4.0
@@ -90,8 +90,8 @@ class Limits:
 
 
 class Died(Exception):
-    """The worker is no more; `again` where it may have died of what it had read before, `killed`
-    where somebody else ended it: mostly a system that runs out of memory."""
+    """The worker died; `again` if what it read before may be the cause, `killed` if something else
+    ended it, mostly a system out of memory."""
 
     def __init__(self, why: str, *, again: bool = False, killed: bool = False) -> None:
         super().__init__(why)
@@ -101,7 +101,7 @@ class Died(Exception):
 
 
 class ReaderExchange:
-    """One request and its reply, with a deadline, over pipes that never block this side."""
+    """One request and its reply, with a deadline, over pipes that never block the daemon."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], give_way: Callable[[], None], limits: Limits

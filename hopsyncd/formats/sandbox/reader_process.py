@@ -1,4 +1,4 @@
-"""The daemon's side: a worker process, started when wanted and ended when in doubt."""
+"""The daemon's side: a worker process, started on demand and ended when in doubt."""
 
 import base64
 import os
@@ -31,20 +31,20 @@ _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 _TRIAL_AFTER_S = 2.0
 _MOST_PICTURES = 500  # pages of a PDF: each takes a second or two
 WORKER = (sys.executable, "-P", "-m", "hopsyncd.formats.sandbox.reader_worker")
-# After so many failed starts in a row, none is tried for so many times what the last one took:
-# else each of thousands of documents waits for a start of its own.
+# After this many failed starts in a row, none is tried for this many times what the last took;
+# otherwise each of thousands of documents would wait for a start of its own.
 _FAILED_STARTS, _REST, _LONGEST_REST_S = 3, 20, 60.0
 
 
 class ExtractionProcess:
-    """Reads documents in a process of its own, those that are small and simple in this one.
+    """Reads documents in a process of its own; small and simple ones in this process.
 
     For one thread at a time. `give_way` is called while it waits: it may raise to abandon the
-    document, or have another read meanwhile, for which there is a second worker.
-    What killed a worker is not tried again, under whatever name it comes: `quarantined` says why by
-    the hash of the content, and `on_quarantine` is told of what is added to it. A document is
-    blamed only if a sample of its type can be read; `unavailable` holds, by type, why one cannot.
-    With a `tesseract`, pictures and pages of PDFs without text are read by it.
+    document, or have another one read meanwhile by a second worker.
+    Content that killed a worker is never tried again, whatever its name: `quarantined` has the
+    reasons by hash, and `on_quarantine` is told of each new one. A document is blamed only if a
+    sample of its type can be read; `unavailable` says, by type, why a sample cannot.
+    A `tesseract` reads pictures and pages of PDFs without text.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ExtractionProcess:
         self._on_quarantine = on_quarantine
         self._unavailable = {} if unavailable is None else unavailable
         self._tesseract = tesseract
-        self._proven: set[str] = set()  # types that the present worker has read
+        self._proven: set[str] = set()  # types that this worker has read
         self._failed_starts = 0
         self._why_no_worker = ""
         self._rests_until_s = 0.0
@@ -76,7 +76,7 @@ class ExtractionProcess:
     def extract(self, data: bytes, media_type: str) -> tuple[Block, ...]:
         """As hopsyncd.formats.readers.extract, within the limits.
 
-        Raises DocumentUnreadable; ReaderUnavailable when no document of the type could be read.
+        Raises DocumentUnreadable; ReaderUnavailable if no document of the type could be read.
         """
         if len(data) <= self._limits.light_bytes and is_light(media_type):
             return extract(data, media_type)
@@ -97,7 +97,7 @@ class ExtractionProcess:
             self._is_asking = False
 
     def try_reader(self, kind: str) -> None:
-        """Read the sample of a type. Raises ReaderUnavailable where it cannot be read."""
+        """Read the sample of a type. Raises ReaderUnavailable if it cannot be read."""
         try:
             if not self._ask(SAMPLES[kind](), kind):
                 raise _unavailable(kind, "of a sample of it nothing is read")
@@ -111,7 +111,7 @@ class ExtractionProcess:
         self._unavailable.pop(kind, None)
 
     def _read(self, data: bytes, media_type: str) -> tuple[Block, ...]:
-        """Read a document. Raises Died or DocumentUnreadable if that, and no other, is to blame."""
+        """Read a document. Raises Died or DocumentUnreadable if this document alone is to blame."""
         kind = kind_of(media_type)
         if kind == PDF or kind in IMAGES:
             media_type = kind + (PICTURES if self._tesseract else "")
@@ -136,7 +136,7 @@ class ExtractionProcess:
     def _recognized(
         self, tesseract: Tesseract, blocks: Sequence[Block], data: bytes, kind: str
     ) -> tuple[Block, ...]:
-        """The blocks with the text of the pictures in their places, as far as they can be read."""
+        """The blocks, with the text of readable pictures in their places."""
         read: list[Block] = []
         pictures, failed = 0, ""
         for block in blocks:
@@ -177,7 +177,7 @@ class ExtractionProcess:
             self.try_reader(kind)
 
     def _noted(self, kind: str, error: ReaderUnavailable) -> ReaderUnavailable:
-        """Note why documents of a type cannot be read; a fresh worker finds out if they can."""
+        """Note why documents of a type cannot be read; a fresh worker will try again."""
         self._end()
         if self._unavailable.get(kind) is None:
             log.error("documents cannot be read", media_type=kind, why=error.why, hint=error.hint)
@@ -185,7 +185,7 @@ class ExtractionProcess:
         return error
 
     def close(self) -> None:
-        """End the workers, whatever they do."""
+        """End the workers, whatever they are doing."""
         self._end()
         if self._second:
             self._second.close()
@@ -210,7 +210,7 @@ class ExtractionProcess:
         return self._second
 
     def _ask_twice(self, data: bytes, media_type: str) -> tuple[Block, ...]:
-        """Ask the worker; once more in a fresh one if it may have died of what came before."""
+        """Ask the worker; if an earlier document may have killed it, ask a fresh one once more."""
         if self._served >= self._limits.documents_per_worker:
             self._end()
         is_worn = self._process is not None
@@ -243,7 +243,7 @@ class ExtractionProcess:
             raise
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Start a worker, unless the last ones could not be started, just now."""
+        """Start a worker, unless the last few starts have just failed."""
         began_s = time.monotonic()
         if began_s < self._rests_until_s:
             raise _no_worker(self._why_no_worker)
@@ -260,12 +260,12 @@ class ExtractionProcess:
         return process
 
     def _started(self) -> subprocess.Popen[bytes]:
-        """A worker that is there and ready: before that, no document is to blame."""
+        """A worker that is ready; until then no document is to blame."""
         environment = {
             "PATH": os.environ.get("PATH", ""),
             "PYTHONPATH": str(_ROOT),
-            "MALLOC_ARENA_MAX": "2",  # each arena takes 64 MiB of what the limit counts
-            # Nobody can put anything below a device: what asks for a temporary folder has none.
+            "MALLOC_ARENA_MAX": "2",  # each arena counts 64 MiB against the limit
+            # Nothing can be created below a device, so nothing has a temporary folder.
             "TMPDIR": os.devnull,
         }
         try:
@@ -329,7 +329,7 @@ def _unavailable(kind: str, why: str) -> ReaderUnavailable:
 def try_readers(
     unavailable: MutableMapping[str, ReaderUnavailable], command: Sequence[str] = WORKER
 ) -> None:
-    """Keep `unavailable` by type of document, in a worker as those that read documents."""
+    """Bring `unavailable` up to date, in a worker like those that read documents."""
     with closing(ExtractionProcess(command=command, unavailable=unavailable)) as process:
         for kind in SAMPLES:
             with suppress(ReaderUnavailable):  # it is logged, and kept in `unavailable`
@@ -337,7 +337,7 @@ def try_readers(
 
 
 def try_readers_soon(unavailable: MutableMapping[str, ReaderUnavailable]) -> None:
-    """The same beside what else the process does: a starting daemon has more urgent things."""
+    """The same a little later on a thread: a starting daemon has more urgent work."""
     trial = threading.Timer(_TRIAL_AFTER_S, try_readers, (unavailable,))
     trial.name, trial.daemon = "readers", True
     trial.start()

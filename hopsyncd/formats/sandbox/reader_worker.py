@@ -1,4 +1,4 @@
-"""The worker: reads one document after the other, shut in, until its daemon hangs up.
+"""The worker: reads one document after another, confined, until its daemon hangs up.
 
 Started as `python -m hopsyncd.formats.sandbox.reader_worker MEMORY_BYTES`, with pipes at both ends.
 """
@@ -17,15 +17,15 @@ from hopsyncd.formats.readers import Extract, extract_or_picture
 from hopsyncd.formats.sandbox.confine import confine
 from hopsyncd.formats.sandbox.messages import LENGTH, READY, REQUEST, reply_of
 
-_NICE = 10  # whoever asks, or works at this machine, comes first
-# Libraries that others take if they are there: the fewer read strangers' bytes, the better.
+_NICE = 10  # queries, and people at this machine, come first
+# Libraries that others use if present: the fewer that read untrusted bytes, the better.
 _NOT_WANTED = ("numpy", "pandas", "PIL", "lxml", "defusedxml")
 _HINT = "Save it in smaller parts, or leave it out by an ignore pattern"
 
 
 def main(read: Extract = extract_or_picture) -> None:
     """Serve the pipes at standard input and output with this reader of documents."""
-    # What a library prints must not stand between the replies.
+    # What a library prints must not get between the replies.
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     with open(os.devnull, "wb") as nothing:  # noqa: PTH123 - its number is all that is wanted
         os.dup2(nothing.fileno(), sys.stdout.fileno())
@@ -52,7 +52,7 @@ def serve(requests: BinaryIO, replies: BinaryIO, read: Extract, memory_bytes: in
 
 
 def _begin(cpu_s: int, wall_s: int) -> None:
-    """Have this process killed once it has taken so long, even if nobody waits for it any more."""
+    """Have this process killed after that time, even if nobody waits for it any more."""
     end = math.ceil(time.process_time() + cpu_s)
     resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
     signal.alarm(wall_s)

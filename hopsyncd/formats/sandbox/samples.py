@@ -1,5 +1,4 @@
-"""A small document of each type, by which a reader is tried: what it cannot read is no document's
-fault."""
+"""A small document of each type: if a reader fails on it, no other document is to blame."""
 
 import io
 import zipfile

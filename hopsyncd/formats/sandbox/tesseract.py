@@ -1,7 +1,7 @@
-"""The text of pictures, by the program tesseract, as confined as the reader processes.
+"""The text of pictures, read by the program tesseract, confined like the reader processes.
 
 `python -m hopsyncd.formats.sandbox.tesseract PROGRAM LANGUAGES` gives up its rights, becomes
-tesseract, and reads a picture from its input. The workers may start no program, so the daemon does.
+tesseract, and reads a picture from its input. The daemon starts it, because workers may not.
 """
 
 import os
@@ -32,13 +32,13 @@ _DATA_FOLDERS = ("share/tesseract-ocr", "share/tessdata", "lib")  # below where 
 
 @dataclass(frozen=True, slots=True)
 class Tesseract:
-    """An installed tesseract, and the languages it is to expect, as it names them: "eng+deu"."""
+    """An installed tesseract, and the languages to expect, as it names them: "eng+deu"."""
 
     program: str
     languages: str
 
     def blocks(self, picture: bytes, page: int, give_way: Callable[[], None]) -> tuple[Block, ...]:
-        """The paragraphs of a picture, whose first page has this number. Raises Died."""
+        """The paragraphs of a picture whose first page has that number. Raises Died."""
         return tuple(
             Block("paragraph", paragraph.strip(), number, number)
             for number, text in enumerate(self.text_of(picture, give_way).split("\f"), page)
@@ -76,7 +76,7 @@ class Tesseract:
 
 
 def installed_tesseract(languages: str) -> Tesseract | None:
-    """The one on the PATH, if there is one."""
+    """The one on the PATH, if any."""
     found = shutil.which("tesseract")
     return Tesseract(os.path.realpath(found), languages) if found else None
 
