@@ -52,6 +52,7 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.web.listener import with_page
 from store.exceptions import ServerLost, StoreError
 from store.place import open_serving, writer_place
 from store.records import Version
@@ -394,6 +395,6 @@ def run(
         app = make_app(service, worker_pools(config.limits, service.load))
         access = Access(lambda: service.config, daemon.known_sources)
         audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
-        guard = Guard(app, access, audit, token)
-        serve(guard, listeners, config.limits, service.load, daemon.stop, supervisor)
+        whole = stack.enter_context(with_page(Guard(app, access, audit, token), config))
+        serve(whole, listeners, config.limits, service.load, daemon.stop, supervisor)
     log.info("stopped")

@@ -140,6 +140,9 @@ class Guard:
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
         state = scope["state"]
         credentials: Credentials = state["credentials"]
         caller = self._caller(credentials, scope["headers"])

@@ -61,8 +61,13 @@ class Connections:
             closing.cancel()
 
     def _greediest(self, newcomer: Credentials) -> "ClientConnection | None":
-        """The idle connection that has been open longest; without one, the newest connection."""
+        """The idle connection that has been open longest; without one, the newest connection.
+
+        Over TCP nobody knows whose a connection is, so there an idle one gives way to any.
+        """
         idle = [one for one in self._open if one.is_idle]
+        if newcomer == UNKNOWN and (unknown := [one for one in idle if one.credentials == UNKNOWN]):
+            return unknown[0]
         return greediest(self._open, newcomer, idle) or greediest(
             self._open, newcomer, reversed(self._open)
         )

@@ -191,7 +191,8 @@ class RebuildRequest(_Body):
 
 
 class WatchRequest(_Body):
-    """`exec`: a program with its arguments; `webhook`: an http address of this machine."""
+    """`exec`: a program with its arguments; `webhook`: an http address of this machine; `mcp`: for
+    the agents that listen."""
 
     # The audit log, which records requests, has no texts.
     question: str = Field(
@@ -199,6 +200,7 @@ class WatchRequest(_Body):
     )
     exec: Annotated[tuple[Argument, ...], Field(max_length=100, strict=False)] = ()
     webhook: str | None = Field(default=None, max_length=2000, pattern=LOOPBACK_URL)
+    mcp: bool = False
 
 
 class _Parameters(BaseModel):

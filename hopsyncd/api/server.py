@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -35,7 +36,6 @@ TOKEN_NAME = "token"  # in the data_dir
 _TOKEN_BYTES = 32
 _MIN_TOKEN_CHARACTERS = 32
 _STOP_REQUESTS_S = 3
-_TCP_HINT = "Set access.tcp to another port, or remove it"
 
 
 @contextmanager
@@ -265,10 +265,14 @@ def bound_listeners(stack: ExitStack, config: Config) -> tuple[list[socket.socke
     if listener is None:
         group = group_id(config.access.group) if config.access.group else None
         listener = stack.enter_context(bound_socket(config.daemon.socket, group))
-    if not config.access.tcp:
-        return [listener], None
-    token = token_in(config.access.token_file or config.daemon.data_dir / TOKEN_NAME)
-    return [listener, stack.enter_context(bound_address(config.access.tcp, _TCP_HINT))], token
+    listeners, token = [listener], None
+    if config.access.tcp:
+        token = token_in(config.access.token_file or config.daemon.data_dir / TOKEN_NAME)
+    for key, address in (("access.tcp", config.access.tcp), ("web.listen", config.web.listen)):
+        if address:
+            hint = f"Set {key} to another port, or remove it"
+            listeners.append(stack.enter_context(bound_address(address, hint)))
+    return listeners, token
 
 
 def serve(
@@ -283,6 +287,23 @@ def serve(
 
     Each request has the credentials of its process in its state.
     """
+    server = _Server(_bounded(app, limits, load), end_work, supervisor)
+    end_at_signals(server)
+    server.run(sockets=list(listeners))
+
+
+def loopback_server(
+    app: ASGIApp, limits: LimitsConfig, *, lifespan: bool = False
+) -> uvicorn.Server:
+    """A server of its own beside the daemon, within the same limits, that signals end."""
+    server = uvicorn.Server(_bounded(app, limits, Load(), "on" if lifespan else "off"))
+    end_at_signals(server)
+    return server
+
+
+def _bounded(
+    app: ASGIApp, limits: LimitsConfig, load: Load, lifespan: Literal["on", "off"] = "off"
+) -> uvicorn.Config:
     # uvicorn warns of every request that is not HTTP: a flood of those would flood the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     connection = partial(
@@ -290,16 +311,13 @@ def serve(
         connections=Connections(limits.connections, load),
         timeouts=Timeouts(limits.header_s, limits.body_s),
     )
-    config = uvicorn.Config(
+    return uvicorn.Config(
         app,
         http=connection,  # type: ignore[arg-type]  # callable like the class
         ws="none",
-        lifespan="off",
+        lifespan=lifespan,
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_STOP_REQUESTS_S,
     )
-    server = _Server(config, end_work, supervisor)
-    end_at_signals(server)
-    server.run(sockets=list(listeners))

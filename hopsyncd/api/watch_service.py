@@ -38,11 +38,11 @@ class WatchService(StateService):
     def watch(self, request: WatchRequest, caller: Caller) -> WatchAnswer:
         """Watch a question: record, and tell, when its answer or first passages change."""
         act: Mapping[str, object] | None = None
-        if request.exec and request.webhook:
+        if sum(map(bool, (request.exec, request.webhook, request.mcp))) > 1:
             raise BadRequest(
                 "The question cannot be watched",
-                "it names a program and a webhook",
-                "Watch it twice to tell both",
+                "it names more than one of a program, a webhook and agents",
+                "Watch it once for each",
             )
         if request.exec:
             if caller.credentials.uid != os.geteuid():
@@ -60,6 +60,8 @@ class WatchService(StateService):
             act = {"exec": checked_program(request.exec)}
         if request.webhook:
             act = {"webhook": request.webhook}
+        if request.mcp:
+            act = {"mcp": True}
         number = self.watched.add(request.question.strip(), act)
         return self._watch(number, 1)
 

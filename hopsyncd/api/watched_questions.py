@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -143,7 +144,7 @@ class WatchedQuestions:
         return {
             "id": watch.id,
             "question": watch.question,
-            "act": json.loads(watch.act) if watch.act else None,
+            "act": _act(watch) or None,
             "created": moment_text(watch.created_ms),
             "checked": self._checked.get(watch.id, watch.version),
             "changes": len(tellings),
@@ -213,8 +214,8 @@ class WatchedQuestions:
     # Telling
 
     def _deliver(self) -> None:
-        """Tell programs and webhooks what was recorded and not told yet."""
-        watches = {one.id: one for one in self._all() if one.act}
+        """Tell programs and webhooks what was recorded and not told yet; agents ask for it."""
+        watches = {one.id: one for one in self._all() if one.act and "mcp" not in _act(one)}
         if not watches:
             return
         with closing(open_reader(self._database)) as connection:
@@ -225,9 +226,9 @@ class WatchedQuestions:
                 report = json.dumps(
                     {"watch": watch.id, "question": watch.question, **change}, ensure_ascii=False
                 )
-                self._act(telling, json.loads(watch.act or "{}"), report)
+                self._tell(telling, _act(watch), report)
 
-    def _act(self, telling: Telling, act: Mapping[str, object], report: str) -> None:
+    def _tell(self, telling: Telling, act: Mapping[str, object], report: str) -> None:
         def note(error: str | None) -> None:
             self._worker.submit(
                 lambda path: note_delivery(path.connection, telling.id, self._now_ms(), error)
@@ -325,6 +326,10 @@ def checked_program(arguments: Sequence[str]) -> list[str]:
             "Give its whole path",
         )
     return [str(Path(found).absolute()), *arguments[1:]]
+
+
+def _act(watch: Watch) -> dict[str, Any]:
+    return json.loads(watch.act) if watch.act else {}
 
 
 def _state(found: Answer, reply: AskReply) -> str:

@@ -144,7 +144,7 @@ def _loopback(_: click.Context, __: click.Parameter, address: str | None) -> str
     metavar="ADDRESS",
     callback=_loopback,
     help="Serve over HTTP on a loopback address such as 127.0.0.1:7719, to whoever sends the token"
-    " in access.token_file.",
+    " in the file mcp_token of the data folder.",
 )
 @click.pass_context
 def mcp(context: click.Context, allow_write: bool, address: str | None) -> None:

@@ -29,10 +29,16 @@ from hopsyncd.client.response import counted, printable
 @click.option(
     "--webhook", metavar="URL", help="An http address of this machine to POST each change to."
 )
+@click.option("--mcp", is_flag=True, help="Tell the agents that `hopsyncd mcp` serves.")
 @json_option
 @click.pass_context
 def watch(
-    context: click.Context, question: str, program: str | None, webhook: str | None, as_json: bool
+    context: click.Context,
+    question: str,
+    program: str | None,
+    webhook: str | None,
+    mcp: bool,
+    as_json: bool,
 ) -> None:
     """Watch a question, and be told when its answer changes.
 
@@ -47,7 +53,7 @@ def watch(
         why = f"{program} is no command: {str(error).lower()}"
         raise click.BadParameter(why, param_hint="--exec") from error
     with client_of(context) as client:
-        done = client.watch(question, exec=arguments, webhook=webhook)
+        done = client.watch(question, exec=arguments, webhook=webhook, mcp=mcp)
     if printed_json(done, as_json):
         return
     click.echo(f"Watched as number {done['watch']['id']}. It finds now:")

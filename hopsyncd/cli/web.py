@@ -7,41 +7,47 @@ from tempfile import NamedTemporaryFile
 import click
 
 from hopsyncd.cli.output import client_of
+from hopsyncd.config.configuration import load_config
 
 
 @click.command()
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
-    default=0,
-    help="The port on this machine. Default: one that is free.",
+    default=None,
+    help="A page of its own on this port of this machine; 0 is one that is free.",
 )
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
 @click.pass_context
-def web(context: click.Context, port: int, no_browser: bool) -> None:
-    """Show the page in a browser, until Ctrl-C.
+def web(context: click.Context, port: int | None, no_browser: bool) -> None:
+    """Show the page in a browser: the one that the daemon keeps up, or its own, until Ctrl-C.
 
-    It listens on this machine alone. The address opens the page once, within ten minutes.
+    It listens on this machine alone. The address opens the page once.
 
     Example: hopsyncd web
     """
     # Slow to import, and the other commands do without it.
-    from hopsyncd.api.server import end_at_signals
-    from hopsyncd.web.listener import Door, PageServer, page_socket
+    from hopsyncd.api.server import loopback_server
+    from hopsyncd.web.listener import KEPT_NAME, Door, kept_address, opener, page_socket
     from hopsyncd.web.pages import make_page
 
     client = client_of(context)
     client.health()  # tells here that there is no daemon
-    with page_socket(port) as listener:
+    config = load_config(context.obj)
+    kept = config.daemon.data_dir / KEPT_NAME
+    if port is None and (address := kept_address(kept)):
+        click.echo(address)
+        if not no_browser:
+            webbrowser.open(kept.as_uri())
+        return
+    with page_socket(port or 0) as listener:
         door = Door(f"127.0.0.1:{listener.getsockname()[1]}")
-        server = PageServer(make_page(client, door), listener)
-        end_at_signals(server)
+        server = loopback_server(make_page(client, door), config.limits)
         address = door.new_address()
         click.echo(f"{address}\nCtrl-C stops it.")
-        # A browser is told a file of ours: other users see what it is started with.
         with NamedTemporaryFile("w", suffix=".html") as file:
             if not no_browser:
-                file.write(f'<meta http-equiv="refresh" content="0; url={address}">')
+                file.write(opener(address))
                 file.flush()
                 webbrowser.open(Path(file.name).as_uri())
-            server.serve_here()
+            server.run(sockets=[listener])

@@ -204,13 +204,13 @@ def metrics() -> Call[str]:
 
 
 def watch(
-    question: str, exec: Sequence[str] = (), webhook: str | None = None
+    question: str, exec: Sequence[str] = (), webhook: str | None = None, mcp: bool = False
 ) -> Call[daemon_state.WatchAnswer]:
     """Watch a question: record, and tell, when its answer or first passages change."""
     return call(
         "POST",
         "/v1/watches",
-        {"question": question, "exec": list(exec), "webhook": webhook},
+        {"question": question, "exec": list(exec), "webhook": webhook, "mcp": mcp},
         "WatchAnswer",
     )
 

@@ -39,6 +39,7 @@ from hopsyncd.config.values import (
     Section,
     StoreConfig,
     Strategy,
+    WebConfig,
     ZoneName,
     is_model,
 )
@@ -221,6 +222,7 @@ class Config(Section):
     llm: LlmConfig = Field(default_factory=LlmConfig)
     access: AccessConfig = Field(default_factory=AccessConfig)
     mcp: McpConfig = Field(default_factory=McpConfig)
+    web: WebConfig = Field(default_factory=WebConfig)
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     sources: tuple[SourceConfig, ...] = Field(default=(), alias="source", strict=False)
 

@@ -238,6 +238,14 @@ class McpConfig(Section):
     )
 
 
+class WebConfig(Section):
+    """Where the daemon keeps the page up; empty: only `hopsyncd web` shows it."""
+
+    listen: LoopbackAddress = Field(
+        default="", description='Write it like "127.0.0.1:7718", or nothing.'
+    )
+
+
 class OpenConfig(Section):
     """What `hopsyncd open` opens text with; empty: $VISUAL, $EDITOR or the system's program."""
 

@@ -7,25 +7,34 @@ each start, so that no other server of this machine gets it.
 """
 
 import hmac
+import math
+import os
 import secrets
 import socket
+import tempfile
 import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
-import uvicorn
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hopsyncd.client import Client
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.values import host_and_port
 from hopsyncd.errors import SocketRefused
 
 COOKIE = "hopsyncd"
+KEPT_NAME = "page.html"  # in the data_dir: leads a browser to the page that the daemon keeps up
 _SECRET_BYTES = 32
 _PATH_BYTES = 12
 _TOKEN_S = 600.0
-_MAX_CONNECTIONS = 64
-_STOP_REQUESTS_S = 2
+_MAX_SESSIONS = 8  # browsers at once; the oldest gives way
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none';"
@@ -38,6 +47,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_OPENER = '<!doctype html><meta http-equiv="refresh" content="0; url={address}">\n'
 _ENTERED = """<!doctype html><html lang="en"><title>hopsyncd</title>
 <meta http-equiv="refresh" content="0; url={base}/"><p><a href="{base}/">Go on</a></p></html>"""
 _REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Not open here</h1>
@@ -46,35 +56,43 @@ _REFUSED = """<!doctype html><html lang="en"><title>hopsyncd</title><h1>Not open
 
 @dataclass
 class Door:
-    """The token that opens the page once, and the session that it opened.
+    """The token that opens the page once, and the sessions that were opened.
 
-    `address` is HOST:PORT as the browser sees it, `base` the path that the cookie is bound to.
+    `address` is HOST:PORT as the browser sees it, `base` the path that the cookie is bound to. With
+    a `kept` file, that leads to an address that is good until it is used; then to another.
     """
 
     address: str
     base: str = field(default_factory=lambda: "/" + secrets.token_urlsafe(_PATH_BYTES))
+    kept: Path | None = None
     _token: str = ""  # none, or used
     _until_s: float = 0.0  # by time.monotonic()
-    _session: str = ""
+    _sessions: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_SESSIONS))
 
     def new_address(self) -> str:
-        """An address that opens the page once, within ten minutes."""
+        """An address that opens the page once; within ten minutes, unless it is kept in a file."""
         self._token = secrets.token_urlsafe(_SECRET_BYTES)
-        self._until_s = time.monotonic() + _TOKEN_S
-        return f"http://{self.address}/?token={self._token}"
+        self._until_s = math.inf if self.kept else time.monotonic() + _TOKEN_S
+        address = f"http://{self.address}/?token={self._token}"
+        if self.kept:
+            _write_own(self.kept, opener(address))
+        return address
 
     def session_for(self, token: str) -> str | None:
-        """The cookie of the session; None if the token is wrong, used or too old."""
+        """The cookie of a session; None if the token is wrong, used or too old."""
         right = self._token and hmac.compare_digest(token.encode(), self._token.encode())
         if not right or self._until_s < time.monotonic():
             return None
-        self._token, self._session = "", secrets.token_urlsafe(_SECRET_BYTES)
-        return self._session
+        self._token = ""
+        self._sessions.append(secrets.token_urlsafe(_SECRET_BYTES))
+        if self.kept:
+            self.new_address()
+        return self._sessions[-1]
 
     def is_open_to(self, cookie: str) -> bool:
-        """Whether a cookie is that of the session."""
-        given, own = cookie.encode(), self._session.encode()
-        return bool(own) and hmac.compare_digest(given, own)
+        """Whether a cookie is that of a session."""
+        given = cookie.encode()
+        return any(hmac.compare_digest(given, own.encode()) for own in self._sessions)
 
 
 class PageGuard:
@@ -134,6 +152,51 @@ def _refused(status: int, why: str) -> HTMLResponse:
     return HTMLResponse(_REFUSED.format(why=why), status)
 
 
+def opener(address: str) -> str:
+    """A file that leads a browser to an address: other users see what a browser is started with."""
+    return _OPENER.format(address=address)
+
+
+def kept_address(file: Path) -> str | None:
+    """The address in a kept file; None where no daemon keeps the page up."""
+    try:
+        return file.read_text("utf-8").partition("url=")[2].partition('"')[0] or None
+    except OSError:
+        return None
+
+
+def _write_own(file: Path, text: str) -> None:
+    """Put a file in place whole, for its owner alone."""
+    handle, made = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    with os.fdopen(handle, "w", encoding="utf-8") as written:
+        written.write(text)
+    Path(made).replace(file)
+
+
+@contextmanager
+def with_page(app: ASGIApp, config: Config) -> Iterator[ASGIApp]:
+    """The daemon's application, with the page at web.listen if it is set."""
+    kept = config.daemon.data_dir / KEPT_NAME
+    kept.unlink(missing_ok=True)  # of a daemon that was killed
+    if not config.web.listen:
+        yield app
+        return
+    from hopsyncd.web.pages import make_page  # slow to import
+
+    door = Door(config.web.listen, kept=kept)
+    page = make_page(Client(config.daemon.socket), door)
+    server = host_and_port(config.web.listen)
+    door.new_address()
+
+    async def chosen(scope: Scope, receive: Receive, send: Send) -> None:
+        await (page if scope["server"] == server else app)(scope, receive, send)
+
+    try:
+        yield chosen
+    finally:
+        kept.unlink(missing_ok=True)
+
+
 def page_socket(port: int) -> socket.socket:
     """A socket bound to 127.0.0.1, 0 standing for a free port. Raises SocketRefused."""
     try:
@@ -144,26 +207,3 @@ def page_socket(port: int) -> socket.socket:
             str(error.strerror).lower(),
             "Take another port, or leave it out",
         ) from error
-
-
-class PageServer(uvicorn.Server):
-    """Serves the page on a bound socket."""
-
-    def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=_STOP_REQUESTS_S,
-                limit_concurrency=_MAX_CONNECTIONS,
-            )
-        )
-        self._listener = listener
-
-    def serve_here(self) -> None:
-        """Serve until it is ended."""
-        self.run(sockets=[self._listener])

@@ -188,7 +188,7 @@ def test_documents_are_resources(agent: Agent) -> None:
         uris = {one.name: one.uri for one in listed}
         (content,) = (await client.read_resource(uris["people/mira k?.md"])).contents
         assert isinstance(content, TextResourceContents)
-        (template,) = (await client.list_resource_templates()).resource_templates
+        (template, _) = (await client.list_resource_templates()).resource_templates
         with pytest.raises(MCPError, match="no document"):
             await client.read_resource("hopsyncd://notes/none.md")
         return uris, content.text, template.uri_template

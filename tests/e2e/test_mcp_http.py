@@ -2,13 +2,16 @@
 
 import asyncio
 import os
+import socket
 import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -16,6 +19,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
+from hopsyncd.config.values import LimitsConfig
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.port import free_port
 
@@ -150,9 +154,25 @@ def test_a_link_in_the_inbox_leads_nowhere(place: Place, writing: str) -> None:
     assert Path(again["file"]) != file and not target.exists()
 
 
+def test_a_day_has_so_many_notes(place: Place, writing: str) -> None:
+    inbox = place.notes / "inbox"
+    today = f"{datetime.now().astimezone():%Y-%m-%d}"
+    made = [inbox / f"{today}-filled-{number}.md" for number in range(100)]
+    for file in made:
+        file.touch()
+    result = called(place, writing, "note", title="One more", text="x")
+    for file in made:
+        file.unlink()
+    (told,) = result.content
+    assert result.is_error and isinstance(told, TextContent)
+    assert "100 notes of today" in told.text and "one note" in told.text
+    content_of(called(place, writing, "note", title="One more", text="x"))
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [
+        ({"title": "x", "text": "x" * 100_001}, "at most 100000 characters"),
         ({"title": " \n", "text": "x"}, "no title"),
         ({"title": "x", "text": "x", "tags": ["a]\nevil: true"]}, "no tag"),
     ],
@@ -200,6 +220,15 @@ def test_strangers_browsers_and_rebound_names_are_refused(
     accept = {"Accept": "application/json, text/event-stream"}
     answer = httpx2.post(reading, json=call, headers={**own, **accept, **headers})
     assert answer.status_code == status and "search" not in answer.text
+
+
+def test_idle_connections_lock_no_agent_out(place: Place, reading: str) -> None:
+    parts = urlsplit(reading)
+    with ExitStack() as held:
+        for _ in range(2 * LimitsConfig().connections):
+            idle = socket.create_connection((parts.hostname or "", parts.port or 0))
+            held.enter_context(idle)
+        assert content_of(called(place, reading, "status"))["version"]
 
 
 def test_only_loopback_addresses_are_served(place: Place) -> None:

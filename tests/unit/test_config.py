@@ -155,6 +155,9 @@ def test_values_paths_and_variables(
         ("[llm]\nbase_url = 'http://a:b@c/v1'\nmodel = 'm'", [":2:", "from the environment"]),
         ("[llm]\napi_key_env = 'sk-123'", [":2:", "not the key itself"]),
         ("[llm]\nquestions = 'bth'", ['Did you mean "both"?']),
+        ("[web]\nlisten = '0.0.0.0:7718'", [":2:", "other machines", '"127.0.0.1:7718"']),
+        ("[web]\nlisten = '7718'", [":2:", "an address and a port", '"127.0.0.1:7718"']),
+        ("[web]\nlisen = '127.0.0.1:7718'", [":2:", "Did you mean `listen`?"]),
         ("[query]\nk = five", [":2:5:", "not TOML"]),
         ("[query]\nx = [1,\n", ["not TOML"]),
         (

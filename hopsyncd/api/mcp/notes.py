@@ -10,7 +10,7 @@ from pathlib import Path
 from hopsyncd.errors import BadRequest
 
 _NAME_CHARACTERS = 60
-_MOST_SAME = 100
+_MOST_A_DAY = 100
 _TAG = re.compile(r"[\w/-]{1,60}")
 
 
@@ -24,8 +24,14 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Pat
     head = f"---\ntags: [{', '.join(tags)}]\n---\n\n" if tags else ""
     content = f"{head}# {line}\n\n{text.strip()}\n".encode(errors="replace")
     now = datetime.now().astimezone()
-    name = f"{now:%Y-%m-%d}-{_slug(line)}"
+    day = f"{now:%Y-%m-%d}-"
+    name = day + _slug(line)
     try:
+        if len([*inbox.glob(f"{day}*")]) >= _MOST_A_DAY:
+            raise _refused(
+                f"{inbox} has {_MOST_A_DAY} notes of today, the most of a day",
+                "Write tomorrow, or put what belongs together into one note",
+            )
         folder = os.open(inbox, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             return inbox / _put(folder, name, content)
@@ -38,17 +44,18 @@ def written_note(inbox: Path, title: str, text: str, tags: Sequence[str]) -> Pat
 
 def _put(folder: int, name: str, content: bytes) -> str:
     """Make a file that was not there; one of the same name, or a link, stays as it is."""
-    for number in range(1, _MOST_SAME + 1):
+    number = 1
+    while True:
         file = f"{name}.md" if number == 1 else f"{name}-{number}.md"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             handle = os.open(file, flags, 0o600, dir_fd=folder)
         except FileExistsError:
+            number += 1
             continue
         with os.fdopen(handle, "wb") as made:
             made.write(content)
         return file
-    raise _refused(f"there are {_MOST_SAME} notes of that title today", "Take another title")
 
 
 def _slug(title: str) -> str:

@@ -1,0 +1,107 @@
+"""The page that the daemon keeps up, and what idle connections cannot do to it."""
+
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from hopsyncd.web.listener import COOKIE, KEPT_NAME
+from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.fakes.browser import shown
+from tests.fakes.port import free_port
+
+CONNECTIONS = 8
+
+
+def configure(place: Place, listen: str) -> None:
+    place.configure(
+        f'[web]\nlisten = "{listen}"\n[limits]\nconnections = {CONNECTIONS}\n'
+        + source("notes", place.notes)
+    )
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with new_place(SMALL) as made:
+        made.write("ada.md", "# Ada\n\nAda Byron met Charles Babbage in London.\n")
+        configure(made, f"127.0.0.1:{free_port()}")
+        made.start()
+        made.sync()
+        yield made
+
+
+def printed(place: Place) -> str:
+    ran = place.run("web", "--no-browser")
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+def entered(http: httpx2.Client, address: str) -> str:
+    """The page's address after its one-time one was used."""
+    answer = http.get(address)
+    assert answer.status_code == 200 and http.cookies.get(COOKIE)
+    host = address.partition("/?")[0]
+    return host + answer.text.partition("url=")[2].partition('"')[0]
+
+
+def test_the_command_opens_what_the_daemon_keeps_up(place: Place) -> None:
+    first = printed(place)
+    with httpx2.Client() as one, httpx2.Client() as other:
+        page = entered(one, first)
+        assert "London" in one.get(f"{page}?q=Ada").text
+        assert httpx2.get(first).status_code == 401, "it was used"
+        assert httpx2.get(page).status_code == 401
+        entered(other, printed(place))
+        assert one.get(page).status_code == other.get(page).status_code == 200
+        assert one.get(page, headers={"Host": "evil.example"}).status_code == 403
+        assert "version" not in one.get(urlsplit(page)._replace(path="/v1/status").geturl()).text
+
+
+def test_its_file_is_ours_alone_and_lasts_as_long_as_the_daemon(place: Place) -> None:
+    kept = place.home / "data" / KEPT_NAME
+    before = printed(place)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600 and before in kept.read_text()
+    place.kill()
+    assert "daemon" in place.run("web", "--no-browser").stderr
+    place.start()
+    with httpx2.Client() as http:
+        assert http.get(before).status_code == 401
+        assert http.get(entered(http, printed(place))).status_code == 200
+    place.stop()
+    assert not kept.exists()
+
+
+def test_another_address_waits_for_a_restart(place: Place) -> None:
+    before = printed(place)
+    configure(place, "")
+    assert place.post("/v1/reload", {})["restart_needed"] == ["web.listen"]
+    assert printed(place) == before
+    place.stop()
+    place.start()
+    with shown(place) as own:
+        assert urlsplit(own).port != urlsplit(before).port
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(before)
+
+
+def test_a_port_that_is_taken_is_told_with_its_key(place: Place) -> None:
+    place.stop()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        configure(place, f"127.0.0.1:{taken.getsockname()[1]}")
+        told = place.run("serve").stderr
+    assert "Cannot listen on 127.0.0.1" in told and "web.listen" in told
+
+
+def test_idle_connections_lock_nobody_out(place: Place) -> None:
+    with shown(place, "--port", "0") as own, ExitStack() as held:
+        for address in (own, printed(place)):
+            for _ in range(3 * CONNECTIONS):
+                parts = urlsplit(address)
+                idle = socket.create_connection((parts.hostname or "", parts.port or 0))
+                held.enter_context(idle)
+            with httpx2.Client() as http:
+                assert http.get(entered(http, address)).status_code == 200
