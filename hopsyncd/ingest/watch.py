@@ -7,14 +7,13 @@ everything" (a hint of None), and the threads of watchdog only ever put a path i
 
 import errno
 import logging
-import math
 import os
 import stat
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +30,7 @@ log = structlog.get_logger(__name__)
 
 DEBOUNCE_S = 0.3
 _SETTLE_S = 0.02  # what one save of a file raises comes within it
+_FEW_PATHS = 32  # that are passed on at once, each; more in so short a time are a storm
 MAX_PATHS = 20_000
 CHECK_EVERY_S = 2.0
 RETRY_AFTER_LIMIT_S = 60.0
@@ -64,7 +64,8 @@ class WatchStatus:
 class FolderWatcher:
     """Watches one folder, on one thread beside those of watchdog.
 
-    Events are collected for `debounce_s`, but for the first ones after a quiet time.
+    An event of a path that was quiet for `debounce_s` is passed on at once; those that follow it,
+    and those of many paths, are collected for so long.
     `skip` says of a relative path that its changes do not matter. `max_paths` is how many distinct
     paths one hint may name, the newest; where more came there is a hint of None too.
     `check_every_s` is how soon a dead watch or a root that came back is noticed. `observer` makes
@@ -89,7 +90,7 @@ class FolderWatcher:
         self._stopping = threading.Event()
         self._status = WatchStatus(False, "the watch was not started", "Call watch().")
         self._wait_s = check_every_s
-        self._hinted_s = -math.inf
+        self._hinted_s: dict[str, float] = {}  # when a path was passed on, not long ago
         self._session: _Session | None = None
         self._thread: threading.Thread | None = None
 
@@ -137,7 +138,9 @@ class FolderWatcher:
     def _turn(self, root: Path, on_hint: Hint) -> None:
         """Wait for the first event or the next check, act on it, and pass on what it hints at."""
         if self._pending.wait(self._wait_s):
-            self._stopping.wait(self._collecting_s())
+            self._stopping.wait(min(_SETTLE_S, self._debounce_s))
+            if not self._is_quiet():
+                self._stopping.wait(self._debounce_s - _SETTLE_S)
         seen = self._pending.take()
         if self._stopping.is_set():
             return
@@ -150,14 +153,14 @@ class FolderWatcher:
         if paths is None or seen.lost or not holds:
             on_hint(None)
         if paths:
+            self._hinted_s |= dict.fromkeys(seen.paths, time.monotonic())
             on_hint(paths)
-            self._hinted_s = time.monotonic()
 
-    def _collecting_s(self) -> float:
-        """How long events are collected: after a quiet time the first ones are passed on at once,
-        so that an edit need not wait; what follows them comes together."""
-        is_quiet = time.monotonic() - self._hinted_s > self._debounce_s
-        return min(_SETTLE_S, self._debounce_s) if is_quiet else self._debounce_s
+    def _is_quiet(self) -> bool:
+        """Whether what has come is of few paths, none of which was passed on just before."""
+        since_s = time.monotonic() - self._debounce_s
+        self._hinted_s = {path: at_s for path, at_s in self._hinted_s.items() if at_s > since_s}
+        return len(self._hinted_s) < _FEW_PATHS and self._pending.holds_none(self._hinted_s)
 
     def _begin(self, root: Path) -> bool:
         """Try to watch. Sets the status."""
@@ -237,6 +240,11 @@ class _Pending(events.FileSystemEventHandler):
     def wait(self, timeout_s: float) -> bool:
         """Whether something came within the time."""
         return self._filled.wait(timeout_s)
+
+    def holds_none(self, paths: Collection[str]) -> bool:
+        """Whether none of these paths is among those since the last `take`."""
+        with self._lock:
+            return self._paths.keys().isdisjoint(paths)
 
     def take(self) -> _Seen:
         with self._lock:
