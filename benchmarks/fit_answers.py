@@ -133,7 +133,7 @@ def _asked(
         sorts["gone"] = tuple(one for one in found.ranked if one.passage not in gone)
     for sort, ranked in sorts.items():
         cut = replace(found, ranked=ranked[:ANSWER_DEPTH])
-        sentences, weights = asker.held_against(question.question, cut)
+        sentences, weights = asker.held_against(cut)
         asked = asked_of(question.question)
         values = (
             candidates(question.question, asked, sentences, weights, models.language)

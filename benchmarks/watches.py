@@ -95,7 +95,7 @@ def _asked(engine: Engine, asker: Asker, question: str) -> tuple[Footprint, Stat
     assert traced is not None
     found, footprint = traced
     assert footprint is not None
-    reply = asker.reply(question, found)
+    reply = asker.reply(found)
     first = frozenset(int(one.passage) for one in found.ranked[:_FIRST])
     return footprint, (first, reply.text)
 

@@ -12,6 +12,7 @@ _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
 )
 _WORD = re.compile(r"\w+")
+_SPELLED = re.compile(r"(?<![^\W_])[^\W\d_]{4,32}(?![^\W_])")
 
 # As in schema/001_initial.sql.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
@@ -30,6 +31,15 @@ def searchable(text: str) -> str:
 def count_words(text: str) -> int:
     """The number of words in a text."""
     return len(_WORD.findall(searchable(text)))
+
+
+def spellings(text: str) -> list[str]:
+    """The distinct words that may be mistyped: of letters alone, of four or more, in lower case.
+
+    >>> spellings("The tyre of car 0815x, the TYRE")
+    ['tyre']
+    """
+    return [*dict.fromkeys(_SPELLED.findall(searchable(text).lower()))]
 
 
 @lru_cache(1 << 14)

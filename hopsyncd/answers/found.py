@@ -102,6 +102,13 @@ class LogicGraph(TypedDict):
     notes: str
 
 
+class UnderstoodWord(TypedDict):
+    """A word that no passage has, and the nearest one that was looked for in its place."""
+
+    typed: str
+    meant: str
+
+
 class UnderstoodQuestion(TypedDict):
     """What was looked for, where that is not the question as it was typed.
 
@@ -110,6 +117,7 @@ class UnderstoodQuestion(TypedDict):
     """
 
     question: str
+    words: list[UnderstoodWord]
     filter: str
     documents: int
     passages: int

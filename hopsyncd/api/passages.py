@@ -20,9 +20,8 @@ from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.around import Around, Joint, around, paths
-from hopsyncd.retrieve.engine import Answer
 from hopsyncd.retrieve.ranking import Hop
-from hopsyncd.retrieve.results import hop_json, placed_json
+from hopsyncd.retrieve.results import Answer, hop_json, placed_json
 from hopsyncd.retrieve.understood import near_names
 from store.records import Direction, PassageId
 from store.sqlite.content import known_passages, question_texts
@@ -288,6 +287,7 @@ def _shown(
     questions = [joint.question for joint in joints]
     return Answer(
         version=head.version.id,
+        question="",
         search=Search("hop"),
         ranked=(),
         passages=known_passages(connection, ids),

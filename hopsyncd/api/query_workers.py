@@ -49,8 +49,7 @@ _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 _FAILED_STARTS = 3  # in a row, after which no worker is started any more
 _STOP_S = 2.0
 _START_S = 300.0  # a worker may have to make the index from the store
-# They need the question's vector, and no other model.
-_STRATEGIES = ("hop", "bm25", "dense", "hybrid")
+_STRATEGIES = ("hop", "bm25", "dense", "hybrid")  # that need the question's vector at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,17 +299,23 @@ class _Outdated(Exception):
     """What the process holds is not true any more: another is to take its settings."""
 
 
+class _UnknownVector(Exception):
+    """A question was understood as another, whose vector the process was not told."""
+
+
 class _ToldVector:
     """The encoder of a worker, which is told the vector of each question."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.name = recipe.encoder
         self.dimensions = recipe.dimensions
-        self.vector = np.zeros(recipe.dimensions, dtype=np.float32)
+        self.told = ("", np.zeros(recipe.dimensions, dtype=np.float32))
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(1, d) the vector of the one question."""
-        return self.vector[None]
+        """(1, d) the vector of the one question. Raises _UnknownVector for another."""
+        if [*texts] != [self.told[0]]:
+            raise _UnknownVector
+        return self.told[1][None]
 
 
 class _Copy:
@@ -355,20 +360,16 @@ class _Copy:
             self._check()
         if asked.encoder != self._encoder.name or int(asked.at) > self.version:
             return None
-        self._encoder.vector = asked.vector
+        self._encoder.told = asked.meant.question, asked.vector
         self._engine.walk_by(asked.settings)
         try:
+            meant, hidden = asked.meant, asked.hidden
             found = self._engine.query(
-                asked.meant.question,
-                asked.k,
-                asked.search,
-                asked.at,
-                hidden=asked.hidden,
-                wanted=asked.meant.wanted,
+                meant.question, asked.k, asked.search, asked.at, hidden=hidden, wanted=meant.wanted
             )
-        except REPORTABLE:  # the daemon meets the same, and tells it
+        except (*REPORTABLE, _UnknownVector):  # the daemon meets the same, and tells or encodes it
             return None
-        return answer_json(found, asked.search, (), asked.meant)
+        return answer_json(found, asked.search, (), meant)
 
     def _check(self) -> None:
         """A purge or a rebuild rewrites history, which the feed does not tell."""

@@ -29,9 +29,9 @@ from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.writer import SyncWorker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
-from hopsyncd.retrieve.engine import Answer, Engine
+from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.footprint import Footprint, is_touched
-from hopsyncd.retrieve.results import id_text, placed_json
+from hopsyncd.retrieve.results import Answer, id_text, placed_json
 from store.exceptions import NoSuchVersion
 from store.place import Database, open_reader
 from store.sqlite.history import log as history_log
@@ -209,7 +209,7 @@ class WatchedQuestions:
         traced = engine.trace(question, _ANSWER_FROM)
         assert traced is not None  # a version is served
         found, footprint = traced
-        return found.version, _state(found, asker.reply(question, found)), footprint
+        return found.version, _state(found, asker.reply(found)), footprint
 
     # Telling
 

@@ -222,9 +222,14 @@ def warn(reasons: list[str]) -> None:
 
 
 def tell_understood(answer: Mapping[str, Any]) -> None:
-    """What was looked for, and in how much, where the question had filters."""
+    """What was looked for, and in how much, where the question had typos or filters."""
     meant = answer["understood"]
     if not meant:
+        return
+    for word in meant["words"]:
+        told = f"understood {printable(word['typed'])!r} as {printable(word['meant'])!r}"
+        click.secho(told, fg="cyan", err=True)
+    if not meant["filter"]:
         return
     left = f"{counted(meant['documents'], 'document')}, {counted(meant['passages'], 'passage')}"
     what = f"{printable(meant['question'])!r} in {printable(meant['filter'])}"

@@ -15,7 +15,8 @@ from hopsyncd.evaluation.corpus import GoldQuestion
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import Encoder
 from hopsyncd.retrieve.answering.reply import AskReply, parts_of
-from hopsyncd.retrieve.engine import Answer, Engine
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.results import Answer
 from hopsyncd.retrieve.walk import WalkSettings
 from store.place import Database
 from store.records import PassageId

@@ -33,7 +33,8 @@ from hopsyncd.models.loading import Models
 from hopsyncd.models.questions import QuestionMaker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
-from hopsyncd.retrieve.engine import MAX_LLM_CALLS, Answer, Engine
+from hopsyncd.retrieve.engine import MAX_LLM_CALLS, Engine
+from hopsyncd.retrieve.results import Answer
 from hopsyncd.retrieve.walk import WalkSettings
 from store.place import Database
 from store.records import Document, Passage, Placement, content_hash
@@ -45,7 +46,7 @@ DATABASE_NAME = "evaluation.db"
 ANSWER_DEPTH = 8  # passages to answer from, as for `hopsyncd ask`
 
 Answers = Literal["none", "extractive", "llm"]
-ReplyTo = Callable[[str, Answer], AskReply]
+ReplyTo = Callable[[Answer], AskReply]
 OnProgress = Callable[[int, int], None]
 
 
@@ -257,7 +258,7 @@ def _outcome(
     )
     if reply_to is None:
         return measured
-    reply = reply_to(question.question, replace(answer, ranked=answer.ranked[:ANSWER_DEPTH]))
+    reply = reply_to(replace(answer, ranked=answer.ranked[:ANSWER_DEPTH]))
     return replace(
         measured,
         reply=reply,

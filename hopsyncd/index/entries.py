@@ -15,13 +15,14 @@ class NewPassage:
     """What one entry is made of.
 
     words: the length of the passage's full text. terms: how often that has each of its terms.
-    headings: keys of its headings, as links name them.
+    headings: keys of its headings, as links name them. spelled: its words as they are written.
     """
 
     questions: QuestionSet
     words: int
     terms: Mapping[str, int]
     headings: Sequence[int] = ()
+    spelled: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -77,6 +78,7 @@ def _add(index: LiveIndex, contents: Sequence[NewPassage]) -> None:
         said += [(entry, name, name in about) for name in sorted(names)]
         term += [(entry, name_key(one), count) for one, count in content.terms.items()]
         heading += content.headings
+        index.words.update(dict.fromkeys(content.spelled))
         row += len(questions.vectors)
         asked, answered = sides[Direction.OUTGOING], sides[Direction.INCOMING]
         counts = len(answered.id), len(asked.id), len(said), len(mention), len(heading)

@@ -135,6 +135,7 @@ class LiveIndex:
         self.names = KeyNumbers()
         self.spelled: list[str] = []  # each name
         self.passages = KeyNumbers()
+        self.words: dict[str, None] = {}  # that any passage, visible or not, has had
         self.sources: list[str] = []
         self.paths: list[str] = []  # of each document
         self.shown: list[str] = []  # in place of each link

@@ -120,7 +120,8 @@ class Replaced:
 class Snapshot:
     """`version` as it is without the hidden sources: its counts and its cut are of the rest.
 
-    among: the documents that a filter leaves, of which alone the statistics are then.
+    among: the documents that a filter leaves, of which alone the statistics are then; `unfiltered`
+    is the same without the filter.
     """
 
     index: LiveIndex
@@ -129,11 +130,12 @@ class Snapshot:
     hidden: frozenset[str] = frozenset()
     replaced: Replaced | None = None
     among: Flags | None = None
+    unfiltered: "Snapshot | None" = None
 
     def narrowed(self, among: Flags) -> "Snapshot":
         """With only these documents."""
         counts = Statistics.of(self.index, self.version.id, self.hidden, among=among)
-        return replace(self, statistics=counts, among=among)
+        return replace(self, statistics=counts, among=among, unfiltered=self)
 
     def shows(self, documents: Sequence[int]) -> set[int]:
         """Those of the documents, which are rows in the store, that are visible."""

@@ -19,7 +19,7 @@ from store.records import ALIVE, QuestionSet, Recipe, SetId, Version
 from store.sqlite.changes import Changes, DocumentBegun, changes, document_changes
 from store.sqlite.content import full_text, known_passages, recipe_of, sets_by_id, sets_of_encoder
 from store.sqlite.database import Connection
-from store.words import count_words, term_counts
+from store.words import count_words, spellings, term_counts
 
 _AT_ONCE = 1000  # question sets
 
@@ -78,6 +78,7 @@ def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[Ne
             count_words(text),
             terms,
             [named_heading(heading) for heading in passages[one.passage].heading],
+            spellings(text),
         )
         for one, text, terms in zip(sets, texts, term_counts(texts), strict=True)
     ]

@@ -32,7 +32,7 @@ from store.sqlite.database import Connection
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 3
+_FORMAT = 4
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.npz", "texts.json"
 _VECTORS = {"exact": np.int16, "codes": np.int8}
 _MORE = 1.25  # saved again once it has so many times the entries, and 2,000 more
@@ -86,7 +86,8 @@ class SavedIndex:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         (self.folder / _MANIFEST).unlink(missing_ok=True)
         np.savez(self.folder / _COLUMNS, **index.columns())  # type: ignore[arg-type]
-        texts = [index.spelled, index.sources, index.paths, index.shown, index.properties]
+        names = [index.spelled, [*index.words], index.sources, index.paths, index.shown]
+        texts = [*names, index.properties]
         (self.folder / _TEXTS).write_text(json.dumps(texts), encoding="utf-8")
         rows = len(index.vectors)
         digests = {
@@ -152,7 +153,8 @@ class SavedIndex:
             raise ValueError("its digests are not those of the files")
         index = LiveIndex(dimensions, self._grow)
         texts = json.loads(data[_TEXTS])
-        index.spelled, index.sources, index.paths, index.shown, properties = texts
+        index.spelled, words, index.sources, index.paths, index.shown, properties = texts
+        index.words = dict.fromkeys(words)
         index.properties = [(name, value) for name, value in properties]
         with np.load(BytesIO(data[_COLUMNS])) as columns:
             index.vectors.take(vectors["exact"], vectors["codes"], rows)

@@ -8,6 +8,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -214,6 +215,13 @@ def locate(model: str, sha256: str) -> tuple[str, str]:
             "it is not a folder, and no model of that name is on this machine",
             'Set models.encoder to "default" or to a folder; hopsyncd downloads nothing itself',
         ) from error
+
+
+@cache
+def usual_words() -> frozenset[str]:
+    """The words that the default encoder's vocabulary has whole: what is usual in English."""
+    folder, _ = locate("default", "")
+    return frozenset((Path(folder) / "vocab.txt").read_text(encoding="utf-8").split())
 
 
 def checked_digest(path: str, expected: str) -> str:

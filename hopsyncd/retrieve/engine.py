@@ -4,7 +4,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,49 +20,21 @@ from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.retrieve.footprint import Footprint
-from hopsyncd.retrieve.logic import Resolution, Tell, untold
-from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.logic import Tell, untold
+from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import Found, Searcher
+from hopsyncd.retrieve.understood import respelled, with_spelling
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import NoSuchVersion
 from store.local_copy import LocalCopy
 from store.place import Database, open_reader
-from store.records import Passage, PassageId, QuestionId, Vectors, Version
-from store.sqlite.content import known_passages, question_texts, recipe_of
+from store.records import Vectors, Version
+from store.sqlite.content import known_passages, recipe_of
 from store.sqlite.database import Connection, snapshot
 from store.sqlite.history import resolve
-from store.sqlite.reads import Place, places_at
 from store.sqlite.versions import version
 
 MAX_LLM_CALLS = 40  # of one query, unless configured
-
-
-@dataclass(frozen=True, slots=True)
-class LlmCost:
-    """What one answer took of the LLM; tokens are those of prompts and replies together."""
-
-    calls: int
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Ranked passages with what is needed to show them, all of one version.
-
-    snapshot: what was searched. degraded: what the LLM was to do and did not. llm: its cost;
-    None when it was not to be asked. resolution: how it resolved the question, by logic.
-    """
-
-    version: int
-    search: Search
-    ranked: tuple[Ranked, ...]
-    passages: dict[PassageId, Passage]
-    places: dict[PassageId, list[Place]]
-    questions: dict[QuestionId, str]
-    snapshot: Snapshot = field(compare=False)
-    degraded: tuple[str, ...] = ()
-    llm: LlmCost | None = None
-    resolution: Resolution | None = None
 
 
 class _Kept:
@@ -228,18 +201,23 @@ class Engine:
             with self.reading(at, hidden, wanted) as (connection, served):
                 if served is None:
                     return None
+                read = partial(known_passages, connection)
+                meant = respelled(served.unfiltered or served, question, read)
+                asked = with_spelling(question, meant)
                 if not search.wants_llm:
-                    ranked = self._searcher.search(connection, served, question, k, search)
-                    return self._shown(connection, served, search, Found(ranked))
+                    found = Found(self._searcher.search(connection, served, asked, k, search))
+                    answer = answer_of(connection, served, asked, search, found)
+                    return replace(answer, respelled=meant)
             # No transaction is open while the LLM is asked: it would keep the WAL from shrinking.
             with self._reading(served.version.id):
                 found = self._searcher.search_by_llm(
-                    connection, served, question, k, search, usage, tell
+                    connection, served, asked, k, search, usage, tell
                 )
                 with snapshot(connection):
                     if self._is_kept(connection, served.version):
-                        answer = self._shown(connection, served, search, found)
-                        return replace(answer, llm=LlmCost(usage.calls, usage.tokens))
+                        answer = answer_of(connection, served, asked, search, found)
+                        cost = LlmCost(usage.calls, usage.tokens)
+                        return replace(answer, llm=cost, respelled=meant)
 
     def trace(self, question: str, k: int) -> tuple[Answer, Footprint | None] | None:
         """What `hop` finds at the head, and what that rests on; None while there is no version."""
@@ -247,7 +225,8 @@ class Engine:
             if served is None:
                 return None
             ranked, footprint = self._searcher.trace(connection, served, question, k)
-            return self._shown(connection, served, Search("hop"), Found(ranked)), footprint
+            found = answer_of(connection, served, question, Search("hop"), Found(ranked))
+            return found, footprint
 
     @contextmanager
     def _reading(self, version: int) -> Iterator[None]:
@@ -272,42 +251,6 @@ class Engine:
                 raise
             return False
         return True
-
-    def _shown(
-        self, connection: Connection, served: Snapshot, search: Search, found: Found
-    ) -> Answer:
-        shown = {passage for one in found.ranked for passage in _shown_with(one)}
-        passages = known_passages(connection, shown)
-        # A purge may have taken some of them while an LLM was asked.
-        ranked = [
-            one if _shown_with(one) <= passages.keys() else Ranked(one.passage, one.score)
-            for one in found.ranked
-            if one.passage in passages
-        ]
-        places = places_at(connection, served.version.id, shown, served.hidden)
-        if served.among is not None:
-            rows = served.shows([place.row for found in places.values() for place in found])
-            places = {
-                passage: [place for place in found if place.row in rows]
-                for passage, found in places.items()
-            }
-        return Answer(
-            version=served.version.id,
-            search=search,
-            ranked=tuple(ranked),
-            passages=passages,
-            places=places,
-            questions=question_texts(
-                connection,
-                [
-                    *(step.question for one in ranked for step in one.hops),
-                    *(said.question for one in ranked for said in one.statements),
-                ],
-            ),
-            snapshot=served,
-            degraded=tuple(found.degraded),
-            resolution=found.resolution,
-        )
 
     def _connection(self, at: str) -> Connection:
         """Where that version is read: on this machine while the record's server is away."""
@@ -392,9 +335,3 @@ class Engine:
                 "Ask again once `hopsyncd status` shows a version",
             )
         return head
-
-
-def _shown_with(ranked: Ranked) -> set[PassageId]:
-    """A passage found, and those on the way to it."""
-    ends = {end for step in ranked.hops for end in (step.source, step.target)}
-    return {ranked.passage, *ends, *(one.passage for one in ranked.statements)}

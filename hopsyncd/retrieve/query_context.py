@@ -121,22 +121,22 @@ class Words:
 def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
     """The idf of each of the question's terms, also of those that no passage has."""
     terms = index_terms(question)
-    _, of = _having(snapshot, terms)
+    _, of = having(snapshot, terms)
     idf = _idf(snapshot, np.bincount(of, minlength=len(terms)))
     return dict(zip(terms, idf.tolist(), strict=True))
 
 
-def _having(snapshot: Snapshot, terms: Sequence[str]) -> tuple[Integers, Integers]:
-    """The rows of visible passages that have the terms, and which of them each has."""
+def having(snapshot: Snapshot, terms: Sequence[str]) -> tuple[Integers, Integers]:
+    """The rows of `term` of visible passages that have the terms, and which of them each has."""
     keys = np.array([name_key(term) for term in terms], dtype=np.int64)
     rows, of = snapshot.index.postings["term_rows"].of_each(keys)
     seen = holds(snapshot.statistics.visible.entries, snapshot.index["term"]["entry"][rows])
     return rows[seen], of[seen]
 
 
-def _idf(snapshot: Snapshot, having: Integers) -> Floats:
+def _idf(snapshot: Snapshot, df: Integers) -> Floats:
     """log(1 + (n - df + 0.5) / (df + 0.5)), never negative, of terms that so many passages have."""
-    idf: Floats = np.log1p((snapshot.statistics.passages - having + 0.5) / (having + 0.5))
+    idf: Floats = np.log1p((snapshot.statistics.passages - df + 0.5) / (df + 0.5))
     return idf
 
 
@@ -146,17 +146,17 @@ def words_of(snapshot: Snapshot, question: str) -> Words:
     visible = statistics.visible.entries
     mean = max(statistics.words / max(statistics.passages, 1), 1.0)
     terms = index_terms(question)
-    rows, of = _having(snapshot, terms)
+    rows, of = having(snapshot, terms)
     entries, counts = index["term"]["entry"][rows].astype(np.int64), index["term"]["count"][rows]
-    having = np.bincount(of, minlength=len(terms))
-    idf = _idf(snapshot, having)
+    df = np.bincount(of, minlength=len(terms))
+    idf = _idf(snapshot, df)
     saturation = K1 * (1 - B + B * index["entries"]["words"][entries] / mean)
     scores = np.zeros(len(visible))
     part = idf[of] * counts * (K1 + 1) / (counts + saturation)
-    ends = np.cumsum(having)
-    for first, end in zip((ends - having).tolist(), ends.tolist(), strict=True):
+    ends = np.cumsum(df)
+    for first, end in zip((ends - df).tolist(), ends.tolist(), strict=True):
         scores[entries[first:end]] += part[first:end]
-    telling = (having > 0) & (idf > _MIN_SHARE * idf[having > 0].sum())
+    telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
     line = np.cumsum(telling) - 1
     has = np.zeros((int(telling.sum()), len(visible)), dtype=np.bool_)
     kept = telling[of]

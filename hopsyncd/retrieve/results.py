@@ -1,7 +1,9 @@
-"""An answer as the JSON object that the socket and `--json` give: documented in docs/api.md."""
+"""What a search found, with what is needed to show it; and the same as the JSON object that the
+socket and `--json` give, documented in docs/api.md."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,12 +19,91 @@ from hopsyncd.answers.found import (
 )
 from hopsyncd.config.values import Search
 from hopsyncd.formats.units import cell_name, location_text, unit_of
-from hopsyncd.index.statistics import Visible
-from hopsyncd.retrieve.engine import Answer
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.logic import Resolution
 from hopsyncd.retrieve.ranking import Hop, Ranked
+from hopsyncd.retrieve.searcher import Found
 from hopsyncd.retrieve.understood import Understood, nearest
-from store.records import Passage, PassageId
-from store.sqlite.reads import Place
+from store.records import Passage, PassageId, QuestionId
+from store.sqlite.content import known_passages, question_texts
+from store.sqlite.database import Connection
+from store.sqlite.reads import Place, places_at
+
+
+@dataclass(frozen=True, slots=True)
+class LlmCost:
+    """What one answer took of the LLM; tokens are those of prompts and replies together."""
+
+    calls: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Ranked passages with what is needed to show them, all of one version.
+
+    question: as it was searched for; `respelled` are the words typed otherwise, with those taken
+    for them. snapshot: what was searched. degraded: what the LLM was to do and did not. llm: its
+    cost; None when it was not to be asked. resolution: how it resolved the question, by logic.
+    """
+
+    version: int
+    question: str
+    search: Search
+    ranked: tuple[Ranked, ...]
+    passages: dict[PassageId, Passage]
+    places: dict[PassageId, list[Place]]
+    questions: dict[QuestionId, str]
+    snapshot: Snapshot = field(compare=False)
+    degraded: tuple[str, ...] = ()
+    llm: LlmCost | None = None
+    resolution: Resolution | None = None
+    respelled: Mapping[str, str] = field(default_factory=dict)
+
+
+def answer_of(
+    connection: Connection, served: Snapshot, question: str, search: Search, found: Found
+) -> Answer:
+    """What was found, with what is needed to show it."""
+    shown = {passage for one in found.ranked for passage in _shown_with(one)}
+    passages = known_passages(connection, shown)
+    # A purge may have taken some of them while an LLM was asked.
+    ranked = [
+        one if _shown_with(one) <= passages.keys() else Ranked(one.passage, one.score)
+        for one in found.ranked
+        if one.passage in passages
+    ]
+    places = places_at(connection, served.version.id, shown, served.hidden)
+    if served.among is not None:
+        rows = served.shows([place.row for found in places.values() for place in found])
+        places = {
+            passage: [place for place in found if place.row in rows]
+            for passage, found in places.items()
+        }
+    return Answer(
+        version=served.version.id,
+        question=question,
+        search=search,
+        ranked=tuple(ranked),
+        passages=passages,
+        places=places,
+        questions=question_texts(
+            connection,
+            [
+                *(step.question for one in ranked for step in one.hops),
+                *(said.question for one in ranked for said in one.statements),
+            ],
+        ),
+        snapshot=served,
+        degraded=tuple(found.degraded),
+        resolution=found.resolution,
+    )
+
+
+def _shown_with(ranked: Ranked) -> set[PassageId]:
+    """A passage found, and those on the way to it."""
+    ends = {end for step in ranked.hops for end in (step.source, step.target)}
+    return {ranked.passage, *ends, *(one.passage for one in ranked.statements)}
 
 
 def id_text(passage: PassageId) -> str:
@@ -32,7 +113,8 @@ def id_text(passage: PassageId) -> str:
 
 def understood_json(answer: Answer | None, meant: Understood | None) -> UnderstoodQuestion | None:
     """What was looked for; None if that is the question as it was typed."""
-    if meant is None or not meant.wanted:
+    respelled = answer.respelled if answer else {}
+    if meant is None or not (meant.wanted or respelled):
         return None
     documents = passages = 0
     hint = None
@@ -41,12 +123,12 @@ def understood_json(answer: Answer | None, meant: Understood | None) -> Understo
         visible = snapshot.statistics.visible
         documents = int(np.count_nonzero(visible.documents))
         passages = snapshot.statistics.passages
-        if not documents:
-            version = snapshot.version.id
-            whole = Visible.of(snapshot.index, version, snapshot.hidden).documents
-            hint = nearest(snapshot.index, meant.wanted, version, whole)
+        if not documents and snapshot.unfiltered:
+            whole = snapshot.unfiltered.statistics.visible.documents
+            hint = nearest(snapshot.index, meant.wanted, snapshot.version.id, whole)
     return {
-        "question": meant.question,
+        "question": answer.question if answer else meant.question,
+        "words": [{"typed": typed, "meant": word} for typed, word in respelled.items()],
         "filter": meant.filter_text,
         "documents": documents,
         "passages": passages,

@@ -1,4 +1,4 @@
-"""What is meant by a question as people type it: its words, and the filters among them.
+"""What is meant by a question as people type it: its words, the filters among them, and typos.
 
 `source:vault path:Plugins before:2026-03 how do hotkeys work` asks how hotkeys work, of some
 documents. A word that only looks like a filter stays text: `std::vector`, `note: call Ann`,
@@ -6,9 +6,10 @@ documents. A word that only looks like a filter stays text: `std::vector`, `note
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,13 @@ from hopsyncd.errors import BadRequest
 from hopsyncd.index.columns import ranges
 from hopsyncd.index.filters import DATES, KEYS, Condition, Filter, passing
 from hopsyncd.index.live_index import NO_DATE, LiveIndex
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.models.encoder import usual_words
+from hopsyncd.models.keywords import STOP_WORDS
+from hopsyncd.retrieve.query_context import Read, having, names_in
+from store.records import PassageId
+from store.sqlite.content import full_text
+from store.words import index_terms, spellings
 
 _ALIASES = {
     **dict.fromkeys(("file", "folder"), "path"),
@@ -109,6 +117,88 @@ def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False
     if at_ms is None:
         raise ValueError(f"{value!r} is not a date: write 2026, 2026-03, 2026-03-14 or 30d")
     return Condition(key, value, is_excluded, at_ms)
+
+
+# Typos
+
+_FEW_UNKNOWN = 2  # words, or a third of them: with more, it is in another language
+_LONG = 8  # letters, of which two may be wrong; of a shorter word one
+_LOOKED_AT = 256  # passages in which a word is looked for
+
+
+def respelled(snapshot: Snapshot, question: str, read: Read) -> dict[str, str]:
+    """The words that no visible passage has, with the nearest one that a visible passage has.
+
+    Nothing for a word that none is near to, or that is a usual one elsewhere; nor where many words
+    are unknown.
+    """
+    words = [word for word in spellings(question) if word not in STOP_WORDS]
+    known = {word for word, count in _passages_having(snapshot, words).items() if count}
+    unknown = [word for word in words if word not in known]
+    if not unknown or len(unknown) > max(_FEW_UNKNOWN, len(words) // 3):
+        return {}
+    named = {part for name in names_in(question, snapshot.mentioned) for part in name.split()}
+    typos = [one for one in unknown if one not in named and one not in usual_words()]
+    near = {one: _nearest_word(snapshot, one, read) for one in typos}
+    return {word: other for word, other in near.items() if other}
+
+
+def with_spelling(question: str, meant: Mapping[str, str]) -> str:
+    """The question with words replaced, each in the case that it was typed in.
+
+    >>> with_spelling("Hotkyes of Obsidain?", {"hotkyes": "hotkeys", "obsidain": "obsidian"})
+    'Hotkeys of Obsidian?'
+    """
+    for typed, other in meant.items():
+        question = re.sub(
+            rf"(?<![^\W_]){re.escape(typed)}(?![^\W_])",
+            partial(_in_case_of, word=other),
+            question,
+            flags=re.IGNORECASE,
+        )
+    return question
+
+
+def _in_case_of(typed: re.Match[str], word: str) -> str:
+    if typed[0].isupper():
+        return word.upper()
+    return word.capitalize() if typed[0][0].isupper() else word
+
+
+def _passages_having(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:
+    """How many visible passages have each word, in any of its forms."""
+    terms = [one[0] if (one := index_terms(word)) else word for word in words]
+    _, of = having(snapshot, terms)
+    return dict(zip(words, np.bincount(of, minlength=len(words)).tolist(), strict=True))
+
+
+def _nearest_word(snapshot: Snapshot, word: str, read: Read) -> str | None:
+    """Of the words that are nearest, the most frequent one.
+
+    People rarely mistype the first letter, so that another one counts as one more mistake.
+    """
+    from rapidfuzz import process  # only for what was mistyped
+    from rapidfuzz.distance import OSA
+
+    most = 1 + (len(word) >= _LONG)
+    near = {
+        other: distance + (word[0] != other[0] and word[:2] != other[1::-1])
+        for other, distance, _ in process.extract(
+            word, [*snapshot.index.words], scorer=OSA.distance, score_cutoff=most, limit=None
+        )
+    }
+    count = _passages_having(snapshot, [*near])
+    good = [one for one in near if count[one] and near[one] <= most]
+    good.sort(key=lambda one: (near[one], -count[one], one))
+    return next((one for one in good if _is_written(snapshot, one, read)), None)
+
+
+def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
+    """Whether a visible passage has it just so: the words of the index are those of all sources."""
+    rows, _ = having(snapshot, index_terms(word))
+    passages = np.sort(snapshot.ids[snapshot.index["term"]["entry"][rows]])[:_LOOKED_AT]
+    found = read([PassageId(one) for one in passages.tolist()])
+    return any(word in spellings(full_text(one)) for one in found.values())
 
 
 # What would have been left

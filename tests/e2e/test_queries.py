@@ -84,6 +84,13 @@ def test_a_question_is_narrowed_by_options_and_by_words_in_it(daemon: Place) -> 
     assert all(one["document"].startswith("people/") for one in narrowed["passages"])
 
 
+def test_a_typo_is_understood_and_said(daemon: Place) -> None:
+    for command in ("query", "ask"):
+        answered = daemon.run(command, "Who repairs the tower clokc of Bergen?")
+        assert answered.stderr == "understood 'clokc' as 'clock'\n"
+        assert "people/lindqvist.md" in answered.stdout
+
+
 def test_k_limits_the_answer_and_the_default_is_five(daemon: Place) -> None:
     assert len(daemon.query("Bergen", k=2)) == 2
     assert len(daemon.query("Bergen")) == 5

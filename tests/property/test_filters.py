@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hopsyncd.config.values import Search
 from hopsyncd.index.filters import Filter
 from hopsyncd.index.statistics import Statistics
-from hopsyncd.retrieve.engine import Answer
+from hopsyncd.retrieve.results import Answer
 from hopsyncd.retrieve.understood import understood
 from store.sqlite.reads import documents_at
 from tests.fakes.histories import Step, grown, histories, states

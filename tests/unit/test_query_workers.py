@@ -43,6 +43,7 @@ class Desk:
         self.engine = Engine(folder / "s.db", FakeEncoder(), WalkSettings())
         self.workers = QueryWorkers(WorkerSettings(folder / "s.db", folder / "index", 1.0), 1, 20.0)
         self.here = 0
+        self.question = QUESTION
         self.sync()
 
     def sync(self) -> None:
@@ -55,10 +56,10 @@ class Desk:
         """What this process answers."""
         at = at or self.stack.head.id
         return answer_json(
-            self.engine.query(QUESTION, 5, search, str(at), hidden=hidden),
+            self.engine.query(self.question, 5, search, str(at), hidden=hidden),
             search,
             (),
-            Understood(QUESTION),
+            Understood(self.question),
         )
 
     def ask(
@@ -100,10 +101,9 @@ class Desk:
 
     def message(self, at: int, search: Search, hidden: frozenset[str]) -> QueryMessage:
         encoder = FakeEncoder()
-        vector = encoder.encode([QUESTION])[0]
-        return QueryMessage(
-            Understood(QUESTION), 5, search, str(at), hidden, WalkSettings(), encoder.name, vector
-        )
+        vector = encoder.encode([self.question])[0]
+        meant, settings = Understood(self.question), WalkSettings()
+        return QueryMessage(meant, 5, search, str(at), hidden, settings, encoder.name, vector)
 
 
 @pytest.fixture
@@ -126,6 +126,14 @@ def test_a_worker_gives_the_same_answers_at_every_version_and_behind_every_mask(
             assert desk.ask(first, search, hidden) == desk.alone(first, search, hidden)
     assert desk.ask(first, HOP, HIDDEN)["passages"] == []
     assert desk.here == before
+
+    desk.question = "Where did Ceasar rule?"  # a worker cannot encode what it is taken for
+    for search, here in ((Search("bm25"), 0), (HOP, 1)):
+        before = desk.here
+        assert desk.ask(first, search) == desk.alone(first, search)
+        assert desk.ask(first, search)["understood"]["question"] == "Where did Caesar rule?"
+        assert desk.here == before + 2 * here
+    desk.question, before = QUESTION, desk.here
 
     desk.stack.connector.put("oslo.md", b"# Oslo\n\nCaesar never called on Oslo.\n")
     desk.sync()

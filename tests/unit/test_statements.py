@@ -10,8 +10,8 @@ import pytest
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.engine import Answer, Engine
-from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.results import Answer, answer_json
 from hopsyncd.retrieve.statements import StatementGraph, search_paths, statement_starts
 from hopsyncd.retrieve.topics import topic_starts
 from hopsyncd.retrieve.walk import WalkSettings

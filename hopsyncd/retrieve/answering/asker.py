@@ -21,10 +21,11 @@ from hopsyncd.retrieve.answering.extractive import (
 from hopsyncd.retrieve.answering.llm_answer import answered, composed
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.answering.support import judged
-from hopsyncd.retrieve.engine import Answer, Engine
+from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_context import idf_of
 from hopsyncd.retrieve.ranking import Hop, Ranked
+from hopsyncd.retrieve.results import Answer
 from store.exceptions import NoSuchVersion
 from store.records import PassageId, QuestionSet
 from store.sqlite.content import best_sets, sets_by_id
@@ -116,12 +117,11 @@ class Asker:
             return None, AskReply("", None, "extractive", ())
         if on_found:
             on_found(found)
-        reply = self.reply(question, found, by_llm=by_llm, hidden=hidden, usage=usage, sink=sink)
+        reply = self.reply(found, by_llm=by_llm, hidden=hidden, usage=usage, sink=sink)
         return found, reply
 
     def reply(
         self,
-        question: str,
         found: Answer,
         *,
         by_llm: bool = False,
@@ -130,7 +130,8 @@ class Asker:
         sink: TokenSink | None = None,
     ) -> AskReply:
         """The answer from passages that were found already."""
-        sentences, weights = self.held_against(question, found, hidden)
+        question = found.question
+        sentences, weights = self.held_against(found, hidden)
         names: dict[PassageId, frozenset[str]] = {}
         for one in sentences:
             names[one.passage] = names.get(one.passage, frozenset()) | one.names
@@ -151,19 +152,18 @@ class Asker:
                 chosen = tuple(offered[index] for index in indices)
                 joined = chain(chosen, found.ranked, names)
                 return AskReply(text, text or None, "llm", chosen, chain=joined, spent=usage)
-        reply = self._extractive(question, found, sentences, weights, names)
+        reply = self._extractive(found, sentences, weights, names)
         return replace(reply, degraded=degraded, spent=usage)
 
     def _extractive(
         self,
-        question: str,
         found: Answer,
         sentences: list[Sentence],
         weights: Mapping[str, float],
         names: Mapping[PassageId, frozenset[str]],
     ) -> AskReply:
         judgement = judged(
-            question, sentences, weights, found.snapshot.statistics.passages, self._language
+            found.question, sentences, weights, found.snapshot.statistics.passages, self._language
         )
         if not judgement.is_found:
             return AskReply("", None, "extractive", ())
@@ -179,13 +179,13 @@ class Asker:
         )
 
     def held_against(
-        self, question: str, found: Answer, hidden: frozenset[str] = frozenset()
+        self, found: Answer, hidden: frozenset[str] = frozenset()
     ) -> tuple[list[Sentence], Mapping[str, float]]:
         """The sentences of the passages, and the idf of what the question asks at their version."""
-        vector = self._engine.vector(question)
+        vector = self._engine.vector(found.question)
         with self._engine.reading(hidden=hidden) as (connection, _):
             sets = _sets(connection, found)
-        idf = idf_of(found.snapshot, question)
+        idf = idf_of(found.snapshot, found.question)
         weights = {term: one for term, one in idf.items() if term not in function_terms()}
         return sentences_of(found, sets, vector, weights, self._encoder), weights
 

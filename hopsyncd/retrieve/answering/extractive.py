@@ -23,7 +23,7 @@ from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.keywords import STOP_WORDS, normalise, topic_of
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.answering.reply import Evidence
-from hopsyncd.retrieve.engine import Answer
+from hopsyncd.retrieve.results import Answer
 from store.records import GRID, Direction, Passage, PassageId, QuestionSet, Vectors, to_grid
 from store.words import index_terms
 

@@ -15,8 +15,8 @@ from hopsyncd.errors import LlmNonsense
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, TokenSink, ask
 from hopsyncd.retrieve.answering.reply import AskReply, parts_of
-from hopsyncd.retrieve.engine import Answer
 from hopsyncd.retrieve.logic import Resolution
+from hopsyncd.retrieve.results import Answer
 from store.records import Passage
 
 PROMPT = "answers/1"

@@ -6,9 +6,8 @@ from typing import Literal
 
 from hopsyncd.answers.found import AskAnswer, Citation
 from hopsyncd.models.llm.budget import Usage
-from hopsyncd.retrieve.engine import Answer
 from hopsyncd.retrieve.ranking import Hop
-from hopsyncd.retrieve.results import hop_json, logic_json, passage_json, understood_json
+from hopsyncd.retrieve.results import Answer, hop_json, logic_json, passage_json, understood_json
 from hopsyncd.retrieve.understood import Understood
 from store.records import PassageId
 

@@ -1,0 +1,176 @@
+"""Questions with typos on real documents, beside the same questions as they are right.
+
+python benchmarks/typos.py
+
+Every third question that has an answer, 20 of them, with one mistyped word and with two: a letter
+swapped with the next, left out, doubled or replaced, never the first, at places drawn with a seed.
+Indexes are kept as for benchmarks/real.py. "as typed" searches without taking words for others.
+Printed too is how many words of the right questions were taken for others.
+"""
+
+import random
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from common import arguments, p50, table
+from real import IGNORED, KEEP
+
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.values import Search, Strategy
+from hopsyncd.evaluation.measures import rank_of
+from hopsyncd.evaluation.real_folder import (
+    QuotedQuestion,
+    index_folder,
+    index_place,
+    marked,
+    read_quoted,
+    source_of,
+)
+from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.evaluation.run import DATABASE_NAME
+from hopsyncd.models.loading import load_models
+from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.results import Answer
+from hopsyncd.retrieve.walk import WalkSettings
+from store.records import PassageId
+from store.sqlite.database import open_reader, snapshot
+
+_COUNT, _EACH = 20, 3
+_DEPTHS = (5, 10, 20)
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_WORD = re.compile(r"[A-Za-z]{5,}")
+
+Ask = Callable[[str], Answer]
+
+
+@dataclass(frozen=True)
+class Asked:
+    question: QuotedQuestion
+    gold: Sequence[frozenset[PassageId]]
+
+
+def main() -> None:
+    given = arguments(
+        __doc__ or "",
+        ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
+        ("--seed", {"type": int, "default": 1}),
+    )
+    folder = given.data / "realdocs"
+    if not folder.is_dir():
+        print(f"skipped: {folder} is absent; name the data with --data")
+        sys.exit(0)
+    config = Config()
+    models = load_models(config)
+    source = source_of(folder, IGNORED)
+    maker = BuiltinMaker(models.language, KeptVectors(models.encoder, given.keep))
+    place = index_place(given.keep, source, maker)
+    served = index_folder(place, source, config, maker)
+    engine = Engine(place / DATABASE_NAME, models.encoder, WalkSettings(hops=config.query.hops))
+    engine.publish(served)
+    questions = read_quoted(folder / "questions.jsonl")
+    with closing(open_reader(place / DATABASE_NAME)) as connection, snapshot(connection):
+        gold = marked(connection, served.version.id, questions)
+    asked = [
+        Asked(one, [gold[quotes[0].name] for quotes in one.evidence])
+        for one in [one for one in questions if one.evidence][::_EACH][:_COUNT]
+    ]
+    _false_alarms(engine, questions)
+    _compare(engine, asked, random.Random(given.seed))
+
+
+def _false_alarms(engine: Engine, questions: Sequence[QuotedQuestion]) -> None:
+    taken: dict[str, str] = {}
+    for one in questions:
+        taken |= _ask(engine, "bm25")(one.question).respelled
+    words = ", ".join(f"{typed} as {meant}" for typed, meant in taken.items())
+    print(f"{len(questions)} right questions: {len(taken)} words taken for others: {words}\n")
+
+
+def _compare(engine: Engine, asked: Sequence[Asked], draw: random.Random) -> None:
+    texts = {
+        typos: [mistyped(one.question.question, typos, draw) for one in asked]
+        for typos in (0, 1, 2)
+    }
+    rows = []
+    strategies: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
+    for strategy in strategies:
+        for typos, questions in texts.items():
+            rows.append(
+                _row(f"{strategy}, {typos} typos", asked, questions, _ask(engine, strategy))
+            )
+        if strategy == "hop":
+            rows += [
+                _row(f"hop, {typos} typos, as typed", asked, texts[typos], _unchanged(engine))
+                for typos in (1, 2)
+            ]
+    table(["strategy", *(f"all @{depth}" for depth in _DEPTHS), "words set right", "ms p50"], rows)
+
+
+def _row(name: str, asked: Sequence[Asked], questions: Sequence[str], ask: Ask) -> list[object]:
+    found, took_ms = [], []
+    for question in questions:
+        began_s = time.thread_time()
+        found.append(ask(question))
+        took_ms.append((time.thread_time() - began_s) * 1000)
+    ranks = [
+        [rank_of([ranked.passage for ranked in answer.ranked], each) for each in one.gold]
+        for one, answer in zip(asked, found, strict=True)
+    ]
+    whole = [
+        sum(all(rank is not None and rank <= depth for rank in one) for one in ranks)
+        for depth in _DEPTHS
+    ]
+    right = sum(
+        meant in one.question.question.lower()
+        for one, answer in zip(asked, found, strict=True)
+        for meant in answer.respelled.values()
+    )
+    return [name, *whole, right, p50(took_ms)]
+
+
+def _ask(engine: Engine, strategy: Strategy) -> Ask:
+    def ask(question: str) -> Answer:
+        answer = engine.query(question, max(_DEPTHS), Search(strategy))
+        assert answer is not None
+        return answer
+
+    return ask
+
+
+def _unchanged(engine: Engine) -> Ask:
+    def ask(question: str) -> Answer:
+        traced = engine.trace(question, max(_DEPTHS))
+        assert traced is not None
+        return traced[0]
+
+    return ask
+
+
+def mistyped(question: str, typos: int, draw: random.Random) -> str:
+    """The question with so many of its longer words mistyped."""
+    words = list(_WORD.finditer(question))
+    for word in sorted(draw.sample(words, min(typos, len(words))), key=lambda one: -one.start()):
+        question = question[: word.start()] + _typo(word[0], draw) + question[word.end() :]
+    return question
+
+
+def _typo(word: str, draw: random.Random) -> str:
+    at = draw.randrange(1, len(word) - 1)
+    return draw.choice(
+        [
+            word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+            word[:at] + word[at + 1 :],
+            word[:at] + word[at] + word[at:],
+            word[:at] + draw.choice(_LETTERS) + word[at + 1 :],
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()
