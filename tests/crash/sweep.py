@@ -6,14 +6,16 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from hopsyncd.ingest.upkeep import verify_matches
 from store.sqlite.check import check, opening_check
 from store.sqlite.database import Connection, open_writer
 from store.sqlite.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
-from tests.fakes.kill import Work, copy_database, kill_at, steps_of
+from tests.fakes.kill import Work, copies_at, copy_database, kill_at, steps_of
 
+KILLS = 4  # of a sweep that are real
 Graphs = dict[int, Rows]
 
 
@@ -49,14 +51,18 @@ class Sweep:
     _judged: dict[bytes, Left] = field(default_factory=dict)
 
     def kills(self, folder: Path, numbers: Iterable[int]) -> list[Left]:
-        """Kill the work at each of these steps, each time from the start."""
-        path = folder / "killed.db"
-        lefts = []
-        for number in numbers:
-            kill_at(number, self.work, copy_database(self.base, path))
-            lefts.append(self.judge(path))
-        assert lefts
-        return lefts
+        """Kill the work at each of these steps, each time from the start.
+
+        All but a few kills are copies of the files at that step.
+        """
+        steps, path = [*numbers], folder / "killed.db"
+        with TemporaryDirectory(dir=folder) as room:
+            copies = copies_at(steps, self.work, copy_database(self.base, path), Path(room))
+            judged = {copy: self.judge(copy) for copy in dict.fromkeys(copies)}
+        for at in range(0, len(steps), len(steps) // KILLS + 1):
+            kill_at(steps[at], self.work, copy_database(self.base, path))
+            assert self.judge(path) == judged[copies[at]]
+        return [judged[copy] for copy in copies]
 
     def judge(self, path: Path) -> Left:
         """What is left at `path`, asserted to be whole, and to be finished by a next life.

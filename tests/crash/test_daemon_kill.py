@@ -27,8 +27,8 @@ from store.sqlite.versions import head
 from tests.e2e.daemon import SMALL, Place, new_place, source
 from tests.fakes.kill import copy_database
 
-KILLS = int(os.environ.get("HOPSYNCD_KILLS", "40"))
-LIVES = 10  # of one home, before the next begins with nothing
+KILLS = int(os.environ.get("HOPSYNCD_KILLS", "12"))
+LIVES = 12  # of one home, before the next begins with nothing
 NOTING = ("tests.fakes.noting_daemon",)
 GROUP = 32  # passages whose questions are stored together
 PEOPLE = ("Nero", "Ada", "Ibsen", "Sappho", "Basho")

@@ -15,7 +15,6 @@ from tests.fakes.stack import Stack
 ROME = {"rome.md": b"Rome lies on the Tiber in Italy.\n\nNero met Brutus in Rome one day.\n"}
 OSLO = {"oslo.md": b"Oslo lies on a fjord in Norway.\n\nIbsen left Oslo for Rome one day.\n"}
 FINE, COARSE = 12, 50  # tokens of a passage
-EVERY = 10  # of the steps, one is died at
 
 
 def synced(path: Path, passage_tokens: int, step: Step) -> None:
@@ -45,9 +44,7 @@ def test_a_kill_between_two_sources_that_are_read_afresh_leaves_the_other_to_the
 ) -> None:
     synced(folder / "fresh.db", COARSE, lambda _: None)
     assert afresh.after[4] == sound(folder / "fresh.db")[2]
-    published = [number for number, name in enumerate(afresh.steps) if name == "published"]
-    last = len(afresh.steps) - 1
-    lefts = afresh.kills(folder, sorted({*range(0, last, EVERY), *published, last}))
+    lefts = afresh.kills(folder, range(len(afresh.steps)))
     assert [left.head for left in lefts] == sorted(left.head for left in lefts)
     again = {left.head: left.next_steps.count("published") for left in lefts}
     assert again == {2: 2, 3: 1, 4: 0}

@@ -7,8 +7,9 @@ import multiprocessing
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from hashlib import sha256
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
@@ -28,14 +29,15 @@ _ENDINGS = ("", "-wal", "-shm")
 
 def copy_database(path: Path, target: Path) -> Path:
     """Copy a database that nobody has open, with its log and its note as a kill left them."""
-    pairs = [
-        (path.with_name(path.name + end), target.with_name(target.name + end)) for end in _ENDINGS
-    ]
-    for file, copy in (*pairs, (note_path(path), note_path(target))):
+    for file, copy in zip(_files_of(path), _files_of(target), strict=True):
         copy.unlink(missing_ok=True)
         if file.exists():
             shutil.copy(file, copy)
     return target
+
+
+def _files_of(path: Path) -> list[Path]:
+    return [*(path.with_name(path.name + end) for end in _ENDINGS), note_path(path)]
 
 
 def trace(connection: Connection, step: Step) -> None:
@@ -69,6 +71,22 @@ def steps_of(work: Work, path: Path) -> list[str]:
 def kill_at(number: int, work: Work, path: Path) -> None:
     """Kill the work when it comes to that step, counted from 0."""
     assert _ended(partial(_killed, number), work, path) == -signal.SIGKILL
+
+
+def copies_at(numbers: Sequence[int], work: Work, path: Path, folder: Path) -> list[Path]:
+    """What a kill at each of these rising steps would leave, from one life that ends at the last.
+
+    A kill leaves what was written, and so does a copy; steps that leave the same share one.
+    """
+    receiver, sender = _FORKS.Pipe(duplex=False)
+    run = partial(_copied_at, numbers, folder, sender)
+    process = _FORKS.Process(target=run, args=(work, path))
+    process.start()
+    sender.close()
+    names: list[str] = receiver.recv()
+    process.join(_TIMEOUT_S)
+    assert process.exitcode == -signal.SIGKILL
+    return [folder / name / path.name for name in names]
 
 
 def torn_writes(
@@ -119,6 +137,29 @@ def _killed(number: int, work: Work, path: Path) -> None:
         if at == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    work(path, _numbered(act))
+
+
+def _copied_at(numbers: Sequence[int], folder: Path, sender: Pipe, work: Work, path: Path) -> None:
+    known: dict[bytes, str] = {}
+    names: list[str] = []
+
+    def act(at: int) -> None:
+        if at not in wanted:
+            return
+        digest = sha256()
+        for file in _files_of(path):
+            digest.update(sha256(file.read_bytes() if file.exists() else b"").digest())
+        name = known.setdefault(digest.digest(), str(len(known)))
+        if not (folder / name).exists():
+            (folder / name).mkdir()
+            copy_database(path, folder / name / path.name)
+        names.append(name)
+        if at == numbers[-1]:
+            sender.send(names)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    wanted = frozenset(numbers)
     work(path, _numbered(act))
 
 
