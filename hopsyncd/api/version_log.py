@@ -247,7 +247,8 @@ def _text(connection: Connection, version: int, source: str, path: str) -> list[
         (passages[one.passage].heading, text)
         for one in placements
         if one.passage in passages
-        for sentence in sentences(passages[one.passage].text)
+        for line in passages[one.passage].text.splitlines()
+        for sentence in sentences(line)
         if (text := " ".join(sentence.split())[:_MAX_CHARACTERS])
     ]
 
@@ -271,7 +272,7 @@ def unified(old: Sequence[Sentence], new: Sequence[Sentence]) -> list[str]:
     for (was, _), (now, _) in zip(old, new, strict=True):
         if was != now:
             return [f"@@ {_heading(was)} is now {_heading(now)}, with the same text"]
-    return ["@@ the same sentences, otherwise laid out or linked"]
+    return ["@@ the same sentences; layout, links or properties differ"]
 
 
 def _hunk(
@@ -279,16 +280,22 @@ def _hunk(
     old: Sequence[Sentence],
     new: Sequence[Sentence],
 ) -> Iterator[str]:
-    begun = group[0]
-    changed = next((one for one in group if one[0] != "equal"), begun)
-    at = new[changed[3]][0] if changed[3] < changed[4] else old[changed[1]][0]
-    yield f"@@ {_heading(at)}"
+    lines: list[tuple[str, Sentence]] = []
     for kind, old_from, old_to, new_from, new_to in group:
         if kind == "equal":
-            yield from (f" {text}" for _, text in old[old_from:old_to])
+            lines += [(" ", one) for one in new[new_from:new_to]]
             continue
-        yield from (f"-{text}" for _, text in old[old_from:old_to])
-        yield from (f"+{text}" for _, text in new[new_from:new_to])
+        lines += [("-", one) for one in old[old_from:old_to]]
+        lines += [("+", one) for one in new[new_from:new_to]]
+    changed = {heading for sign, (heading, _) in lines if sign != " "}
+    above = None
+    for sign, (heading, text) in lines:
+        if heading not in changed:
+            continue
+        if heading != above:
+            yield f"@@ {_heading(heading)}"
+        above = heading
+        yield f"{sign}{text}"
 
 
 def _heading(heading: Sequence[str]) -> str:

@@ -191,7 +191,8 @@ _LINES = {"documents": _document_line, "passages": _passage_line, "edges": _edge
 def why(context: click.Context, question: str, old: str, new: str, k: int, as_json: bool) -> None:
     """Ask a question at two versions, and compare the results.
 
-    Shows the rank of each passage at both versions, and the hops to it where they differ.
+    Shows the rank of each passage at both versions, and the hops to it where they differ. One that
+    was edited in between is one passage.
 
     Example: hopsyncd why "Who runs the mill?" 40
     """
@@ -201,9 +202,11 @@ def why(context: click.Context, question: str, old: str, new: str, k: int, as_js
         {passage["id"]: (rank, passage) for rank, passage in enumerate(found["passages"], 1)}
         for found in (first, second)
     ]
+    edited = _edited(*ranks)
     rows = [
-        _compared(question, ranks[0].get(key), ranks[1].get(key))
+        _compared(question, ranks[0].get(edited.get(key, key)), ranks[1].get(key))
         for key in dict.fromkeys([*ranks[1], *ranks[0]])
+        if key not in edited.values()
     ]
     if printed_json({"from": first["version"], "to": second["version"], "passages": rows}, as_json):
         return
@@ -211,12 +214,29 @@ def why(context: click.Context, question: str, old: str, new: str, k: int, as_js
     for row in rows:
         before, after = (row[key] if row[key] else "-" for key in ("rank_from", "rank_to"))
         name = printable(f"{row['title']}  {row['source']}: {row['document']}")
-        click.echo(f"  {before!s:>3} -> {after!s:<3} {name}")
+        click.echo(f"  {before!s:>3} -> {after!s:<3} {name}{' (edited)' if row['edited'] else ''}")
+        was, now = (_route(row[hops], row["words"]) for hops in ("hops_from", "hops_to"))
         if row["same_hops"]:
-            click.echo(f"             {_route(row['hops_to'] or row['hops_from'], row['words'])}")
+            click.echo(f"             {now if row['rank_to'] else was}")
         else:
-            click.echo(f"             before: {_route(row['hops_from'], row['words'])}")
-            click.echo(f"             now:    {_route(row['hops_to'], row['words'])}")
+            click.echo(f"             before: {was}")
+            click.echo(f"             now:    {now}")
+
+
+def _edited(
+    old: Mapping[str, tuple[int, Any]], new: Mapping[str, tuple[int, Any]]
+) -> dict[str, str]:
+    """Passages that only the newer version shows, each with the one that stood in its place."""
+    gone: dict[tuple[str, ...], list[str]] = {}
+    for key, (_, one) in old.items():
+        if key not in new:
+            gone.setdefault((one["source"], one["document"], *one["heading"]), []).append(key)
+    edited = {}
+    for key, (_, one) in new.items():
+        before = gone.get((one["source"], one["document"], *one["heading"]))
+        if key not in old and before:
+            edited[key] = before.pop(0)
+    return edited
 
 
 def _route(hops: Sequence[Mapping[str, Any]], words: Sequence[str]) -> str:
@@ -236,7 +256,7 @@ def _compared(
     has = {*index_terms(" ".join((*shown["heading"], shown["text"])))}
     asked = re.findall(r"\w+", question)
     hops = [
-        [(hop["from"]["id"], hop["question"]) for hop in one[1]["hops"]] if one else None
+        [(*hop["from"]["heading"], hop["question"]) for hop in one[1]["hops"]] if one else None
         for one in (old, new)
     ]
     return {
@@ -245,6 +265,7 @@ def _compared(
         "source": shown["source"],
         "document": shown["document"],
         "words": [word for word in dict.fromkeys(asked) if has & {*index_terms(word)} - _ASKING],
+        "edited": bool(old and new and old[1]["id"] != new[1]["id"]),
         "rank_from": old[0] if old else None,
         "rank_to": new[0] if new else None,
         "same_hops": hops[0] is None or hops[1] is None or hops[0] == hops[1],
