@@ -9,13 +9,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from sqlite_utils import Database
 
 from store.records import PassageId
 from store.sqlite.check import check
 from store.sqlite.content import full_text, index_passage, known_passages
 from store.sqlite.database import APPLICATION_ID, Connection, objects_of, open_file, open_writer
-from store.sqlite.migrations import MIGRATIONS, SCHEMA_VERSION
+from store.sqlite.migrations import SCHEMA_VERSION, apply_migrations
 from store.sqlite.search import create_vectors, put_vector
 from tests.crash.sweep import sound, state_of
 from tests.fakes.kill import Step, copy_database, kill_at, steps_of, torn_writes
@@ -79,7 +78,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.touch()
     with closing(open_file(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        MIGRATIONS.apply(Database(connection), stop_before="002_history")
+        apply_migrations(connection, stop_before="002_history")
         connection.execute("ATTACH ? AS present", [str(present)])
         for table in TABLES:
             columns = ", ".join(columns_of(connection, table))
