@@ -224,8 +224,8 @@ class Writer:
     def rebuild(self) -> Version | None:
         """Commit the head, derived anew from its content, as the next version; None without a head.
 
-        Full text, vectors, matches and the cut are computed from the stored passages and questions:
-        no question is asked and nothing is embedded. Matches that turn out equal keep their rows.
+        Word counts, vectors, matches and the cut are computed from the stored content: no question
+        is asked and nothing is embedded. Matches that turn out equal keep their rows.
         """
         newest = head(self._connection)
         if newest is None:

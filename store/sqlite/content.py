@@ -26,7 +26,7 @@ from store.sqlite.acknowledged import INTERNAL_COUNTERS
 from store.sqlite.database import Connection, transaction
 from store.sqlite.digests import QUESTION_COLUMNS, set_digest
 from store.sqlite.search import create_vectors
-from store.words import count_words, searchable
+from store.words import count_words
 
 _SETS_AT_ONCE = 1000  # read together: sorting all of them by SQL would copy their vectors
 _DIRECTIONS = tuple(Direction)
@@ -171,29 +171,20 @@ def counters(connection: Connection) -> dict[str, int]:
 
 
 def _insert_passage(connection: Connection, passage: Passage) -> None:
-    body = full_text(passage)
     connection.execute(
         "INSERT INTO passage (id, heading, text, words) VALUES (?, ?, ?, ?)",
         [
             passage.id,
             json.dumps(passage.heading, ensure_ascii=False),
             passage.text,
-            count_words(body),
+            count_words(full_text(passage)),
         ],
     )
-    index_passage(connection, passage.id, body)
 
 
 def full_text(passage: Passage) -> str:
     """The text that full-text search sees of a passage."""
     return " ".join([*passage.heading, passage.text])
-
-
-def index_passage(connection: Connection, row_id: PassageId, body: str) -> None:
-    """Put a passage into the full-text index."""
-    connection.execute(
-        "INSERT INTO passage_text (rowid, body) VALUES (?, ?)", [row_id, searchable(body)]
-    )
 
 
 def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> None:

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from store.records import PassageId
 from store.sqlite.check import check
-from store.sqlite.content import full_text, index_passage, known_passages
 from store.sqlite.database import APPLICATION_ID, Connection, objects_of, open_file, open_writer
 from store.sqlite.migrations import SCHEMA_VERSION, apply_migrations
 from store.sqlite.search import create_vectors, put_vector
@@ -96,10 +94,10 @@ def columns_of(connection: Connection, table: str) -> list[str]:
 
 
 def derive(connection: Connection) -> None:
-    """Full text and vectors, which are copied with their content."""
-    ids = [PassageId(row[0]) for row in connection.execute("SELECT id FROM main.passage")]
-    for passage_id, passage in known_passages(connection, ids).items():
-        index_passage(connection, passage_id, full_text(passage))
+    """The full text that this schema had, and vectors."""
+    connection.execute(
+        "INSERT INTO passage_text (rowid, body) SELECT id, heading || text FROM main.passage"
+    )
     for recipe, dimensions in connection.execute("SELECT id, dimensions FROM main.recipe"):
         create_vectors(connection, recipe, dimensions)
     for (life,) in connection.execute("SELECT id FROM main.life").fetchall():
