@@ -11,7 +11,7 @@ from contextlib import closing
 from store.contract import Connection
 from store.exceptions import StoreError
 from store.sqlite.database import fresh_database, snapshot, transaction
-from store.sqlite.search import create_vectors, put_vector
+from store.sqlite.search import create_vectors, put_vectors
 from store.sqlite.versions import head
 
 _BEFORE = (
@@ -100,5 +100,4 @@ def _put(
         for row in new:
             create_vectors(target, int(str(row[0])), int(str(row[at])))
     elif table == "life":
-        for row in new:
-            put_vector(target, int(str(row[0])))
+        put_vectors(target, [int(str(row[0])) for row in new])

@@ -5,6 +5,7 @@ unused is found again by its id, so it is never computed twice.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count, groupby
@@ -134,6 +135,7 @@ def put_content(
     What is new adds to the counters passages_generated and texts_embedded, unless it is `copied`
     from another place. Raises ContentConflict if a passage's id already belongs to another text.
     """
+    spent = Counter[str]()
     with transaction(connection):
         known = known_passages(connection, (passage.id for passage, _ in content))
         sets = known_sets(connection, (questions.id for _, questions in content))
@@ -150,17 +152,13 @@ def put_content(
             if questions.id not in sets:
                 _insert_set(connection, recipe, questions)
                 sets.add(questions.id)
-                if not copied:
-                    _count(connection, "passages_generated", 1)
-                    _count(connection, "texts_embedded", len(questions.vectors))
-
-
-def _count(connection: Connection, name: str, more: int) -> None:
-    connection.execute(
-        "INSERT INTO counter (name, value) VALUES (?, ?)"
-        " ON CONFLICT (name) DO UPDATE SET value = counter.value + excluded.value",
-        [name, more],
-    )
+                spent.update(passages_generated=1, texts_embedded=len(questions.vectors))
+        if not copied:
+            connection.executemany(
+                "INSERT INTO counter (name, value) VALUES (?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET value = counter.value + excluded.value",
+                [*spent.items()],
+            )
 
 
 def counters(connection: Connection) -> dict[str, int]:

@@ -27,7 +27,7 @@ from store.sqlite.content import full_text
 from store.sqlite.database import Connection, transaction
 from store.sqlite.digests import PLACE_COLUMNS, document_digest
 from store.sqlite.reads import links_text, properties_text
-from store.sqlite.search import create_vectors, put_vector
+from store.sqlite.search import create_vectors, put_vectors
 from store.sqlite.sources import begin_rules
 from store.words import count_words
 
@@ -285,12 +285,12 @@ def _change_lives(connection: Connection, number: int, change: Change) -> None:
         connection.execute(
             f"UPDATE passage_vector_{recipe} SET died = ? WHERE life = ?", [number, life]
         )
-    for passage, question_set in change.passages_begun:
-        (life,) = connection.execute(
-            "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?) RETURNING id",
-            [passage, number, ALIVE, question_set],
-        ).fetchone()
-        put_vector(connection, life)
+    connection.executemany(
+        f"INSERT INTO life (passage, born, died, question_set) VALUES (?, {number}, {ALIVE}, ?)",
+        change.passages_begun,
+    )
+    begun = connection.execute("SELECT id FROM life WHERE born = ?", [number]).fetchall()
+    put_vectors(connection, [life for (life,) in begun])
 
 
 def _change_matches(
@@ -321,5 +321,5 @@ def _rebuild_vectors(connection: Connection) -> None:
     for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe").fetchall():
         connection.execute(f"DROP TABLE IF EXISTS passage_vector_{recipe}")
         create_vectors(connection, recipe, dimensions)
-    for (life,) in connection.execute("SELECT id FROM life ORDER BY id").fetchall():
-        put_vector(connection, life)
+    lives = connection.execute("SELECT id FROM life ORDER BY id").fetchall()
+    put_vectors(connection, [life for (life,) in lives])

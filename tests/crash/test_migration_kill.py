@@ -13,7 +13,7 @@ import pytest
 from store.sqlite.check import check
 from store.sqlite.database import APPLICATION_ID, Connection, objects_of, open_file, open_writer
 from store.sqlite.migrations import SCHEMA_VERSION, apply_migrations
-from store.sqlite.search import create_vectors, put_vector
+from store.sqlite.search import create_vectors, put_vectors
 from tests.crash.sweep import sound, state_of
 from tests.fakes.kill import Step, copy_database, kill_at, steps_of, torn_writes
 from tests.fakes.memory import MemoryConnector
@@ -100,8 +100,8 @@ def derive(connection: Connection) -> None:
     )
     for recipe, dimensions in connection.execute("SELECT id, dimensions FROM main.recipe"):
         create_vectors(connection, recipe, dimensions)
-    for (life,) in connection.execute("SELECT id FROM main.life").fetchall():
-        put_vector(connection, life)
+    lives = connection.execute("SELECT id FROM main.life").fetchall()
+    put_vectors(connection, [life for (life,) in lives])
 
 
 def rows_of(connection: Connection, columns: dict[str, list[str]]) -> Rows:
