@@ -163,9 +163,9 @@ class Writer:
             self._by_source(read), cost, on_progress, yield_to_edits, most
         )
 
-    def apply(self, batch: Batch, cost: Cost | None = None) -> Version | None:
-        """Prepare and commit the batch. Without a `cost` an LLM may cost what it will."""
-        cost = cost or Cost(Usage())
+    def apply(self, batch: Batch) -> Version | None:
+        """Prepare and commit the batch; an LLM may cost what it will."""
+        cost = Cost(Usage())
         return self.commit(batch, cost, self.prepare(batch.read, cost))
 
     def commit(self, batch: Batch, cost: Cost, prepared: Prepared) -> Version | None:
