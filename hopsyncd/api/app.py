@@ -35,6 +35,7 @@ from hopsyncd.api.streaming import (
 from hopsyncd.api.worker_pools import WorkerPools, worker_pools
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import REPORTABLE, BadRequest, Forbidden
+from store.exceptions import ServerLost
 
 log = structlog.get_logger(__name__)
 
@@ -145,10 +146,21 @@ async def _answered(
         progress = (lambda: None) if endpoint.listens else service.progress
         return StreamingResponse(event_lines(work, progress, run, note), media_type=NDJSON)
     listener = Listener()
-    result = await while_connected(request, listener, result_of(work(listener), run))
+    whole = work(listener)
+    if endpoint.right == "read":
+        whole = partial(_read, whole)
+    result = await while_connected(request, listener, result_of(whole, run))
     if isinstance(result, str):
         return Response(result, media_type=endpoint.media_type)
     return JSONResponse(result)
+
+
+def _read(work: Work) -> Any:
+    """Read once more where the record's server went away amid it: by now that is known."""
+    try:
+        return work()
+    except ServerLost:
+        return work()
 
 
 def _runner(pools: WorkerPools, endpoint: Endpoint, parsed: Any, caller: Caller) -> Run:

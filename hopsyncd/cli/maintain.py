@@ -11,6 +11,7 @@ from hopsyncd.cli.output import confirm, json_option, print_json, printed_json, 
 from hopsyncd.client import calls
 from hopsyncd.client.response import counted, printable
 from hopsyncd.config.configuration import DATABASE_NAME, load_config
+from hopsyncd.config.values import is_database
 from hopsyncd.errors import BadRequest, DaemonUnavailable
 
 
@@ -118,7 +119,13 @@ def copy(context: click.Context, to: str) -> None:
     from store.copying import copy_record
     from store.place import open_reader, open_writer, shown, writer_place
 
-    place: Path | str = to if "://" in to else Path(to).absolute()
+    try:
+        place = is_database(to) if "://" in to else Path(to).absolute()
+    except ValueError as error:
+        hint = (
+            "Use a URL of PostgreSQL without a password: PGPASSWORD, a service or passfile has it"
+        )
+        raise BadRequest("Cannot copy the record there", str(error), hint) from None
     source = load_config(context.obj).place
     with (
         writer_place(source),

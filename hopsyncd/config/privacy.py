@@ -19,7 +19,8 @@ _VARIABLE_KEY = "_env"  # suffix of the keys that name an environment variable
 
 def secrets_of(config: Config) -> frozenset[str]:
     """Every key, token and password that the daemon can know, so that no log shows them."""
-    return frozenset(found for found in _secrets(config) if found)
+    of_server = os.environ.get("PGPASSWORD", "") if config.store.url else ""
+    return frozenset(found for found in (*_secrets(config), of_server) if found)
 
 
 def _secrets(model: BaseModel) -> Iterator[str]:

@@ -89,16 +89,18 @@ class Standby:
         while True:
             check_stop()
             try:
-                if connection.server is not None and connection.server.elect():
+                is_elected = connection.server is not None and connection.server.elect()
+                self.copy.lost = None  # before the copy may be made anew
+                if is_elected:
                     self._catch_up(connection)
-                    self.is_writer, self.copy.lost = True, None
+                    self.is_writer = True
                     log.info("writing", version=self.served)
                     return connection
                 if not told:
                     log.info("following: another daemon writes")
                     told = True
                 self._follow_a_while(connection, check_stop)
-                self.copy.lost, lost = None, False
+                lost = False
             except ServerLost as error:
                 if not lost:
                     log.error("the database server is lost", why=error.why)

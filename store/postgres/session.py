@@ -89,11 +89,12 @@ class Session:
             with self._told():
                 return self._run(sql, parameters)
         except ServerLost:
+            self._is_amid = False
             if self._is_writer or was_amid:
-                self._is_amid = False
                 raise
             self._connection.close()
             self._connection = self._connect()
+            self._is_amid = sql.startswith("BEGIN")
             with self._told():
                 return self._run(sql, parameters)
 

@@ -1,74 +1,30 @@
 """Several daemons on one PostgreSQL database: one writes, all answer, and no death loses anything.
 
-HOPSYNCD_FAILOVERS says how often the writer is killed; by default three times.
+`-m nightly` kills the writer fifty times.
 """
 
-import os
 import random
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from hopsyncd.client import RequestFailed
-from tests.e2e.daemon import DEADLINE_S, SMALL, Place, new_place, source
+from hopsyncd.errors import DaemonUnavailable
+from tests.e2e.daemon import SMALL, Place, new_place, serving, source
+from tests.e2e.team import Team, new_team, synced
 from tests.fakes.postgres import Postgres, postgres
 
-FAILOVERS = int(os.environ.get("HOPSYNCD_FAILOVERS", "3"))
 FAILOVER_S = 10.0
-
-
-class Team:
-    """Daemons, each with a home of its own, that share a database and a folder of notes."""
-
-    def __init__(self, stack: ExitStack, url: str, count: int) -> None:
-        self.url = url
-        self.places = [stack.enter_context(new_place(SMALL)) for _ in range(count)]
-        self.notes = self.places[0].notes
-        for place in self.places:
-            place.configure(f'[store]\nurl = "{url}"\n{source("notes", self.notes)}')
-            place.start()
-
-    def write(self, path: str, text: str) -> None:
-        self.places[0].write(path, text)
-
-    @property
-    def running(self) -> list[Place]:
-        return [place for place in self.places if place.process]
-
-    def writer(self) -> Place | None:
-        """The one that says it is, if one does."""
-        writers = [one for one in self.running if one.status()["store"]["role"] == "writer"]
-        assert len(writers) <= 1
-        return writers[0] if writers else None
-
-    def is_written_by(self, place: Place) -> bool:
-        return self.writer() is place
-
-    def reader(self) -> Place:
-        writer = self.writer()
-        return next(place for place in self.running if place is not writer)
-
-    def versions(self) -> list[int]:
-        with psycopg.connect(self.url) as connection:
-            rows = connection.execute("SELECT id FROM hopsyncd.version ORDER BY id").fetchall()
-        return [row[0] for row in rows]
-
-
-def synced(place: Place) -> dict[str, Any]:
-    """A sync, asked again while the server is lost."""
-    end_s = time.monotonic() + DEADLINE_S
-    while True:
-        try:
-            return place.sync()
-        except RequestFailed:
-            assert time.monotonic() < end_s
-            time.sleep(0.2)
+QUESTION = "Who met Brutus?"
+DISK_BYTES = 96_000_000
+Answers = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +35,52 @@ def server() -> Iterator[Postgres]:
 
 @pytest.fixture
 def team(server: Postgres) -> Iterator[Team]:
-    with ExitStack() as stack:
-        made = Team(stack, server.database(), 2)
-        made.places[0].until(lambda: made.writer() is not None)
+    with new_team(server, 2) as made:
         yield made
+
+
+@pytest.fixture
+def three(server: Postgres) -> Iterator[Team]:
+    with new_team(server, 3) as made:
+        yield made
+
+
+@contextmanager
+def asked_throughout(team: Team) -> Iterator[list[Answers]]:
+    """Ask every daemon again and again; in the end, what each of them answered, in order."""
+    ended = threading.Event()
+    heard: list[Answers] = []
+
+    def answers(place: Place) -> Answers:
+        found = []
+        while not ended.wait(0.05):
+            with suppress(DaemonUnavailable):
+                found.append(place.post("/v1/query", {"question": QUESTION}))
+        return found
+
+    with ThreadPoolExecutor(len(team.places)) as threads:
+        asking: list[Future[Answers]] = [threads.submit(answers, one) for one in team.places]
+        try:
+            yield heard
+        finally:
+            ended.set()
+        heard += [one.result() for one in asking]
+
+
+def assert_none_was_forked(team: Team, heard: list[Answers], acknowledged: set[int]) -> None:
+    """Each version is there once, and was answered from as it is; no daemon went back."""
+    versions = team.versions()
+    assert versions == list(range(1, versions[-1] + 1))
+    assert acknowledged <= {*versions}
+    told: dict[int, Any] = {}
+    for of_one in heard:
+        numbers = [answer["version"] for answer in of_one]
+        assert of_one and numbers == sorted(numbers)
+        for answer in of_one:
+            assert told.setdefault(answer["version"], answer["passages"]) == answer["passages"]
+    for number, passages in told.items():
+        assert team.places[0].query(QUESTION, at=str(number)) == passages
+    assert team.places[0].run("check", "--deep").returncode == 0
 
 
 def test_what_one_writes_all_answer_and_a_sync_anywhere_is_a_barrier(team: Team) -> None:
@@ -103,52 +101,86 @@ def test_what_one_writes_all_answer_and_a_sync_anywhere_is_a_barrier(team: Team)
     assert reader.status()["store"] == {"role": "reader", "behind": 0}
 
 
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.nightly)])
 def test_a_killed_writer_is_followed_by_another_and_nothing_acknowledged_is_lost(
-    team: Team,
+    three: Team, kills: int
 ) -> None:
     seed = random.Random(7)
-    acknowledged = 0
-    for number in range(FAILOVERS):
-        team.write(f"{number}.md", f"# City{number}\n\nCaesar{number} met Brutus{number}.\n")
-        reader = team.reader()
-        acknowledged = reader.sync()["version"]
-        team.write("busy.md", f"# Busy\n\nNero{number} is busy.\n")
-        time.sleep(seed.uniform(0, 0.6))
-        killed = team.writer()
-        assert killed is not None
-        killed.kill()
-        reader.until(partial(team.is_written_by, reader), FAILOVER_S)
-        assert reader.status()["version"] >= acknowledged
-        assert f"{number}.md" in reader.documents(f"Who met Brutus{number}?")
-        killed.start()
-    for place in team.places:
+    three.write("rome.md", "# Rome\n\nCaesar met Brutus in Rome.\n")
+    acknowledged = {three.reader().sync()["version"]}
+    with asked_throughout(three) as heard:
+        for number in range(kills):
+            three.write(f"{number}.md", f"# City{number}\n\nCaesar{number} met Brutus{number}.\n")
+            acknowledged.add(three.reader().sync()["version"])
+            three.write("busy.md", f"# Busy\n\nNero{number} is busy.\n")
+            time.sleep(seed.uniform(0, 0.6))
+            killed = three.writer()
+            assert killed is not None
+            killed.kill()
+            three.places[0].until(lambda: three.writer() is not None, FAILOVER_S)
+            for place in three.running:
+                assert place.status()["version"] >= max(acknowledged)
+                assert f"{number}.md" in place.documents(f"Who met Brutus{number}?")
+            killed.start()
+    for place in three.places:
         place.sync()
-        for number in range(FAILOVERS):
+        for number in range(kills):
             assert f"{number}.md" in place.documents(f"Who met Brutus{number}?", k=10)
-    versions = team.versions()
-    assert versions == list(range(1, versions[-1] + 1))
-    assert team.places[0].run("check", "--deep").returncode == 0
+    assert_none_was_forked(three, heard, acknowledged)
 
 
 @pytest.mark.parametrize("how", ["cut", "kill", "restart"])
 def test_a_server_that_went_away_and_came_back_loses_nothing(
-    team: Team, server: Postgres, how: str
+    three: Team, server: Postgres, how: str
 ) -> None:
-    team.write("rome.md", "# Rome\n\nCaesar met Brutus in Rome.\n")
-    acknowledged = team.reader().sync()["version"]
-    if how == "cut":
-        server.cut_connections()
-    else:
-        server.kill() if how == "kill" else server.stop()
-        reader = team.places[1]
-        reader.until(lambda: "Cannot reach the database" in str(reader.status()["error"]))
-        assert reader.status()["version"] == acknowledged
-        server.start()
-    team.write("oslo.md", "# Oslo\n\nHarald founded Oslo.\n")
-    for place in team.places:
-        assert synced(place)["version"] > acknowledged
-        assert "oslo.md" in place.documents("Who founded Oslo?")
-        assert "rome.md" in place.documents("Who met Brutus?")
+    three.write("rome.md", "# Rome\n\nCaesar met Brutus in Rome.\n")
+    acknowledged = max(place.sync()["version"] for place in three.places)
+    with asked_throughout(three) as heard:
+        if how == "cut":
+            server.cut_connections()
+        else:
+            server.kill() if how == "kill" else server.stop()
+            for place in three.places:
+                place.until(partial(_says, "Cannot reach the database", place))
+                assert place.status()["version"] == acknowledged
+            server.start()
+        three.write("oslo.md", "# Oslo\n\nHarald founded Oslo.\n")
+        for place in three.places:
+            assert synced(place)["version"] > acknowledged
+            assert "oslo.md" in place.documents("Who founded Oslo?")
+            assert "rome.md" in place.documents(QUESTION)
+    assert_none_was_forked(three, heard, {acknowledged})
+
+
+def _says(why: str, place: Place) -> bool:
+    return why in str(place.status()["error"])
+
+
+def test_while_the_servers_disk_is_full_all_answer_and_say_so_and_then_it_goes_on() -> None:
+    with postgres(disk_bytes=DISK_BYTES) as server, new_team(server, 3) as team:
+        team.write("rome.md", "# Rome\n\nCaesar met Brutus in Rome.\n")
+        acknowledged = {team.reader().sync()["version"]}
+        writer = team.writer()
+        assert writer is not None
+        with asked_throughout(team) as heard:
+            with server.full_disk():
+                for number in range(1000):  # until there is no room for another page
+                    if _says("Free some space on the server", writer):
+                        break
+                    team.write(f"{number}.md", f"# City{number}\n\n{f'Nero{number} sang. ' * 50}\n")
+                    time.sleep(0.05)
+                refused = pytest.raises(RequestFailed, match="No space left on device")
+                with refused as raised:
+                    team.reader().sync()
+                assert "Free some space" in str(raised.value)
+                answer = writer.post("/v1/query", {"question": QUESTION})
+                assert any("No space left on device" in why for why in answer["degraded"])
+                acknowledged.add(answer["version"])
+            for place in team.places:
+                acknowledged.add(synced(place)["version"])
+                assert "rome.md" in place.documents(QUESTION)
+                assert f"{number - 1}.md" in place.documents(f"Who is Nero{number - 1}?")
+        assert_none_was_forked(team, heard, acknowledged)
 
 
 def test_every_daemon_answers_any_question_while_the_server_is_away(
@@ -197,6 +229,40 @@ def _shows_nothing_of(word: str, place: Place) -> bool:
     """Whether the daemon's copy of what it shows is made, without the word."""
     found = b"".join(file.read_bytes() for file in place.home.rglob("shown.db*"))
     return b"Harald" in found and word.encode() not in found
+
+
+def test_a_home_that_moves_to_a_server_and_back_answers_alike(server: Postgres) -> None:
+    notes = {
+        "rome.md": "# Rome\n\nCaesar met Brutus in Rome. [Oslo](oslo.md) is far.\n",
+        "oslo.md": "# Oslo\n\nHarald founded Oslo. Brutus never saw it.\n",
+    }
+    with serving("notes", notes) as place:
+        place.write("oslo.md", "# Oslo\n\nHarald founded Oslo, and Brutus saw it.\n")
+        place.sync()
+        wanted, url = _answers(place), server.database()
+        config, back = source("notes", place.notes), place.base / "back"
+        back.mkdir(mode=0o700)
+        for to, section in (
+            (url, f'[store]\nurl = "{url}"\n'),
+            (str(back / "hopsyncd.db"), f'[daemon]\ndata_dir = "{back}"\n'),
+        ):
+            place.stop()
+            ran = place.run("copy", "--to", to)
+            assert ran.returncode == 0, ran.stderr
+            place.configure(section + config)
+            place.start()
+            place.sync()
+            assert _answers(place) == wanted
+
+
+def _answers(place: Place) -> list[dict[str, Any]]:
+    """At both versions, by every way that needs no other model."""
+    return [
+        place.post("/v1/query", {"question": asked, "strategy": strategy, "at": at})
+        for asked in (QUESTION, "Who founded Oslo?")
+        for strategy in ("hop", "statement", "topic", "dense", "bm25", "hybrid")
+        for at in ("1", "2")
+    ]
 
 
 def test_a_password_does_not_belong_into_the_configuration(tmp_path: Path) -> None:

