@@ -115,6 +115,7 @@ class StatusModels(TypedDict):
     recipe: str
     encoder_due: str | None
     preparing: str | None
+    cluster: str | None
     llm_endpoint: str | None
 
 

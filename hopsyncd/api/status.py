@@ -152,6 +152,7 @@ class StateService(ReadService):
             "recipe": models.maker.recipe.name,
             "encoder_due": models.newer.encoder.name if models.newer else None,
             "preparing": models.preparing,
+            "cluster": models.cluster,
             "llm_endpoint": self._endpoint.status()["endpoint"] if self._endpoint else None,
         }
 

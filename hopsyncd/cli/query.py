@@ -35,6 +35,9 @@ from hopsyncd.config.values import (
     RERANKS,
     UNITS,
     Method,
+    Profile,
+    Reasoner,
+    Rerank,
     Strategy,
     Unit,
 )
@@ -121,9 +124,20 @@ def query(
     context: click.Context,
     /,
     question: str,
+    k: int | None,
+    strategy: Strategy | None,
+    profile: Profile,
+    reasoner: Reasoner | None,
+    top_k: int,
+    n_hop: int | None,
+    beam: int,
+    rerank: Rerank,
+    unit: Unit,
+    method: Method,
+    at: str,
     explain: bool,
     as_json: bool,
-    **search: Any,
+    **filters: Sequence[str],
 ) -> None:
     """Find the passages that answer a question, across documents.
 
@@ -134,7 +148,21 @@ def query(
     Example: hopsyncd query "how do hotkeys work" --source vault --since 2026-01
     """
     with client_of(context) as client:
-        answer = client.query(question, filters=filter_texts(search), **search)
+        answer = client.query(
+            question,
+            k=k,
+            strategy=strategy,
+            profile=profile,
+            reasoner=reasoner,
+            top_k=top_k,
+            n_hop=n_hop,
+            beam=beam,
+            rerank=rerank,
+            unit=unit,
+            method=method,
+            at=at,
+            filters=filter_texts(filters),
+        )
     if printed_json(answer, as_json):
         return
     warn(answer["degraded"])
@@ -145,7 +173,7 @@ def query(
         click.echo("No passage was found.")
     best = max((one["score"] for one in answer["passages"]), default=0.0)
     for rank, passage in enumerate(answer["passages"], 1):
-        _print_passage(rank, passage, explain, search["unit"], best)
+        _print_passage(rank, passage, explain, unit, best)
     if answer["llm"]:
         click.echo(
             f"{counted(answer['llm']['calls'], 'LLM call')},"

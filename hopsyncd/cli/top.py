@@ -56,7 +56,7 @@ def status(context: click.Context, as_json: bool) -> None:
         )
     if now["database_bytes"] is not None:
         click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
-        _print_llm(now["llm"])
+        _print_sent(now["llm"], now["models"]["cluster"])
     _print_configuration(now["configuration"])
     if now["waiting"]:
         reasons = ", ".join(f"{why} {n:,}" for why, n in now["waiting"].items())
@@ -98,9 +98,13 @@ def _print_configuration(configuration: Mapping[str, Any]) -> None:
         click.secho(f"these take effect at the next start: {', '.join(waiting)}", fg="yellow")
 
 
-def _print_llm(llm: Mapping[str, Any] | None) -> None:
+def _print_sent(llm: Mapping[str, Any] | None, cluster: str | None) -> None:
+    """What leaves this machine."""
+    if cluster:
+        click.echo(f"passages of big imports are sent to the Ray cluster {printable(cluster)}")
     if llm is None:
-        click.echo("nothing leaves this machine: no LLM endpoint is configured")
+        if not cluster:
+            click.echo("nothing leaves this machine: no LLM endpoint is configured")
         return
     click.echo(
         f"LLM {llm['model']} at {llm['endpoint']}, which passages and questions are sent to;"

@@ -40,6 +40,7 @@ from hopsyncd.config.values import (
     StoreConfig,
     Strategy,
     WebConfig,
+    WorkersConfig,
     ZoneName,
     is_model,
 )
@@ -213,6 +214,7 @@ class Config(Section):
     store: StoreConfig = Field(default_factory=StoreConfig)
     index: IndexConfig = Field(default_factory=IndexConfig)
     models: ModelsConfig = Field(default_factory=ModelsConfig)
+    workers: WorkersConfig = Field(default_factory=WorkersConfig)
     query: QueryConfig = Field(default_factory=QueryConfig)
     open: OpenConfig = Field(default_factory=OpenConfig)
     formats: FormatsConfig = Field(default_factory=FormatsConfig)

@@ -195,7 +195,7 @@ Who = Annotated[str, AfterValidator(_is_who)]
 WhoList = Annotated[tuple[Who, ...], Field(strict=False)]
 
 
-def _is_database(value: str) -> str:
+def is_database(value: str) -> str:
     parts = urlsplit(value)
     if value and parts.scheme not in ("postgresql", "postgres"):
         raise ValueError("it is not the URL of a PostgreSQL database")
@@ -207,8 +207,18 @@ def _is_database(value: str) -> str:
 class StoreConfig(Section):
     """Where the record is: with an empty `url`, a file in the data_dir."""
 
-    url: Annotated[str, AfterValidator(_is_database)] = Field(
+    url: Annotated[str, AfterValidator(is_database)] = Field(
         default="", description='Write it like "postgresql://hopsyncd@db.example.org/notes".'
+    )
+
+
+class WorkersConfig(Section):
+    """Who makes question sets besides this machine: nobody, or a Ray cluster."""
+
+    ray: str = Field(
+        default="",
+        pattern=r"^(auto|ray://[^@/\s]+:\d+)?$",
+        description='Write "auto" or an address like "ray://host:10001".',
     )
 
 

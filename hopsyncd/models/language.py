@@ -272,12 +272,18 @@ def _main() -> None:
     serve(sys.argv[1], sys.stdin, replies)
 
 
+def pipeline_folder(model: str) -> Path:
+    """Where the files are of "default", an installed package, or a folder."""
+    model = DEFAULT_MODEL if model == "default" else model
+    package = None if Path(model).is_dir() else find_spec(model)
+    folders = (package and package.submodule_search_locations) or [model]
+    return Path(folders[0])
+
+
 def _meta(model: str) -> dict[str, str]:
     """What the pipeline says of itself. Raises ModelUnavailable."""
     try:
-        package = None if Path(model).is_dir() else find_spec(model)
-        folders = (package and package.submodule_search_locations) or [model]
-        meta: dict[str, str] = json.loads((Path(folders[0]) / "meta.json").read_bytes())
+        meta: dict[str, str] = json.loads((pipeline_folder(model) / "meta.json").read_bytes())
     except (OSError, ImportError, ValueError) as error:
         raise _unavailable(model, str(error)) from error
     return meta

@@ -9,9 +9,10 @@ from typing import Any
 
 import structlog
 
-from hopsyncd.config.configuration import Config, LlmConfig
+from hopsyncd.config.configuration import Config, LlmConfig, ModelsConfig
 from hopsyncd.errors import BadRequest, ConfigError
 from hopsyncd.models.asked_questions import AskedMaker
+from hopsyncd.models.cluster import ClusterMaker
 from hopsyncd.models.encoder import (
     CrossReranker,
     Encoder,
@@ -37,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models in use. Without an `llm`, nothing ever leaves the machine.
+    """The models in use. Without an `llm` or a `cluster`, nothing ever leaves the machine.
 
     `endpoint` is the same object as `llm` if it is a real endpoint, with a ledger and a status that
     must be closed. `newer` are the same with a newer encoder than that of the stored vectors.
@@ -60,6 +61,11 @@ class Models:
                 "`hopsyncd status` tells when there is a newer one",
             )
         return self.newer
+
+    @property
+    def cluster(self) -> str | None:
+        """The Ray cluster that makes question sets, and how it does."""
+        return self.maker.told if isinstance(self.maker, ClusterMaker) else None
 
     @property
     def preparing(self) -> str | None:
@@ -97,6 +103,9 @@ def load_models(config: Config, in_use: str = "") -> Models:
 
     encoder: Encoder = encoder_of(config)
     loaded = with_encoder(encoder)
+    if config.workers.ray and isinstance(loaded.maker, BuiltinMaker):
+        there = ClusterMaker(language, encoder, models, config.workers.ray, maker_on_worker)
+        loaded = replace(loaded, maker=there)
     if isinstance(encoder, OnnxEncoder) and in_use.endswith(encoder.predecessor):
         former = with_encoder(SentenceEncoder(models.encoder, "", models.threads))
         if former.maker.recipe.name == in_use:
@@ -106,6 +115,12 @@ def load_models(config: Config, in_use: str = "") -> Models:
     later.daemon = True
     later.start()
     return loaded
+
+
+def maker_on_worker(config: ModelsConfig) -> BuiltinMaker:
+    """The same maker on a machine of a cluster, with its own cache."""
+    language = SpacyLanguage(config.language_model)
+    return BuiltinMaker(language, encoder_of(Config(models=config)))
 
 
 def _warm_up(model: Callable[[Any], object], text: Any) -> None:

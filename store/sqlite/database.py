@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import sqlite_vec
+from sqlite_utils import Database
 
 from store.contract import Connection, Server
 from store.exceptions import (
@@ -31,7 +32,7 @@ from store.sqlite.acknowledged import (
     refuse_older,
     reserve_lost,
 )
-from store.sqlite.migrations import SCHEMA_VERSION, apply_migrations
+from store.sqlite.migrations import MIGRATIONS, SCHEMA_VERSION
 from store.sqlite.presence import Opened, note_size, opened_now, refuse_gone
 from store.sqlite.wal import refuse_lost_wal
 
@@ -187,7 +188,7 @@ def _migrate(connection: FileConnection) -> None:
     if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
         return
     with transaction(connection):
-        apply_migrations(connection)
+        MIGRATIONS.apply(Database(connection))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 

@@ -1,6 +1,8 @@
 """Small, deterministic stand-ins for the encoder, the language model and the question maker."""
 
+import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -13,7 +15,7 @@ from hopsyncd.ingest.prepare import QuestionMaker
 from hopsyncd.models.keywords import Mention, mentions, neutral_spans
 from hopsyncd.models.language import Entity, EntityKind
 from hopsyncd.models.llm.budget import LlmContext
-from hopsyncd.models.questions import Made
+from hopsyncd.models.questions import BuiltinMaker, Made
 from store.records import Passage, PassageId, QuestionSet, Recipe
 
 _WORD = re.compile(r"\w+")
@@ -123,3 +125,12 @@ class CountingMaker:
     def make_provisional(self, passage: Passage) -> QuestionSet:
         self.made.append(passage.id)
         return self._maker.make_provisional(passage)
+
+
+OTHER_MODELS = "HOPSYNCD_TEST_OTHER_MODELS"  # set where a worker has others than the daemon
+
+
+def maker_on_worker(_: object) -> BuiltinMaker:
+    """As a worker of a cluster loads it; slow enough to be killed meanwhile."""
+    encoder = FakeEncoder(8 if OTHER_MODELS in os.environ else 16)
+    return BuiltinMaker(FakeLanguage(), WatchedEncoder(encoder, lambda _: time.sleep(0.05)))

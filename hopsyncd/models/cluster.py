@@ -1,0 +1,231 @@
+"""Question sets made on a Ray cluster, for imports that want more cores than one machine has.
+
+A set is a function of its passage, so where it is made changes nothing: sets come back in any
+order, and the writer stores and commits them as ever. A worker has the installed code and models of
+its own machine; where its `fingerprint` is another than the daemon's, the cluster is refused, in
+words. Ray tries the tasks of a lost worker again. Without the cluster, and for the few passages of
+an edit, the sets are made here.
+"""
+
+import hashlib
+import importlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+import hopsyncd
+import store
+from hopsyncd.config.configuration import ModelsConfig
+from hopsyncd.errors import ConfigError
+from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.language import Language, pipeline_folder
+from hopsyncd.models.llm.budget import LlmContext
+from hopsyncd.models.questions import BuiltinMaker, Made
+from store.records import Passage, QuestionSet
+
+Load = Callable[[ModelsConfig], BuiltinMaker]
+"""Loads the models on a worker; it is known there by its name."""
+Fingerprint = Mapping[str, str]
+
+_FEW = 33  # a small edit has fewer, and waits for no network
+_TOGETHER = 8  # passages of a task: a second's work
+_AHEAD = 2  # tasks that each core has, under way or next
+_TRIES = 3  # of a task whose worker is lost
+_WAIT_S = 0.1  # after which an edit may preempt
+_AGAIN_S = 60.0  # after which a cluster that was lost or refused is asked again
+_STARTED = Path("/tmp/ray/ray_current_cluster")  # where `ray start` says what runs here
+# Headings, names, numbers and a long sentence: what the models make of them is compared.
+_PROBE = (
+    Passage(("Probe", "Ada Lovelace"), "Ada Lovelace wrote to Charles Babbage in London in 1843."),
+    Passage((), "The Bank of England keeps its gold below Threadneedle Street, it is said. No."),
+)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What of a machine is not as it is here."""
+
+    machine: str
+    differs: tuple[str, ...]
+
+
+class ClusterMaker(BuiltinMaker):
+    """Has the sets of many passages made on the cluster at `address`, and others here.
+
+    It joins the cluster when the first big import comes, on a thread of its own, so that nobody
+    waits for a cluster that does not answer.
+    """
+
+    def __init__(
+        self,
+        language: Language,
+        encoder: Encoder,
+        config: ModelsConfig,
+        address: str,
+        load: Load,
+    ) -> None:
+        """Raises ConfigError without Ray."""
+        if find_spec("ray") is None:
+            raise ConfigError(
+                f"Cannot use the Ray cluster {address}",
+                "ray is not installed",
+                'Install it: `pip install "hopsyncd[ray]"`, or leave workers.ray empty',
+            )
+        super().__init__(language, encoder, config.workers)
+        self._config, self._address, self._load = config, address, load
+        self._joining = threading.Thread()
+        self._ray: Any = None  # once joined
+        self._expected: Fingerprint = {}
+        self._next_try_s = 0.0
+        self._trouble: str | None = None
+
+    @property
+    def told(self) -> str:
+        """How the cluster does, for people."""
+        if self._trouble:
+            return f"{self._address} is not used: {self._trouble}"
+        return f"{self._address}, joined" if self._ray else f"{self._address}, not asked yet"
+
+    def make_each(
+        self, passages: Iterable[Passage], context: LlmContext | None = None
+    ) -> Iterator[Sequence[Made]]:
+        coming = iter(passages)
+        first = [*islice(coming, _FEW)]
+        coming = chain(first, coming)
+        if len(first) == _FEW and self._is_joined():
+            yield from self._made_there(coming)
+        else:
+            yield from super().make_each(coming, context)
+
+    def _made_there(self, coming: Iterator[Passage]) -> Iterator[Sequence[Made]]:
+        ray, under_way = self._ray, dict[Any, list[Passage]]()
+        asked = ray.remote(num_cpus=1, max_retries=_TRIES)(made_on_worker)
+        try:
+            most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+            while True:
+                while len(under_way) < most and (group := [*islice(coming, _TOGETHER)]):
+                    under_way[asked.remote(self._load, self._config, self._expected, group)] = group
+                if not under_way:
+                    return
+                for done in ray.wait([*under_way], timeout=_WAIT_S)[0]:
+                    found = ray.get(done)
+                    if isinstance(found, Refusal):
+                        raise _Refused(found)
+                    yield [*zip(under_way.pop(done), found, strict=True)]
+                yield ()
+        except (ray.exceptions.RayError, ConnectionError, _Refused) as error:
+            self._leave(error)
+        finally:
+            for task in under_way:
+                with suppress(Exception):  # of a cluster that is lost nothing has to end
+                    ray.cancel(task)
+        yield from super().make_each(chain(*under_way.values(), coming))
+
+    def _is_joined(self) -> bool:
+        """Whether the cluster takes tasks; if not, it is asked soon."""
+        is_due = not self._joining.is_alive() and time.monotonic() > self._next_try_s
+        if self._ray is None and is_due:
+            self._joining = threading.Thread(target=self._join, name="cluster", daemon=True)
+            self._joining.start()
+        return self._ray is not None
+
+    def _join(self) -> None:
+        try:
+            self._expected = self._expected or fingerprint(self._config, self)
+            address = _trusted(self._address)
+            ray: Any = importlib.import_module("ray")
+            ray.shutdown()  # what is left of a cluster that was lost
+            ray.init(address, configure_logging=False, log_to_driver=False)
+            self._ray, self._trouble = ray, None
+            log.info("the cluster was joined", address=self._address)
+        except Exception as error:  # noqa: BLE001 - the edge of the thread; told, and tried again
+            self._leave(error)
+
+    def _leave(self, error: Exception) -> None:
+        self._trouble, self._ray = _in_words(error), None
+        self._next_try_s = time.monotonic() + _AGAIN_S
+        log.error("the cluster is not used", address=self._address, why=self._trouble)
+
+
+class _Refused(Exception):
+    """The cluster has a machine with other code or models."""
+
+    def __init__(self, found: Refusal) -> None:
+        super().__init__(
+            f"on {found.machine} there is another {' and another '.join(found.differs)} than here."
+            " Install the same hopsyncd and models there, or take it out of the cluster"
+        )
+
+
+def _in_words(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[-1]
+
+
+def _trusted(address: str) -> str:
+    """The address, of a local cluster only if no other user can have started it.
+
+    Raises ConnectionError.
+    """
+    if address != "auto" or "RAY_ADDRESS" in os.environ:
+        return address
+    try:
+        if _STARTED.stat().st_uid not in (0, os.getuid()):
+            raise ConnectionError(f"another user started the cluster of {_STARTED}")
+        return _STARTED.read_text().strip()
+    except OSError as error:
+        raise ConnectionError(f"no cluster runs on this machine ({error})") from error
+
+
+def fingerprint(config: ModelsConfig, maker: BuiltinMaker) -> Fingerprint:
+    """Digests of all that a question set depends on but its passage, by what they are of."""
+    roots = [Path(package.__path__[0]) for package in (hopsyncd, store)]
+    made = [_told(maker.make(passage)) for passage in _PROBE]
+    return {
+        "code": _digest(file for root in roots for file in root.rglob("*.py")),
+        "encoder": maker.recipe.encoder,
+        "language model": _digest(pipeline_folder(config.language_model).rglob("*")),
+        "result of the same passage": hashlib.sha256(repr(made).encode()).hexdigest(),
+    }
+
+
+def _told(made: QuestionSet) -> object:
+    questions = [(one.id, one.text, sorted(one.keywords)) for one in made.questions]
+    return made.id, questions, made.vectors.tobytes()
+
+
+def _digest(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for file in sorted(file for file in files if file.is_file() and file.suffix != ".pyc"):
+        digest.update(f"{file.name} {file.stat().st_size}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def made_on_worker(
+    load: Load, config: ModelsConfig, expected: Fingerprint, passages: Sequence[Passage]
+) -> list[QuestionSet] | Refusal:
+    """What a worker is asked for: the sets of these passages, by models as the daemon's."""
+    maker, found = _loaded(load, config)
+    differs = tuple(name for name, digest in expected.items() if found.get(name) != digest)
+    if differs:
+        return Refusal(socket.gethostname(), differs)
+    sets = (got for made in maker.make_each(passages) for _, got in made)
+    return [got for got in sets if isinstance(got, QuestionSet)]
+
+
+@cache
+def _loaded(load: Load, config: ModelsConfig) -> tuple[BuiltinMaker, Fingerprint]:
+    maker = load(config)
+    return maker, fingerprint(config, maker)

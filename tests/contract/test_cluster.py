@@ -1,0 +1,132 @@
+"""Question sets made on a Ray cluster of two nodes are those that are made here, whoever dies."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hopsyncd.config.configuration import ModelsConfig
+from hopsyncd.models.cluster import ClusterMaker
+from hopsyncd.models.questions import BuiltinMaker
+from store.records import Passage, PassageId, QuestionSet
+from tests.fakes.dump import graph_at
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.models import OTHER_MODELS, FakeEncoder, FakeLanguage, maker_on_worker
+from tests.fakes.stack import Stack
+
+ray = pytest.importorskip("ray", reason="no Ray here: pip install 'hopsyncd[ray]'")
+SMALL: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80_000_000}
+PASSAGES = [
+    Passage((f"City {n}",), f"Caesar{n} met Brutus in Rome. Nero{n} saw Paris.") for n in range(120)
+]
+Sets = dict[PassageId, tuple[object, ...]]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={**SMALL, "include_dashboard": False})
+    made.add_node(**SMALL)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+def told(made: QuestionSet) -> tuple[object, ...]:
+    return made.id, made.questions, made.vectors.tobytes(), made.provisional
+
+
+def sets_of(maker: BuiltinMaker, at: Callable[[int], None] = lambda done: None) -> Sets:
+    """What is made of PASSAGES; `at` is told how many are done."""
+    found: Sets = {}
+    for made in maker.make_each(PASSAGES):
+        for passage, got in made:
+            assert isinstance(got, QuestionSet) and passage.id not in found
+            found[passage.id] = told(got)
+        at(len(found))
+    return found
+
+
+def new_maker(address: str) -> ClusterMaker:
+    return ClusterMaker(FakeLanguage(), FakeEncoder(), ModelsConfig(), address, maker_on_worker)
+
+
+def joined(cluster: Any) -> ClusterMaker:
+    maker = new_maker(cluster.address)
+    until(maker, "joined")
+    return maker
+
+
+def until(maker: ClusterMaker, told: str) -> None:
+    """Import until the cluster is as told."""
+    end_s = time.monotonic() + 120
+    while told not in maker.told:
+        assert time.monotonic() < end_s, maker.told
+        assert sets_of(maker) == EXPECTED
+        time.sleep(0.2)
+
+
+EXPECTED = sets_of(BuiltinMaker(FakeLanguage(), FakeEncoder()))
+
+
+def workers() -> list[int]:
+    """The processes that make sets now."""
+    return [
+        int(one.parent.name)
+        for one in Path("/proc").glob("[0-9]*/cmdline")
+        if one.read_bytes().startswith(b"ray::made_on_worker")
+    ]
+
+
+def test_an_import_gives_the_same_rows(cluster: Any, tmp_path: Path) -> None:
+    files = {f"{n}.md": f"# City{n}\n\nCaesar{n} met Nero{n % 7}.\n".encode() for n in range(90)}
+    rows = []
+    for name, maker in (("there", joined(cluster)), ("here", None)):
+        stack = Stack(tmp_path / name, MemoryConnector(files), maker)
+        assert stack.sync().problem is None
+        rows.append(graph_at(stack.connection, stack.head.id))
+    assert rows[0] == rows[1]
+
+
+def test_what_a_killed_worker_had_in_hand_is_made_by_another(cluster: Any) -> None:
+    maker, killed = joined(cluster), []
+
+    def kill(done: int) -> None:
+        if not killed and done > 20 and (there := workers()):
+            os.kill(there[0], signal.SIGKILL)
+            killed.append(there[0])
+
+    assert sets_of(maker, kill) == EXPECTED
+    assert killed and "joined" in maker.told
+
+
+def test_what_a_lost_node_had_in_hand_is_made_by_another(cluster: Any) -> None:
+    node, maker = cluster.add_node(**SMALL), joined(cluster)
+
+    def lose(done: int) -> None:
+        if done > 20 and node in cluster.worker_nodes:
+            cluster.remove_node(node, allow_graceful=False)
+
+    assert sets_of(maker, lose) == EXPECTED
+    assert "joined" in maker.told
+
+
+def test_a_machine_with_other_models_is_refused_in_words(cluster: Any) -> None:
+    maker = joined(cluster)
+    node = cluster.add_node(**{**SMALL, "num_cpus": 4}, env_vars={OTHER_MODELS: "1"})
+    try:
+        until(maker, "there is another encoder and another result of the same passage than here")
+    finally:
+        cluster.remove_node(node)
+    assert sets_of(maker) == EXPECTED
+
+
+def test_a_small_edit_asks_no_cluster() -> None:
+    maker = new_maker("ray://127.0.0.1:1")
+    assert [len(made) for made in maker.make_each(PASSAGES[:3])] == [1, 1, 1]
+    assert "not asked yet" in maker.told
