@@ -1,7 +1,7 @@
 """Incremental equals rebuild: whatever happens to the files, the graph is the one built afresh.
 
-The test command runs 75 sequences of up to 50 steps, the same each time; HYPOTHESIS_SEED=N
-before it runs others, and HYPOTHESIS_PROFILE=nightly 5,000 that no run had before.
+The test command runs 60 sequences of up to 50 steps, the same each time; HYPOTHESIS_SEED=N
+before it runs others, and HYPOTHESIS_PROFILE=nightly 10,000 that no run had before.
 
 A failure prints the shortest program found that shows it, its seed, and a `@reproduce_failure`
 line. To run it again:
@@ -347,8 +347,6 @@ class IncrementalStatements(Incremental):
         self._restart(change)
 
 
-MOST = settings().max_examples  # of tests whose examples do not take a second each
 TestIncremental = Incremental.TestCase
-TestIncremental.settings = settings(max_examples=MOST // 2)
 TestIncrementalStatements = seed(SEED)(IncrementalStatements).TestCase
-TestIncrementalStatements.settings = settings(max_examples=MOST // 15)
+TestIncrementalStatements.settings = settings(max_examples=settings().max_examples // 6)

@@ -172,7 +172,7 @@ changes = st.tuples(paths, st.none() | documents)
 histories = st.lists(st.lists(changes, min_size=1, max_size=2), min_size=2, max_size=9)
 
 
-@settings(max_examples=60)
+@settings(max_examples=settings().max_examples // 3)
 @given(
     history=histories,
     keep=st.integers(1, 4),

@@ -312,7 +312,7 @@ edits = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=settings().max_examples // 3)
 @given(edits=edits)
 def test_whenever_the_llm_was_up_the_graph_in_the_end_is_the_same(
     edits: list[tuple[str, list[str] | None, str, bool]],

@@ -284,7 +284,7 @@ documents = st.lists(words, min_size=1, max_size=3).map(lambda some: "\n\n".join
 changes = st.tuples(paths, st.none() | documents)
 
 
-@settings(max_examples=60)
+@settings(max_examples=settings().max_examples // 3)
 @given(
     history=st.lists(st.lists(changes, min_size=1, max_size=2), min_size=1, max_size=7),
     kept=st.integers(1, 8),
