@@ -1,6 +1,7 @@
 """Purging: gone from every version, and from every byte of the files."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,6 +24,7 @@ from store.sqlite.purge import PurgeResult, purge
 from store.sqlite.sources import excluded_paths, include_again
 from store.sqlite.versions import kept_versions, version
 from tests.fakes.dump import Rows, graph_at, without
+from tests.fakes.kill import copy_database
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
@@ -327,18 +329,27 @@ def test_after_any_history_what_is_left_is_sound_and_unchanged(
 class TestManyRevisions:
     """More than one transaction removes: each leaves every version sound."""
 
-    @pytest.fixture
-    def edited(self, tmp_path: Path) -> Stack:
+    @pytest.fixture(scope="class")
+    def base(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
         """secret.md with a revision in each of 230 versions, beside a page that stays."""
         files = MemoryConnector({"secret.md": SECRET, "other.md": OTHER})
-        made = Stack(tmp_path / "s.db", files, budget_factor=0.3)
+        path = tmp_path_factory.mktemp("edited") / "s.db"
+        made = Stack(path, files, budget_factor=0.3)
         made.sync()
         for number in range(229):
             files.put("secret.md", SECRET + f"\nBrutus met Nero{number} in Rome.\n".encode())
             made.sync()
         made.writer.apply(Batch("", gone=((made.source.id, "secret.md"),)))
         assert any(version(made.connection, n).cut for n in kept_versions(made.connection))
-        return made
+        made.close()
+        return path
+
+    @pytest.fixture
+    def edited(self, base: Path, tmp_path: Path) -> Iterator[Stack]:
+        files = MemoryConnector({"other.md": OTHER})
+        made = Stack(copy_database(base, tmp_path / "s.db"), files, budget_factor=0.3)
+        yield made
+        made.close()
 
     def test_versions_are_sound_after_each_and_a_second_purge_ends_the_first(
         self, edited: Stack
