@@ -67,11 +67,16 @@ class ColumnTable:
         """All columns, by name."""
         return {name: self[name] for name in self._room}
 
-    def take(self, columns: Mapping[str, Column]) -> None:
-        """Replace all rows by these columns."""
+    def take(self, columns: Mapping[str, Column], length: int) -> None:
+        """Replace all rows by the first so many of these columns, which may have room for more.
+
+        Raises ValueError where one is of another type.
+        """
         for name, room in self._room.items():
-            self._room[name] = columns[name].astype(room.dtype)
-        self._length = len(next(iter(columns.values())))
+            if columns[name].dtype != room.dtype:
+                raise ValueError(f"{name} is {columns[name].dtype}, not {room.dtype}")
+            self._room[name] = columns[name]
+        self._length = length
 
 
 Segment = tuple[Integers, Positions]
@@ -184,9 +189,10 @@ class KeyNumbers:
         found[of] = values
         return found
 
-    def take(self, keys: Integers) -> None:
-        """Replace all keys."""
-        self.keys.take({"key": keys})
+    def take(self, room: Integers, length: int) -> None:
+        """Replace all keys by the first so many of these."""
+        self.keys.take({"key": room}, length)
+        keys = room[:length]
         order = np.argsort(keys, kind="stable")
         self._number.take((keys[order], order.astype(np.int32)))
 

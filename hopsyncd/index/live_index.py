@@ -266,14 +266,21 @@ class LiveIndex:
             found[f"{name}:keys"], found[f"{name}:positions"] = postings.segment()
         return found
 
-    def take(self, columns: Mapping[str, Column]) -> None:
-        """Replace everything but vectors and texts by what `columns` gave, of a settled index."""
-        self.names.take(columns["names"])
-        self.passages.take(columns["passages"])
+    def take(self, columns: Mapping[str, Column], lengths: Mapping[str, int]) -> None:
+        """Replace everything but vectors and texts by what `columns` gave, of a settled index.
+
+        Each may have room behind its length.
+        """
+        self.names.take(columns["names"], lengths["names"])
+        self.passages.take(columns["passages"], lengths["passages"])
         for table, types in TABLES.items():
-            self[table].take({name: columns[f"{table}.{name}"] for name in types})
+            rooms = {name: columns[f"{table}.{name}"] for name in types}
+            self[table].take(rooms, lengths[f"{table}.{next(iter(types))}"])
         for name, postings in self.postings.items():
-            postings.take((columns[f"{name}:keys"], columns[f"{name}:positions"]))
+            keys, positions = f"{name}:keys", f"{name}:positions"
+            postings.take(
+                (columns[keys][: lengths[keys]], columns[positions][: lengths[positions]])
+            )
         entries, lives, documents = self["entries"], self["lives"], self["documents"]
         self.entry_of = {one: at for at, one in enumerate(entries["set"].tolist())}
         living = np.flatnonzero(lives["died"] == DEAD)

@@ -5,7 +5,9 @@ stamp that it was saved with; else the index is made from the store. The manifes
 anything else changes and written last, so a kill at any step leaves nothing that is taken for more
 than it is.
 
-Vectors live in files that only grow; what lies behind the saved rows is not looked at.
+Vectors live in files that only grow; what lies behind the saved rows is not looked at. The other
+columns are in one file that is never changed, with room behind each. Whoever takes them maps them:
+what it does not write to, it shares with all others.
 """
 
 import hashlib
@@ -14,7 +16,6 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import in_memory
+from hopsyncd.index.columns import Column, in_memory
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.ingest.follow import follow
 from store.exceptions import NoSuchVersion
@@ -32,11 +33,16 @@ from store.sqlite.database import Connection
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 4
-_MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.npz", "texts.json"
+_FORMAT = 5
+_MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
 _VECTORS = {"exact": np.int16, "codes": np.int8}
 _MORE = 1.25  # saved again once it has so many times the entries, and 2,000 more
 _FEWEST = 2000
+_ROOM, _FEWEST_ROWS = 1.5, 4096  # times a column's rows, and so many more: for what is added to it
+_ALIGNED = 64  # bytes
+
+Layout = Mapping[str, tuple[str, int, int, int]]
+"""Of each column its type, where it begins in the file, its rows, and for how many is room."""
 
 
 class SavedIndex:
@@ -85,7 +91,8 @@ class SavedIndex:
     def _save(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         (self.folder / _MANIFEST).unlink(missing_ok=True)
-        np.savez(self.folder / _COLUMNS, **index.columns())  # type: ignore[arg-type]
+        columns = index.columns()
+        layout = self._write(columns)
         names = [index.spelled, [*index.words], index.sources, index.paths, index.shown]
         texts = [*names, index.properties]
         (self.folder / _TEXTS).write_text(json.dumps(texts), encoding="utf-8")
@@ -93,10 +100,8 @@ class SavedIndex:
         digests = {
             "exact": _digest(index.vectors.exact),
             "codes": _digest(index.vectors.codes),
-            **{
-                name: _digest(np.fromfile(self.folder / name, dtype=np.uint8))
-                for name in (_COLUMNS, _TEXTS)
-            },
+            _COLUMNS: _digest(*columns.values()),
+            _TEXTS: _digest(np.fromfile(self.folder / _TEXTS, dtype=np.uint8)),
         }
         manifest = {
             "format": _FORMAT,
@@ -104,11 +109,26 @@ class SavedIndex:
             "dimensions": index.vectors.dimensions,
             "rows": rows,
             "stamp": asdict(stamp(connection, index.version)),
+            "columns": layout,
             "digests": digests,
         }
         new = self.folder / f"{_MANIFEST}.new"
         new.write_text(json.dumps(manifest), encoding="utf-8")
         new.replace(self.folder / _MANIFEST)
+
+    def _write(self, columns: Mapping[str, Column]) -> Layout:
+        """Write the columns into a new file: who maps the old one keeps it."""
+        new, layout, at = self.folder / f"{_COLUMNS}.new", {}, 0
+        with new.open("wb") as file:
+            for name, column in columns.items():
+                room = int(_ROOM * len(column)) + _FEWEST_ROWS
+                layout[name] = (column.dtype.str, at, len(column), room)
+                file.seek(at)
+                file.write(np.ascontiguousarray(column).data)
+                at += -(-room * column.itemsize // _ALIGNED) * _ALIGNED
+            file.truncate(at)
+        new.replace(self.folder / _COLUMNS)
+        return layout
 
     def is_due(self, index: LiveIndex) -> bool:
         """Whether so much was added that a start without it would take long."""
@@ -142,24 +162,33 @@ class SavedIndex:
     def _read(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:
         """Raises ValueError where a digest is another."""
         rows, digests = int(manifest["rows"]), manifest["digests"]
-        # Each is read once: a writer may replace them while a query worker starts.
-        data = {name: (self.folder / name).read_bytes() for name in (_COLUMNS, _TEXTS)}
+        # Each is opened once: a writer may replace them while a query worker starts.
+        text = (self.folder / _TEXTS).read_bytes()
+        columns = self._columns(manifest["columns"])
+        lengths = {name: length for name, (_, _, length, _) in manifest["columns"].items()}
         vectors = {name: self._mapped(name, dimensions) for name in _VECTORS}
         self._is_mapped = True
         found = {name: _digest(mapped[:rows]) for name, mapped in vectors.items()}
-        for name, content in data.items():
-            found[name] = _digest(np.frombuffer(content, dtype=np.uint8))
+        found[_COLUMNS] = _digest(*(one[: lengths[name]] for name, one in columns.items()))
+        found[_TEXTS] = _digest(np.frombuffer(text, dtype=np.uint8))
         if found != digests:
             raise ValueError("its digests are not those of the files")
         index = LiveIndex(dimensions, self._grow)
-        texts = json.loads(data[_TEXTS])
+        texts = json.loads(text)
         index.spelled, words, index.sources, index.paths, index.shown, properties = texts
         index.words = dict.fromkeys(words)
         index.properties = [(name, value) for name, value in properties]
-        with np.load(BytesIO(data[_COLUMNS])) as columns:
-            index.vectors.take(vectors["exact"], vectors["codes"], rows)
-            index.take(columns)
+        index.vectors.take(vectors["exact"], vectors["codes"], rows)
+        index.take(columns, lengths)
         return index
+
+    def _columns(self, layout: Layout) -> dict[str, Column]:
+        """The columns with their room: what is written into them stays in memory."""
+        whole = np.asarray(np.memmap(self.folder / _COLUMNS, np.uint8, "c"))
+        return {
+            name: whole[at : at + room * np.dtype(kind).itemsize].view(kind)
+            for name, (kind, at, _, room) in layout.items()
+        }
 
     def _mapped(self, name: str, dimensions: int) -> NDArray[np.generic]:
         path = self.folder / f"{name}.bin"
@@ -194,5 +223,8 @@ class SavedIndex:
         return grown
 
 
-def _digest(data: NDArray[np.generic]) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(data).data, digest_size=16).hexdigest()
+def _digest(*parts: NDArray[np.generic]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        digest.update(np.ascontiguousarray(part).view(np.uint8).data)
+    return digest.hexdigest()

@@ -53,7 +53,7 @@ class TestTable:
         one, other = ColumnTable(a=np.int64, b=np.bool_), ColumnTable(a=np.int64, b=np.bool_)
         one.append(a=[3, 4], b=[True, False])
         other.append(a=[9] * 500, b=[True] * 500)
-        other.take(one.columns())
+        other.take(one.columns(), len(one))
         assert (len(other), other["a"].tolist(), other["b"].tolist()) == (2, [3, 4], [True, False])
         other.append(a=[5], b=[True])
         assert (other["a"].tolist(), one["a"].tolist()) == ([3, 4, 5], [3, 4])
@@ -112,7 +112,7 @@ class TestKeyNumbers:
         assert numbers.find(ints(asked)).tolist() == [expected.get(key, -1) for key in asked]
         assert (len(numbers), numbers.keys["key"].tolist()) == (len(expected), list(expected))
         taken = KeyNumbers()
-        taken.take(numbers.keys["key"])
+        taken.take(numbers.keys["key"], len(numbers))
         assert taken.find(ints(asked)).tolist() == numbers.find(ints(asked)).tolist()
 
 
