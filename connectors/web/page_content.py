@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from html import unescape
 from itertools import islice
 from xml.parsers import expat
@@ -109,7 +110,20 @@ def _fetched(
     facts = f"{media_type} {visit.elsewhere}".rstrip()
     revision = hashlib.sha256(facts.encode() + b"\0" + data).hexdigest()[:32]
     origin = {"url": visit.elsewhere} if visit.elsewhere else {}
-    return Fetched(data, revision, media_type, title, links, origin)
+    written_ms = date_ms(visit.reply.header("last-modified"))
+    return Fetched(data, revision, media_type, title, links, origin, written_ms)
+
+
+def date_ms(header: str) -> int | None:
+    """A date of HTTP in Unix milliseconds; None for none, and for one that is none.
+
+    >>> date_ms("Mon, 02 Nov 2026 10:00:00 GMT"), date_ms("soon")
+    (1793613600000, None)
+    """
+    try:
+        return int(parsedate_to_datetime(header).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _decoded(body: bytes, content_type: str) -> str:

@@ -45,7 +45,9 @@ class Spool:
     def put(self, url: str, page: Fetched) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives until `clear`
-        head = json.dumps([page.media_type, page.title, page.links, dict(page.origin)]).encode()
+        head = json.dumps(
+            [page.media_type, page.title, page.links, dict(page.origin), page.modified_ms]
+        ).encode()
         start = self._file.seek(0, 2)
         if start + len(head) + len(page.data) <= MAX_SPOOL_BYTES:
             self._file.write(head + page.data)
@@ -57,9 +59,9 @@ class Spool:
         if self._file is None or not kept or kept != revision:
             return None
         self._file.seek(start)
-        media_type, title, links, origin = json.loads(self._file.read(head_bytes))
+        media_type, title, links, origin, written_ms = json.loads(self._file.read(head_bytes))
         data = self._file.read(data_bytes)
-        return Fetched(data, revision, media_type, title, tuple(links), origin)
+        return Fetched(data, revision, media_type, title, tuple(links), origin, written_ms)
 
     def clear(self) -> None:
         if self._file is not None:

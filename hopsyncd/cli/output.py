@@ -1,6 +1,7 @@
 """What the commands share: options, the client, the progress of long work, and printing."""
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
@@ -16,7 +18,7 @@ from hopsyncd.cli.completion import complete_version
 from hopsyncd.client import Client
 from hopsyncd.client.response import Answer, Call, counted, printable, title_of
 from hopsyncd.config.configuration import daemon_socket
-from hopsyncd.errors import BadRequest
+from hopsyncd.errors import BadRequest, NotFound
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -188,6 +190,73 @@ def place_text(passage: Mapping[str, Any]) -> str:
     told = [origin.get("author"), origin.get("date", "")[:10], origin.get("commit", "")[:10]]
     shown = ", ".join(printable(text) for text in (*told, origin.get("url")) if text)
     return f"{place} ({shown})" if shown else place
+
+
+def target_of(
+    place: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, bool]:
+    """An address or an absolute path, and whether an editor can go to a line of it.
+
+    Raises NotFound where the document is nothing that a program here could open.
+    """
+    origin, document = place["origin"] or {}, str(place["document"])
+    for address in (origin.get("url", ""), document):
+        if address.startswith(("http://", "https://")):
+            return address, False
+    location = sources.get(place["source"], {}).get("location", "")
+    file = Path(location) / document
+    if location and file.is_absolute() and file.is_file():
+        return str(file), bool(place["lines"])
+    if message := origin.get("message_id"):
+        return f"mid:{quote(message)}", False
+    raise NotFound(
+        f"Cannot open {document}",
+        f"there is no such file on this machine: {place['source']} is at {location or 'no place'}",
+        f"`hopsyncd show {place['id']}` prints it",
+    )
+
+
+# Of terminals that show hyperlinks: variables that only they set, and what they call themselves.
+_LINKING = ("WT_SESSION", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "DOMTERM", "WEZTERM_PANE")
+_LINKING_PROGRAMS = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "mintty", "zed"}
+_LINKING_VTE = 5000
+_LINKING_TERMS = {"xterm-kitty", "alacritty", "foot", "foot-extra", "xterm-ghostty"}
+
+
+def _shows_links(variables: Mapping[str, str]) -> bool:
+    """Whether a terminal with these variables shows hyperlinks; FORCE_HYPERLINK decides, if set.
+
+    >>> _shows_links({"TERM": "foot"}), _shows_links({"TERM": "foot", "FORCE_HYPERLINK": "0"})
+    (True, False)
+    """
+    forced = variables.get("FORCE_HYPERLINK")
+    if forced is not None:
+        return forced != "0"
+    version = variables.get("VTE_VERSION", "")
+    return (
+        any(name in variables for name in _LINKING)
+        or variables.get("TERM_PROGRAM") in _LINKING_PROGRAMS
+        or variables.get("TERM") in _LINKING_TERMS
+        or (version.isdecimal() and int(version) >= _LINKING_VTE)
+    )
+
+
+def linked_places(client: Client) -> Callable[[Mapping[str, Any]], str]:
+    """`place_text`, as a hyperlink to the file or page where the terminal shows such."""
+    if not sys.stdout.isatty() or not _shows_links(os.environ):
+        return place_text
+    sources = {one["name"]: one for one in client.sources()["sources"]}
+
+    def linked(passage: Mapping[str, Any]) -> str:
+        text = place_text(passage)
+        try:
+            target, _ = target_of(passage, sources)
+        except NotFound:
+            return text
+        uri = Path(target).as_uri() if target.startswith("/") else target
+        return f"\x1b]8;;{printable(uri)}\x1b\\{text}\x1b]8;;\x1b\\"
+
+    return linked
 
 
 def confirm(question: str, refused: str) -> None:

@@ -17,6 +17,7 @@ from hopsyncd.cli.output import (
     filter_texts,
     heading_text,
     json_option,
+    linked_places,
     place_text,
     printed_json,
     tell_understood,
@@ -163,6 +164,7 @@ def query(
             at=at,
             filters=filter_texts(filters),
         )
+        place_of = linked_places(client)
     if printed_json(answer, as_json):
         return
     warn(answer["degraded"])
@@ -173,13 +175,10 @@ def query(
         click.echo("No passage was found.")
     best = max((one["score"] for one in answer["passages"]), default=0.0)
     for rank, passage in enumerate(answer["passages"], 1):
-        _print_passage(rank, passage, explain, unit, best)
-    if answer["llm"]:
-        click.echo(
-            f"{counted(answer['llm']['calls'], 'LLM call')},"
-            f" {counted(answer['llm']['tokens'], 'token')}",
-            err=True,
-        )
+        _print_passage(rank, passage, place_of(passage), explain, unit, best)
+    if cost := answer["llm"]:
+        told = f"{counted(cost['calls'], 'LLM call')}, {counted(cost['tokens'], 'token')}"
+        click.echo(told, err=True)
 
 
 def _strength(passage: Mapping[str, Any], best: float) -> str:
@@ -197,11 +196,11 @@ def _strength(passage: Mapping[str, Any], best: float) -> str:
 
 
 def _print_passage(
-    rank: int, passage: Mapping[str, Any], explain: bool, unit: Unit, best: float
+    rank: int, passage: Mapping[str, Any], place: str, explain: bool, unit: Unit, best: float
 ) -> None:
     click.secho(f"{rank}. {heading_text(passage)}", bold=True)
     strength = _strength(passage, best)
-    click.echo(f"   {place_text(passage)}   {strength}   id {passage['id']}")
+    click.echo(f"   {place}   {strength}   id {passage['id']}")
     statements = passage["statements"]
     if explain and statements:
         echo_drawn(_statement_tree(statements), "   ")

@@ -18,8 +18,9 @@ from hopsyncd.cli.output import (
     client_of,
     heading_text,
     json_option,
-    place_text,
+    linked_places,
     printed_json,
+    target_of,
     warn,
 )
 from hopsyncd.client import Client
@@ -128,6 +129,7 @@ def show(context: click.Context, named: str, mark: str, at: str, as_json: bool) 
     """
     with client_of(context) as client:
         found, _ = _found(client, named, at)
+        place_of = linked_places(client)
     if printed_json(found, as_json):
         return
     warn(found["degraded"])
@@ -136,7 +138,7 @@ def show(context: click.Context, named: str, mark: str, at: str, as_json: bool) 
         if list(one["heading"]) != above:
             click.secho(heading_text(one), bold=True)
             above = list(one["heading"])
-        click.secho(f"{place_text(one)}   id {one['id']}", fg="cyan")
+        click.secho(f"{place_of(one)}   id {one['id']}", fg="cyan")
         for line in str(one["text"]).splitlines():
             click.echo(_marked(printable(line.expandtabs(4)), mark))
         click.echo()
@@ -177,7 +179,7 @@ def open_(context: click.Context, named: str, only_print: bool, at: str) -> None
             )
         place = found["passages"][0]
         sources = {one["name"]: one for one in client.sources()["sources"]}
-    target, is_text = _target(place, sources)
+    target, is_text = target_of(place, sources)
     if line is None:
         line = place["lines"][0] if place["lines"] else 1
     editor = load_config(context.obj).open.editor
@@ -188,28 +190,6 @@ def open_(context: click.Context, named: str, only_print: bool, at: str) -> None
         click.launch(command[0] if command else target)
     else:
         subprocess.run(command, check=False)
-
-
-def _target(place: Mapping[str, Any], sources: Mapping[str, Mapping[str, Any]]) -> tuple[str, bool]:
-    """An address or an absolute path, and whether an editor can go to a line of it.
-
-    Raises NotFound where the document is nothing that a program here could open.
-    """
-    origin, document = place["origin"] or {}, str(place["document"])
-    for address in (origin.get("url", ""), document):
-        if address.startswith(("http://", "https://")):
-            return address, False
-    location = sources.get(place["source"], {}).get("location", "")
-    file = Path(location) / document
-    if location and file.is_absolute() and file.is_file():
-        return str(file), bool(place["lines"])
-    if message := origin.get("message_id"):
-        return f"mid:{quote(message)}", False
-    raise NotFound(
-        f"Cannot open {document}",
-        f"there is no such file on this machine: {place['source']} is at {location or 'no place'}",
-        f"`hopsyncd show {place['id']}` prints it",
-    )
 
 
 def _command(editor: str, path: str, line: int) -> list[str] | None:

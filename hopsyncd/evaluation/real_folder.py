@@ -26,7 +26,7 @@ from hopsyncd.evaluation.run import (
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.commit import Writer
-from hopsyncd.ingest.connect import folder_of, settings_of
+from hopsyncd.ingest.connect import as_read, folder_of, settings_of, tesseract_of
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync
@@ -188,14 +188,17 @@ def index_folder(
     Nothing is computed again for passages that the store knows. Raises BadRequest.
     """
     place.mkdir(parents=True, exist_ok=True)
+    read = as_read(source, config)
+    assert isinstance(read, FolderSource)
     connection = open_writer(place / DATABASE_NAME)
     index = config.index
-    extraction = ExtractionProcess()
+    tesseract = tesseract_of(config)
+    extraction = ExtractionProcess(tesseract=tesseract)
     try:
         writer = Writer(
             connection,
             maker,
-            rules=rules_of(index.passage_tokens),
+            rules=rules_of(index.passage_tokens, tesseract),
             budget_factor=index.edge_budget_factor,
             now_ms=lambda: 0,
         )
@@ -215,7 +218,7 @@ def index_folder(
             extract=extraction.extract,
         )
         scope = Scope(afresh=True, accept_empty=True)
-        outcome = sync.sync(Source(row, source.name, folder_of(source, config)), scope)
+        outcome = sync.sync(Source(row, source.name, folder_of(read, config)), scope)
         newest = head(connection)
         if outcome.problem or newest is None:
             raise BadRequest(

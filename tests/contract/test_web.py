@@ -59,6 +59,7 @@ class TestWhatIsListed:
             "<title>The &amp; quay</title>\n<h1>Tides</h1><p>High at noon.</p>"
         )
         assert fetched.title == "The & quay"
+        assert fetched.modified_ms == 1_793_613_600_000
         assert fetched.links == (site.url("/noon"),)
         assert fetched.origin == {}
         assert site.asked() == ["/"]

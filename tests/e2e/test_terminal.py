@@ -182,3 +182,15 @@ def test_a_terminal_obeys_no_server() -> None:
             assert "\\x1b[31mgo away" in shown
             assert "\x1b[31mgo away" not in shown
         server.shutdown()
+
+
+def test_places_are_hyperlinks_where_the_terminal_shows_them(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"\x1b]8;;{(place.notes / 'door.md').as_uri()}\x1b\\notes: door.md:"
+    for command in (("query", "Bronze Door"), ("show", "door.md")):
+        monkeypatch.setenv("FORCE_HYPERLINK", "1")
+        assert address in at_terminal(place.home, *command, columns=200)[1]
+        assert "\x1b]8" not in place.run(*command).stdout
+        monkeypatch.setenv("FORCE_HYPERLINK", "0")
+        assert "\x1b]8" not in at_terminal(place.home, *command, columns=200)[1]
