@@ -25,7 +25,7 @@ def searchable(text: str) -> str:
     >>> searchable("in 東京 now").split()
     ['in', '東', '京', 'now']
     """
-    return _UNSPACED.sub(r" \1 ", text)
+    return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
 
 def count_words(text: str) -> int:

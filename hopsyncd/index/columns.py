@@ -204,9 +204,11 @@ def ranges(first: Integers, end: Integers) -> tuple[Integers, Integers]:
     [[4, 5, 9], [0, 0, 1]]
     """
     count = (end - first).astype(np.int64)
-    number = np.repeat(np.arange(len(count)), count)
-    before = np.cumsum(count) - count
-    return np.arange(len(number)) - (before - first)[number], number
+    number = np.arange(len(count)).repeat(count)
+    at = np.arange(len(number))
+    begin = first - (np.cumsum(count) - count)
+    at += begin.repeat(count)
+    return at, number
 
 
 def best_of_each(group: Integers, *keys: Column, count: int = 1) -> Integers:
@@ -221,19 +223,35 @@ def best_of_each(group: Integers, *keys: Column, count: int = 1) -> Integers:
     return order[place < count]
 
 
-def largest_of_each(group: Integers, values: Floats, count: int) -> Integers:
-    """The rows of the `count` largest values of each group, and of all that equal the last of them
-    as float32.
+LEAST = np.int32(-(2**31))
+"""Below the `rising` of every number."""
 
-    >>> largest_of_each(np.array([0, 0, 1, 0]), np.array([1.0, 3.0, 2.0, 1.0]), 2).tolist()
+
+def rising(values: NDArray[np.float32]) -> NDArray[np.int32]:
+    """Integers in the order of the values.
+
+    >>> rising(np.array([-2.0, -0.0, 0.0, 3.0], dtype=np.float32)).tolist()
+    [-1073741825, 0, 0, 1077936128]
+    """
+    bits = (values + np.float32(0)).view(np.int32)  # 0.0 and -0.0 are equal
+    return bits ^ ((bits >> 31) & np.int32(2**31 - 1))
+
+
+def largest_of_each(group: Integers, values: NDArray[np.int32], count: int) -> Integers:
+    """The rows of the `count` largest values of each group, and of all that equal the last of them.
+
+    >>> values = np.array([1, 3, 2, 1], dtype=np.int32)
+    >>> largest_of_each(np.array([0, 0, 1, 0]), values, 2).tolist()
     [0, 1, 2, 3]
     """
-    bits = (values.astype(np.float32) + np.float32(0)).view(np.int32)  # 0.0 and -0.0 are equal
-    rising = bits ^ ((bits >> 31) & np.int32(2**31 - 1))
-    keys = (group << 32) - rising
+    if not len(group):
+        return group
+    keys = (group << 32) - values
+    keys.sort()
     size = np.bincount(group)
-    last = np.cumsum(size) - size + np.minimum(size, count) - 1
-    return np.flatnonzero(keys <= np.sort(keys)[last][group]) if len(group) else group
+    last = size.cumsum() - size + np.minimum(size, count) - 1
+    least = (np.arange(len(size)) << 32) - keys[last]
+    return np.flatnonzero(values >= least.astype(np.int32)[group])
 
 
 def holds(flags: NDArray[np.bool_], at: Integers) -> NDArray[np.bool_]:

@@ -24,7 +24,6 @@ from hopsyncd.index.columns import (
     Postings,
     holds,
     ranges,
-    with_places,
 )
 from hopsyncd.index.live_index import LiveIndex, name_key
 from hopsyncd.index.statistics import MAX_CALLED, Statistics, called_passages, is_about
@@ -37,7 +36,7 @@ LinkColumns = tuple[Integers, Integers, Integers, Flags]
 """Those of `LinkWays`."""
 
 
-_NAME_WEIGHT = 6.0  # of a name of the passage's document: that of so many sentences with a name
+NAME_WEIGHT = 6.0  # of a name of the passage's document: that of so many sentences with a name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,35 +208,35 @@ class Snapshot:
 
     def mentions_of(self, names: Integers) -> Mentions:
         """All mentions of these names."""
-        rows, of = self.index.postings["mention_of_name"].of_each(names)
-        return self._mentions(rows, of, names)
-
-    def mentions_in(self, rows: Integers, names: Integers) -> Mentions:
-        """The mentions of these names in the sentences of these vectors; and of documents."""
-        name, at = self.index["mention"].views("name", "row")
-        rows = rows.astype(at.dtype)  # else all of the column is copied as the other type
-        found, _ = ranges(np.searchsorted(at, rows), np.searchsorted(at, rows, "right"))
-        order = np.argsort(names)
-        place, there = with_places(names[order], name[found])
-        return self._mentions(found[there], order[place[there]], names)
-
-    def _mentions(self, rows: Integers, of: Integers, names: Integers) -> Mentions:
-        index, visible = self.index, self.statistics.visible
+        index = self.index
+        rows, of = index.postings["mention_of_name"].of_each(names)
         entry, row = index["mention"]["entry"][rows], index["mention"]["row"][rows]
-        seen = holds(visible.entries, entry)
+        seen = holds(self.statistics.visible.entries, entry)
         entry, row, of = entry[seen].astype(np.int64), row[seen].astype(np.int64), of[seen]
-        number, called = called_passages(
-            index, visible, *index.postings["called_of_name"].of_each(names)
-        )
-        own = visible.entry[number].astype(np.int64)
-        kept = self._has_name(own, names[called])
-        own, called = own[kept], called[kept]
+        own, called = self.called(names)
         return Mentions(
             np.concatenate([entry, own]),
             np.concatenate([row, index["entries"]["first_row"][own]]),
-            np.concatenate([np.ones(len(entry)), np.full(len(own), _NAME_WEIGHT)]),
+            np.concatenate([np.ones(len(entry)), np.full(len(own), NAME_WEIGHT)]),
             np.concatenate([of, called]),
         )
+
+    def mentions_in(self, rows: Integers) -> tuple[Integers, Integers]:
+        """The rows of `mention` in the sentences of these vectors, visible or not; their names."""
+        name, at = self.index["mention"].views("name", "row")
+        rows = rows.astype(at.dtype)  # else all of the column is copied as the other type
+        found, _ = ranges(np.searchsorted(at, rows), np.searchsorted(at, rows, "right"))
+        return found, name[found].astype(np.int64)
+
+    def called(self, names: Integers) -> tuple[Integers, Integers]:
+        """The entries that have one of the names from their document, as another one to mention;
+        and which of the names."""
+        index, visible = self.index, self.statistics.visible
+        rows, of = index.postings["called_of_name"].of_each(names)
+        number, called = called_passages(index, visible, rows, of)
+        own = visible.entry[number].astype(np.int64)
+        kept = self._has_name(own, names[called])
+        return own[kept], called[kept]
 
     def names_of(self, entries: Integers) -> tuple[Integers, Integers]:
         """What these visible entries mention, each name once: which of the entries, the name."""
@@ -379,17 +378,9 @@ class Snapshot:
     def entries_at(self, homes: Integers) -> tuple[Integers, Integers]:
         """The entries that are counted to each of these documents, and which of them."""
         visible = self.statistics.visible
-        documents, of = self.index.postings["documents_of_key"].of_each(homes)
-        seen = holds(visible.documents, documents)
-        rows, which = self.index.postings["placements_of_document"].of_each(documents[seen])
-        of = of[seen][which]
-        number = self.index["placements"]["number"][rows]
-        entries = visible.entry[number].astype(np.int64)
-        own = (entries >= 0) & (visible.home[number] == homes[of])
-        entries, of = entries[own], of[own]
-        once = np.unique(of * len(visible.entries) + entries)
-        of, entries = np.divmod(once, max(len(visible.entries), 1))
-        return entries, of
+        first, end = (np.searchsorted(visible.homes, homes, side) for side in ("left", "right"))
+        at, of = ranges(first, end)
+        return visible.by_home[at], of
 
 
 def _joined(first: MatchRows, second: MatchRows) -> MatchRows:

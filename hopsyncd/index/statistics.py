@@ -27,13 +27,16 @@ class Visible:
 
     documents: (d,). entries: (e,) whether each is a vertex. entry: (p,) that of each passage by
     number, -1 if it is none. home: (p,) the document that a passage is counted to: the one with
-    the lowest `home` of those that hold it.
+    the lowest `home` of those that hold it. by_home: the visible entries by that, then rising.
+    homes: rising, those of `by_home`.
     """
 
     documents: Flags
     entries: Flags
     entry: Integers
     home: Integers
+    by_home: Integers
+    homes: Integers
 
     @classmethod
     def of(
@@ -64,7 +67,10 @@ class Visible:
         entries[alive] = True
         entry = np.full(len(home), -1, dtype=np.int64)
         entry[numbers[alive]] = alive
-        return cls(documents, entries, entry, home)
+        alive = np.flatnonzero(entries)
+        homes = home[numbers[alive]]
+        order = np.argsort(homes, kind="stable")
+        return cls(documents, entries, entry, home, alive[order], homes[order])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

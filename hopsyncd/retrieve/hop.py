@@ -96,9 +96,12 @@ class PathExplainer:
 
 def _most(rows: Integers, flow: Floats, ids: Integers) -> int | None:
     """The row that most came along, the lowest id of several; None where nothing did."""
-    if not len(rows) or not flow[rows].any():
+    came = flow[rows]
+    most = came.max(initial=0.0)
+    if not most:
         return None
-    return int(rows[np.lexsort((ids, -flow[rows]))[0]])
+    alike = np.flatnonzero(came == most)
+    return int(rows[alike[np.argmin(ids[alike])]])
 
 
 def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:

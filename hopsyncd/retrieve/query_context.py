@@ -274,16 +274,17 @@ class QueryContext:
 def _finder(terms: Iterable[str]) -> Callable[[str], set[str]]:
     """Finds which of the terms a text has: of the words that begin like one, those that are."""
     wanted = frozenset(terms)
-    if not wanted:
-        return lambda _: set()
-    begins = "|".join(sorted({re.escape(term[: max(min(len(term) - 1, 3), 1)]) for term in wanted}))
-    like_one = re.compile(rf"\b(?:{begins})\w*", re.IGNORECASE)
+    begins = tuple({term[: max(min(len(term) - 1, 3), 1)] for term in wanted})
+    known: dict[str, frozenset[str]] = {}
 
-    def found(text: str) -> set[str]:
-        words = like_one.findall(searchable(text))
-        return {term for word in words for term in index_terms(word.lower())} & wanted
+    def of(word: str) -> frozenset[str]:
+        found = known.get(word)
+        if found is None:
+            found = frozenset(index_terms(word) if word.startswith(begins) else ()) & wanted
+            known[word] = found
+        return found
 
-    return found
+    return lambda text: set[str]().union(*map(of, _WORD.findall(searchable(text).lower())))
 
 
 @lru_cache(_PASSAGES_KEPT)

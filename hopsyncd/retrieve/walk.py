@@ -39,13 +39,13 @@ from hopsyncd.retrieve.ways import (
     NO_NAMES,
     NO_WAYS,
     NameShares,
+    Nearness,
     Ways,
     arriving,
     edge_ways,
     joined,
     leaving,
     link_ways,
-    nearest_rows,
 )
 
 
@@ -136,7 +136,7 @@ class _Walk:
         self._opened = np.zeros(len(seeds), dtype=np.bool_)
         joins = context.snapshot.statistics.joins
         self._by_names = settings.by_names if joins.any() else 0.0
-        self._near = nearest_rows(context.cosines)
+        self._near = Nearness(context)
         self._number = np.full(len(joins), -1, dtype=np.int64)
         self._first = self._end = no_rows
         self._sender = self._receiver = no_rows

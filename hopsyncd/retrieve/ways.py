@@ -4,21 +4,24 @@ Three kinds: edges, names and links; `hopsyncd.retrieve.walk` says what each is 
 """
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.columns import (
+    LEAST,
     Floats,
     Integers,
     best_of_each,
     exact_sums,
     largest_of_each,
     ranges,
+    rising,
     with_places,
 )
-from hopsyncd.index.snapshot import Mentions, Snapshot
+from hopsyncd.index.snapshot import NAME_WEIGHT, Mentions, Snapshot
 from hopsyncd.retrieve.query_context import QueryContext, weighed
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ _WEIGHTS = 2.0**-32  # sums of weights, of which the largest is 1, are exact in 
 MASS = 2.0**-46  # and sums of mass in these
 _COMMON = 256  # a name that more passages have reaches only mentions among the nearest rows
 _NEAREST = 2000
+_ROWS = ("first_row", "end_row")
 _OF_TOPICS = 2.0  # a name that has passages of its own, to one that is only mentioned
 
 
@@ -140,9 +144,12 @@ def link_ways(context: QueryContext, entries: Integers, by: "WalkSettings") -> W
     low, high = (np.searchsorted(of, np.arange(len(linked)), side) for side in ("left", "right"))
     home = np.searchsorted(linked, onwards.home)
     at, which = ranges(low[home], high[home])
-    leading = np.flatnonzero(np.isin(entries, best) & np.isin(homes, back.home)[own])
     order = np.argsort(back.home, kind="stable")
-    sorted_, home = back.home[order], homes[own[leading]]
+    sorted_ = back.home[order]
+    _, is_best = with_places(np.sort(best), entries)
+    _, is_linked = with_places(sorted_, homes)
+    leading = np.flatnonzero(is_best & is_linked[own])
+    home = homes[own[leading]]
     into, by_which = ranges(np.searchsorted(sorted_, home), np.searchsorted(sorted_, home, "right"))
     into = order[into]
     start = np.concatenate([onwards.entry[which], entries[leading][by_which]])
@@ -199,21 +206,51 @@ def leaving(context: QueryContext, entries: Integers) -> NameShares:
     return NameShares(entry, name, _shares(weight, of), snapshot.homes(entry))
 
 
+class Nearness:
+    """How like the query the rows are that are visible, for one walk."""
+
+    def __init__(self, context: QueryContext) -> None:
+        snapshot = context.snapshot
+        visible = snapshot.statistics.visible.entries
+        first, end = (snapshot.index["entries"][name][: len(visible)] for name in _ROWS)
+        shown = visible.repeat(end - first)
+        self._snapshot = snapshot
+        # The last is in the place of all rows that came later.
+        self._rising = np.full(len(shown) + 1, LEAST)
+        self._rising[:-1][shown] = rising(context.cosines[: len(shown)][shown].astype(np.float32))
+
+    def of(self, rows: Integers) -> NDArray[np.int32]:
+        """(w,) rises with the likeness; LEAST where a row is not visible."""
+        return self._rising.take(rows, mode="clip")
+
+    @cached_property
+    def nearest(self) -> tuple[Integers, Integers]:
+        """The mentions in the rows most like the query, and in as many more as are equally like:
+        rows of `mention`, and their names."""
+        near, least = self._rising[:-1], LEAST
+        if len(near) > _NEAREST:
+            least = np.partition(near, len(near) - _NEAREST)[len(near) - _NEAREST]
+        return self._snapshot.mentions_in(np.flatnonzero(near >= least))
+
+
 def arriving(
-    context: QueryContext, names: Integers, brought: NameShares, near: Integers, by: "WalkSettings"
+    context: QueryContext,
+    names: Integers,
+    brought: NameShares,
+    near: Nearness,
+    by: "WalkSettings",
 ) -> tuple[NameShares, Integers]:
     """The mentions of each name that are most like the query, what part each gets, and the number
     of its name; both the names and the numbers rise.
 
     `brought` is what the seeds bring to names: what is new is measured against that, once for the
-    whole walk. `near` are the rows nearest to the query, the only ones that count for common names.
+    whole walk. Of common names only the mentions nearest to the query count.
     """
     snapshot = context.snapshot
-    found = _mentions(context, names, near)
+    found = _most_like(context, names, near, by.mentions)
+    entry, of = found.entry, found.of
     cosines = context.cosines[found.row].astype(np.float64)
-    first = _most_like(found, cosines, snapshot.ids, by.mentions)
-    entry, of = found.entry[first], found.of[first]
-    weight = found.times[first] * np.exp(by.name_sharpness * cosines[first])
+    weight = found.times * np.exp(by.name_sharpness * cosines)
     known = _known(context, names, brought)
     has = context.coverage.has[:, entry]
     new = weighed(context.coverage.share, np.maximum(has - known[:, of], 0))
@@ -221,43 +258,39 @@ def arriving(
     return NameShares(entry, names[of], _shares(weight, of), snapshot.homes(entry)), of
 
 
-def _mentions(context: QueryContext, names: Integers, near: Integers) -> Mentions:
-    """All mentions of rare names; of common ones those in the rows nearest to the query."""
-    snapshot = context.snapshot
+def _most_like(context: QueryContext, names: Integers, near: Nearness, count: int) -> Mentions:
+    """So many mentions of each name, by rising name; only names with equally good ones are sorted.
+
+    Those that are not visible are left out in the end, when few mentions are left.
+    """
+    snapshot, mention = context.snapshot, context.snapshot.index["mention"]
     common = snapshot.statistics.mentioned[names] > _COMMON
-    rare = snapshot.mentions_of(names[~common])
-    if not common.any():
-        return rare
-    some = snapshot.mentions_in(near, names[common])
-    places = np.flatnonzero(~common), np.flatnonzero(common)
-    return Mentions(
-        np.concatenate([rare.entry, some.entry]),
-        np.concatenate([rare.row, some.row]),
-        np.concatenate([rare.times, some.times]),
-        np.concatenate([places[0][rare.of], places[1][some.of]]),
-    )
-
-
-def nearest_rows(cosines: NDArray[np.float32]) -> Integers:
-    """The rows most like the query; as many more as are equally like."""
-    if len(cosines) <= _NEAREST:
-        return np.arange(len(cosines))
-    least = np.partition(cosines, len(cosines) - _NEAREST)[len(cosines) - _NEAREST]
-    return np.flatnonzero(cosines >= least)
-
-
-def _most_like(found: Mentions, cosines: Floats, ids: Integers, count: int) -> Integers:
-    """The first of each name, by rising name; only names with equally good ones are sorted."""
-    first = largest_of_each(found.of, cosines, count)
-    of = found.of[first]
+    rows, of = snapshot.index.postings["mention_of_name"].of_each(names[~common])
+    if common.any():
+        numbers = np.flatnonzero(common)
+        more, name = near.nearest
+        place, there = with_places(names[numbers], name)
+        rows = np.concatenate([rows, more[there]])
+        of = np.concatenate([np.flatnonzero(~common)[of], numbers[place[there]]])
+    own, called = snapshot.called(names)
+    row = np.concatenate([mention["row"][rows], snapshot.index["entries"]["first_row"][own]])
+    of = np.concatenate([of, called])
+    likeness = near.of(row)
+    first = largest_of_each(of, likeness, count)
+    first = first[likeness[first] != LEAST]
+    said = first < len(rows)
+    entry = np.concatenate([mention["entry"][rows[first[said]]], own[first[~said] - len(rows)]])
+    row, of = row[first].astype(np.int64), of[first]
+    times = np.where(said, 1.0, NAME_WEIGHT)
     tied = (np.bincount(of) > count)[of]
+    kept = np.arange(len(of))
     if tied.any():
-        some = first[tied]
-        best = best_of_each(
-            found.of[some], -cosines[some], ids[found.entry[some]], found.row[some], count=count
-        )
-        first = np.concatenate([first[~tied], some[best]])
-    return first[np.argsort(found.of[first], kind="stable")]
+        some = np.flatnonzero(tied)
+        order = -context.cosines[row[some]], snapshot.ids[entry[some]], row[some]
+        best = best_of_each(of[some], *order, count=count)
+        kept = np.concatenate([np.flatnonzero(~tied), some[best]])
+    kept = kept[np.argsort(of[kept], kind="stable")]
+    return Mentions(entry[kept].astype(np.int64), row[kept], times[kept], of[kept])
 
 
 def _known(context: QueryContext, names: Integers, brought: NameShares) -> Floats:

@@ -17,6 +17,7 @@ from hopsyncd.index.columns import (
     holds,
     largest_of_each,
     ranges,
+    rising,
     with_places,
 )
 
@@ -152,7 +153,8 @@ def test_the_best_of_each_group_are_its_first_by_the_keys_in_turn(
 def test_the_largest_of_each_group_are_all_that_reach_its_last(
     rows: list[tuple[int, float]], count: int
 ) -> None:
-    group, values = ints([one for one, _ in rows]), np.array([value for _, value in rows])
+    group = ints([one for one, _ in rows])
+    values = rising(np.array([value for _, value in rows], dtype=np.float32))
     least = {one: sorted((v for g, v in rows if g == one), reverse=True) for one, _ in rows}
     assert largest_of_each(group, values, count).tolist() == [
         at for at, (one, value) in enumerate(rows) if value >= least[one][:count][-1]
