@@ -216,7 +216,8 @@ def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     graph = inquiry.snapshot
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
     importance = np.where(graph.statistics.visible.entries, walked.arrived, -1.0)
-    return ranked(graph, most_helpful(importance, graph.ids, graph.home, inquiry.coverage, k))
+    found = most_helpful(importance, graph.ids, graph.home, inquiry.coverage, k)
+    return ranked(graph, [one[:2] for one in found])
 
 
 def asked_as(change: Callable[[QueryContext], QueryContext]) -> Rank:
@@ -244,7 +245,8 @@ def by_ours(inquiry: QueryContext, arrived: Floats, k: int, document: Integers) 
     first = largest(importance, graph.ids, TOP_K)
     first = first[importance[first] >= 0]
     importance[first] *= np.exp(inquiry.by_sentence(first))
-    return ranked(graph, most_helpful(importance, graph.ids, document, inquiry.coverage, k))
+    found = most_helpful(importance, graph.ids, document, inquiry.coverage, k)
+    return ranked(graph, [one[:2] for one in found])
 
 
 def by_paper(inquiry: QueryContext, arrived: Floats, k: int) -> list[Ranked]:

@@ -196,7 +196,7 @@ def follow(
     arrived[list(found.visits)] = list(found.visits.values())
     return [
         _ranked(snapshot, found, begun, offers, entry, score, settings.hops)
-        for entry, score in helpful(context, arrived, k)
+        for entry, score, _ in helpful(context, arrived, k)
     ]
 
 

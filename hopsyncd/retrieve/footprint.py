@@ -4,8 +4,9 @@ Nearly all mass of a walk passes through a small part of a large collection. A v
 nothing there, and adds nothing that the question would begin at or the walk would reach, leaves its
 outcome as it is: up to the statistics of the whole collection, in which one passage more or less
 counts by its share, and to what flows elsewhere. So a question is asked again where its footprint
-is touched, and where one in a hundred passages came or went since it was last asked. In a
-collection of fewer than a hundred, that is always.
+is touched, and where so many passages came or went since it was last asked that the closest two of
+those it found may change places, at the latest at one in a hundred. In a small collection, that is
+always.
 """
 
 import math
@@ -30,6 +31,7 @@ from hopsyncd.retrieve.walk import Walked
 from store.records import Vectors
 
 _DRIFT = 100  # one passage in so many
+_SWAY = 3  # by so many times its share a passage elsewhere may change what another is worth
 _LEAST_FLOW = 1e-3  # of all mass: where less of it passed, a change moves no first passage
 _LEAST_SENT = 1e-2  # an edge or a link takes a fifth of a passage's mass at most, mostly far less
 _LEAST_BY_NAME = 5e-3  # what passed through a name is shared by all that mention it
@@ -42,7 +44,8 @@ class Footprint:
 
     heavy: the entries that send enough for one edge of theirs to matter.
     terms: the question's terms by key, with their shares of its idf. likeness: the least of a seed
-    that counts. None of this outlives the index that it was taken from.
+    that counts. lead: the least of a passage found over the next, as a share. None of this outlives
+    the index that it was taken from.
     """
 
     snapshot: Snapshot
@@ -52,9 +55,10 @@ class Footprint:
     names: Integers
     terms: Mapping[int, float]
     likeness: float
+    lead: float
 
     @classmethod
-    def of(cls, context: QueryContext, vector: Vectors, walked: Walked) -> Self:
+    def of(cls, context: QueryContext, vector: Vectors, walked: Walked, lead: float) -> Self:
         """What the walk went through, and what came close to it."""
         snapshot = context.snapshot
         first = largest(walked.arrived, snapshot.ids, _DEPTH)
@@ -73,6 +77,7 @@ class Footprint:
             np.union1d(names[flow >= _LEAST_BY_NAME], np.array(own, dtype=np.int64)),
             {name_key(term): share for term, share in context.terms.items()},
             best + math.log(whole * _LEAST_FLOW),
+            lead,
         )
 
 
@@ -85,11 +90,14 @@ def is_touched(footprint: Footprint, now: Snapshot) -> bool:
     span = (before.version.id, now.version.id)
     came = entry[_within(born, span) & (died > span[1])].astype(np.int64)
     went = entry[_within(died, span) & (born <= span[0])].astype(np.int64)
-    if (len(came) + len(went)) * _DRIFT > before.statistics.passages:
+    drift = (len(came) + len(went)) / before.statistics.passages
+    if drift > min(1 / _DRIFT, footprint.lead / _SWAY):
         return True
     placed = np.concatenate([went, _placed_otherwise(before, now, span)])
     joined = np.concatenate([_matched_otherwise(before, now), _linked_otherwise(now, span)])
     if np.isin(placed, footprint.entries).any() or np.isin(joined, footprint.heavy).any():
+        return True
+    if _mentions(footprint, index, np.concatenate([came, went])):
         return True
     return len(came) > 0 and _draws(footprint, index, came)
 
@@ -143,13 +151,18 @@ def _entries_of(index: LiveIndex, numbers: Integers) -> Integers:
     return index.postings["entries_of_number"].of_each(np.unique(numbers).astype(np.int64))[0]
 
 
-def _draws(footprint: Footprint, index: LiveIndex, came: Integers) -> bool:
-    """Whether the question would begin at one of these new entries, or reach it by a name."""
+def _mentions(footprint: Footprint, index: LiveIndex, entries: Integers) -> bool:
+    """Whether the walk went through a name of these entries: one more or less has a share of it."""
     columns = index["entries"]
     for part in ("mention", "said"):
-        rows, _ = ranges(columns[f"first_{part}"][came], columns[f"end_{part}"][came])
+        rows, _ = ranges(columns[f"first_{part}"][entries], columns[f"end_{part}"][entries])
         if np.isin(index[part]["name"][rows], footprint.names).any():
             return True
+    return False
+
+
+def _draws(footprint: Footprint, index: LiveIndex, came: Integers) -> bool:
+    """Whether the question would begin at one of these new entries."""
     like = OF_LIKENESS * _cosines(footprint, index, came) + OF_WORDS * _words(
         footprint, index, came
     )

@@ -111,18 +111,22 @@ def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:
 
 def walked_hop(
     context: QueryContext, k: int, settings: WalkSettings
-) -> tuple[list[Ranked], Walked | None]:
-    """What `hop` finds, and the walk to it; None where there is nothing to walk."""
+) -> tuple[list[Ranked], Walked | None, float]:
+    """What `hop` finds, the walk to it, and the least lead of a passage over the next.
+
+    None where there is nothing to walk.
+    """
     snapshot = context.snapshot
     visible = snapshot.statistics.visible.entries
     if not visible.any():
-        return [], None
+        return [], None, 0.0
     start = seeds(context)
     walked = walk(context, start, settings)
     trail = PathExplainer(snapshot, walked, start)
     arrived = np.where(visible, walked.arrived, -1.0)
+    chosen = helpful(context, arrived, k)
     ranked = [
         Ranked(PassageId(int(snapshot.ids[entry])), score, trail.to(entry, settings.hops))
-        for entry, score in helpful(context, arrived, k)
+        for entry, score, _ in chosen
     ]
-    return ranked, walked
+    return ranked, walked, min((one.lead for one in chosen), default=0.0)

@@ -16,7 +16,7 @@ y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, whi
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +96,15 @@ def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDAr
     return among[np.lexsort((ids[among], -values[among]))][:k]
 
 
-def helpful(context: QueryContext, arrived: NDArray[np.float64], k: int) -> list[tuple[int, float]]:
+class Choice(NamedTuple):
+    """A position that was ranked, its H, and by what share of that it led over the next one."""
+
+    position: int
+    value: float
+    lead: float
+
+
+def helpful(context: QueryContext, arrived: NDArray[np.float64], k: int) -> list[Choice]:
     """The k most helpful entries by what arrived at each, and by its best sentence.
 
     Where nothing can have arrived, it is below 0.
@@ -114,8 +122,8 @@ def most_helpful(
     document: NDArray[np.int64],
     coverage: Coverage,
     k: int,
-) -> list[tuple[int, float]]:
-    """The k best positions with their H, best first; ties go to the lower id.
+) -> list[Choice]:
+    """The k best positions, best first; ties go to the lower id.
 
     Those of an importance below 0 are none.
     """
@@ -124,15 +132,18 @@ def most_helpful(
     left, rest = order[:_DEPTH].tolist(), order[_DEPTH:].tolist()
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
     before: Counter[int] = Counter()
-    ranked: list[tuple[int, float]] = []
+    ranked: list[Choice] = []
     while left and len(ranked) < k:
         new = weighed(coverage.share, coverage.has[:, left] & ~covered[:, None])
         repeated = np.array([before[int(document[at])] for at in left])
         values = importance[left] * np.exp(_WEIGHT * new - _REPEATED * repeated)
         best = int(np.argmax(values))
+        value = float(values[best])
+        values[best] = 0.0
+        lead = 1.0 - float(values.max()) / max(value, 1e-12)
         position = left.pop(best)
         before[int(document[position])] += 1
-        ranked.append((position, float(values[best])))
+        ranked.append(Choice(position, value, lead))
         covered |= coverage.has[:, position]
-    ranked += [(position, float(importance[position])) for position in rest]
+    ranked += [Choice(position, float(importance[position]), 0.0) for position in rest]
     return ranked[:k]

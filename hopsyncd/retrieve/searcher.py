@@ -117,10 +117,10 @@ class Searcher:
     ) -> tuple[list[Ranked], Footprint | None]:
         """What `hop` finds, and what that rests on; None where there is nothing to walk."""
         context = self._context(connection, head, question)
-        ranked, walked = walked_hop(context, k, self.settings)
+        ranked, walked, lead = walked_hop(context, k, self.settings)
         if walked is None:
             return ranked, None
-        return ranked, Footprint.of(context, self.vector(question), walked)
+        return ranked, Footprint.of(context, self.vector(question), walked, lead)
 
     def search_by_llm(
         self,

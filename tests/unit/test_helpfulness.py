@@ -12,7 +12,7 @@ UNASKED = Coverage(np.empty(0), np.empty((0, 3), dtype=np.bool_))
 
 def order(importance: list[float], document: np.ndarray, coverage: Coverage, k: int) -> list[int]:
     found = most_helpful(np.array(importance), IDS, document, coverage, k)
-    return [position for position, _ in found]
+    return [one.position for one in found]
 
 
 def test_what_adds_words_of_the_query_comes_before_what_repeats_them() -> None:
