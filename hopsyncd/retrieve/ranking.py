@@ -96,7 +96,7 @@ def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDAr
     return among[np.lexsort((ids[among], -values[among]))][:k]
 
 
-class Choice(NamedTuple):
+class Helpful(NamedTuple):
     """A position that was ranked, its H, and by what share of that it led over the next one."""
 
     position: int
@@ -104,7 +104,7 @@ class Choice(NamedTuple):
     lead: float
 
 
-def helpful(context: QueryContext, arrived: NDArray[np.float64], k: int) -> list[Choice]:
+def helpful(context: QueryContext, arrived: NDArray[np.float64], k: int) -> list[Helpful]:
     """The k most helpful entries by what arrived at each, and by its best sentence.
 
     Where nothing can have arrived, it is below 0.
@@ -122,7 +122,7 @@ def most_helpful(
     document: NDArray[np.int64],
     coverage: Coverage,
     k: int,
-) -> list[Choice]:
+) -> list[Helpful]:
     """The k best positions, best first; ties go to the lower id.
 
     Those of an importance below 0 are none.
@@ -132,7 +132,7 @@ def most_helpful(
     left, rest = order[:_DEPTH].tolist(), order[_DEPTH:].tolist()
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
     before: Counter[int] = Counter()
-    ranked: list[Choice] = []
+    ranked: list[Helpful] = []
     while left and len(ranked) < k:
         new = weighed(coverage.share, coverage.has[:, left] & ~covered[:, None])
         repeated = np.array([before[int(document[at])] for at in left])
@@ -143,7 +143,7 @@ def most_helpful(
         lead = 1.0 - float(values.max()) / max(value, 1e-12)
         position = left.pop(best)
         before[int(document[position])] += 1
-        ranked.append(Choice(position, value, lead))
+        ranked.append(Helpful(position, value, lead))
         covered |= coverage.has[:, position]
-    ranked += [Choice(position, float(importance[position]), 0.0) for position in rest]
+    ranked += [Helpful(position, float(importance[position]), 0.0) for position in rest]
     return ranked[:k]
