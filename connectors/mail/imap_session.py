@@ -1,4 +1,6 @@
-"""A session with an untrusted IMAP server, bounded in memory and time."""
+"""A session with an untrusted IMAP server, bounded in memory and time.
+
+It uses imaplib directly: IMAPClient, built on it too, bounds neither."""
 
 import base64
 import binascii

@@ -46,6 +46,7 @@ from hopsyncd.api.requests import (
 from hopsyncd.api.status import MAX_PROBLEMS, now_ms
 from hopsyncd.api.streaming import Listener
 from hopsyncd.api.watch_service import WatchService
+from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.preview import preview_json
@@ -144,6 +145,9 @@ class DaemonService(WatchService):
         reencode: Callable[[SourceSync, bool], RebuildAnswer],
     ) -> None:
         super().__init__(config, models, engine, worker, watchers)
+        self.watched = WatchedQuestions(
+            self._database, lambda: (self._engine, self._asker), worker, now_ms
+        )
         self._reload = reload
         self._reencode = reencode
         self.reported = ReportedVersions()

@@ -8,31 +8,15 @@ from hopsyncd.answers.daemon_state import UnwatchAnswer, WatchAnswer, WatchesAns
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
 from hopsyncd.api.requests import NoParameters, WatchDetails, WatchNumber, WatchRequest
-from hopsyncd.api.status import StateService, now_ms
+from hopsyncd.api.status import StateService
 from hopsyncd.api.watched_questions import WatchedQuestions, checked_program
-from hopsyncd.config.configuration import Config
 from hopsyncd.errors import BadRequest, Forbidden
-from hopsyncd.ingest.watch import FolderWatcher
-from hopsyncd.ingest.writer import SyncWorker
-from hopsyncd.models.loading import Models
-from hopsyncd.retrieve.engine import Engine
 
 
 class WatchService(StateService):
     """Watches questions; `watched` compares and tells."""
 
-    def __init__(
-        self,
-        config: Config,
-        models: Models,
-        engine: Engine,
-        worker: SyncWorker,
-        watchers: Mapping[str, FolderWatcher],
-    ) -> None:
-        super().__init__(config, models, engine, worker, watchers)
-        self.watched = WatchedQuestions(
-            self._database, lambda: (self._engine, self._asker), worker, now_ms
-        )
+    watched: WatchedQuestions
 
     @endpoint("POST", "/v1/watches", "admin")
     def watch(self, request: WatchRequest, caller: Caller) -> WatchAnswer:

@@ -54,12 +54,15 @@ def descriptors() -> Iterator[Diagnosis]:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{limit} descriptors can be open"
     remedy = "Raise it: `ulimit -n 4096`, or LimitNOFILE= in the unit"
-    if limit < _TOO_FEW_DESCRIPTORS:
-        yield Diagnosis("descriptors", "fail", found, remedy)
-    elif limit < _FEW_DESCRIPTORS:
-        yield Diagnosis("descriptors", "warn", found, remedy)
-    else:
-        yield well("descriptors", found)
+    yield _enough("descriptors", limit, _TOO_FEW_DESCRIPTORS, _FEW_DESCRIPTORS, found, remedy)
+
+
+def _enough(
+    check: str, there_is: int, too_few: int, few: int, found: str, remedy: str
+) -> Diagnosis:
+    if there_is >= few:
+        return well(check, found)
+    return Diagnosis(check, "fail" if there_is < too_few else "warn", found, remedy)
 
 
 def clock() -> Iterator[Diagnosis]:
@@ -126,12 +129,7 @@ def disk(config: Config) -> Iterator[Diagnosis]:
     free = shutil.disk_usage(place).free
     found = f"{free / 1e9:.1f} GB free for {config.daemon.data_dir}"
     remedy = "Free some space, or set daemon.data_dir to a folder on a larger disk"
-    if free < _TOO_LITTLE_BYTES:
-        yield Diagnosis("disk", "fail", found, remedy)
-    elif free < _LITTLE_BYTES:
-        yield Diagnosis("disk", "warn", found, remedy)
-    else:
-        yield well("disk", found)
+    yield _enough("disk", free, _TOO_LITTLE_BYTES, _LITTLE_BYTES, found, remedy)
 
 
 def watches(config: Config) -> Iterator[Diagnosis]:

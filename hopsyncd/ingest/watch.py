@@ -23,20 +23,20 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 Hint = Callable[[Sequence[str] | None], None]
-"""Takes paths relative to the root, of files or folders, maybe gone, the newest last; None:
-everything. Where events were lost, everything is hinted at, and beside it the paths that came."""
+"""Takes paths of files or folders, relative to the root and perhaps gone, the newest last; None:
+everything. If events were lost, it is called with None, and then with the paths that did come."""
 
 log = structlog.get_logger(__name__)
 
 DEBOUNCE_S = 0.3
-_SETTLE_S = 0.02  # what one save of a file raises comes within it
-_FEW_PATHS = 32  # that are passed on at once, each; more in so short a time are a storm
+_SETTLE_S = 0.02  # the events of one save of a file come within it
+_FEW_PATHS = 32  # that are each passed on at once; more in so short a time are a storm
 MAX_PATHS = 20_000
 CHECK_EVERY_S = 2.0
 RETRY_AFTER_LIMIT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 
-# Opened, read and closed-unwritten are left out: our own reads must raise no hint.
+# Without opened, read and closed-unwritten: our own reads must raise no hint.
 _EVENTS: list[type[events.FileSystemEvent]] = [
     events.FileCreatedEvent,
     events.FileModifiedEvent,
@@ -54,7 +54,7 @@ _WRITES = (events.FileModifiedEvent, events.FileClosedEvent)
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """Whether changes raise hints now. If not, `why` and what to do; scans go on regardless."""
+    """Whether changes raise hints now; if not, why, and what to do. Scans go on regardless."""
 
     watching: bool
     why: str = ""
@@ -64,12 +64,11 @@ class WatchStatus:
 class FolderWatcher:
     """Watches one folder, on one thread beside those of watchdog.
 
-    An event of a path that was quiet for `debounce_s` is passed on at once; those that follow it,
-    and those of many paths, are collected for so long.
-    `skip` says of a relative path that its changes do not matter. `max_paths` is how many distinct
-    paths one hint may name, the newest; where more came there is a hint of None too.
-    `check_every_s` is how soon a dead watch or a root that came back is noticed. `observer` makes
-    watchdog's observer.
+    An event of a path that was quiet for `debounce_s` is passed on at once; later events, and
+    events of many paths, are collected for that long.
+    `skip` says which relative paths do not matter. A hint names at most `max_paths` paths, the
+    newest; if more came, there is a hint of None too. A dead watch, or a root that is back, is
+    noticed within `check_every_s`. `observer` makes watchdog's observer.
     """
 
     def __init__(
@@ -90,20 +89,20 @@ class FolderWatcher:
         self._stopping = threading.Event()
         self._status = WatchStatus(False, "the watch was not started", "Call watch().")
         self._wait_s = check_every_s
-        self._hinted_s: dict[str, float] = {}  # when a path was passed on, not long ago
+        self._hinted_s: dict[str, float] = {}  # when each path was last passed on, if not long ago
         self._session: _Session | None = None
         self._thread: threading.Thread | None = None
 
     def watch(self, root: Path, on_hint: Hint) -> None:
         """Start. Changes made after the return raise hints, so call this before the first scan.
 
-        Where the folder cannot be watched, `status` says so and it is tried again; every later
-        start gives a hint of None. `on_hint` is called on the watcher's thread, once at a time:
-        while one call lasts, changes are collected for the next.
+        If the folder cannot be watched, `status` says so, and the watcher keeps trying; a later
+        success gives a hint of None. `on_hint` is called on the watcher's thread; while one call
+        lasts, changes are collected for the next.
         """
         if self._thread is not None:
             raise RuntimeError("This watcher has its folder already: make one for each folder.")
-        # Their text alone can be 100 MB: the whole table of watches.
+        # The text of a warning can be 100 MB: the whole table of watches.
         warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
         logging.getLogger("watchdog").addHandler(self._losses)
         self._begin(root)
@@ -117,7 +116,7 @@ class FolderWatcher:
         return self._status
 
     def stop(self) -> None:
-        """End the watch. No hint comes after the return, but one that hangs is not waited for."""
+        """End the watch. No hint comes after the return; one that hangs is not waited for."""
         self._stopping.set()
         self._pending.lose()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -136,7 +135,7 @@ class FolderWatcher:
         self._end()
 
     def _turn(self, root: Path, on_hint: Hint) -> None:
-        """Wait for the first event or the next check, act on it, and pass on what it hints at."""
+        """Wait for the first event or the next check, and pass on the hints."""
         if self._pending.wait(self._wait_s):
             self._stopping.wait(min(_SETTLE_S, self._debounce_s))
             if not self._is_quiet():
@@ -157,7 +156,7 @@ class FolderWatcher:
             on_hint(paths)
 
     def _is_quiet(self) -> bool:
-        """Whether what has come is of few paths, none of which was passed on just before."""
+        """Whether the events are of few paths, none of which was just passed on."""
         since_s = time.monotonic() - self._debounce_s
         self._hinted_s = {path: at_s for path, at_s in self._hinted_s.items() if at_s > since_s}
         return len(self._hinted_s) < _FEW_PATHS and self._pending.holds_none(self._hinted_s)
@@ -174,7 +173,7 @@ class FolderWatcher:
         return True
 
     def _holds(self, root: Path, session: "_Session", new_folder: bool) -> bool:
-        """Whether the watch still sees everything; if not, it is ended, and begun again later."""
+        """Whether the watch still sees everything; if not, end it, to begin again later."""
         try:
             session.check(root, new_folder)
         except OSError as error:
@@ -199,8 +198,8 @@ class FolderWatcher:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What came in one window, the newest last, and whether each was written to itself. `lost`: the
-    paths are not all there is."""
+    """The paths of one window, the newest last, and whether each was itself written to. `lost`:
+    some are missing."""
 
     paths: Mapping[str, bool]
     lost: bool
@@ -232,13 +231,13 @@ class _Pending(events.FileSystemEventHandler):
             self._filled.set()
 
     def lose(self) -> None:
-        """From now until the next `take`, the paths are not all there is."""
+        """Note that paths are missing, until the next `take`."""
         with self._lock:
             self._lost = True
             self._filled.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether something came within the time."""
+        """Whether an event came in time."""
         return self._filled.wait(timeout_s)
 
     def holds_none(self, paths: Collection[str]) -> bool:
@@ -255,7 +254,7 @@ class _Pending(events.FileSystemEventHandler):
 
 
 class _LossListener(logging.Handler):
-    """Watchdog says only in its log that the kernel's queue overflowed, or a watch broke."""
+    """Only watchdog's log says that the kernel's queue overflowed or a watch broke."""
 
     def __init__(self, pending: _Pending) -> None:
         super().__init__(logging.WARNING)
@@ -268,7 +267,7 @@ class _LossListener(logging.Handler):
 class _Session:
     """One observer on one folder, running from its construction to `stop`.
 
-    Raises OSError where the folder cannot be watched as a whole.
+    Raises OSError if the whole folder cannot be watched.
     """
 
     def __init__(
@@ -286,10 +285,10 @@ class _Session:
             raise
 
     def check(self, root: Path, new_folder: bool) -> None:
-        """Raises OSError when the folder is gone or another one, a thread died, watches ran out."""
+        """Raises OSError if the folder is gone or replaced, a thread died, or watches ran out."""
         if _identity(root) != self._identity:
             raise OSError(errno.ESTALE, "another folder has taken its place")
-        # The thread that reads the kernel's queue is no emitter, and only Linux has it.
+        # The thread that reads the kernel's queue is not an emitter, and exists only on Linux.
         reader = getattr(self._observer, "_inotify_fd", self._observer)
         threads = [self._observer, reader, *self._observer.emitters]
         if len(threads) < 3 or not all(thread.is_alive() for thread in threads):
@@ -303,7 +302,7 @@ class _Session:
             self._observer.join(STOP_TIMEOUT_S)
 
     def _check_limit(self) -> None:
-        """Ask for one more watch, for watchdog passes over the subfolders it got none for.
+        """Ask for one more watch, because watchdog silently skips subfolders when watches run out.
 
         The folder above the root is not among those watched, so it needs a new one.
         """
@@ -320,7 +319,7 @@ _LIMITS = (errno.ENOSPC, errno.EMFILE)
 
 
 def _identity(root: Path) -> tuple[int, int]:
-    """Device and inode. Raises OSError where the root is no folder."""
+    """Device and inode. Raises OSError if the root is not a folder."""
     state = root.stat()
     if not stat.S_ISDIR(state.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -340,10 +339,10 @@ _RAISE = "sysctl fs.inotify.max_user_watches=1048576, or watch a smaller folder.
 def _relative(
     paths: Mapping[str, bool], root: str, skip: Callable[[str], bool]
 ) -> list[str] | None:
-    """Paths relative to the root, in order; None where the root is among them.
+    """Paths relative to the root, in order; None if the root is among them.
 
-    Of those below another only what was written to itself is kept: a folder that moves comes with
-    an event for each file in it, and an edit of one of these must not wait for the others.
+    A path below another one is kept only if it was itself written to: a folder that moves comes
+    with an event for each of its files, and an edit of one file must not wait for the others.
 
     >>> written = {"/r/c.md": True, "/r/a": False, "/r/a/b.md": False, "/r/a/d.md": True}
     >>> _relative(written, "/r", lambda _: False)
