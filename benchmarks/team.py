@@ -9,9 +9,10 @@ python benchmarks/team.py --passages 10000 --edits 100 --phase-s 60
 edit: from writing one more sentence into a file until a reader answers with it; nobody asks for a
 sync. Idle, and while clients ask all daemons without pause. versions behind: of a reader, a tenth
 of a second after each of many edits, while clients ask. answers/s: of one, two and three daemons,
-among which the clients are divided.
+among which the clients are divided. What a new reader holds is about what it is sent.
 """
 
+import shutil
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -19,6 +20,7 @@ from functools import partial
 from itertools import count, cycle, islice
 from pathlib import Path
 
+import psycopg
 import pytest
 from common import arguments, p50, p95, table
 from invented import collection
@@ -100,6 +102,7 @@ def _measure(
         ["daemons", "answers/s", "of one"],
         [[n, each, f"{each / per_s[0]:.2f}"] for n, each in enumerate(per_s, 1)],
     )
+    table(["what a passage takes", "KB", "ms"], _sizes(team))
 
 
 def _answered(socket: Path, questions: Sequence[str], seconds: float) -> int:
@@ -130,6 +133,27 @@ def _edit(files: Sequence[Path], reader: Place) -> float:
 def _append(file: Path, sentence: str) -> None:
     with file.open("a", encoding="utf-8") as document:
         document.write(f"{sentence}\n")
+
+
+def _sizes(team: Team) -> list[list[object]]:
+    """On the server, and of a reader that begins with nothing of its own."""
+    reader = team.reader()
+    passages = reader.status()["passages"]
+    with psycopg.connect(team.url) as connection:
+        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    assert row is not None
+    reader.stop()
+    shutil.rmtree(reader.home / "data")
+    began_s = time.monotonic()
+    reader.start()
+    reader.until(lambda: reader.status()["passages"] == passages)
+    told_ms = (time.monotonic() - began_s) * 1000
+    reader.stop()
+    held = sum(file.stat().st_size for file in (reader.home / "data").rglob("*") if file.is_file())
+    return [
+        ["on the server", row[0] / passages / 1000, "-"],
+        ["of a new reader, its start included", held / passages / 1000, told_ms / passages],
+    ]
 
 
 def _behind(reader: Place, files: Sequence[Path]) -> int:

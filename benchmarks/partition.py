@@ -1,0 +1,132 @@
+"""What a collection loses that is indexed in parts: recall of the whole, of two and of four parts.
+
+Every passage goes to a part by chance, so the passages of a question are mostly apart: the worst
+case. Each part answers by itself, and the answers are merged: by rank, all that the parts put first
+before all that they put second, or by score, though scores of two indexes do not mean the same.
+
+python benchmarks/partition.py
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from common import arguments, dataset, table
+
+from hopsyncd.config.configuration import Config
+from hopsyncd.config.values import Search
+from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
+from hopsyncd.evaluation.run import DATABASE_NAME, build
+from hopsyncd.models.llm.budget import LlmContext
+from hopsyncd.models.loading import Models, load_models
+from hopsyncd.models.questions import BuiltinMaker, Made
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.walk import WalkSettings
+from store.records import Passage, PassageId
+
+_NAMES = ("hotpotqa", "musique")
+_PARTS = (1, 2, 4)
+_DEPTHS = (5, 10, 20)
+
+
+class OnceMaker(BuiltinMaker):
+    """Makes the set of each passage once."""
+
+    def __init__(self, models: Models, workers: int) -> None:
+        super().__init__(models.language, models.encoder, workers)
+        self._known: dict[PassageId, Made] = {}
+
+    def make_each(
+        self, passages: Iterable[Passage], context: LlmContext | None = None
+    ) -> Iterator[Sequence[Made]]:
+        wanted = list(passages)
+        yield [self._known[one.id] for one in wanted if one.id in self._known]
+        for made in super().make_each([one for one in wanted if one.id not in self._known]):
+            self._known |= {passage.id: (passage, got) for passage, got in made}
+            yield made
+
+
+def main() -> None:
+    given = arguments(
+        (__doc__ or "").partition("\n")[0],
+        ("--only", {"choices": _NAMES, "action": "append"}),
+    )
+    config = Config()
+    models = load_models(config)
+    for name in given.only or _NAMES:
+        folder = dataset(given.data, name)
+        corpus = read_corpus(folder / "corpus.jsonl")
+        questions = read_questions(folder / "questions.jsonl", corpus)
+        maker = OnceMaker(models, config.models.workers)
+        print(f"{name}: {len(corpus)} passages, {len(questions)} questions, `hop`, percent\n")
+        table(
+            ["parts", "merged by", *(f"recall@{depth}" for depth in _DEPTHS), "all@5"],
+            [row for parts in _PARTS for row in _rows(parts, corpus, questions, models, maker)],
+        )
+
+
+def _rows(
+    parts: int,
+    corpus: Mapping[str, Passage],
+    questions: Sequence[GoldQuestion],
+    models: Models,
+    maker: OnceMaker,
+) -> list[list[object]]:
+    with TemporaryDirectory() as kept:
+        engines = [
+            _engine(Path(kept) / str(at), part, models, maker)
+            for at, part in enumerate(_divided(corpus, parts))
+        ]
+        found = [[_asked(engine, one.question) for engine in engines] for one in questions]
+    gold = [{corpus[id_].id for id_ in one.gold} for one in questions]
+    by_rank = [
+        [one.passage for one in chain(*zip_longest(*each)) if one is not None] for each in found
+    ]
+    by_score = [
+        [one.passage for one in sorted(chain(*each), key=lambda one: -one.score)] for each in found
+    ]
+    if parts == 1:
+        return [[parts, "-", *_figures(by_rank, gold)]]
+    return [
+        [parts, "rank", *_figures(by_rank, gold)],
+        [parts, "score", *_figures(by_score, gold)],
+    ]
+
+
+def _divided(corpus: Mapping[str, Passage], parts: int) -> list[dict[str, Passage]]:
+    lines = list(corpus.items())
+    random.Random(1).shuffle(lines)
+    return [dict(lines[at::parts]) for at in range(parts)]
+
+
+def _engine(folder: Path, part: dict[str, Passage], models: Models, maker: OnceMaker) -> Engine:
+    served = build(folder, part, maker, 1.0)
+    engine = Engine(folder / DATABASE_NAME, models.encoder, WalkSettings())
+    engine.publish(served)
+    return engine
+
+
+def _asked(engine: Engine, question: str) -> Sequence[Ranked]:
+    answer = engine.query(question, max(_DEPTHS), Search())
+    assert answer is not None
+    return answer.ranked
+
+
+def _figures(found: Sequence[list[PassageId]], gold: Sequence[set[PassageId]]) -> list[float]:
+    """Percent of the gold passages at each depth, and of the questions with all in the first 5."""
+
+    def shares(depth: int) -> list[float]:
+        return [
+            len(wanted & {*ranked[:depth]}) / len(wanted)
+            for ranked, wanted in zip(found, gold, strict=True)
+        ]
+
+    recalls = [100 * sum(shares(depth)) / len(gold) for depth in _DEPTHS]
+    return [*recalls, 100 * sum(share == 1 for share in shares(5)) / len(gold)]
+
+
+if __name__ == "__main__":
+    main()
