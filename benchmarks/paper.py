@@ -19,8 +19,9 @@ from common import arguments, dataset, table
 from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.config.values import STRATEGIES, Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
+from hopsyncd.evaluation.measures import scores_of
 from hopsyncd.evaluation.recorded import recorded_maker
-from hopsyncd.evaluation.run import DATABASE_NAME, build, kept_folder, measure
+from hopsyncd.evaluation.run import DATABASE_NAME, build, gold_of, kept_folder, outcomes
 from hopsyncd.models.asked_questions import Mode
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import QuestionMaker
@@ -126,7 +127,8 @@ class Bench:
     def rows(self, engine: Engine, searches: Mapping[str, Search]) -> Iterator[list[object]]:
         for name, search in searches.items():
             began_s = time.process_time()
-            scores = measure(engine, search, self._corpus, self._questions)
+            found = outcomes(engine, search, gold_of(self._corpus), self._questions)
+            scores = scores_of(found)
             cpu_ms = 1000 * (time.process_time() - began_s) / len(self._questions)
             recalls = (scores.recall[depth] for depth in (2, 5, 10))
             yield [

@@ -123,12 +123,12 @@ class Daemon:
         for source in self._config.sources:
             self._watch(source)
         self._worker.start()
-        self.service.watched.start()
         try_readers_soon(self.service.unavailable)
 
     def wait_for_stored(self) -> None:
         """Wait until the stored version is published, or cannot be: no query comes before it."""
         self._published.wait()
+        self.service.watched.start()
 
     def stop(self) -> None:
         """Abandon the current batch, keep what it prepared, and end every thread."""

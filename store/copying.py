@@ -10,10 +10,8 @@ from contextlib import closing
 
 from store.contract import Connection
 from store.exceptions import StoreError
-from store.records import PassageId
-from store.sqlite.content import full_text, index_passage, known_passages
 from store.sqlite.database import fresh_database, snapshot, transaction
-from store.sqlite.search import create_vectors, put_vector
+from store.sqlite.search import create_vectors, put_vectors
 from store.sqlite.versions import head
 
 _BEFORE = (
@@ -101,10 +99,5 @@ def _put(
         at = columns.index("dimensions")
         for row in new:
             create_vectors(target, int(str(row[0])), int(str(row[at])))
-    elif table == "passage":
-        ids = [PassageId(int(str(row[0]))) for row in new]
-        for id_, passage in known_passages(target, ids).items():
-            index_passage(target, id_, full_text(passage))
     elif table == "life":
-        for row in new:
-            put_vector(target, int(str(row[0])))
+        put_vectors(target, [int(str(row[0])) for row in new])

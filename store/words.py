@@ -1,4 +1,4 @@
-"""What the full-text index counts as a word, in every script."""
+"""What full-text search counts as a word, in every script."""
 
 import re
 import threading
@@ -14,7 +14,6 @@ _UNSPACED = re.compile(
 _WORD = re.compile(r"\w+")
 _SPELLED = re.compile(r"(?<![^\W_])[^\W\d_]{4,32}(?![^\W_])")
 
-# As in schema/001_initial.sql.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 _TOKENIZERS = threading.local()
 
@@ -44,7 +43,7 @@ def spellings(text: str) -> list[str]:
 
 @lru_cache(1 << 14)
 def index_terms(text: str) -> tuple[str, ...]:
-    """The distinct terms that the full-text index finds in a text, sorted.
+    """The distinct terms that full-text search finds in a text, sorted.
 
     >>> index_terms("The dogs, the dog")
     ('dog', 'the')

@@ -369,7 +369,7 @@ class _Copy:
             )
         except (*REPORTABLE, _UnknownVector):  # the daemon meets the same, and tells or encodes it
             return None
-        return answer_json(found, asked.search, (), meant)
+        return answer_json(found, asked.search, meant)
 
     def _check(self) -> None:
         """A purge or a rebuild rewrites history, which the feed does not tell."""

@@ -125,7 +125,7 @@ class ReadService:
             found = engine.query(
                 meant.question, k, search, request.at, usage, hidden=hidden, wanted=meant.wanted
             )
-            return answer_json(found, search, (), meant)
+            return answer_json(found, search, meant)
 
         newest = engine.head.version.id if engine.head else 0
         number = handed_over_at(search, request.at, newest)

@@ -173,9 +173,8 @@ def _remove_ours(path: Path, bound: os.stat_result) -> None:
         path.unlink(missing_ok=True)
 
 
-def bound_address(address: str, hint: str) -> socket.socket:
-    """A socket bound to a loopback address, not yet listening. Raises SocketRefused."""
-    host, port = host_and_port(address)
+def bound_address(host: str, port: int, hint: str) -> socket.socket:
+    """A socket bound to an address, not yet listening; port 0: a free one. Raises SocketRefused."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -184,9 +183,7 @@ def bound_address(address: str, hint: str) -> socket.socket:
     except OSError as error:
         listener.close()
         raise SocketRefused(
-            f"Cannot listen on {address}",
-            str(error.strerror).lower(),
-            hint,
+            f"Cannot listen on {host}, port {port}", str(error.strerror).lower(), hint
         ) from error
     return listener
 
@@ -271,7 +268,7 @@ def bound_listeners(stack: ExitStack, config: Config) -> tuple[list[socket.socke
     for key, address in (("access.tcp", config.access.tcp), ("web.listen", config.web.listen)):
         if address:
             hint = f"Set {key} to another port, or remove it"
-            listeners.append(stack.enter_context(bound_address(address, hint)))
+            listeners.append(stack.enter_context(bound_address(*host_and_port(address), hint)))
     return listeners, token
 
 
@@ -292,17 +289,15 @@ def serve(
     server.run(sockets=list(listeners))
 
 
-def loopback_server(
-    app: ASGIApp, limits: LimitsConfig, *, lifespan: bool = False
-) -> uvicorn.Server:
-    """A server of its own beside the daemon, within the same limits, that signals end."""
-    server = uvicorn.Server(_bounded(app, limits, Load(), "on" if lifespan else "off"))
+def loopback_server(app: ASGIApp, limits: LimitsConfig) -> uvicorn.Server:
+    """A server of its own beside the daemon, within the same limits, that signals end from now."""
+    server = uvicorn.Server(_bounded(app, limits, Load(), "auto"))
     end_at_signals(server)
     return server
 
 
 def _bounded(
-    app: ASGIApp, limits: LimitsConfig, load: Load, lifespan: Literal["on", "off"] = "off"
+    app: ASGIApp, limits: LimitsConfig, load: Load, lifespan: Literal["auto", "off"] = "off"
 ) -> uvicorn.Config:
     # uvicorn warns of every request that is not HTTP: a flood of those would flood the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

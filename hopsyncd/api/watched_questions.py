@@ -301,16 +301,13 @@ class WatchedQuestions:
         ]
         if before is None or after is None:
             return why
-        for here, there, told in (
-            (before, after, "no longer among the first passages"),
-            (after, before, "now among the first passages"),
+        went, came = _beyond(before, after), _beyond(after, before)
+        for told, names in (
+            ("with another text among the first passages", went & came),
+            ("no longer among the first passages", went - came),
+            ("now among the first passages", came - went),
         ):
-            known = {one["id"] for one in there["passages"]}
-            why += [
-                f"{told}: {' > '.join(one['heading']) or one['id']} ({one['document']})"
-                for one in here["passages"]
-                if one["id"] not in known
-            ]
+            why += [f"{told}: {name}" for name in sorted(names)]
         if before["answer"] != after["answer"]:
             why.append("the answer is another")
         return why
@@ -337,6 +334,16 @@ def _state(found: Answer, reply: AskReply) -> str:
     first = sorted(id_text(one.passage) for one in found.ranked[:_PASSAGES])
     digest = blake2b(reply.text.encode(), digest_size=16).hexdigest() if reply.found else None
     return json.dumps({"answer": digest, "passages": first})
+
+
+def _beyond(here: WatchedState, there: WatchedState) -> set[str]:
+    """The passages that are first here and not there, by heading and document."""
+    known = {one["id"] for one in there["passages"]}
+    return {
+        f"{' > '.join(one['heading']) or one['id']} ({one['document']})"
+        for one in here["passages"]
+        if one["id"] not in known
+    }
 
 
 def _passage(found: Answer, rank: int) -> WatchedPassage:

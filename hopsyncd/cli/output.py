@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,14 +63,15 @@ def filter_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def filter_texts(given: Mapping[str, Sequence[str]]) -> list[str]:
-    """As the daemon reads them; a value that begins with `!` excludes."""
+def filter_texts(given: dict[str, Any]) -> list[str]:
+    """The filters as the daemon reads them, taken out of a command's options.
+
+    A value that begins with `!` excludes.
+    """
     return [
-        f"-{key.replace('_', '-')}:{value[1:]}"
-        if value.startswith("!")
-        else f"{key.replace('_', '-')}:{value}"
-        for key, values in given.items()
-        for value in values
+        f"-{key}:{value[1:]}" if value.startswith("!") else f"{key}:{value}"
+        for key in _FILTERS
+        for value in given.pop(key.replace("-", "_"))
     ]
 
 

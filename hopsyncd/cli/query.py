@@ -36,9 +36,6 @@ from hopsyncd.config.values import (
     RERANKS,
     UNITS,
     Method,
-    Profile,
-    Reasoner,
-    Rerank,
     Strategy,
     Unit,
 )
@@ -125,20 +122,9 @@ def query(
     context: click.Context,
     /,
     question: str,
-    k: int | None,
-    strategy: Strategy | None,
-    profile: Profile,
-    reasoner: Reasoner | None,
-    top_k: int,
-    n_hop: int | None,
-    beam: int,
-    rerank: Rerank,
-    unit: Unit,
-    method: Method,
-    at: str,
     explain: bool,
     as_json: bool,
-    **filters: Sequence[str],
+    **search: Any,
 ) -> None:
     """Find the passages that answer a question, across documents.
 
@@ -149,21 +135,7 @@ def query(
     Example: hopsyncd query "how do hotkeys work" --source vault --since 2026-01
     """
     with client_of(context) as client:
-        answer = client.query(
-            question,
-            k=k,
-            strategy=strategy,
-            profile=profile,
-            reasoner=reasoner,
-            top_k=top_k,
-            n_hop=n_hop,
-            beam=beam,
-            rerank=rerank,
-            unit=unit,
-            method=method,
-            at=at,
-            filters=filter_texts(filters),
-        )
+        answer = client.query(question, filters=filter_texts(search), **search)
         place_of = linked_places(client)
     if printed_json(answer, as_json):
         return
@@ -175,7 +147,7 @@ def query(
         click.echo("No passage was found.")
     best = max((one["score"] for one in answer["passages"]), default=0.0)
     for rank, passage in enumerate(answer["passages"], 1):
-        _print_passage(rank, passage, place_of(passage), explain, unit, best)
+        _print_passage(rank, passage, place_of(passage), explain, search["unit"], best)
     if cost := answer["llm"]:
         told = f"{counted(cost['calls'], 'LLM call')}, {counted(cost['tokens'], 'token')}"
         click.echo(told, err=True)

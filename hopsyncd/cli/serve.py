@@ -159,11 +159,14 @@ def mcp(context: click.Context, allow_write: bool, address: str | None) -> None:
     config = load_config(context.obj) if allow_write or address else None
     inbox = config.mcp.inbox if config else None
     if config and address:
-        from hopsyncd.api.mcp.http_server import HttpServer
+        from hopsyncd.api.mcp.document_server import PATH, guarded
+        from hopsyncd.api.server import bound_address, loopback_server
 
-        served = HttpServer(make_server(client_of(context), allow_write, inbox), config, address)
-        click.echo(f"{served.address}\nCtrl-C stops it.")
-        served.run()
+        app = guarded(make_server(client_of(context), allow_write, inbox), config)
+        server = loopback_server(app, config.limits)
+        with bound_address(*host_and_port(address), "Give --http another port") as listener:
+            click.echo(f"http://{address}{PATH}\nCtrl-C stops it.")
+            server.run(sockets=[listener])
         return
     if sys.stdin.isatty():
         click.echo("Waiting for an MCP client on standard input; see docs/mcp.md.", err=True)

@@ -9,6 +9,8 @@ import click
 from hopsyncd.cli.output import client_of
 from hopsyncd.config.configuration import load_config
 
+_HOST = "127.0.0.1"
+
 
 @click.command()
 @click.option(
@@ -27,8 +29,8 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
     Example: hopsyncd web
     """
     # Slow to import, and the other commands do without it.
-    from hopsyncd.api.server import loopback_server
-    from hopsyncd.web.listener import KEPT_NAME, Door, kept_address, opener, page_socket
+    from hopsyncd.api.server import bound_address, loopback_server
+    from hopsyncd.web.listener import KEPT_NAME, Door, kept_address, opener
     from hopsyncd.web.pages import make_page
 
     client = client_of(context)
@@ -40,8 +42,9 @@ def web(context: click.Context, port: int | None, no_browser: bool) -> None:
         if not no_browser:
             webbrowser.open(kept.as_uri())
         return
-    with page_socket(port or 0) as listener:
-        door = Door(f"127.0.0.1:{listener.getsockname()[1]}")
+    with bound_address(_HOST, port or 0, "Take another port, or leave it out") as listener:
+        listener.listen()  # the browser may come before we serve
+        door = Door(f"{_HOST}:{listener.getsockname()[1]}")
         server = loopback_server(make_page(client, door), config.limits)
         address = door.new_address()
         click.echo(f"{address}\nCtrl-C stops it.")

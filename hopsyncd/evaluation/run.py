@@ -205,16 +205,6 @@ def _whole(source: int, corpus: Mapping[str, Passage]) -> Batch:
     return Batch("evaluation", read)
 
 
-def measure(
-    engine: Engine,
-    search: Search,
-    corpus: Mapping[str, Passage],
-    questions: Sequence[GoldQuestion],
-) -> Scores:
-    """The means of `outcomes`."""
-    return scores_of(outcomes(engine, search, gold_of(corpus), questions))
-
-
 def outcomes(
     engine: Engine,
     search: Search,

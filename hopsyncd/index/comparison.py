@@ -5,59 +5,45 @@ the floor for the others, which have their vectors alone. Those are multiplied b
 distinct vector once, exactly (`store.records`); what does not reach the floor is not looked at.
 """
 
-from collections.abc import Set
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Floats, Integers, holds, ranges
+from hopsyncd.index.columns import (
+    ColumnTable,
+    Floats,
+    Integers,
+    best_of_each,
+    holds,
+    ranges,
+    with_places,
+)
 from hopsyncd.index.live_index import LiveIndex
-from store.records import GRID
+from store.records import GRID, Vectors
 
 # A dot product of two grid vectors, times this, is half their cosine.
 HALF_COSINE = 0.5 / (GRID * GRID)
 
+_QUESTIONS_AT_ONCE = 1 << 13
+_COLUMNS = 1 << 14  # vectors that are compared with all others
 _TILE = 1 << 10  # vectors of them in one product
 _BLOCK = 1 << 9  # vectors of the others
+_MANY_PAIRS = 1 << 24  # whose products are bounded first, by so many components
+_COMPONENTS = 128
+_BOUND = np.float32(1e-4 * GRID * GRID)  # more than the rounding of a bound
+_SAMPLE = 1 << 10  # vectors
+_PARTS = 64  # of what was found, until the best are taken
+
+_Side = TypeVar("_Side", Integers, ColumnTable)
 _EXACT_AT_ONCE = 1 << 15  # pairs
+_PRODUCTS_AT_ONCE = 1 << 11  # which fit into a processor's cache
 _FEW_PAIRS = 256  # of a name: faster to compare one by one than as a product
 _MOST = 1.02 * GRID * GRID  # more than any product of vectors
 _ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
 _NEVER = np.float32(-1e30)
-
-
-def jaccard(a: Set[str], b: Set[str]) -> float:
-    """Shared keywords by all keywords; 0 when both sets are empty.
-
-    >>> jaccard({"rome", "italy"}, {"rome"})
-    0.5
-    >>> jaccard(set(), set())
-    0.0
-    """
-    union = len(a | b)
-    return len(a & b) / union if union else 0.0
-
-
-def similarity(
-    keywords_a: Set[str],
-    vector_a: NDArray[np.integer],
-    keywords_b: Set[str],
-    vector_b: NDArray[np.integer],
-) -> float:
-    """Eq. 1: SIM(a, b) = (|ka & kb| / |ka | kb| + cos(va, vb)) / 2.
-
-    The vectors are (d,) on the grid of store.records. The cosine is their exact integer dot
-    product by GRID squared, within about 1e-4 of that of the unrounded vectors, so that equal
-    inputs give equal bits everywhere.
-
-    >>> v = np.array([4000, 0])
-    >>> similarity({"rome", "italy"}, v, {"rome"}, v)
-    0.75
-    """
-    dot = int(np.dot(vector_a.astype(np.int64), vector_b.astype(np.int64)))
-    return jaccard(keywords_a, keywords_b) / 2 + dot * HALF_COSINE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,24 +66,27 @@ def _similar(index: LiveIndex, out: Integers, into: Integers) -> MatchColumns:
     asked, answered, vectors = index["outgoing"], index["incoming"], np.asarray(index.vectors.exact)
     others = asked["entry"][out] != answered["entry"][into]
     out, into = out[others], into[others]
-    parts = [np.empty(0)]
-    for start in range(0, len(out), _EXACT_AT_ONCE):
-        asks, answers = out[start : start + _EXACT_AT_ONCE], into[start : start + _EXACT_AT_ONCE]
-        product = np.einsum(
-            "ij,ij->i",
-            vectors[asked["row"][asks]].astype(np.float32),
-            vectors[answered["row"][answers]].astype(np.float32),
-        )
-        half = _half_jaccard(index, asks, answers)
-        parts.append(product.astype(np.float64) * HALF_COSINE + half)
-    return MatchColumns(out, into, np.concatenate(parts))
+    product = _products(vectors, asked["row"][out], answered["row"][into])
+    similarity = product.astype(np.float64) * HALF_COSINE + _half_jaccard(index, out, into)
+    return MatchColumns(out, into, similarity)
+
+
+def _products(vectors: Vectors, rows: Integers, others: Integers) -> NDArray[np.float32]:
+    """The product of each pair of vectors."""
+    found = np.empty(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), _PRODUCTS_AT_ONCE):
+        part = slice(start, start + _PRODUCTS_AT_ONCE)
+        one, other = (vectors[at[part]].astype(np.float32) for at in (rows, others))
+        np.einsum("ij,ij->i", one, other, out=found[part])
+    return found
 
 
 def _half_jaccard(index: LiveIndex, out: Integers, into: Integers) -> Floats:
     own, of = _names(index, "outgoing", out)
     other, whose = _names(index, "incoming", into)
     known = len(index.names)
-    both = np.isin(whose * known + other, of * known + own)
+    own_of = np.sort(of * known + own)
+    both = with_places(own_of, whose * known + other)[1]
     shared = np.bincount(whose[both], minlength=len(out))
     every = index["outgoing"]["keywords"][out] + index["incoming"]["keywords"][into] - shared
     half: Floats = shared / np.maximum(every, 1) / 2
@@ -113,89 +102,92 @@ def _names(index: LiveIndex, side: str, questions: Integers) -> tuple[Integers, 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Vectors:
-    """Questions of one side by their vectors, which several of an entry may have in common.
+class _ByVector:
+    """Questions of one side, found by the row of their vector: `rows`, rising, has that of each."""
 
-    rows: rows of vectors, each once, rising at first, and their entries. questions: by rising
-    rows, those of each from `first` up to `end`.
-    """
-
-    rows: Integers
-    entries: Integers
     questions: Integers
-    first: Integers
-    end: Integers
+    rows: Integers
 
     @classmethod
     def of(cls, index: LiveIndex, side: str, questions: Integers) -> Self:
         """Arrange them."""
-        row = index[side]["row"][questions].astype(np.int64)
-        order = np.argsort(row, kind="stable")
-        questions, row = questions[order], row[order]
-        first = np.flatnonzero(np.diff(row, prepend=-1))
-        entries = index[side]["entry"][questions[first]].astype(np.int64)
-        return cls(row[first], entries, questions, first, np.append(first[1:], len(row)))
+        rows = index[side]["row"][questions].astype(np.int64)
+        order = np.argsort(rows, kind="stable")
+        return cls(questions[order], rows[order])
 
-    def within_reach(self, floor: Floats) -> tuple[Self, NDArray[np.float32]]:
-        """Those of which a question could reach its floor by its vector alone; and the floor."""
-        if not len(self.rows):
-            return self, np.empty(0, dtype=np.float32)
-        least = np.minimum.reduceat(floor[self.questions], self.first)
-        at = np.flatnonzero(least < _MOST)
-        return self.only(at), (least[at] - _ROUNDING).astype(np.float32)
-
-    def only(self, at: Integers) -> Self:
-        """Those at these places."""
-        return replace(
-            self,
-            rows=self.rows[at],
-            entries=self.entries[at],
-            first=self.first[at],
-            end=self.end[at],
-        )
+    def at(self, rows: Integers) -> tuple[Integers, Integers]:
+        """The questions with the vectors of these rows, and the place of the row of each."""
+        first = np.searchsorted(self.rows, rows)
+        found, of = ranges(first, np.searchsorted(self.rows, rows, "right"))
+        return self.questions[found], of
 
 
 class Comparison:
-    """Outgoing questions compared with incoming ones: of the one side few, the columns.
+    """Outgoing questions compared with incoming ones, for the best of each.
 
-    `floor` has, for each outgoing question of the index, the product that a pair must reach, its
-    Jaccard added; it rises with what is found. `rising`: the outgoing ones are the columns, whose
-    floor may rise from nothing.
+    `asked` are compared with all of `among`, and those of the `held` matches with the `new` ones,
+    which have to reach what is held. A vector that asks and answers is multiplied once for both.
     """
 
     def __init__(
-        self, index: LiveIndex, out: Integers, into: Integers, floor: Floats, rising: bool
+        self,
+        index: LiveIndex,
+        asked: Integers,
+        among: Integers,
+        held: MatchColumns,
+        new: Integers,
     ) -> None:
         self._index = index
-        sides = ("outgoing", out), ("incoming", into)
-        (self._columns, self._column), (self._rows, self._row) = sides if rising else sides[::-1]
-        self._floor = floor
-        self._rising = rising
+        self._asked, self._among, self._held, self._new = asked, among, held.out, new
+        # Of each outgoing question the product, its Jaccard added, that a pair must reach. It rises
+        # with what is found.
+        self._floor = np.full(len(index["outgoing"]), np.inf)
+        self._floor[asked] = -np.inf
+        self._floor[held.out] = held.similarity / HALF_COSINE
         self._vectors = np.asarray(index.vectors.exact)
-        self._parts = [NO_MATCHES]
+        self._found = [NO_MATCHES]
 
-    def reaching(self) -> list[MatchColumns]:
-        """Pairs with the best of each outgoing question for which one reaches its floor."""
-        self._compare_sharing()
+    def best(self) -> MatchColumns:
+        """The best that reached the floor of its outgoing question."""
+        for start in range(0, len(self._asked), _QUESTIONS_AT_ONCE):
+            part = self._asked[start : start + _QUESTIONS_AT_ONCE]
+            self._compare_sharing("outgoing", part, "incoming", self._among)
+        for start in range(0, len(self._new), _QUESTIONS_AT_ONCE):
+            part = self._new[start : start + _QUESTIONS_AT_ONCE]
+            self._compare_sharing("incoming", part, "outgoing", self._held)
         self._compare_vectors()
-        return self._parts
+        return self._best()
 
-    def _take(self, column: Integers, row: Integers) -> None:
+    def _best(self) -> MatchColumns:
+        out, into, value = (
+            np.concatenate([getattr(one, name) for one in self._found])
+            for name in ("out", "into", "similarity")
+        )
+        first = best_of_each(out, -value, self._index["incoming"]["id"][into])
+        best = MatchColumns(out[first], into[first], value[first])
+        self._found = [best]
+        return best
+
+    def _take(self, out: Integers, into: Integers) -> None:
         """Take these pairs, and let the floor rise."""
-        found = _similar(self._index, *((column, row) if self._rising else (row, column)))
+        found = _similar(self._index, out, into)
         np.maximum.at(self._floor, found.out, found.similarity / HALF_COSINE)
-        self._parts.append(found)
+        self._found.append(found)
+        if len(self._found) > _PARTS:
+            self._best()
 
-    def _compare_sharing(self) -> None:
+    def _compare_sharing(
+        self, side: str, columns: Integers, other_side: str, rows: Integers
+    ) -> None:
         """The pairs that share a keyword, name by name."""
-        names, of = _names(self._index, self._columns, self._column)
+        names, of = _names(self._index, side, columns)
         order = np.argsort(names, kind="stable")
-        column, names = self._column[of[order]], names[order]
+        column, names = columns[of[order]], names[order]
         first = np.flatnonzero(np.diff(names, prepend=-1))
         end = np.append(first[1:], len(names))
-        row, name = self._index.postings[f"{self._rows}_having"].of_each(names[first])
-        wanted = np.zeros(len(self._index[self._rows]), dtype=np.bool_)
-        wanted[self._row] = True
+        row, name = self._index.postings[f"{other_side}_having"].of_each(names[first])
+        wanted = np.zeros(len(self._index[other_side]), dtype=np.bool_)
+        wanted[rows] = True
         kept = holds(wanted, row)
         row, name = row[kept], name[kept]
         count = np.bincount(name, minlength=len(first))
@@ -203,82 +195,187 @@ class Comparison:
         are_few = count * (end - first) <= _FEW_PAIRS
         few = np.flatnonzero(are_few[name])
         at, pair = ranges(first[name[few]], end[name[few]])
-        self._take(column[at], row[few][pair])
-        for one in np.flatnonzero(~are_few).tolist():
-            self._compare_name(
-                column[first[one] : end[one]], row[until[one] - count[one] : until[one]]
-            )
+        is_asked = side == "outgoing"
+        found, held = [(column[at], row[few][pair])], 0
+        for one in np.flatnonzero(~are_few & (count > 0)).tolist():
+            own, other = column[first[one] : end[one]], row[until[one] - count[one] : until[one]]
+            for pairs in self._reaching(is_asked, own, other):
+                found.append(pairs)
+                held += len(pairs[0])
+            if held > _EXACT_AT_ONCE:
+                self._take_all(is_asked, found)
+                found, held = [], 0
+        self._take_all(is_asked, found)
 
-    def _compare_name(self, column: Integers, row: Integers) -> None:
-        """Column and row questions that all have one name."""
-        index = self._index
-        near = self._read(index[self._columns]["row"][column]).T
-        size = index[self._columns]["keywords"][column].astype(np.float32)
+    def _take_all(self, is_asked: bool, found: Sequence[tuple[Integers, Integers]]) -> None:
+        if found:
+            self._take(*_directed(is_asked, *_joined(found)))
+
+    def _reaching(
+        self, is_asked: bool, column: Integers, row: Integers
+    ) -> Iterator[tuple[Integers, Integers]]:
+        """Pairs of questions that all have one name; the columns are asked, or answer."""
+        columns, rows = _directed(is_asked, self._index["outgoing"], self._index["incoming"])
+        near = self._read(columns["row"][column]).T
+        size = columns["keywords"][column].astype(np.float32)
         for start in range(0, len(row), _BLOCK):
             block = row[start : start + _BLOCK]
-            sizes = index[self._rows]["keywords"][block].astype(np.float32)[:, None]
-            product = self._read(index[self._rows]["row"][block]) @ near
-            entries = index[self._rows]["entry"][block]
-            product[_alike(entries, index[self._columns]["entry"][column])] = _NEVER
+            sizes = rows["keywords"][block].astype(np.float32)[:, None]
+            product = self._read(rows["row"][block]) @ near
+            product[_alike(rows["entry"][block], columns["entry"][column])] = _NEVER
             least = np.float32(GRID * GRID) / (sizes + size - 1)  # with one keyword in common
             product += least
-            outgoing = column if self._rising else block
-            floor = self._floor[outgoing].astype(np.float32)
-            floor = floor[None] if self._rising else floor[:, None]
-            self._raise(floor, product)
+            floor = self._floor[column if is_asked else block].astype(np.float32)
+            floor = floor[None] if is_asked else floor[:, None]
+            best = product.max(0 if is_asked else 1, keepdims=True)
+            np.maximum(floor, best - _ROUNDING, out=floor)
             if sizes.max() > 1 < size.max():
                 most = np.minimum(sizes, size) / np.maximum(sizes, size)
                 product += most * np.float32(GRID * GRID) - least
             at, of = np.nonzero(product >= floor - _ROUNDING)
-            self._take(column[of], block[at])
+            yield column[of], block[at]
 
     def _compare_vectors(self) -> None:
         """All pairs, by their vectors alone: a Jaccard only adds to a product."""
-        few = _Vectors.of(self._index, self._columns, self._column)
-        many = _Vectors.of(self._index, self._rows, self._row)
-        if self._rising:
-            few, floor = few.within_reach(self._floor)
-            order = np.argsort(-floor)  # the floors of a tile are alike: few of its pairs reach one
-            few, floor = few.only(order), floor[order]
-        else:
-            many, floor = many.within_reach(self._floor)
-        floors = floor[None] if self._rising else floor[:, None]
-        near = self._read(few.rows).T
-        found: list[tuple[Integers, Integers, NDArray[np.float32]]] = []
-        for start in range(0, len(many.rows), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            vectors = self._read(many.rows[block])
-            own, of = _alike(many.entries[block], few.entries)
-            for left in range(0, len(few.rows), _TILE):
-                tile = slice(left, left + _TILE)
-                product = vectors @ near[:, tile]
-                inside = (of >= left) & (of < left + _TILE)
-                product[own[inside], of[inside] - left] = _NEVER
-                least = floors[:, tile] if self._rising else floors[block]
-                at = np.flatnonzero(product >= least)
-                if len(at) > least.size:
-                    self._raise(least, product)
-                    at = np.flatnonzero(product >= least)
-                row, column = np.divmod(at, product.shape[1])
-                found.append((column + left, row + start, product.ravel()[at]))
-        if found:
-            column, row, value = (np.concatenate(part) for part in zip(*found, strict=True))
-            reach = value >= floor[column if self._rising else row]
-            self._take_all(few, column[reach], many, row[reach])
+        index = self._index
+        pairs = _VectorPairs(
+            self._vectors,
+            index["entries"]["end_row"],
+            self._least(self._asked),
+            self._least(self._held),
+            self._having("incoming", self._among),
+            self._having("incoming", self._new),
+        )
+        asked, held = (_ByVector.of(index, "outgoing", one) for one in (self._asked, self._held))
+        among, new = (_ByVector.of(index, "incoming", one) for one in (self._among, self._new))
+        for column, row in pairs.reaching():
+            for asks, answers, by, to in ((asked, among, column, row), (held, new, row, column)):
+                out, pair = asks.at(by)
+                into, of = answers.at(to[pair])
+                self._take(out[of], into)
 
-    def _raise(self, floor: NDArray[np.float32], product: NDArray[np.float32]) -> None:
-        """Let the floor of each outgoing question rise with its best product."""
-        best = product.max(0 if self._rising else 1, keepdims=True)
-        np.maximum(floor, best - _ROUNDING, out=floor)
+    def _least(self, questions: Integers) -> NDArray[np.float32]:
+        """(r,) for each vector the least product with which a question of it could reach its floor;
+        infinite where none can."""
+        least = np.full(len(self._vectors), np.inf)
+        np.minimum.at(least, self._index["outgoing"]["row"][questions], self._floor[questions])
+        least[least > _MOST] = np.inf
+        return (least - _ROUNDING).astype(np.float32)
 
-    def _take_all(self, few: _Vectors, column: Integers, many: _Vectors, row: Integers) -> None:
-        """Take all questions with these pairs of vectors."""
-        asked, pair = ranges(few.first[column], few.end[column])
-        answered, of = ranges(many.first[row[pair]], many.end[row[pair]])
-        self._take(few.questions[asked[of]], many.questions[answered])
+    def _having(self, side: str, questions: Integers) -> NDArray[np.bool_]:
+        """(r,) whether one of the questions has the vector."""
+        having = np.zeros(len(self._vectors), dtype=np.bool_)
+        having[self._index[side]["row"][questions]] = True
+        return having
 
     def _read(self, rows: Integers) -> NDArray[np.float32]:
         return self._vectors[rows].astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _VectorPairs:
+    """Which pairs of vectors, a column and a row, have a product that a question has to reach.
+
+    For each of r vectors: `asks` and `holds` are the least products that matter to the questions
+    asked and to those with a match, infinite where none does; `asks` rises with what is found.
+    `answers` says whether those asked are compared with it, and `is_new` whether the others are.
+
+    Of many pairs the product is bounded first: vectors are turned so that most of their length lies
+    in few components, and what is left of two multiplies to no more than its lengths do.
+    """
+
+    vectors: Vectors
+    entry_end: Integers
+    asks: NDArray[np.float32]
+    holds: NDArray[np.float32]
+    answers: NDArray[np.bool_]
+    is_new: NDArray[np.bool_]
+
+    def reaching(self) -> Iterator[tuple[Integers, Integers]]:
+        """The pairs, by parts."""
+        asks, holds_ = self.asks < np.inf, self.holds < np.inf
+        columns = np.flatnonzero(asks | (self.is_new & holds_.any()))
+        rows = np.flatnonzero(holds_ | (self.answers & asks.any()))
+        self._raise_bare(columns, rows)
+        for start in range(0, len(columns), _COLUMNS):
+            yield from self._compared(columns[start : start + _COLUMNS], rows)
+
+    def _compared(self, columns: Integers, rows: Integers) -> Iterator[tuple[Integers, Integers]]:
+        basis = None
+        if len(columns) * len(rows) > _MANY_PAIRS and self.vectors.shape[1] > 2 * _COMPONENTS:
+            basis = self._basis(rows)
+        near = self._turned(columns, basis).T
+        height = _BLOCK * max(1, _TILE // len(columns)) if len(columns) else _BLOCK
+        found = list[tuple[Integers, Integers]]()
+        for start in range(0, len(rows), height):
+            block = rows[start : start + height]
+            far, holds_ = self._turned(block, basis), self.holds[block, None] - _BOUND
+            for left in range(0, len(columns), _TILE):
+                tile = columns[left : left + _TILE]
+                most = far @ near[:, left : left + _TILE]
+                at = np.flatnonzero((most >= self.asks[tile] - _BOUND) | (most >= holds_))
+                row, column = np.divmod(at, len(tile))
+                found.append((tile[column], block[row]))
+            if sum(len(column) for column, _ in found) > _EXACT_AT_ONCE:
+                yield self._exact(*_joined(found))
+                found.clear()
+        if found:
+            yield self._exact(*_joined(found))
+
+    def _exact(self, column: Integers, row: Integers) -> tuple[Integers, Integers]:
+        """Those of the pairs that do reach it."""
+        others = self._entries(column) != self._entries(row)
+        column, row = column[others], row[others]
+        product = _products(self.vectors, column, row)
+        answers = self.answers[row]
+        np.maximum.at(self.asks, column[answers], product[answers] - _ROUNDING)
+        reach = answers & (product >= self.asks[column])
+        reach |= self.is_new[column] & (product >= self.holds[row])
+        return column[reach], row[reach]
+
+    def _raise_bare(self, columns: Integers, rows: Integers) -> None:
+        """Let what has to reach nothing reach the best of a sample."""
+        bare, sample = columns[np.isneginf(self.asks[columns])], rows[self.answers[rows]]
+        sample = sample[:: max(1, len(sample) // _SAMPLE)]
+        if not len(sample):
+            return
+        far, entries = self._read(sample), self._entries(sample)
+        for start in range(0, len(bare), _TILE):
+            tile = bare[start : start + _TILE]
+            product = far @ self._read(tile).T
+            product[_alike(entries, self._entries(tile))] = _NEVER
+            self.asks[tile] = product.max(0) - _ROUNDING
+
+    def _basis(self, rows: Integers) -> NDArray[np.float32]:
+        """(d, c) the orthonormal directions in which most of the length of these vectors lies."""
+        sample = self._read(rows[:: max(1, len(rows) // (2 * _SAMPLE))])
+        _, directions = np.linalg.eigh(sample.T @ sample)
+        return np.ascontiguousarray(directions[:, -_COMPONENTS:])
+
+    def _turned(self, rows: Integers, basis: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        """The vectors by their components along the basis and the length of the rest."""
+        vectors = self._read(rows)
+        if basis is None:
+            return vectors
+        kept = vectors @ basis
+        left = np.einsum("ij,ij->i", vectors, vectors) - np.einsum("ij,ij->i", kept, kept)
+        return np.column_stack([kept, np.sqrt(np.maximum(left, 0))])
+
+    def _entries(self, rows: Integers) -> Integers:
+        return np.searchsorted(self.entry_end, rows, "right")
+
+    def _read(self, rows: Integers) -> NDArray[np.float32]:
+        return self.vectors[rows].astype(np.float32)
+
+
+def _joined(pairs: Sequence[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
+    column, row = zip(*pairs, strict=True)
+    return np.concatenate(column), np.concatenate(row)
+
+
+def _directed(is_asked: bool, column: _Side, row: _Side) -> tuple[_Side, _Side]:
+    """The outgoing side first, of a pair or its kind."""
+    return (column, row) if is_asked else (row, column)
 
 
 def _alike(rows: Integers, columns: Integers) -> tuple[Integers, Integers]:

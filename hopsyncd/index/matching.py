@@ -14,19 +14,50 @@ unless c1 is more similar. C leaves again: only the questions matched with c1 lo
 """
 
 import math
+from collections.abc import Set
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Integers, best_of_each, ranges
+from hopsyncd.index.columns import Integers, ranges, with_places
 from hopsyncd.index.comparison import HALF_COSINE, NO_MATCHES, Comparison, MatchColumns
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from store.records import Cut, Match, QuestionId
 
-_AT_ONCE = 1 << 13  # questions that are compared with all others
-
 Flags = NDArray[np.bool_]
+
+
+def jaccard(a: Set[str], b: Set[str]) -> float:
+    """Shared keywords by all keywords; 0 when both sets are empty.
+
+    >>> jaccard({"rome", "italy"}, {"rome"})
+    0.5
+    >>> jaccard(set(), set())
+    0.0
+    """
+    union = len(a | b)
+    return len(a & b) / union if union else 0.0
+
+
+def similarity(
+    keywords_a: Set[str],
+    vector_a: NDArray[np.integer],
+    keywords_b: Set[str],
+    vector_b: NDArray[np.integer],
+) -> float:
+    """Eq. 1: SIM(a, b) = (|ka & kb| / |ka | kb| + cos(va, vb)) / 2.
+
+    The vectors are (d,) on the grid of store.records. The cosine is their exact integer dot
+    product by GRID squared, within about 1e-4 of that of the unrounded vectors, so that equal
+    inputs give equal bits everywhere.
+
+    >>> v = np.array([4000, 0])
+    >>> similarity({"rome", "italy"}, v, {"rome"}, v)
+    0.75
+    """
+    dot = int(np.dot(vector_a.astype(np.int64), vector_b.astype(np.int64)))
+    return jaccard(keywords_a, keywords_b) / 2 + dot * HALF_COSINE
 
 
 def questions_of(index: LiveIndex, side: str, entries: Integers) -> Integers:
@@ -53,18 +84,12 @@ def rematch(index: LiveIndex, gone: Integers, new: Integers) -> MatchDelta:
     orphans = np.setdiff1d(index["matches"]["out"][rows], ended).astype(np.int64)
     held_out = np.setdiff1d(np.flatnonzero(match >= 0), np.union1d(ended, orphans))
     held = match_rows(index, match[held_out])
-    beaten = beating(index, held, questions_of(index, "incoming", new))
     unmatched = np.flatnonzero(match < 0)
     alive = index.alive
     unmatched = unmatched[alive[index["outgoing"]["entry"][unmatched]]]
-    found = best_matches(index, np.union1d(orphans, unmatched), alive)
-    begun = MatchColumns(
-        *(
-            np.concatenate([getattr(one, name) for one in (found, beaten)])
-            for name in ("out", "into", "similarity")
-        )
-    )
-    delta = MatchDelta(np.concatenate([ended, orphans, beaten.out]), begun)
+    begun = renewed(index, np.union1d(orphans, unmatched), alive, held, new)
+    beaten = begun.out[match[begun.out] >= 0]
+    delta = MatchDelta(np.union1d(ended, np.union1d(orphans, beaten)), begun)
     index.end_matches(delta.ended)
     index.begin_matches(begun.out, begun.into, begun.similarity)
     return delta
@@ -111,43 +136,29 @@ def best_matches(index: LiveIndex, out: Integers, entries: Flags) -> MatchColumn
 
     A question for which there is none is left out.
     """
-    into = questions_of(index, "incoming", np.flatnonzero(entries))
-    floor = np.full(len(index["outgoing"]), -np.inf)
-    best = NO_MATCHES
-    for start in range(0, len(out), _AT_ONCE):
-        part = out[start : start + _AT_ONCE]
-        best = _best(index, best, *Comparison(index, part, into, floor, True).reaching())
-    return best
+    return renewed(index, out, entries, NO_MATCHES, np.empty(0, dtype=np.int64))
 
 
-def beating(index: LiveIndex, held: MatchColumns, into: Integers) -> MatchColumns:
-    """For each of the held matches that one of these incoming questions beats, the best that does.
+def renewed(
+    index: LiveIndex, asked: Integers, entries: Flags, held: MatchColumns, new: Integers
+) -> MatchColumns:
+    """The best matches of the questions asked among those of `entries`, and of those with a held
+    match the best that beats it among those of the `new` entries.
 
     Of equal ones the lower id is better.
     """
-    floor = np.full(len(index["outgoing"]), np.inf)
-    floor[held.out] = held.similarity / HALF_COSINE
-    best = NO_MATCHES
-    for start in range(0, len(into), _AT_ONCE):
-        part = into[start : start + _AT_ONCE]
-        best = _best(index, best, *Comparison(index, held.out, part, floor, False).reaching())
+    among = questions_of(index, "incoming", np.flatnonzero(entries))
+    answers = questions_of(index, "incoming", new)
+    best = Comparison(index, asked, among, held, answers).best()
     order = np.argsort(held.out)
-    at = order[np.searchsorted(held.out[order], best.out)]
-    ids = index["incoming"]["id"]
-    won = (best.similarity > held.similarity[at]) | (
-        (best.similarity == held.similarity[at]) & (ids[best.into] < ids[held.into[at]])
+    at, is_held = with_places(held.out[order], best.out)
+    at, ids = order[at[is_held]], index["incoming"]["id"]
+    similarity, into = best.similarity[is_held], best.into[is_held]
+    won = np.ones(len(best), dtype=np.bool_)
+    won[is_held] = (similarity > held.similarity[at]) | (
+        (similarity == held.similarity[at]) & (ids[into] < ids[held.into[at]])
     )
     return MatchColumns(best.out[won], best.into[won], best.similarity[won])
-
-
-def _best(index: LiveIndex, *parts: MatchColumns) -> MatchColumns:
-    """The best of each outgoing question."""
-    out, into, value = (
-        np.concatenate([getattr(one, name) for one in parts])
-        for name in ("out", "into", "similarity")
-    )
-    first = best_of_each(out, -value, index["incoming"]["id"][into])
-    return MatchColumns(out[first], into[first], value[first])
 
 
 def edge_budget(passages: int, factor: float) -> int:

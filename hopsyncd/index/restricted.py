@@ -14,7 +14,7 @@ from hopsyncd.index.columns import Integers, holds, with_places
 from hopsyncd.index.comparison import MatchColumns
 from hopsyncd.index.documents import touched_by, ways_of
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import beating, best_matches, cut_of, edge_budget, questions_of
+from hopsyncd.index.matching import best_matches, cut_of, edge_budget, questions_of, renewed
 from hopsyncd.index.snapshot import Replaced, Rows, Snapshot
 from hopsyncd.index.statistics import Statistics
 from store.records import Version
@@ -82,14 +82,14 @@ def _matches(found: Snapshot, before: Snapshot | None) -> MatchColumns:
     shown = before.statistics.visible.entries
     new = visible.copy()
     new[: len(shown)] &= ~shown
-    won = beating(index, held, questions_of(index, "incoming", np.flatnonzero(new)))
-    found_now = best_matches(index, np.setdiff1d(alone, held.out), visible)
-    stays = ~np.isin(held.out, won.out)
+    anew = np.setdiff1d(alone, held.out)
+    begun = renewed(index, anew, visible, held, np.flatnonzero(new))
+    stays = ~np.isin(held.out, begun.out)
     return _sorted(
         MatchColumns(
-            np.concatenate([held.out[stays], won.out, found_now.out]),
-            np.concatenate([held.into[stays], won.into, found_now.into]),
-            np.concatenate([held.similarity[stays], won.similarity, found_now.similarity]),
+            np.concatenate([held.out[stays], begun.out]),
+            np.concatenate([held.into[stays], begun.into]),
+            np.concatenate([held.similarity[stays], begun.similarity]),
         )
     )
 

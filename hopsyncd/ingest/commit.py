@@ -163,9 +163,9 @@ class Writer:
             self._by_source(read), cost, on_progress, yield_to_edits, most
         )
 
-    def apply(self, batch: Batch, cost: Cost | None = None) -> Version | None:
-        """Prepare and commit the batch. Without a `cost` an LLM may cost what it will."""
-        cost = cost or Cost(Usage())
+    def apply(self, batch: Batch) -> Version | None:
+        """Prepare and commit the batch; an LLM may cost what it will."""
+        cost = Cost(Usage())
         return self.commit(batch, cost, self.prepare(batch.read, cost))
 
     def commit(self, batch: Batch, cost: Cost, prepared: Prepared) -> Version | None:
@@ -224,8 +224,8 @@ class Writer:
     def rebuild(self) -> Version | None:
         """Commit the head, derived anew from its content, as the next version; None without a head.
 
-        Full text, vectors, matches and the cut are computed from the stored passages and questions:
-        no question is asked and nothing is embedded. Matches that turn out equal keep their rows.
+        Word counts, vectors, matches and the cut are computed from the stored content: no question
+        is asked and nothing is embedded. Matches that turn out equal keep their rows.
         """
         newest = head(self._connection)
         if newest is None:

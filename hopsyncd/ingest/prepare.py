@@ -78,14 +78,12 @@ class Preparer:
         *,
         now_ms: Callable[[], int],
         patience_s: float,
-        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """Ask an LLM for at most `patience_s` at a time; the passages that are left wait."""
         self._connection = connection
         self._maker = maker
         self._now_ms = now_ms
         self._patience_s = patience_s
-        self._clock_s = clock_s
         self._unstored: list[tuple[Passage, QuestionSet]] = []
         self.recipe = register_recipe(connection, maker.recipe)
 
@@ -185,12 +183,12 @@ class Preparer:
         yield_to_edits: YieldToEdits = lambda: None,
     ) -> Iterator[Sequence[Made]]:
         """Make sets source by source, storing them as they come."""
-        end_s = self._clock_s() + self._patience_s
+        end_s = time.monotonic() + self._patience_s
         for source, passages in wanted.items():
             context = None
             if cost.usage is not None:
                 context = LlmContext(
-                    source, cost.usage, lambda: go_on() and self._clock_s() < end_s, yield_to_edits
+                    source, cost.usage, lambda: go_on() and time.monotonic() < end_s, yield_to_edits
                 )
             for made in self._maker.make_each(passages, context):
                 sets = self._unknown(made)

@@ -19,10 +19,9 @@ from hopsyncd.answers.changed import (
     TagAnswer,
     UntagAnswer,
 )
-from hopsyncd.index.comparison import similarity
 from hopsyncd.index.entries import NewPassage, add_entries
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import best_matches, match_records, questions_of
+from hopsyncd.index.matching import best_matches, match_records, questions_of, similarity
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import held

@@ -137,10 +137,7 @@ def understood_json(answer: Answer | None, meant: Understood | None) -> Understo
 
 
 def answer_json(
-    answer: Answer | None,
-    search: Search,
-    degraded: Sequence[str],
-    meant: Understood | None = None,
+    answer: Answer | None, search: Search, meant: Understood | None = None
 ) -> QueryAnswer:
     """Version, how it was searched, reasons to doubt, and the passages, best first.
 
@@ -155,7 +152,7 @@ def answer_json(
         "profile": search.profile if hops else None,
         "reasoner": search.chosen_reasoner if hops else None,
         "llm": {"calls": llm.calls, "tokens": llm.tokens} if llm else None,
-        "degraded": [*degraded, *(answer.degraded if answer else ())],
+        "degraded": [*(answer.degraded if answer else ())],
         "passages": [passage_json(answer, ranked) for ranked in answer.ranked] if answer else [],
         "logic": logic_json(answer),
     }

@@ -1,7 +1,7 @@
 """Pictures of the graph as boxes in columns and curves between them, laid out on the server."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -45,7 +45,7 @@ class Curve:
 
     path: str
     kind: Kind
-    is_reverse: bool
+    tips: Collection[Literal["start", "end"]]
     width: float
     number: int
     x: int
@@ -112,7 +112,11 @@ def neighbourhood(near: Mapping[str, Any]) -> tuple[Picture, list[Mapping[str, A
     centre, *others = near["passages"]
     edges = [one for one in near["edges"] if centre["id"] in (one["from"], one["to"])]
     further = [one for one in near["edges"] if one not in edges]
-    leads_here = {_beyond(one, centre["id"]) for one in edges if _leads_to(one, centre["id"])}
+    leads_here = {
+        _beyond(one, centre["id"])
+        for one in edges
+        if _target(one, one["from"], one["to"]) == centre["id"]
+    }
     left, right = list[_End](), list[_End]()
     joined = {_beyond(one, centre["id"]) for one in edges}
     for one in others:
@@ -126,11 +130,9 @@ def neighbourhood(near: Mapping[str, Any]) -> tuple[Picture, list[Mapping[str, A
     return _picture(columns, hops, {}, centre["id"]), [*edges, *further]
 
 
-def _leads_to(edge: Mapping[str, Any], centre: str) -> bool:
-    """Whether the other end raises what the centre answers, or links to it."""
-    kind: str = edge["asked_by"]
-    goes_to_centre: bool = edge["to"] == centre
-    return kind != "both" and (kind in ("from", "link")) == goes_to_centre
+def _target(hop: Mapping[str, Any], start: str, end: str) -> str | None:
+    """The one that answers what the other raises, or that it links to; None for a shared name."""
+    return {"from": end, "link": end, "to": start, "backlink": start}.get(hop["asked_by"])
 
 
 def _beyond(edge: Mapping[str, Any], centre: str) -> str:
@@ -165,15 +167,23 @@ def _picture(
                 ranks.get(end.id),
                 end.id == centre,
             )
-    first: dict[frozenset[str], Curve] = {}  # of two passages, one curve: more would cover it
+    # Of two passages, one curve: more would cover it.
+    first: dict[frozenset[str], Curve] = {}
+    targets: dict[frozenset[str], set[str]] = defaultdict(set)
+    for hop in hops:
+        if target := _target(hop, hop["from"]["id"], hop["to"]["id"]):
+            targets[frozenset((hop["from"]["id"], hop["to"]["id"]))].add(target)
     for number, hop in enumerate(hops, 1):
         ends = frozenset((hop["from"]["id"], hop["to"]["id"]))
         if ends <= boxes.keys() and ends not in first:
-            first[ends] = _curve(boxes[hop["from"]["id"]], boxes[hop["to"]["id"]], hop, number)
+            pair = boxes[hop["from"]["id"]], boxes[hop["to"]["id"]]
+            first[ends] = _curve(*pair, hop, number, targets[ends])
     return Picture(width, height, list(boxes.values()), list(first.values()))
 
 
-def _curve(start: Box, end: Box, hop: Mapping[str, Any], number: int) -> Curve:
+def _curve(
+    start: Box, end: Box, hop: Mapping[str, Any], number: int, targets: Collection[str]
+) -> Curve:
     """A curve between the facing sides of two boxes; within a column it bends to the right."""
     y1, y2 = start.y + _BOX_HEIGHT // 2, end.y + _BOX_HEIGHT // 2
     if start.x == end.x:
@@ -184,12 +194,14 @@ def _curve(start: Box, end: Box, hop: Mapping[str, Any], number: int) -> Curve:
         x1 = start.x + (_BOX_WIDTH if forward else 0)
         x2 = end.x + (0 if forward else _BOX_WIDTH)
         bend1 = bend2 = (x1 + x2) // 2
+    tips: list[Literal["start", "end"]] = ["start"] if start.id in targets else []
+    tips += ["end"] if end.id in targets else []
     share = hop.get("share")
     weight = share if share is not None else hop.get("similarity") or 0.3
     return Curve(
         f"M{x1} {y1}C{bend1} {y1} {bend2} {y2} {x2} {y2}",
         _KINDS.get(hop["asked_by"], "asks"),
-        hop["asked_by"] in ("to", "backlink"),
+        tips,
         round(_THINNEST + (_THICKEST - _THINNEST) * min(max(weight, 0.0), 1.0), 1),
         number,
         (x1 + x2 + 3 * (bend1 + bend2)) // 8,

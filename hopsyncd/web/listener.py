@@ -10,7 +10,6 @@ import hmac
 import math
 import os
 import secrets
-import socket
 import tempfile
 import time
 from collections import deque
@@ -27,7 +26,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hopsyncd.client import Client
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import host_and_port
-from hopsyncd.errors import SocketRefused
 
 COOKIE = "hopsyncd"
 KEPT_NAME = "page.html"  # in the data_dir: leads a browser to the page that the daemon keeps up
@@ -195,15 +193,3 @@ def with_page(app: ASGIApp, config: Config) -> Iterator[ASGIApp]:
         yield chosen
     finally:
         kept.unlink(missing_ok=True)
-
-
-def page_socket(port: int) -> socket.socket:
-    """A socket bound to 127.0.0.1, 0 standing for a free port. Raises SocketRefused."""
-    try:
-        return socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        raise SocketRefused(
-            f"Cannot show the page on port {port}",
-            str(error.strerror).lower(),
-            "Take another port, or leave it out",
-        ) from error

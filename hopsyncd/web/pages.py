@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -94,7 +95,7 @@ class Pages:
         self._templates.globals.update(
             base=base, arrows=_ARROWS, counted=counted, title_of=title_of, strategies=STRATEGIES
         )
-        self._templates.filters.update(time=local_time, query=query_string)
+        self._templates.filters.update(time=local_time, query=query_string, code=with_code)
 
     def html(
         self, request: Request, template: str, status: int = 200, **context: Any
@@ -271,6 +272,17 @@ def query_string(fields: Mapping[str, Any]) -> str:
     'q=a+b'
     """
     return urlencode({name: one for name, one in fields.items() if one not in (None, "", "head")})
+
+
+def with_code(message: str) -> Markup:
+    """A message in HTML, with what it has in backticks as code.
+
+    >>> with_code("Run `a < b`")
+    Markup('Run <code>a &lt; b</code>')
+    """
+    parts = (Markup("<code>{}</code>" if at % 2 else "{}").format(part)
+             for at, part in enumerate(message.split("`")))  # fmt: skip
+    return Markup("").join(parts)
 
 
 def local_time(moment: str | None) -> str:

@@ -16,7 +16,7 @@ _WHOLE = {
     "PRAGMA foreign_keys = ON": "",
 }
 # What only SQLite keeps for searches.
-_SEARCHED = re.compile(r"\b(?:passage_text|passage_vector_\d+)\b")
+_SEARCHED = re.compile(r"\bpassage_vector_\d+\b")
 _PARAMETER = re.compile(r"\?(\d*)")
 _TEXTS = re.compile(r"(name (?:NOT )?IN \(SELECT value FROM )json_each\(([^()]*)\)")
 _NUMBERS = re.compile(r"SELECT value FROM json_each\(([^()]*)\)")

@@ -13,7 +13,7 @@ from contextlib import closing
 from store.exceptions import NotADatabase, StoreError
 from store.records import ALIVE, REBUILD, RESTORE, Finding
 from store.sqlite.acknowledged import state_of
-from store.sqlite.check_content import CONTENT_CHECKS, full_text_index, passage_vectors
+from store.sqlite.check_content import CONTENT_CHECKS, passage_vectors
 from store.sqlite.check_graph import GRAPH_CHECKS
 from store.sqlite.database import (
     APPLICATION_ID,
@@ -43,7 +43,7 @@ _LIVE_KEYS = {"document": "source, path", "life": "passage", "match": "question"
 
 def count_checks(deep: bool) -> int:
     """The largest number of checks that `check` runs."""
-    return 3 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 2 if deep else 0)
+    return 3 + len(_STRUCTURE) + (len(GRAPH_CHECKS + CONTENT_CHECKS) + 1 if deep else 0)
 
 
 def check(
@@ -59,11 +59,10 @@ def check(
         structure = (_server_structure,)
     found = run_checks(connection, structure, on_check)
     checks = [*_STRUCTURE, *(GRAPH_CHECKS + CONTENT_CHECKS if deep else ())]
-    if deep and not connection.server:
-        checks.append(full_text_index)
-        # sqlite-vec crashes the process if its tables are not as it made them.
-        if not any(one.where.startswith(_VECTORS) for one in found):
-            checks.append(passage_vectors)
+    # sqlite-vec crashes the process if its tables are not as it made them.
+    is_safe = not any(one.where.startswith(_VECTORS) for one in found)
+    if deep and is_safe and not connection.server:
+        checks.append(passage_vectors)
     return found + run_checks(connection, checks, on_check)
 
 
@@ -143,9 +142,6 @@ def _quick_integrity(connection: Connection) -> Iterator[Finding]:
 
 
 def _integrity(connection: Connection) -> Iterator[Finding]:
-    # Opening a cursor makes FTS5 drop what it cached of an earlier state. Its own check does not,
-    # and mistakes what another connection has written since for damage.
-    connection.execute("SELECT rowid FROM passage_text LIMIT 1").fetchone()
     yield from _pragma(connection, "integrity_check")
 
 

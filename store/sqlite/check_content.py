@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from itertools import groupby, zip_longest
 from typing import Any
 
 import numpy as np
@@ -21,9 +19,9 @@ from store.records import (
     set_id,
 )
 from store.sqlite.content import full_text
-from store.sqlite.database import Connection, memory_database
+from store.sqlite.database import Connection
 from store.sqlite.digests import stored_document_digest, stored_set_digest
-from store.words import TOKENIZER, count_words, searchable
+from store.words import count_words
 
 
 def _passages(connection: Connection) -> Iterator[Finding]:
@@ -183,60 +181,6 @@ def _vector_slots(connection: Connection, table: str, known: int) -> Iterator[Fi
             f" {len(wrong)} rows are not in their slots",
             REBUILD,
         )
-
-
-def full_text_index(connection: Connection) -> Iterator[Finding]:
-    """Compare the index with a fresh one of the same passages, posting by posting."""
-    with closing(memory_database()) as memory:
-        memory.execute(f"CREATE VIRTUAL TABLE fresh USING fts5 (body, tokenize = '{TOKENIZER}')")
-        memory.execute("CREATE VIRTUAL TABLE posting USING fts5vocab (fresh, 'instance')")
-        memory.execute("BEGIN")
-        memory.executemany(
-            "INSERT INTO fresh (rowid, body) VALUES (?, ?)",
-            (
-                (row_id, searchable(full_text(Passage(tuple(json.loads(heading)), text))))
-                for row_id, heading, text in connection.execute(
-                    "SELECT id, heading, text FROM passage"
-                )
-            ),
-        )
-        yield from _unequal_sizes(connection, memory)
-        yield from _unequal_postings(connection, memory)
-
-
-def _unequal_sizes(connection: Connection, memory: Connection) -> Iterator[Finding]:
-    stored = dict(connection.execute("SELECT id, sz FROM passage_text_docsize"))
-    wanted = dict(memory.execute("SELECT id, sz FROM fresh_docsize"))
-    for passage in sorted(stored.keys() | wanted.keys()):
-        if passage not in stored:
-            detail = "the passage is missing"
-        elif passage not in wanted:
-            detail = "there is no such passage"
-        elif stored[passage] != wanted[passage]:
-            detail = "the length of its text differs"
-        else:
-            continue
-        yield Finding(
-            "the full-text index has exactly the stored passages",
-            f"passage_text {passage}",
-            detail,
-            REBUILD,
-        )
-
-
-def _unequal_postings(connection: Connection, memory: Connection) -> Iterator[Finding]:
-    sql = "SELECT term, doc, offset FROM {}"
-    stored = groupby(connection.execute(sql.format("passage_term")), key=lambda row: row[0])
-    wanted = groupby(memory.execute(sql.format("posting")), key=lambda row: row[0])
-    for left, right in zip_longest(stored, wanted, fillvalue=(None, ())):
-        if left[0] != right[0] or list(left[1]) != list(right[1]):
-            yield Finding(
-                "the full-text index has the words of the passages",
-                "passage_text",
-                f"the postings of {left[0]!r} differ from those of {right[0]!r} in the passages",
-                REBUILD,
-            )
-            return
 
 
 CONTENT_CHECKS = (_passages, _sets, _documents)

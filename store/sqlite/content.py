@@ -5,6 +5,7 @@ unused is found again by its id, so it is never computed twice.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count, groupby
@@ -26,7 +27,7 @@ from store.sqlite.acknowledged import INTERNAL_COUNTERS
 from store.sqlite.database import Connection, transaction
 from store.sqlite.digests import QUESTION_COLUMNS, set_digest
 from store.sqlite.search import create_vectors
-from store.words import count_words, searchable
+from store.words import count_words
 
 _SETS_AT_ONCE = 1000  # read together: sorting all of them by SQL would copy their vectors
 _DIRECTIONS = tuple(Direction)
@@ -134,6 +135,7 @@ def put_content(
     What is new adds to the counters passages_generated and texts_embedded, unless it is `copied`
     from another place. Raises ContentConflict if a passage's id already belongs to another text.
     """
+    spent = Counter[str]()
     with transaction(connection):
         known = known_passages(connection, (passage.id for passage, _ in content))
         sets = known_sets(connection, (questions.id for _, questions in content))
@@ -150,17 +152,13 @@ def put_content(
             if questions.id not in sets:
                 _insert_set(connection, recipe, questions)
                 sets.add(questions.id)
-                if not copied:
-                    _count(connection, "passages_generated", 1)
-                    _count(connection, "texts_embedded", len(questions.vectors))
-
-
-def _count(connection: Connection, name: str, more: int) -> None:
-    connection.execute(
-        "INSERT INTO counter (name, value) VALUES (?, ?)"
-        " ON CONFLICT (name) DO UPDATE SET value = counter.value + excluded.value",
-        [name, more],
-    )
+                spent.update(passages_generated=1, texts_embedded=len(questions.vectors))
+        if not copied:
+            connection.executemany(
+                "INSERT INTO counter (name, value) VALUES (?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET value = counter.value + excluded.value",
+                [*spent.items()],
+            )
 
 
 def counters(connection: Connection) -> dict[str, int]:
@@ -171,29 +169,20 @@ def counters(connection: Connection) -> dict[str, int]:
 
 
 def _insert_passage(connection: Connection, passage: Passage) -> None:
-    body = full_text(passage)
     connection.execute(
         "INSERT INTO passage (id, heading, text, words) VALUES (?, ?, ?, ?)",
         [
             passage.id,
             json.dumps(passage.heading, ensure_ascii=False),
             passage.text,
-            count_words(body),
+            count_words(full_text(passage)),
         ],
     )
-    index_passage(connection, passage.id, body)
 
 
 def full_text(passage: Passage) -> str:
     """The text that full-text search sees of a passage."""
     return " ".join([*passage.heading, passage.text])
-
-
-def index_passage(connection: Connection, row_id: PassageId, body: str) -> None:
-    """Put a passage into the full-text index."""
-    connection.execute(
-        "INSERT INTO passage_text (rowid, body) VALUES (?, ?)", [row_id, searchable(body)]
-    )
 
 
 def _insert_set(connection: Connection, recipe: int, questions: QuestionSet) -> None:

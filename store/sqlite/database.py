@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import sqlite_vec
-from sqlite_utils import Database
 
 from store.contract import Connection, Server
 from store.exceptions import (
@@ -32,7 +31,7 @@ from store.sqlite.acknowledged import (
     refuse_older,
     reserve_lost,
 )
-from store.sqlite.migrations import MIGRATIONS, SCHEMA_VERSION
+from store.sqlite.migrations import SCHEMA_VERSION, apply_migrations
 from store.sqlite.presence import Opened, note_size, opened_now, refuse_gone
 from store.sqlite.wal import refuse_lost_wal
 
@@ -188,7 +187,7 @@ def _migrate(connection: FileConnection) -> None:
     if connection.execute("PRAGMA user_version").fetchone()[0] == SCHEMA_VERSION:
         return
     with transaction(connection):
-        MIGRATIONS.apply(Database(connection))
+        apply_migrations(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 

@@ -140,7 +140,7 @@ def collect(
     between()
     gone = sweep(connection, between)
     gone.update(drop_unused(connection, _forsaken(connection, retention, now_ms), between))
-    shrink(connection, between, text=gone["passages"] > 0)
+    shrink(connection, between)
     return GcResult(
         versions=tuple(versions),
         documents=gone["documents"],
@@ -201,7 +201,6 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
         " AND NOT EXISTS (SELECT 1 FROM placement WHERE passage = p.id)",
         [json.dumps([row[1] for row in doomed])],
     ).fetchall()
-    connection.executemany("DELETE FROM passage_text WHERE rowid = ?", passages)
     connection.executemany("DELETE FROM passage WHERE id = ?", passages)
     return Counter(question_sets=len(ids), passages=len(passages))
 
@@ -328,13 +327,13 @@ def _emptied(connection: Connection, sets: Iterable[int]) -> list[int]:
 
 
 def _content_bytes(connection: Connection, sets: Iterable[int], passages: Sequence[int]) -> int:
-    """Roughly the size of this content. Text counts twice, as the full-text index has it too."""
+    """Roughly the size of this content."""
     row = connection.execute(
         "SELECT (SELECT coalesce(sum(length(vectors)), 0) FROM question_set"
         " WHERE id IN (SELECT value FROM json_each(?1)))"
         f" + (SELECT coalesce(sum(length(text) + length(keywords) + {_ROW_BYTES}), 0) FROM question"
         " WHERE question_set IN (SELECT value FROM json_each(?1)))"
-        " + (SELECT coalesce(sum(2 * length(text)), 0) FROM passage"
+        " + (SELECT coalesce(sum(length(text)), 0) FROM passage"
         " WHERE id IN (SELECT value FROM json_each(?2)))",
         [json.dumps(list(sets)), json.dumps(list(passages))],
     ).fetchone()

@@ -23,7 +23,7 @@ from store.sqlite.acknowledged import count_rewrite
 from store.sqlite.database import Connection, transaction
 from store.sqlite.gc import Between, drop_sets, drop_unused, sweep, unchecked, unheld_sets
 from store.sqlite.losses import CutSearch, Losses, Span
-from store.sqlite.search import put_vector
+from store.sqlite.search import put_vectors
 from store.sqlite.space import erase
 
 _REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # what one transaction removes
@@ -236,12 +236,14 @@ def _within(span: Span, others: Iterable[Span], losses: Losses) -> list[Span]:
 def _insert_lives(
     connection: Connection, passage: PassageId, question_set: int, spans: Iterable[Span]
 ) -> None:
-    for span in spans:
-        (life,) = connection.execute(
+    lives = [
+        connection.execute(
             "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?) RETURNING id",
             [passage, *span, question_set],
-        ).fetchone()
-        put_vector(connection, life)
+        ).fetchone()[0]
+        for span in spans
+    ]
+    put_vectors(connection, lives)
 
 
 def _cut_matches(connection: Connection, sets: Sequence[int], losses: Losses) -> int:

@@ -1,5 +1,6 @@
 """Exact search at a version: postings of words, and the sqlite-vec tables of passage vectors."""
 
+import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 
@@ -92,26 +93,31 @@ def is_searchable(connection: Connection, recipe: int) -> bool:
     )
 
 
-def put_vector(connection: Connection, life: int) -> None:
-    """Insert the vector of a row of `life`, taken from its question set.
+def put_vectors(connection: Connection, lives: Sequence[int]) -> None:
+    """Insert the vectors of rows of `life`, taken from their question sets.
 
     A vector of zeros is left out: its distances would be NaN, which breaks the order of a search.
     """
     if connection.server:
         return
-    recipe, dimensions, vectors, *columns = connection.execute(
-        "SELECT s.recipe, r.dimensions, s.vectors, l.born, l.died, l.passage FROM life AS l"
-        " JOIN question_set AS s ON s.id = l.question_set JOIN recipe AS r ON r.id = s.recipe"
-        " WHERE l.id = ?",
-        [life],
-    ).fetchone()
-    vector = np.frombuffer(vectors, dtype="<i2", count=dimensions).astype("<f4")
-    if vector.any():
-        connection.execute(
-            f"INSERT INTO passage_vector_{recipe} (life, embedding, born, died, passage)"
-            " VALUES (?, ?, ?, ?, ?)",
-            [life, vector.tobytes(), *columns],
-        )
+    for start in range(0, len(lives), _CHUNK_ROWS):
+        rows: dict[int, list[tuple[object, ...]]] = {}
+        for recipe, vector, *columns in connection.execute(
+            "SELECT s.recipe, substr(s.vectors, 1, 2 * r.dimensions), l.id, l.born, l.died,"
+            " l.passage FROM life AS l JOIN question_set AS s ON s.id = l.question_set"
+            " JOIN recipe AS r ON r.id = s.recipe"
+            " WHERE l.id IN (SELECT value FROM json_each(?)) ORDER BY l.id",
+            [json.dumps(lives[start : start + _CHUNK_ROWS])],
+        ):
+            if any(vector):
+                whole = np.frombuffer(vector, dtype="<i2").astype("<f4").tobytes()
+                rows.setdefault(recipe, []).append((whole, *columns))
+        for recipe, some in rows.items():
+            connection.executemany(
+                f"INSERT INTO passage_vector_{recipe} (embedding, life, born, died, passage)"
+                " VALUES (?, ?, ?, ?, ?)",
+                some,
+            )
 
 
 def recipes(connection: Connection) -> list[int]:
@@ -138,9 +144,10 @@ def sparse_chunks(connection: Connection, recipe: int) -> list[list[int]]:
 def move_vectors(connection: Connection, recipe: int, lives: Sequence[int]) -> None:
     """Write the vectors of these lives again, behind all others, in one transaction."""
     with transaction(connection):
-        for life in lives:
-            connection.execute(f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [life])
-            put_vector(connection, life)
+        connection.executemany(
+            f"DELETE FROM passage_vector_{recipe} WHERE life = ?", [(life,) for life in lives]
+        )
+        put_vectors(connection, lives)
 
 
 def renew_vectors(connection: Connection, recipe: int) -> None:
@@ -160,5 +167,4 @@ def renew_vectors(connection: Connection, recipe: int) -> None:
             " WHERE s.recipe = ? ORDER BY l.id",
             [recipe],
         ).fetchall()
-        for (life,) in lives:
-            put_vector(connection, life)
+        put_vectors(connection, [life for (life,) in lives])

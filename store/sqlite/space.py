@@ -21,14 +21,12 @@ from store.sqlite.database import (
     disk_failures,
     open_file,
     snapshot,
-    transaction,
 )
 from store.sqlite.presence import expect_shrinking, note_size
 from store.sqlite.search import move_vectors, recipes, renew_vectors, sparse_chunks
 
 _PAGES = 2000  # freed per step
 _QUICK_BYTES = 1 << 26  # of a file that is rewritten within a second
-_MERGED_PAGES = 500  # of the full-text index rewritten per step
 _WAIT_MS, _NO_WAIT_MS = 10_000, 200
 
 
@@ -42,13 +40,12 @@ def file_bytes(connection: Connection) -> int:
     return int(pages * size)
 
 
-def shrink(connection: Connection, between: Callable[[], None], *, text: bool) -> None:
+def shrink(connection: Connection, between: Callable[[], None]) -> None:
     """Shrink the file by what was deleted, in steps; `between` runs after each.
 
-    `text` says whether full text was deleted, which stays in the index until it is merged. If a
-    tenth of a small file is free, about as much again is lost in half-empty pages, so the file is
-    vacuumed as a whole; this also turns incremental vacuum on for a database made without it. The
-    writer would wait too long for a large one, which gives back its free pages in steps.
+    If a tenth of a small file is free, about as much again is lost in half-empty pages, so the file
+    is vacuumed as a whole; this also turns incremental vacuum on for a database made without it.
+    The writer would wait too long for a large one, which gives back its free pages in steps.
     """
     if connection.server:
         connection.server.give_back(whole=False)
@@ -57,27 +54,8 @@ def shrink(connection: Connection, between: Callable[[], None], *, text: bool) -
         for lives in sparse_chunks(connection, recipe):
             move_vectors(connection, recipe, lives)
             between()
-    if text:
-        _merge_text(connection, between)
     _vacuum(connection, between)
     truncate_wal(connection, wait=False)
-
-
-def _merge_text(connection: Connection, between: Callable[[], None]) -> None:
-    """Optimise in steps, as FTS5 documents it: the first, negative step covers all segments."""
-    pages, changes = -_MERGED_PAGES, 2
-    while changes >= 2:
-        with transaction(connection):
-            before = _all_changes(connection)
-            connection.execute(
-                "INSERT INTO passage_text (passage_text, rank) VALUES ('merge', ?)", [pages]
-            )
-            pages, changes = _MERGED_PAGES, _all_changes(connection) - before
-        between()
-
-
-def _all_changes(connection: Connection) -> int:
-    return int(connection.execute("SELECT total_changes()").fetchone()[0])
 
 
 def _vacuum(connection: Connection, between: Callable[[], None]) -> None:
@@ -149,7 +127,6 @@ def erase(connection: Connection, between: Callable[[], None]) -> bool:
     if connection.server:
         connection.server.give_back(whole=True)
         return True
-    _merge_text(connection, between)
     vacuum(connection, between)
     return truncate_wal(connection, wait=True)
 

@@ -23,11 +23,11 @@ from store.records import (
     Version,
 )
 from store.sqlite.acknowledged import count_rewrite, lost_version
-from store.sqlite.content import full_text, index_passage
+from store.sqlite.content import full_text
 from store.sqlite.database import Connection, transaction
 from store.sqlite.digests import PLACE_COLUMNS, document_digest
 from store.sqlite.reads import links_text, properties_text
-from store.sqlite.search import create_vectors, put_vector
+from store.sqlite.search import create_vectors, put_vectors
 from store.sqlite.sources import begin_rules
 from store.words import count_words
 
@@ -119,13 +119,13 @@ def commit(connection: Connection, change: Change, created_ms: int) -> Version:
 def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> Version:
     """Commit the change as the next version, and derive again all that is derived from content.
 
-    The full-text index, word counts and passage vectors are rebuilt in the same transaction, so
-    readers see all of the old or all of the new. The new version's counts are counted, not carried
+    Word counts and passage vectors are rebuilt in the same transaction, so readers see all of the
+    old or all of the new. The new version's counts are counted, not carried
     over.
     """
     with transaction(connection):
         count_rewrite(connection)
-        _rebuild_full_text(connection)
+        _recount_words(connection)
         _rebuild_vectors(connection)
         number = write_version(connection, change, created_ms).id
         connection.execute(
@@ -285,12 +285,12 @@ def _change_lives(connection: Connection, number: int, change: Change) -> None:
         connection.execute(
             f"UPDATE passage_vector_{recipe} SET died = ? WHERE life = ?", [number, life]
         )
-    for passage, question_set in change.passages_begun:
-        (life,) = connection.execute(
-            "INSERT INTO life (passage, born, died, question_set) VALUES (?, ?, ?, ?) RETURNING id",
-            [passage, number, ALIVE, question_set],
-        ).fetchone()
-        put_vector(connection, life)
+    connection.executemany(
+        f"INSERT INTO life (passage, born, died, question_set) VALUES (?, {number}, {ALIVE}, ?)",
+        change.passages_begun,
+    )
+    begun = connection.execute("SELECT id FROM life WHERE born = ?", [number]).fetchall()
+    put_vectors(connection, [life for (life,) in begun])
 
 
 def _change_matches(
@@ -307,16 +307,12 @@ def _change_matches(
     )
 
 
-def _rebuild_full_text(connection: Connection) -> None:
-    connection.execute("INSERT INTO passage_text (passage_text) VALUES ('delete-all')")
+def _recount_words(connection: Connection) -> None:
     rows = connection.execute("SELECT id, heading, text, words FROM passage ORDER BY id")
     for row_id, heading, text, words in rows.fetchall():
-        body = full_text(Passage(tuple(json.loads(heading)), text))
-        index_passage(connection, row_id, body)
-        if count_words(body) != words:
-            connection.execute(
-                "UPDATE passage SET words = ? WHERE id = ?", [count_words(body), row_id]
-            )
+        counted = count_words(full_text(Passage(tuple(json.loads(heading)), text)))
+        if counted != words:
+            connection.execute("UPDATE passage SET words = ? WHERE id = ?", [counted, row_id])
 
 
 def _rebuild_vectors(connection: Connection) -> None:
@@ -325,5 +321,5 @@ def _rebuild_vectors(connection: Connection) -> None:
     for recipe, dimensions in connection.execute("SELECT id, dimensions FROM recipe").fetchall():
         connection.execute(f"DROP TABLE IF EXISTS passage_vector_{recipe}")
         create_vectors(connection, recipe, dimensions)
-    for (life,) in connection.execute("SELECT id FROM life ORDER BY id").fetchall():
-        put_vector(connection, life)
+    lives = connection.execute("SELECT id FROM life ORDER BY id").fetchall()
+    put_vectors(connection, [life for (life,) in lives])

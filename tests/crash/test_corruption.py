@@ -159,7 +159,6 @@ CORRUPTIONS: dict[str, tuple[int, Corruption]] = {
     "bit of keywords": (2, flip_in("SELECT keywords FROM question")),
     "bit of a question's vector": (3, flip_in("SELECT vectors FROM question_set")),
     "bit of a searched vector": (3, flip_in("SELECT embedding FROM passage_vector_1")),
-    "bit of the full-text index": (3, flip_in("SELECT block FROM passage_text_data WHERE id > 10")),
     "bit of a document's hash": (1, flip_in("SELECT content FROM document")),
     "bit of the schema": (1, flip_in("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")),
     "bit of a root page": (4, flip_root_page),
@@ -179,15 +178,6 @@ CORRUPTIONS: dict[str, tuple[int, Corruption]] = {
             "DELETE FROM life WHERE died = {alive} AND question_set = (SELECT question_set"
             f" FROM question WHERE id = (SELECT target FROM match {HEAD_MATCH}))"
         ),
-    ),
-    "stale full-text row": (
-        2,
-        damage("INSERT INTO passage_text (rowid, body) VALUES ({noise}, 'it was')"),
-    ),
-    "missing full-text row": (1, damage("DELETE FROM passage_text WHERE rowid = {passage}")),
-    "full text of another": (
-        1,
-        damage("INSERT OR REPLACE INTO passage_text (rowid, body) VALUES ({passage}, 'it was')"),
     ),
     "wrong similarity": (
         1,

@@ -9,14 +9,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from sqlite_utils import Database
 
-from store.records import PassageId
 from store.sqlite.check import check
-from store.sqlite.content import full_text, index_passage, known_passages
 from store.sqlite.database import APPLICATION_ID, Connection, objects_of, open_file, open_writer
-from store.sqlite.migrations import MIGRATIONS, SCHEMA_VERSION
-from store.sqlite.search import create_vectors, put_vector
+from store.sqlite.migrations import SCHEMA_VERSION, apply_migrations
+from store.sqlite.search import create_vectors, put_vectors
 from tests.crash.sweep import sound, state_of
 from tests.fakes.kill import Step, copy_database, kill_at, steps_of, torn_writes
 from tests.fakes.memory import MemoryConnector
@@ -79,7 +76,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path.touch()
     with closing(open_file(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        MIGRATIONS.apply(Database(connection), stop_before="002_history")
+        apply_migrations(connection, stop_before="002_history")
         connection.execute("ATTACH ? AS present", [str(present)])
         for table in TABLES:
             columns = ", ".join(columns_of(connection, table))
@@ -97,14 +94,14 @@ def columns_of(connection: Connection, table: str) -> list[str]:
 
 
 def derive(connection: Connection) -> None:
-    """Full text and vectors, which are copied with their content."""
-    ids = [PassageId(row[0]) for row in connection.execute("SELECT id FROM main.passage")]
-    for passage_id, passage in known_passages(connection, ids).items():
-        index_passage(connection, passage_id, full_text(passage))
+    """The full text that this schema had, and vectors."""
+    connection.execute(
+        "INSERT INTO passage_text (rowid, body) SELECT id, heading || text FROM main.passage"
+    )
     for recipe, dimensions in connection.execute("SELECT id, dimensions FROM main.recipe"):
         create_vectors(connection, recipe, dimensions)
-    for (life,) in connection.execute("SELECT id FROM main.life").fetchall():
-        put_vector(connection, life)
+    lives = connection.execute("SELECT id FROM main.life").fetchall()
+    put_vectors(connection, [life for (life,) in lives])
 
 
 def rows_of(connection: Connection, columns: dict[str, list[str]]) -> Rows:

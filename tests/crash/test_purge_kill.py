@@ -16,7 +16,7 @@ from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
 NOW_MS = 10_000_000_000
-# Each a word of its own first letters, which the full-text index cannot shorten.
+# Words that stand nowhere else.
 WORDS = HEADING, TEXT, EDIT = "Zqheading", "Xqtext", "Wqedit"
 SECRET = f"# {HEADING}\n\nCaesar told Brutus of {TEXT}.\n"
 OTHER = "# Rome\n\nCaesar met Brutus in Rome. Nero burnt Rome.\n"

@@ -5,6 +5,7 @@ anew.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -93,6 +94,7 @@ The crossing takes forty minutes.
 }
 
 Edit = Callable[[Path], object]
+_EDGES = re.compile(r", edges .+")  # how many differ is no matter of words
 
 
 def swap(path: str, old: str, new: str) -> Edit:
@@ -254,6 +256,6 @@ def _told(place: Place) -> Iterator[str]:
         for command in (["diff", str(before)], ["why", QUESTION, str(before), "-k", "3"]):
             ran = run(command)
             assert ran.exit_code == 0, ran.output
-            yield f"$ {command[0]}\n{ran.output}"
+            yield f"$ {command[0]}\n{_EDGES.sub('', ran.output)}"
         yield "\n"
         before = now

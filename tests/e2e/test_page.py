@@ -257,6 +257,18 @@ def test_the_neighbourhood_is_walked_by_keys(opened: Page) -> None:
     expect(opened.locator("h1")).not_to_have_text(here)
 
 
+def test_a_narrow_picture_begins_at_what_it_is_about(opened: Page) -> None:
+    open_first(opened, "Around it")
+    opened.set_viewport_size({"width": 320, "height": 640})
+    opened.reload()
+    expect(opened.locator("svg .centre")).to_be_in_viewport(ratio=0.9)
+
+
+def test_an_error_shows_what_to_type_as_code(opened: Page, view: Shown) -> None:
+    opened.goto(view.base + "/passage/0000000000000000")
+    expect(opened.locator("main code")).to_have_text("at")
+
+
 def test_a_dot_on_the_line_shows_which_sentences_its_version_changed(opened: Page) -> None:
     opened.get_by_role("link", name="Time").click()
     expect(opened.locator("svg .dot")).to_have_count(2)

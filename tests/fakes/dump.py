@@ -36,12 +36,9 @@ ROWS = {
         SELECT l.passage, hex(v.embedding) FROM life AS l
         JOIN passage_vector_{recipe} AS v ON v.life = l.id
         WHERE v.born <= ?1 AND ?1 < v.died ORDER BY 1""",
-    "full_text": """
-        SELECT t.doc, t.term, t.offset FROM passage_term AS t JOIN life AS l ON l.passage = t.doc
-        WHERE l.born <= ?1 AND ?1 < l.died ORDER BY 1, 3, 2""",
 }
 
-SEARCHED = ("passage_vectors", "full_text")  # on a server, the live index is asked
+SEARCHED = ("passage_vectors",)  # on a server, the live index is asked
 Rows = dict[str, list[tuple[object, ...]]]
 
 
@@ -73,7 +70,7 @@ def without(rows: Rows, path: str) -> Rows:
     held = {row[2] for row in placements}
     questions = [row for row in rows["questions"] if row[1] in held]
     left = {row[0] for row in questions}
-    of_passage = ("passages", "passage_vectors", "full_text")
+    of_passage = ("passages", "passage_vectors")
     between = ("matches", "edges")
     return {
         "documents": documents,

@@ -6,10 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.index.comparison import similarity
 from hopsyncd.index.entries import NewPassage, add_entries
 from hopsyncd.index.live_index import DEAD, LiveIndex
-from hopsyncd.index.matching import match_records, match_rows, rematch
+from hopsyncd.index.matching import match_records, match_rows, rematch, similarity
 from store.records import Direction, Match, QuestionSet
 from tests.fakes.triplets import Triplet, triplets
 
@@ -60,6 +59,29 @@ def test_many_questions_about_few_names_give_the_argmax_too() -> None:
     rows = np.flatnonzero(index["matches"]["died"] == DEAD)
     held = match_records(index, match_rows(index, rows))
     assert {one.question: one for one in held} == expected(sets)
+
+
+def test_so_many_vectors_that_their_products_are_bounded_first_give_the_argmax_too() -> None:
+    chance, passages, dimensions = np.random.default_rng(2), 850, 300
+    common = chance.standard_normal((20, dimensions))
+
+    def some() -> list[Triplet]:
+        mixed = chance.random((5, 20)) @ common + chance.standard_normal((5, dimensions))
+        return [("", one.tolist()) for one in mixed]
+
+    sets = [triplets(number, told := some(), told) for number in range(passages)]
+    index = LiveIndex(dimensions)
+    for version, part in enumerate((sets[:100], sets[100:]), 1):
+        new = add_entries(index, [NewPassage(one, 1, {}) for one in part])
+        index.begin_lives(new)
+        rematch(index, np.empty(0, dtype=np.int64), new)
+        index.settle(version)
+    asked, known = index["outgoing"], index["incoming"]
+    vectors = np.asarray(index.vectors.exact).astype(np.float64)
+    products = vectors[asked["row"]] @ vectors[known["row"]].T
+    products[asked["entry"][:, None] == known["entry"]] = -np.inf
+    matches = match_rows(index, asked["match"])
+    assert matches.into.tolist() == products.argmax(1).tolist()
 
 
 @given(contents=contents, steps=steps)

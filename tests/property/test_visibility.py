@@ -97,7 +97,7 @@ class Index:
 
 def told(engine: Engine, search: Search, question: str, at: str, hidden: frozenset[str]) -> Any:
     answer = engine.query(question, 5, search, at, hidden=hidden)
-    return _rounded({**answer_json(answer, search, ()), "version": None})
+    return _rounded({**answer_json(answer, search), "version": None})
 
 
 def _graph(engine: Engine, at: str, hidden: frozenset[str]) -> list[Any]:

@@ -173,13 +173,6 @@ BROKEN = {
     "a search sees exactly the vectors of the intervals": [
         "UPDATE passage_vector_1_chunks SET validity = zeroblob(length(validity))",
     ],
-    "the full-text index has exactly the stored passages": [
-        "DELETE FROM passage_text WHERE rowid = {passage}",
-        "INSERT INTO passage_text (rowid, body) VALUES (5, 'stale')",
-    ],
-    "the full-text index has the words of the passages": [
-        "INSERT OR REPLACE INTO passage_text (rowid, body) VALUES ({passage}, 'stale words')",
-    ],
     "a match's similarity is Eq. 1 of its questions": [
         "UPDATE match SET similarity = similarity + 1e-15 WHERE born = 1 AND died < 9",
     ],

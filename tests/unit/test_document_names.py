@@ -119,7 +119,7 @@ def test_a_passage_that_names_a_note_leads_there_and_back(tmp_path: Path) -> Non
         ("Whom does the keeper often visit on Sundays?", "harbour.md", "Zorn Quill.md"),
         ("Who repairs clocks in winter?", "Zorn Quill.md", "harbour.md"),
     ):
-        answer = answer_json(engine.query(question, 11, Search()), Search(), ())
+        answer = answer_json(engine.query(question, 11, Search()), Search())
         (hop,) = next(p for p in answer["passages"] if p["document"] == end)["hops"]
         assert hop["from"]["document"] == start
         assert hop["asked_by"] == "both"

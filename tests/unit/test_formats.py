@@ -61,7 +61,7 @@ def engine(
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.name}-{sample.word}")
 def test_an_answer_says_where_in_the_document_it_stands(engine: Engine, sample: Sample) -> None:
     search = Search("bm25")
-    answer = answer_json(engine.query(f"What of the {sample.word}?", 1, search), search, ())
+    answer = answer_json(engine.query(f"What of the {sample.word}?", 1, search), search)
     (passage,) = answer["passages"]
     found = (passage["document"], passage["location"], tuple(passage["heading"]))
     assert found == (sample.name, sample.location, sample.heading)
@@ -71,7 +71,7 @@ def test_an_answer_says_where_in_the_document_it_stands(engine: Engine, sample: 
 def test_lines_are_of_text_alone(engine: Engine) -> None:
     search = Search("bm25")
     places = {
-        word: answer_json(engine.query(word, 1, search), search, ())["passages"][0]
+        word: answer_json(engine.query(word, 1, search), search)["passages"][0]
         for word in ("mudgecliff", "quizzlefish", "Snorkelby")
     }
     fields = ("lines", "unit", "span")

@@ -172,4 +172,4 @@ def test_an_address_that_is_taken_is_refused() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(SocketRefused, match=str(port)):
-            bound_address(f"127.0.0.1:{port}", "Take another")
+            bound_address("127.0.0.1", port, "Take another")

@@ -166,7 +166,7 @@ def test_an_answer_hops_over_a_link_and_back(tmp_path: Path) -> None:
 
     def hop_to(document: str, question: str) -> dict[str, object]:
         search = Search()
-        answer = answer_json(engine.query(question, 11, search), search, ())
+        answer = answer_json(engine.query(question, 11, search), search)
         return next(p for p in answer["passages"] if p["document"] == document)["hops"][-1]  # type: ignore[no-any-return]
 
     over = hop_to("quill.md", "What does the keeper who lives with her brother do?")

@@ -100,7 +100,7 @@ class Asked:
 
     def query(self, script: Script, search: Search = LOGIC) -> Any:
         answer = self.engine(FakeLlm(script)).query(QUESTION, 4, search)
-        return answer_json(answer, search, ())
+        return answer_json(answer, search)
 
     def ask(self, script: Script, usage: Usage | None = None) -> Any:
         llm = FakeLlm(script)

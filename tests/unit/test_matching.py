@@ -5,9 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.index.comparison import MatchColumns, jaccard, similarity
+from hopsyncd.index.comparison import MatchColumns
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import best_matches, match_records, questions_of, replaced
+from hopsyncd.index.matching import (
+    best_matches,
+    jaccard,
+    match_records,
+    questions_of,
+    replaced,
+    similarity,
+)
 from store.records import Match, QuestionSet, to_grid
 from tests.fakes.indexed import advance
 from tests.fakes.triplets import answers, asks, triplets

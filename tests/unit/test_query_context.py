@@ -110,7 +110,7 @@ def test_a_part_of_a_phrase_is_found_in_scripts_without_spaces(tmp_path: Path) -
     assert scores(stack, 1, "東京")[0] > 0
 
 
-def test_quotes_and_operators_of_the_full_text_index_are_plain_words() -> None:
+def test_quotes_and_operators_of_full_text_search_are_plain_words() -> None:
     assert index_terms('rome AND "gaul* NEAR(') == ("and", "gaul", "near", "rome")
 
 

@@ -58,7 +58,6 @@ class Desk:
         return answer_json(
             self.engine.query(self.question, 5, search, str(at), hidden=hidden),
             search,
-            (),
             Understood(self.question),
         )
 

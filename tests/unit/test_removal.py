@@ -27,7 +27,7 @@ NOTES = {
     "rome.md": b"# Rome\n\nCaesar met Brutus in Rome. Nero burnt Rome.\n",
     "oslo.md": b"# Oslo\n\nAda sailed to Oslo. Oslo has a fjord.\n",
 }
-# Its words begin with letters that no other has, which the full-text index cannot shorten.
+# Its words stand nowhere else.
 MORE = {
     "brutus.md": b"# Brutus\n\nBrutus told Ada of Zqtext.\n",
     "same.md": NOTES["rome.md"],

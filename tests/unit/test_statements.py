@@ -168,7 +168,7 @@ def test_statements_are_found_with_the_path_that_led_to_them(
     stack: Stack, tmp_path: Path, search: Search
 ) -> None:
     answer = asked_of(serving(stack, tmp_path), replace(search, unit="statement"))
-    found = answer_json(answer, search, ())["passages"]
+    found = answer_json(answer, search)["passages"]
     assert all(one["statements"][-1]["text"] in one["text"] for one in found)
     assert all(one["statements"][-1]["passage"] == one["id"] for one in found)
     (far,) = (one for one in found if len(one["statements"]) > 1)

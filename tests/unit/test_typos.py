@@ -80,7 +80,7 @@ def test_every_strategy_finds_for_a_typo_what_it_finds_for_the_word(
     )
     assert typed.ranked == right.ranked
     assert typed.respelled == {"cathedrla": "cathedral"} and not right.respelled
-    shown = answer_json(typed, typed.search, (), Understood("the cathedrla of Paris"))["understood"]
+    shown = answer_json(typed, typed.search, Understood("the cathedrla of Paris"))["understood"]
     assert shown is not None
     assert shown["words"] == [{"typed": "cathedrla", "meant": "cathedral"}]
     assert (shown["question"], shown["filter"]) == ("the cathedral of Paris", "")

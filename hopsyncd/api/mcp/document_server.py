@@ -1,4 +1,4 @@
-"""The MCP server: tools, resources, whom it tells of changes, and how errors reach the agent."""
+"""The MCP server: tools, resources, whom it tells of changes, its errors, and a guard over HTTP."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
 from mcp.types import (
@@ -25,14 +26,21 @@ from mcp.types import (
     ToolAnnotations,
     UnsubscribeRequestParams,
 )
+from starlette.types import ASGIApp
 
 from hopsyncd import __version__
+from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
 from hopsyncd.api.mcp.shapes import NOTICE, json_text, shortened
 from hopsyncd.api.mcp.tools import Tools, WritingTools
+from hopsyncd.api.server import token_in
 from hopsyncd.client import Client, RequestFailed
+from hopsyncd.config.configuration import Config
 from hopsyncd.errors import REPORTABLE
 
 TEMPLATE = "hopsyncd://{source}/{+document}"
+PATH = "/mcp"  # over HTTP
+TOKEN_NAME = "mcp_token"  # in the data_dir; the daemon's own would let an agent do everything
+_MAX_SESSIONS = 100
 MIME_TYPE = "text/markdown"
 WATCHES = "hopsyncd-watch://questions/"
 _LISTED = 200
@@ -284,3 +292,18 @@ def _add(
         open_world_hint=open_world,
     )
     server.add_tool(call, description=getdoc(act), annotations=annotations)
+
+
+def guarded(server: MCPServer[object], config: Config) -> ASGIApp:
+    """An MCP server over HTTP, whose every request passes the guard of the daemon's API.
+
+    So a browser, another host name and whoever lacks the token are refused before MCP sees them.
+    """
+    app = server.streamable_http_app(
+        streamable_http_path=PATH,
+        max_sessions=_MAX_SESSIONS,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    token = token_in(config.daemon.data_dir / TOKEN_NAME)
+    audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
+    return Guard(app, Access(lambda: config, ()), audit, token)

@@ -113,7 +113,16 @@ async function refresh(part) {
   setTimeout(refresh, REFRESH_MS, part);
 }
 
+// A picture that is wider than its place begins at what it is about, a line of time at its end.
+function scrollToSubject(drawing) {
+  const subject = drawing.querySelector(".centre, .dot:last-of-type");
+  if (!subject) return;
+  const { x, width } = subject.getBBox();
+  drawing.scrollLeft = x + width / 2 - drawing.clientWidth / 2;
+}
+
 document.addEventListener("keydown", walkByKeys);
+for (const drawing of document.querySelectorAll(".drawing")) scrollToSubject(drawing);
 for (const form of document.querySelectorAll("form[data-results]")) searchAsTyped(form);
 for (const part of document.querySelectorAll("[data-refresh]")) setTimeout(refresh, REFRESH_MS, part);
 if (location.hash === "#marked") document.getElementById("marked")?.focus({ preventScroll: true });
