@@ -4,6 +4,7 @@ other forms. On real documents and both samples, no LLM. The searches are in var
 
 python benchmarks/ablation.py
 python benchmarks/ablation.py --limits   # the three limits of the walk alone
+python benchmarks/ablation.py --forms    # the forms of questions alone
 """
 
 import sys
@@ -15,7 +16,7 @@ from types import SimpleNamespace
 
 from common import arguments, table
 from real import IGNORED, KEEP
-from variants import DEFAULT, FORMS, LIMITS, STEPS, VARIANTS, Rank, topics_count_double
+from variants import DEFAULT, FORMS, LIMITS, STEPS, STORIES, VARIANTS, Rank, topics_count_double
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
@@ -34,14 +35,15 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.hop import hop
-from hopsyncd.retrieve.query_context import QueryContext
+from hopsyncd.retrieve.query_context import QueryContext, fit
+from hopsyncd.retrieve.understood import without_asides
 from store.records import Vectors, to_grid
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, open_reader
 
 
 class Ranking:
-    """Stands in for an engine, with any ranking of one head."""
+    """Stands in for an engine, with any ranking of one head; `whole` leaves no aside out."""
 
     def __init__(
         self,
@@ -49,13 +51,17 @@ class Ranking:
         head: Snapshot,
         vector_of: Callable[[str], Vectors],
         rank: Rank,
+        whole: bool = False,
     ) -> None:
         self._read = partial(known_passages, connection)
         self._head = head
         self._vector_of = vector_of
         self._rank = rank
+        self._whole = whole
 
     def query(self, question: str, k: int, _: Search) -> SimpleNamespace:
+        if not self._whole:
+            question = without_asides(question, lambda one: fit(self._head, self._vector_of(one)))
         inquiry = QueryContext.of(question, self._vector_of(question), self._head, self._read)
         return SimpleNamespace(ranked=self._rank(inquiry, k), llm=None)
 
@@ -122,27 +128,37 @@ class Trial:
     head: Snapshot
     rank: Rank
     form: Callable[[str], str] = str
+    whole: bool = False
 
 
-def trials(asked: Asked, *, only_limits: bool) -> Iterator[Trial]:
-    """All that is compared on a collection."""
-    ours = partial(hop, settings=DEFAULT)
+def by_limits(asked: Asked) -> Iterator[Trial]:
     for name, settings in LIMITS.items():
         yield Trial(ONLY_LIMITS, name, asked.head, partial(hop, settings=settings))
-    if only_limits:
-        return
+
+
+def by_forms(asked: Asked) -> Iterator[Trial]:
+    ours = partial(hop, settings=DEFAULT)
+    for name, form in FORMS.items():
+        yield Trial(OTHER_FORMS, name, asked.head, ours, form)
+    for name in STORIES:
+        yield Trial(OTHER_FORMS, f"{name}, nothing left out", asked.head, ours, FORMS[name], True)
+
+
+def trials(asked: Asked) -> Iterator[Trial]:
+    """All that is compared on a collection."""
+    yield from by_limits(asked)
     for name, rank in VARIANTS.items():
         yield Trial(PARTS, name, asked.head, rank)
     doubled = topics_count_double(asked.connection, asked.head.version)
+    ours = partial(hop, settings=DEFAULT)
     yield Trial(PARTS, "topics count double in matching", doubled, ours)
     for name, rank in STEPS.items():
         yield Trial(STEPS_TO_OURS, name, asked.head, rank)
-    for name, form in FORMS.items():
-        yield Trial(OTHER_FORMS, name, asked.head, ours, form)
+    yield from by_forms(asked)
 
 
 def tried(asked: Asked, trial: Trial, vector_of: Callable[[str], Vectors]) -> list[QuestionOutcome]:
-    engine = Ranking(asked.connection, trial.head, vector_of, trial.rank)
+    engine = Ranking(asked.connection, trial.head, vector_of, trial.rank, trial.whole)
     questions = [replace(one, question=trial.form(one.question)) for one in asked.questions]
     return outcomes(engine, Search(), asked.gold, questions)  # type: ignore[arg-type]
 
@@ -152,17 +168,19 @@ def main() -> None:
         __doc__ or "",
         ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
         ("--limits", {"action": "store_true", "help": "The limits of the walk alone"}),
+        ("--forms", {"action": "store_true", "help": "The forms of questions alone"}),
     )
     models = load_models(Config())
     vectors = KeptVectors(models.encoder, given.keep)
     models = replace(models, maker=BuiltinMaker(models.language, vectors))
     vector_of = cache(lambda question: to_grid(vectors.encode([question]))[0])
+    compared = by_limits if given.limits else by_forms if given.forms else trials
     tables = dict[str, dict[str, list[str]]]()
     for data in COLUMNS:
         read = real if data == "realdocs" else sample
         asked = read(given.data / data, given.keep, models)
         print(f"asking {data}", file=sys.stderr)
-        for trial in trials(asked, only_limits=given.limits):
+        for trial in compared(asked):
             rows = tables.setdefault(trial.table, {})
             rows.setdefault(trial.name, [trial.name]).extend(
                 shares(tried(asked, trial, vector_of), data)

@@ -1,12 +1,14 @@
-"""What the benchmarks share: the data, Markdown tables, and a daemon on a folder of passages."""
+"""What the benchmarks share: the data, Markdown tables, a daemon on a folder of passages, and an
+LLM whose replies are scripted."""
 
 import argparse
 import json
 import os
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # The daemon of the end-to-end tests serves here too.
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from hopsyncd.models.llm.budget import Usage, estimated_tokens
+from hopsyncd.models.llm.call import LlmCall, Reply, TokenSink
 from tests.e2e.daemon import Place, new_place, source
+
+_REPLY_TOKENS = 60  # a guess at what such a reply takes
 
 DATA = Path(__file__).parents[2] / "shared/data"
 
@@ -77,6 +83,27 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 def _cell(value: object) -> str:
     return f"{value:,.1f}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedLlm:
+    """Replies to the data of each call, and counts tokens as an endpoint would."""
+
+    reply: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    name: str = "scripted"
+
+    def ask_each(
+        self,
+        calls: Sequence[LlmCall],
+        shape: type[Reply],
+        usage: Usage,
+        yield_to_edits: Callable[[], None] = lambda: None,
+        sink: TokenSink | None = None,
+    ) -> Iterator[tuple[int, Reply]]:
+        for index, call in enumerate(calls):
+            usage.reserve(call.max_tokens)
+            usage.settle(call.max_tokens, estimated_tokens(call.system + call.user), _REPLY_TOKENS)
+            yield index, shape.model_validate(self.reply(json.loads(call.user)))
 
 
 def processor_s(pid: int) -> float:

@@ -7,16 +7,16 @@ On the real documents and the HotpotQA and MuSiQue samples, with the default mod
 vectors are kept as those of benchmarks/real.py.
 """
 
-import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ablation import Asked, real, sample
-from common import arguments, lines, table
+from common import ScriptedLlm, arguments, lines, table
 from real import KEEP
 
 from hopsyncd.config.configuration import Config
@@ -24,55 +24,36 @@ from hopsyncd.config.values import STRATEGIES, Rerank, Search, Strategy
 from hopsyncd.evaluation.measures import DEPTHS, scores_of
 from hopsyncd.evaluation.recorded import KeptVectors
 from hopsyncd.evaluation.run import outcomes
-from hopsyncd.models.llm.budget import Usage, estimated_tokens
-from hopsyncd.models.llm.call import Llm, LlmCall, Reply, TokenSink
+from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk import WalkSettings
 
 DATA = ("realdocs", "hotpotqa", "musique")
-_REPLY_TOKENS = 60  # a guess at what such a reply takes
 
 
-@dataclass(frozen=True, slots=True)
-class GoldLlm:
-    """Splits the questions of MuSiQue as their makers did, and knows every answer.
+def gold_parts(
+    parts: Mapping[str, Sequence[Mapping[str, Any]]], data: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The reply that splits a question of MuSiQue as its makers did, or has every answer.
 
     It cites nothing, so that the order of the passages is that of the retrievals alone.
     """
-
-    parts: Mapping[str, Sequence[Mapping[str, Any]]]
-    name: str = "gold"
-
-    def ask_each(
-        self,
-        calls: Sequence[LlmCall],
-        shape: type[Reply],
-        usage: Usage,
-        yield_to_edits: Callable[[], None] = lambda: None,
-        sink: TokenSink | None = None,
-    ) -> Iterator[tuple[int, Reply]]:
-        for index, call in enumerate(calls):
-            usage.reserve(call.max_tokens)
-            usage.settle(call.max_tokens, estimated_tokens(call.system + call.user), _REPLY_TOKENS)
-            yield index, shape.model_validate(self._reply(json.loads(call.user)))
-
-    def _reply(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        parts = self.parts[data["question"]]
-        if "open" not in data:
-            split = [
-                {"id": id_, "question": part["question"], "after": _needs(part["question"])}
-                for id_, part in enumerate(parts, 1)
-            ]
-            return {"subproblems": split}
-        if "passages" not in data:
-            texts = [_filled(one["question"], parts) for one in data["open"]]
-            return {"query": " ".join(texts)}
-        answers = [
-            {"id": one["id"], "answer": parts[one["id"] - 1]["answer"]} for one in data["open"]
+    of_question = parts[data["question"]]
+    if "open" not in data:
+        split = [
+            {"id": id_, "question": part["question"], "after": _needs(part["question"])}
+            for id_, part in enumerate(of_question, 1)
         ]
-        return {"answers": answers, "notes": ""}
+        return {"subproblems": split}
+    if "passages" not in data:
+        texts = [_filled(one["question"], of_question) for one in data["open"]]
+        return {"query": " ".join(texts)}
+    answers = [
+        {"id": one["id"], "answer": of_question[one["id"] - 1]["answer"]} for one in data["open"]
+    ]
+    return {"answers": answers, "notes": ""}
 
 
 def _needs(question: str) -> list[int]:
@@ -127,7 +108,7 @@ def by_logic(asked: Asked, models: Models, folder: Path) -> None:
         for name in ("hop", "dense", "statement", "topic", "hybrid")
         for method in ("direct", "logic")
     }
-    print_table("musique", asked, models, searches, GoldLlm(parts))
+    print_table("musique", asked, models, searches, ScriptedLlm(partial(gold_parts, parts)))
 
 
 def print_table(

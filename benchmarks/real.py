@@ -7,19 +7,27 @@ by each run: a passage whose content was met before costs nothing, a text is enc
 """
 
 import os
+import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from common import arguments, table
+from common import ScriptedLlm, arguments, table
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search, Strategy
 from hopsyncd.evaluation.corpus import read_corpus, read_questions
 from hopsyncd.evaluation.measures import QuestionOutcome, Scores, scores_of
-from hopsyncd.evaluation.real_folder import measured_folder, read_quoted, source_of
+from hopsyncd.evaluation.real_folder import (
+    QuotedQuestion,
+    measured_folder,
+    read_quoted,
+    source_of,
+)
 from hopsyncd.evaluation.recorded import KeptVectors
 from hopsyncd.evaluation.report import question_lines
 from hopsyncd.evaluation.run import Evaluation, Experiment, evaluate, kept_folder
@@ -40,6 +48,7 @@ def main() -> None:
         ("--samples", {"action": "store_true", "help": "HotpotQA and MuSiQue too."}),
         ("--strategy", {"choices": STRATEGIES, "action": "append"}),
         ("--answers", {"action": "store_true", "help": "Answer too."}),
+        ("--reader", {"action": "store_true", "help": "Answer by an LLM that reads perfectly."}),
         ("--passage-tokens", {"type": int, "help": "Another size of passages."}),
         ("--per-question", {"type": Path, "help": "Write here what became of each question."}),
     )
@@ -53,17 +62,21 @@ def main() -> None:
         index = config.index.model_copy(update={"passage_tokens": given.passage_tokens})
         config = config.model_copy(update={"index": index})
     models = load_models(config)
+    questions = read_quoted(folder / "questions.jsonl")
+    if given.reader:
+        asked = {one.question: one for one in questions}
+        models = replace(models, llm=ScriptedLlm(partial(read_perfectly, asked)))
     experiment = Experiment(
         searches,
         models,
         config.index.edge_budget_factor,
         WalkSettings(hops=config.query.hops),
-        answers="extractive" if given.answers else "none",
+        answers="llm" if given.reader else "extractive" if given.answers else "none",
     )
     result = measured_folder(
         given.keep,
         source_of(folder, IGNORED),
-        read_quoted(folder / "questions.jsonl"),
+        questions,
         config,
         experiment,
     )
@@ -75,11 +88,29 @@ def main() -> None:
         given.per_question.write_text(question_lines(result), encoding="utf-8")
     overview(result)
     by_folder(result)
-    if given.answers:
+    if given.answers or given.reader:
         answers(result)
     if given.samples:
         for name in SAMPLES:
             on_sample(given.data / name, given.keep, experiment)
+
+
+def read_perfectly(asked: Mapping[str, QuotedQuestion], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The reply of a reader who has the answer where each passage that it takes is shown."""
+    shown = {one["number"]: _words(f"{one['heading']} {one['text']}") for one in data["passages"]}
+    question = asked[data["question"]]
+    having = [
+        [number for number, text in shown.items() if any(_words(one.text) in text for one in some)]
+        for some in question.evidence
+    ]
+    if not having or not all(having):
+        return {"found": False}
+    return {"found": True, "answer": question.answers[0], "citations": [one[0] for one in having]}
+
+
+def _words(text: str) -> str:
+    words = " ".join(re.findall(r"\w+", text))
+    return f" {words} "
 
 
 def overview(result: Evaluation) -> None:
@@ -134,8 +165,10 @@ def answers(result: Evaluation) -> None:
         if scores:
             shares = [scores.shown, scores.right, scores.held]
             refused = [scores.refused_wrongly, scores.refused_rightly]
-            rows.append([name, *("-" if one is None else one for one in (*shares, *refused))])
-    table(["answers", *columns], rows)
+            spent = [result.scores[name].llm_calls, result.scores[name].llm_tokens]
+            told = ("-" if one is None else one for one in (*shares, *refused))
+            rows.append([name, *told, *spent])
+    table(["answers", *columns, "LLM calls", "tokens"], rows)
 
 
 def on_sample(folder: Path, keep: Path, experiment: Experiment) -> None:

@@ -279,10 +279,18 @@ VARIANTS: dict[str, Rank] = {
 }
 
 
-_STORY = (
-    "I have been at this since the morning, and nobody I know could help me. My colleague thinks"
-    " that it must be written down somewhere, so I thought I would simply ask."
-)
+STORIES: dict[str, Callable[[str], str]] = {
+    "after a story": (
+        "I have been at this since the morning, and nobody I know could help me. My colleague"
+        " thinks that it must be written down somewhere, so I thought I would simply ask. {}"
+    ).format,
+    "after another": (
+        "Last week I was out with my sister and we talked about our plans for the summer. {}"
+    ).format,
+    "before thanks": (
+        "{} Thanks a lot in advance, I really appreciate any hint you could give me!"
+    ).format,
+}
 
 
 def key_words(question: str) -> str:
@@ -299,7 +307,7 @@ FORMS: dict[str, Callable[[str], str]] = {
     "as it is": str,
     "key words alone": key_words,
     "lower case, no marks": lambda question: " ".join(re.findall(r"\w[\w.'-]*", question.lower())),
-    "after a story": lambda question: f"{_STORY} {question}",
+    **STORIES,
     "as an order": lambda question: f"Please tell me: {question.rstrip('?')}.",
 }
 

@@ -117,6 +117,10 @@ class Engine:
         """(d,) the question's vector on the grid."""
         return self._searcher.vector(question)
 
+    def asked(self, question: str, served: Snapshot) -> str:
+        """The question without what the version has nothing like."""
+        return self._searcher.asked(served, question)
+
     def publish(self, head: Snapshot) -> None:
         """Serve another version from now on; a request that has begun keeps its own."""
         before, self._head = self._head, head

@@ -3,10 +3,10 @@
 Nearly all mass of a walk passes through a small part of a large collection. A version that changes
 nothing there, and adds nothing that the question would begin at or the walk would reach, leaves its
 outcome as it is: up to the statistics of the whole collection, in which one passage more or less
-counts by its share, and to what flows elsewhere. So a question is asked again where its footprint
-is touched, and where so many passages came or went since it was last asked that the closest two of
-those it found may change places, at the latest at one in a hundred. In a small collection, that is
-always.
+counts by its share, to what flows elsewhere, and to sentences of a story that are left out of the
+question, for nothing was like them. So a question is asked again where its footprint is touched,
+and where so many passages came or went since it was last asked that the closest two of those it
+found may change places, at the latest at one in a hundred. In a small collection, that is always.
 """
 
 import math

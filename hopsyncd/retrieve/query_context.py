@@ -299,14 +299,27 @@ _MENTION_SHARPNESS = 4.0
 _UNIT = 2.0**-32
 
 
+def best_cosines(snapshot: Snapshot, cosines: NDArray[np.float32]) -> Floats:
+    """(n,) of each passage that of its best row; there must be one."""
+    count = len(snapshot.statistics.visible.entries)
+    columns = snapshot.index["entries"]
+    first, end = columns["first_row"][:count], columns["end_row"][:count]
+    return np.maximum.reduceat(cosines[: end[-1]], first).astype(np.float64)
+
+
+def fit(snapshot: Snapshot, vector: Vectors) -> float:
+    """The cosine of a text with what is most like it."""
+    visible = snapshot.statistics.visible.entries
+    if not visible.any():
+        return 0.0
+    return float(best_cosines(snapshot, snapshot.index.vectors.cosines(vector))[visible].max())
+
+
 def seed_likeness(context: QueryContext) -> Floats:
     """(n,) how alike each passage and the question are, as the exponent of its mass as a seed."""
-    visible = context.snapshot.statistics.visible.entries
-    columns = context.snapshot.index["entries"]
-    first, end = columns["first_row"][: len(visible)], columns["end_row"][: len(visible)]
-    best = np.maximum.reduceat(context.cosines[: end[-1]], first).astype(np.float64)
+    best = best_cosines(context.snapshot, context.cosines)
     like: Floats = OF_LIKENESS * best + OF_WORDS * context.by_words
-    like[~visible] = -np.inf
+    like[~context.snapshot.statistics.visible.entries] = -np.inf
     return like
 
 

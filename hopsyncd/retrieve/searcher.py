@@ -40,16 +40,17 @@ from hopsyncd.retrieve.plain_search import (
     reranked,
     split,
 )
-from hopsyncd.retrieve.query_context import QueryContext, words_of
+from hopsyncd.retrieve.query_context import QueryContext, fit, words_of
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.statements import StatementGraph, by_statements, statement_starts
 from hopsyncd.retrieve.topics import topic_starts
+from hopsyncd.retrieve.understood import without_asides
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import Passage, PassageId, Vectors, to_grid
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, snapshot
 
-_KEPT_VECTORS = 4  # of questions under way: who answers one searched for it before
+_KEPT_VECTORS = 16  # of questions under way: who answers one searched for it before
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,17 @@ class Searcher:
         # the walk on handing the interpreter's lock to each other.
         self._walking = threading.Lock()
 
+    def asked(self, head: Snapshot, question: str) -> str:
+        """The question without what the version has nothing like."""
+        return without_asides(question, lambda part: fit(head, self.vector(part)))
+
     def search(
         self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
     ) -> list[Ranked]:
         """Search without an LLM. Raises BadRequest."""
         strategy = search.strategy
+        if strategy in ("hop", "statement", "topic"):
+            question = self.asked(head, question)
         if strategy == "hop":
             context = self._context(connection, head, question)
             if search.profile == "default" and search.chosen_reasoner == "walk":
@@ -116,6 +123,7 @@ class Searcher:
         self, connection: Connection, head: Snapshot, question: str, k: int
     ) -> tuple[list[Ranked], Footprint | None]:
         """What `hop` finds, and what that rests on; None where there is nothing to walk."""
+        question = self.asked(head, question)
         context = self._context(connection, head, question)
         ranked, walked, lead = walked_hop(context, k, self.settings)
         if walked is None:
@@ -147,7 +155,7 @@ class Searcher:
                 degraded = [f"the question was split by rule, not by the LLM: {error.why}"]
             with snapshot(connection):
                 return Found(self._by_parts(connection, head, parts, k), degraded)
-        context = self._context(connection, head, question)
+        context = self._context(connection, head, self.asked(head, question))
         offers = self._offers(context, search)
         read = partial(materials, connection, head, offers, search.profile == "default")
         graded = search.reasoner == "llm-relevance"

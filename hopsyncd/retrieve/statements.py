@@ -10,8 +10,8 @@ own. (Topics are asked of whole passages, whose vector is the first of an entry.
    The score of a path is the cosine of the question with the sum of its statements' vectors, each
    times its attention, the softmax of the cosines.
 3. Rank the statements of all paths: by the score of the best path that has them, by their own
-   cosine, by the mean of both, or by a cross-encoder. Of those whose TF-IDF cosine is above 0.995
-   the first stays.
+   cosine, by the mean of both with the cosine and the words of their passages, or by a
+   cross-encoder. Of those whose TF-IDF cosine is above 0.995 the first stays.
 
 A name leads only to those of its statements that are most like the question, so that a search costs
 what it touches: a statement that is unlike the question hardly raises a score.
@@ -22,7 +22,7 @@ A alone scores 0.7. Both have half the attention, and A with B scores 1.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -257,8 +257,7 @@ def by_statements(
     ranked: dict[int, float] = {one: path.score for one, path in found.items()}
     if search.rerank in ("cosine", "mean"):
         cosines = {one.statements[0]: one.score for one in graph.alone(_rows(found))}
-        mean = {one: (ranked[one] + cosine) / 2 for one, cosine in cosines.items()}
-        ranked = mean if search.rerank == "mean" else cosines
+        ranked = _mean(graph, ranked, cosines) if search.rerank == "mean" else cosines
     elif scores is not None:
         values = scores([texts[ids[one]] for one in found])
         ranked = dict(zip(found, values, strict=True))
@@ -267,6 +266,19 @@ def by_statements(
     if search.unit == "passage":
         order = _first_of_passages(graph, order)
     return [_shown(graph, paths[one], ranked[one]) for one in order[:k]]
+
+
+def _mean(
+    graph: StatementGraph, paths: Mapping[int, float], cosines: Mapping[int, float]
+) -> dict[int, float]:
+    """Of each statement the mean of its path's score, its cosine, and the cosine and the words of
+    its passage."""
+    entries = graph.entries(_rows(paths))
+    whole = graph.context.first_cosines(entries) + graph.context.by_words[entries]
+    return {
+        one: (score + cosines[one] + passage) / 4
+        for (one, score), passage in zip(paths.items(), whole.tolist(), strict=True)
+    }
 
 
 def _rows(statements: Iterable[int]) -> Integers:

@@ -3,10 +3,13 @@
 `source:vault path:Plugins before:2026-03 how do hotkeys work` asks how hotkeys work, of some
 documents. A word that only looks like a filter stays text: `std::vector`, `note: call Ann`,
 `before:lunch`.
+
+A story has sentences that only lead to what is asked. What the documents have nothing like is not
+looked for.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -16,6 +19,7 @@ from numpy.typing import NDArray
 
 from hopsyncd.config.schedule import date_ms
 from hopsyncd.errors import BadRequest
+from hopsyncd.formats.units import sentences
 from hopsyncd.index.columns import ranges
 from hopsyncd.index.filters import DATES, KEYS, Condition, Filter, passing
 from hopsyncd.index.live_index import NO_DATE, LiveIndex
@@ -39,6 +43,8 @@ _WRITTEN = re.compile(
     r"|(?<!\S)(-?)\[([\w -]+)[:=]([^\]\[]+)\](?!\S)"  # Obsidian's [status:done]
 )
 _END = "?!.,;"
+_ASKS = ("?", "\uff1f", "\u061f")
+_FITS = 0.8  # of how well the sentences fit that ask
 _LISTED = 20
 _ALIKE = 70  # of 100: how alike a name must be to be named
 
@@ -81,6 +87,33 @@ def understood(question: str, given: Iterable[str], now: datetime) -> Understood
     if not re.search(r"\w", text):
         text = " ".join(one.value for one in wanted) or question
     return Understood(text, tuple(dict.fromkeys(wanted)))
+
+
+def told_and_asked(question: str) -> list[str]:
+    """The sentences of a question of which some ask and some do not; of any other none."""
+    parts = [one.strip() for one in sentences(question)]
+    asking = sum(one.endswith(_ASKS) for one in parts)
+    return parts if 0 < asking < len(parts) else []
+
+
+def without_asides(question: str, fit: Callable[[str], float]) -> str:
+    """The question without the sentences that ask nothing and fit the documents far worse than
+    those that ask do.
+
+    >>> fits = {"I am new here.": 0.2, "My index broke.": 0.7, "What now?": 0.5}
+    >>> without_asides("I am new here. My index broke. What now?", fits.__getitem__)
+    'My index broke. What now?'
+    """
+    parts = told_and_asked(question)
+    if not parts:
+        return question
+    fits = [fit(one) for one in parts]
+    asking = [one.endswith(_ASKS) for one in parts]
+    least = _FITS * max(one for one, asks in zip(fits, asking, strict=True) if asks)
+    kept = [
+        part for part, one, asks in zip(parts, fits, asking, strict=True) if asks or one >= least
+    ]
+    return " ".join(kept) if len(kept) < len(parts) else question
 
 
 def _written(found: re.Match[str], now: datetime, *, is_last: bool) -> Condition | None:

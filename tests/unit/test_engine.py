@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.config.values import STRATEGIES, Profile, Search
+from hopsyncd.config.values import STRATEGIES, Profile, Search, Strategy
 from hopsyncd.errors import BadRequest, LlmError, LlmUnavailable
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.pending_batch import Batch
@@ -86,6 +86,23 @@ def test_a_past_version_answers_as_it_did_when_it_was_the_head(
     engine = serving(stack, tmp_path / "s.db")
     assert engine.query(QUESTION, 5, search, at="1") == then
     assert engine.query(QUESTION, 5, search) != then
+
+
+@pytest.mark.parametrize("strategy", ["hop", "statement", "topic"])
+def test_what_nothing_visible_is_like_is_not_looked_for(
+    stack: Stack, tmp_path: Path, strategy: Strategy
+) -> None:
+    search, aside = Search(strategy), "Zebras graze quietly."
+    engine = serving(stack, tmp_path / "s.db")
+    plain = engine.query(QUESTION, 5, search)
+    assert engine.query(f"{aside} {QUESTION}", 5, search) == plain
+    files = stack.connector
+    assert isinstance(files, MemoryConnector)
+    files.put("zebras.md", f"# Zebras\n\n{aside}\n".encode())
+    stack.sync()
+    engine = serving(stack, tmp_path / "s.db")
+    assert engine.query(f"{aside} {QUESTION}", 5, search) != engine.query(QUESTION, 5, search)
+    assert engine.query(f"{aside} {QUESTION}", 5, search, at="1") == plain
 
 
 def test_a_version_of_another_encoder_is_refused_by_name(stack: Stack, tmp_path: Path) -> None:

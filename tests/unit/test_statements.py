@@ -11,6 +11,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.results import Answer, answer_json
 from hopsyncd.retrieve.statements import StatementGraph, search_paths, statement_starts
 from hopsyncd.retrieve.topics import topic_starts
@@ -197,8 +198,14 @@ def test_a_cosine_orders_statements_whatever_the_paths_say(stack: Stack, tmp_pat
     )
     assert {one.passage for one in answer.ranked} == {one.passage for one in by_path.ranked}
     assert [one.score for one in answer.ranked] != [one.score for one in by_path.ranked]
-    scores = [{one.passage: one.score for one in some.ranked} for some in (answer, by_path, mean)]
-    assert all(scores[2][one] == (scores[0][one] + scores[1][one]) / 2 for one in scores[2])
+    scores = [{one.passage: one.score for one in some.ranked} for some in (by_path, answer, mean)]
+    served, vector = mean.snapshot, engine.searcher.vector(QUESTION)
+    context = QueryContext.of(QUESTION, vector, served, lambda _: {})
+    whole = context.first_cosines(served.entries) + context.by_words[served.entries]
+    of_passages = dict(zip(served.ids[served.entries].tolist(), whole.tolist(), strict=True))
+    assert scores[2] == {
+        one: (scores[0][one] + scores[1][one] + of_passages[one]) / 4 for one in scores[2]
+    }
 
 
 def test_a_cross_encoder_reads_the_statements(stack: Stack, tmp_path: Path) -> None:

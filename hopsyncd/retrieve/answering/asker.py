@@ -131,7 +131,8 @@ class Asker:
     ) -> AskReply:
         """The answer from passages that were found already."""
         question = found.question
-        sentences, weights = self.held_against(found, hidden)
+        bare = replace(found, question=self._engine.asked(question, found.snapshot))
+        sentences, weights = self.held_against(bare, hidden)
         names: dict[PassageId, frozenset[str]] = {}
         for one in sentences:
             names[one.passage] = names.get(one.passage, frozenset()) | one.names
@@ -152,7 +153,7 @@ class Asker:
                 chosen = tuple(offered[index] for index in indices)
                 joined = chain(chosen, found.ranked, names)
                 return AskReply(text, text or None, "llm", chosen, chain=joined, spent=usage)
-        reply = self._extractive(found, sentences, weights, names)
+        reply = self._extractive(bare, sentences, weights, names)
         return replace(reply, degraded=degraded, spent=usage)
 
     def _extractive(

@@ -1,0 +1,168 @@
+"""What passages, names and links buy on real documents and both samples, and what they cost.
+
+python benchmarks/passages.py
+
+Everything is indexed anew in several ways. The costs are those of the real documents: the texts
+that the encoder reads, and the processor time of all the rest. Vectors are kept between runs, and
+the time of those that are made is not counted.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+import numpy as np
+from ablation import COLUMNS, Trial, real, sample, shares, tried
+from common import arguments, processor_s, table
+from numpy.typing import NDArray
+from real import KEEP
+from variants import DEFAULT
+
+from hopsyncd.config.configuration import Config
+from hopsyncd.evaluation.recorded import KeptVectors
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.chunking import Chunk, chunks
+from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.keywords import Mention, mentions, neutral_spans, normalise, topic_of
+from hopsyncd.models.language import Language
+from hopsyncd.models.loading import Models, load_models
+from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.hop import hop
+from store.records import Vectors, to_grid
+
+VectorOf = Callable[[str], Vectors]
+
+
+class OtherNames:
+    """A language with other names than those of its model."""
+
+    def __init__(
+        self, language: Language, names: Callable[[Language, str], Iterable[Mention]]
+    ) -> None:
+        self.name, self.entities = language.name, language.entities
+        self._language, self._names = language, names
+
+    def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
+        return [tuple(self._names(self._language, text)) for text in texts]
+
+
+def without_codes(language: Language, text: str) -> list[Mention]:
+    """All names but options, identifiers, numbered things and versions."""
+    codes = {one.keyword for one in mentions(text, [])}
+    return [one for one in language.mentions([text])[0] if one.keyword not in codes]
+
+
+def by_rule(_: Language, text: str) -> tuple[Mention, ...]:
+    """Names as in a language that no model speaks."""
+    return mentions(text, neutral_spans(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """How documents are cut, and what is a name or a topic in passages."""
+
+    cut: Callable[[Sequence[Block], int], Iterable[Chunk]] = chunks
+    language: Callable[[Language], Language] = lambda language: language
+    topic_of: Callable[[str], str] = topic_of
+
+
+INDEXES = {
+    "default: passages of 400 tokens": Index(),
+    "passages of 300 tokens": Index(lambda blocks, _: chunks(blocks, 300)),
+    "passages of 200 tokens": Index(lambda blocks, _: chunks(blocks, 200)),
+    "no leads": Index(
+        lambda blocks, tokens: chunks([replace(one, leads=()) for one in blocks], tokens)
+    ),
+    "no headings but the nearest": Index(
+        lambda blocks, tokens: (
+            replace(one, heading=one.heading[-1:]) for one in chunks(blocks, tokens)
+        )
+    ),
+    "no headings": Index(
+        lambda blocks, tokens: (replace(one, heading=()) for one in chunks(blocks, tokens))
+    ),
+    "no links": Index(
+        lambda blocks, tokens: chunks([replace(one, links=()) for one in blocks], tokens)
+    ),
+    "no options, identifiers and versions as names": Index(
+        language=partial(OtherNames, names=without_codes)
+    ),
+    "names by rule alone, no language model": Index(language=partial(OtherNames, names=by_rule)),
+    "every heading a topic, `Usage` too": Index(topic_of=normalise),
+}
+
+
+class TimedEncoder:
+    """An encoder that counts the processor time it takes."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
+        self.name, self.dimensions = encoder.name, encoder.dimensions
+        self.taken_s = 0.0
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        began_s = time.process_time()
+        vectors = self._encoder.encode(texts)
+        self.taken_s += time.process_time() - began_s
+        return vectors
+
+
+def spent_s() -> float:
+    """Processor seconds of this process, and of all that it started."""
+    ended = os.times()
+    return processor_s(os.getpid()) + ended.children_user + ended.children_system
+
+
+def indexed(
+    data: Path, models: Models, index: Index, timed: TimedEncoder, vectors: KeptVectors
+) -> Iterator[object]:
+    """The costs, then the figures of each collection; samples have no documents to be cut."""
+    models = replace(models, maker=BuiltinMaker(index.language(models.language), vectors))
+    vector_of: VectorOf = cache(lambda question: to_grid(vectors.encode([question]))[0])
+    for name, columns in COLUMNS.items():
+        if name != "realdocs" and index.cut is not chunks:
+            yield from ["="] * len(columns)
+            continue
+        read = real if name == "realdocs" else sample
+        with (
+            TemporaryDirectory() as place,
+            patch("hopsyncd.ingest.read.chunks", index.cut),
+            patch("hopsyncd.models.questions.topic_of", index.topic_of),
+        ):
+            before_s = spent_s() - timed.taken_s
+            asked = read(data / name, Path(place), models)
+            took_s = spent_s() - timed.taken_s - before_s
+            if name == "realdocs":
+                texts = int(asked.head.index["entries"]["end_row"][-1])
+                yield from (asked.head.version.passages, texts, len(asked.head.edges()[0]), took_s)
+            trial = Trial("", "", asked.head, partial(hop, settings=DEFAULT))
+            yield from shares(tried(asked, trial, vector_of), name)
+            asked.connection.close()
+
+
+def main() -> None:
+    given = arguments(
+        __doc__ or "",
+        ("--keep", {"type": Path, "default": KEEP, "help": f"Vectors. Default: {KEEP}"}),
+        ("--only", {"choices": INDEXES, "action": "append"}),
+    )
+    models = load_models(Config())
+    models.language.mentions(["Ada Lovelace"])  # starts its process
+    timed = TimedEncoder(models.encoder)
+    vectors = KeptVectors(timed, given.keep)
+    rows = []
+    for name in given.only or INDEXES:
+        print(f"indexing: {name}", file=sys.stderr)
+        rows.append([name, *indexed(given.data, models, INDEXES[name], timed, vectors)])
+    heads = [column for columns in COLUMNS.values() for column in columns]
+    table(["index", "passages", "texts", "edges", "other CPU s", *heads], rows)
+
+
+if __name__ == "__main__":
+    main()
