@@ -97,7 +97,8 @@ _STRONG, _FAIR = 0.5, 0.2  # of the best score
     default="mean",
     show_default=True,
     help="For statement and topic: what orders the statements in the end: none (the score of their"
-    " best path), their own cosine, the mean of both, or the cross-encoder in models.reranker.",
+    " best path), their own cosine, the mean of both with the cosine and words of their"
+    " passages, or the cross-encoder in models.reranker.",
 )
 @click.option(
     "--unit",
