@@ -14,6 +14,7 @@ from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import NoSuchVersion
 from store.records import Version
@@ -92,17 +93,21 @@ def test_a_past_version_answers_as_it_did_when_it_was_the_head(
 def test_what_nothing_visible_is_like_is_not_looked_for(
     stack: Stack, tmp_path: Path, strategy: Strategy
 ) -> None:
-    search, aside = Search(strategy), "Zebras graze quietly."
-    engine = serving(stack, tmp_path / "s.db")
-    plain = engine.query(QUESTION, 5, search)
-    assert engine.query(f"{aside} {QUESTION}", 5, search) == plain
+    aside = "Zebras graze quietly."
+
+    def found(question: str, at: str = "head") -> tuple[Ranked, ...]:
+        answer = serving(stack, tmp_path / "s.db").query(question, 5, Search(strategy), at)
+        assert answer is not None
+        return answer.ranked
+
+    plain = found(QUESTION)
+    assert found(f"{aside} {QUESTION}") == plain
     files = stack.connector
     assert isinstance(files, MemoryConnector)
     files.put("zebras.md", f"# Zebras\n\n{aside}\n".encode())
     stack.sync()
-    engine = serving(stack, tmp_path / "s.db")
-    assert engine.query(f"{aside} {QUESTION}", 5, search) != engine.query(QUESTION, 5, search)
-    assert engine.query(f"{aside} {QUESTION}", 5, search, at="1") == plain
+    assert found(f"{aside} {QUESTION}") != found(QUESTION)
+    assert found(f"{aside} {QUESTION}", at="1") == plain
 
 
 def test_a_version_of_another_encoder_is_refused_by_name(stack: Stack, tmp_path: Path) -> None:

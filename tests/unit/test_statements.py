@@ -199,7 +199,7 @@ def test_a_cosine_orders_statements_whatever_the_paths_say(stack: Stack, tmp_pat
     assert {one.passage for one in answer.ranked} == {one.passage for one in by_path.ranked}
     assert [one.score for one in answer.ranked] != [one.score for one in by_path.ranked]
     scores = [{one.passage: one.score for one in some.ranked} for some in (by_path, answer, mean)]
-    served, vector = mean.snapshot, engine.searcher.vector(QUESTION)
+    served, vector = mean.snapshot, engine.vector(QUESTION)
     context = QueryContext.of(QUESTION, vector, served, lambda _: {})
     whole = context.first_cosines(served.entries) + context.by_words[served.entries]
     of_passages = dict(zip(served.ids[served.entries].tolist(), whole.tolist(), strict=True))
