@@ -12,6 +12,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+from hopsyncd.client.response import counted
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.privacy import secrets_of
 from hopsyncd.config.source_kinds import FolderSource
@@ -186,7 +187,7 @@ def configuration(file: Path, config: Config) -> Iterator[Diagnosis]:
         remedy = "`hopsyncd add PATH` adds one"
         yield Diagnosis("configuration", "warn", f"{file} has no source", remedy)
     else:
-        yield well("configuration", f"{file}, {len(config.sources)} sources")
+        yield well("configuration", f"{file}, {counted(len(config.sources), 'source')}")
 
 
 def data_folder(config: Config) -> Iterator[Diagnosis]:

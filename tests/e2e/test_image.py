@@ -17,6 +17,7 @@ def _docker(*arguments: str, timeout_s: float = 60) -> subprocess.CompletedProce
     )
 
 
+@pytest.mark.nightly
 def test_an_image_answers_from_notes_that_it_cannot_write(tmp_path: Path) -> None:
     if shutil.which("docker") is None or _docker("info").returncode:
         pytest.skip("no docker daemon runs here")

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,14 +73,37 @@ def test_commands_work_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("installer", [("pipx", "install"), ("uv", "tool", "install")])
-def test_the_installers_of_the_readme_give_a_command_that_works(
+def test_the_installers_of_the_readme_lead_from_a_clean_clone_to_an_answer(
     installer: tuple[str, ...], tmp_path: Path
 ) -> None:
     if shutil.which(installer[0]) is None:
         pytest.skip(f"{installer[0]} is not installed")
     home = {"HOME": str(tmp_path), "HOPSYNCD_HOME": str(tmp_path / "data")}
     environment = {name: value for name, value in os.environ.items() if name[:4] != "XDG_"} | home
-    subprocess.run([*installer, str(ROOT)], env=environment, cwd=tmp_path, check=True)
-    command = [tmp_path / ".local/bin/hopsyncd", "init", "--folder", str(ROOT / "examples/notes")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert "Then start the daemon" in done.stdout
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    subprocess.run([*installer, str(clone)], env=environment, cwd=tmp_path, check=True)
+    answered = _first_answer(
+        tmp_path / ".local/bin/hopsyncd", clone / "examples/notes", environment
+    )
+    assert "Menabrea" in answered
+
+
+def _first_answer(program: Path, notes: Path, environment: dict[str, str]) -> str:
+    """What the README's first commands print in the end."""
+
+    def run(*arguments: str) -> str:
+        command, pipe = [str(program), *arguments], subprocess.PIPE
+        ran = subprocess.run(command, env=environment, stdout=pipe, text=True, check=False)
+        return ran.stdout
+
+    assert "Then start the daemon" in run("init", "--folder", str(notes))
+    with subprocess.Popen([str(program), "serve"], env=environment) as daemon:
+        try:
+            end_s = time.monotonic() + 300
+            while "Serving version" not in run("sync", "--wait"):
+                assert time.monotonic() < end_s, "the daemon does not answer"
+                time.sleep(1)
+            return run("query", "Whose article did Ada Lovelace translate?")
+        finally:
+            daemon.terminate()
