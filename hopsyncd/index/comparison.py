@@ -305,7 +305,7 @@ class _VectorPairs:
         if len(columns) * len(rows) > _MANY_PAIRS and self.vectors.shape[1] > 2 * _COMPONENTS:
             basis = self._basis(rows)
         near = self._turned(columns, basis).T
-        height = _BLOCK * max(1, _TILE // len(columns)) if len(columns) else _BLOCK
+        height = _BLOCK if len(columns) > _BLOCK else 2 * _BLOCK
         found = list[tuple[Integers, Integers]]()
         for start in range(0, len(rows), height):
             block = rows[start : start + height]

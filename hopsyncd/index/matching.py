@@ -82,8 +82,9 @@ def rematch(index: LiveIndex, gone: Integers, new: Integers) -> MatchDelta:
     rows, _ = index.postings["matches_to"].of_each(gone)
     rows = rows[index["matches"]["died"][rows] == DEAD]
     orphans = np.setdiff1d(index["matches"]["out"][rows], ended).astype(np.int64)
-    held_out = np.setdiff1d(np.flatnonzero(match >= 0), np.union1d(ended, orphans))
-    held = match_rows(index, match[held_out])
+    stays = match >= 0
+    stays[ended] = stays[orphans] = False
+    held = match_rows(index, match[stays])
     unmatched = np.flatnonzero(match < 0)
     alive = index.alive
     unmatched = unmatched[alive[index["outgoing"]["entry"][unmatched]]]
@@ -143,16 +144,15 @@ def renewed(
     index: LiveIndex, asked: Integers, entries: Flags, held: MatchColumns, new: Integers
 ) -> MatchColumns:
     """The best matches of the questions asked among those of `entries`, and of those with a held
-    match the best that beats it among those of the `new` entries.
+    match, which rise, the best that beats it among those of the `new` entries.
 
     Of equal ones the lower id is better.
     """
     among = questions_of(index, "incoming", np.flatnonzero(entries))
     answers = questions_of(index, "incoming", new)
     best = Comparison(index, asked, among, held, answers).best()
-    order = np.argsort(held.out)
-    at, is_held = with_places(held.out[order], best.out)
-    at, ids = order[at[is_held]], index["incoming"]["id"]
+    at, is_held = with_places(held.out, best.out)
+    at, ids = at[is_held], index["incoming"]["id"]
     similarity, into = best.similarity[is_held], best.into[is_held]
     won = np.ones(len(best), dtype=np.bool_)
     won[is_held] = (similarity > held.similarity[at]) | (
