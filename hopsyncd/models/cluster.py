@@ -44,7 +44,6 @@ _AHEAD = 2  # tasks that each core has, under way or next
 _TRIES = 3  # of a task whose worker is lost
 _WAIT_S = 0.1  # after which an edit may preempt
 _AGAIN_S = 60.0  # after which a cluster that was lost or refused is asked again
-_STARTED = Path("/tmp/ray/ray_current_cluster")  # where `ray start` says what runs here
 # Headings, names, numbers and a long sentence: what the models make of them is compared.
 _PROBE = (
     Passage(("Probe", "Ada Lovelace"), "Ada Lovelace wrote to Charles Babbage in London in 1843."),
@@ -97,7 +96,8 @@ class ClusterMaker(BuiltinMaker):
         """How the cluster does, for people."""
         if self._trouble:
             return f"{self._address} is not used: {self._trouble}"
-        return f"{self._address}, joined" if self._ray else f"{self._address}, not asked yet"
+        state = "not answering yet" if self._joining.is_alive() else "not asked yet"
+        return f"{self._address}, {'joined' if self._ray else state}"
 
     def make_each(
         self, passages: Iterable[Passage], context: LlmContext | None = None
@@ -181,11 +181,13 @@ def _trusted(address: str) -> str:
     """
     if address != "auto" or "RAY_ADDRESS" in os.environ:
         return address
+    # Where `ray start` says what runs here.
+    started = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray/ray_current_cluster")
     try:
-        if _STARTED.stat().st_uid not in (0, os.getuid()):
-            raise ConnectionError(f"another user started the cluster of {_STARTED}")
-        return _STARTED.read_text().strip()
-    except OSError as error:
+        if started.stat().st_uid not in (0, os.getuid()):
+            raise ConnectionError(f"another user started the cluster of {started}")
+        return started.read_text().strip()
+    except FileNotFoundError as error:
         raise ConnectionError(f"no cluster runs on this machine ({error})") from error
 
 

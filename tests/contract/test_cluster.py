@@ -16,10 +16,12 @@ from store.records import Passage, PassageId, QuestionSet
 from tests.fakes.dump import graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import OTHER_MODELS, FakeEncoder, FakeLanguage, maker_on_worker
+from tests.fakes.port import free_port
 from tests.fakes.stack import Stack
 
 ray = pytest.importorskip("ray", reason="no Ray here: pip install 'hopsyncd[ray]'")
 SMALL: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80_000_000}
+CLIENT_PORT = free_port()
 PASSAGES = [
     Passage((f"City {n}",), f"Caesar{n} met Brutus in Rome. Nero{n} saw Paris.") for n in range(120)
 ]
@@ -30,7 +32,8 @@ Sets = dict[PassageId, tuple[object, ...]]
 def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
-    made = Cluster(initialize_head=True, head_node_args={**SMALL, "include_dashboard": False})
+    head = {**SMALL, "include_dashboard": False, "ray_client_server_port": CLIENT_PORT}
+    made = Cluster(initialize_head=True, head_node_args=head)
     made.add_node(**SMALL)
     yield made
     ray.shutdown()
@@ -124,6 +127,28 @@ def test_a_machine_with_other_models_is_refused_in_words(cluster: Any) -> None:
     finally:
         cluster.remove_node(node)
     assert sets_of(maker) == EXPECTED
+
+
+@pytest.mark.nightly
+def test_a_cluster_elsewhere_is_asked_by_its_client_port(cluster: Any) -> None:
+    maker = new_maker(f"ray://127.0.0.1:{CLIENT_PORT}")
+    until(maker, "joined")
+    assert sets_of(maker) == EXPECTED
+    assert "joined" in maker.told
+
+
+@pytest.mark.parametrize("owner", [None, 65534])
+def test_auto_joins_no_cluster_that_is_not_there_or_that_another_user_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int | None
+) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    if owner is not None:
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a file to another user")
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray/ray_current_cluster").write_text("127.0.0.1:1")
+        os.chown(tmp_path / "ray/ray_current_cluster", owner, owner)
+    until(new_maker("auto"), "no cluster runs on this machine" if owner is None else "another user")
 
 
 def test_a_small_edit_asks_no_cluster() -> None:
