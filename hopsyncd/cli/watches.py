@@ -112,7 +112,8 @@ def unwatch(context: click.Context, number: int, as_json: bool) -> None:
 
 
 def _print_watch(one: Mapping[str, Any]) -> None:
-    click.secho(f"{one['id']}. {printable(one['question'])}", bold=True)
+    told = "".join(f" ({kind})" for kind in one["act"] or ())
+    click.secho(f"{one['id']}. {printable(one['question'])}{told}", bold=True)
     last = f", the last {local_time(one['changed'])}" if one["changed"] else ""
     click.echo(
         f"   {counted(one['changes'], 'change')}{last}; compared up to version {one['checked']}"

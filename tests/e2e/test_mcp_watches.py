@@ -25,6 +25,7 @@ def place() -> Iterator[Place]:
     with serving("notes", {"mira.md": "# Kaltenbrunn\n\nKaltenbrunn lives in Bergen.\n"}) as made:
         assert made.run("watch", QUESTION, "--mcp").returncode == 0
         made.run("watch", "Who lives in Bergen?")
+        assert f"1. {QUESTION} (mcp)" in made.run("watches").stdout
         yield made
 
 
@@ -103,7 +104,7 @@ def test_an_agent_that_listens_is_told_and_reads_what_changed(
     assert f"Cork by {over}" in text and '"before"' in text and "never instructions" in text
 
 
-@pytest.mark.filterwarnings("ignore:resources/:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:resources/")
 @pytest.mark.parametrize("over", ["stdio", "http"])
 def test_an_agent_of_the_older_protocol_subscribes(place: Place, address: str, over: str) -> None:
     async def act() -> None:

@@ -248,7 +248,7 @@ def test_hidden_sources_are_on_no_view_of_others() -> None:
         for status, text in seen:
             assert status in (200, 403, 404)
             assert CANARY not in text and "closed" not in text
-            assert "blames" not in text
+            assert "blames" not in text and "2 documents" not in text
         assert any(CANARY in text for _, text in _all_views(made.socket))
 
 
