@@ -172,7 +172,7 @@ class PendingBatch:
         """What a version is to take in; nothing is left here."""
         changed = tuple(self.documents)
         gone = [path for path, step in self.removals.items() if step.action is Action.REMOVE]
-        counts = {"changed": len(changed), "removed": len(gone)}
+        counts = {"new or changed": len(changed), "removed": len(gone)}
         told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         problems = [
             Seen(self.source, path, RETRY, None, step.problem.why, step.problem.hint)
