@@ -34,7 +34,8 @@ def restricted(
     """
     statistics = Statistics.of(index, version.id, hidden, before.statistics if before else base)
     found = Snapshot(index, version, statistics, hidden)
-    matches = _matches(found, before)
+    own_out, _, own_similarity = found.matches()
+    matches = _matches(found, own_out, before)
     numbers, ways, link = _links(found, before)
     source = index["outgoing"]["entry"][matches.out].astype(np.int64)
     target = index["incoming"]["entry"][matches.into].astype(np.int64)
@@ -48,7 +49,8 @@ def restricted(
         link,
     )
     found = replace(found, replaced=replaced)
-    out, _, similarity = found.matches()
+    out = np.concatenate([own_out, matches.out])
+    similarity = np.concatenate([own_similarity, matches.similarity])
     budget = edge_budget(statistics.passages, budget_factor)
     seen = replace(
         version,
@@ -63,11 +65,10 @@ def restricted(
     return replace(found, version=seen)
 
 
-def _matches(found: Snapshot, before: Snapshot | None) -> MatchColumns:
-    """Those of the visible questions whose own match is hidden, by question."""
+def _matches(found: Snapshot, own: Integers, before: Snapshot | None) -> MatchColumns:
+    """Those of the visible questions whose own match is hidden, by question; not so are `own`."""
     index, visible = found.index, found.statistics.visible.entries
     asked = questions_of(index, "outgoing", np.flatnonzero(visible))
-    own, _, _ = found.matches()
     unmatched = np.zeros(len(index["outgoing"]), dtype=np.bool_)
     unmatched[asked] = True
     unmatched[own] = False
@@ -77,14 +78,14 @@ def _matches(found: Snapshot, before: Snapshot | None) -> MatchColumns:
     was = before.replaced
     at, there = with_places(was.out, alone)
     kept = at[there]
-    kept = kept[visible[index["incoming"]["entry"][was.into[kept]]]]
+    shows = visible[index["incoming"]["entry"][was.into[kept]]]
+    there[there], kept = shows, kept[shows]
     held = MatchColumns(was.out[kept], was.into[kept], was.similarity[kept])
     shown = before.statistics.visible.entries
     new = visible.copy()
     new[: len(shown)] &= ~shown
-    anew = np.setdiff1d(alone, held.out)
-    begun = renewed(index, anew, visible, held, np.flatnonzero(new))
-    stays = ~np.isin(held.out, begun.out)
+    begun = renewed(index, alone[~there], visible, held, np.flatnonzero(new))
+    stays = ~with_places(np.sort(begun.out), held.out)[1]
     return _sorted(
         MatchColumns(
             np.concatenate([held.out[stays], begun.out]),
