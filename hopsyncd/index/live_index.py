@@ -111,7 +111,7 @@ POSTINGS = (
 )
 
 
-@lru_cache(1 << 16)
+@lru_cache(1 << 14)
 def name_key(name: str) -> int:
     """The content id of a name or a term."""
     return content_id(name)

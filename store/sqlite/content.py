@@ -263,7 +263,7 @@ def _question(row: tuple[int, int, int, str, str, int]) -> Question:
     return Question(QuestionId(row[1]), _DIRECTIONS[row[2]], row[3], _keywords(row[4]), row[5])
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 12)
 def _keywords(column: str) -> frozenset[str]:
     """One set for all questions with these keywords."""
     return frozenset(json.loads(column))
