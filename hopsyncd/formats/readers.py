@@ -95,7 +95,7 @@ def _sound(read: Callable[[], tuple[Block, ...]]) -> tuple[Block, ...]:
     except (DocumentUnreadable, ReaderUnavailable, MemoryError):
         raise
     except Exception as error:
-        parts = " ".join(str(error).split())[:200].split(": ")
+        parts = " ".join(str(error).split())[:200].rstrip(".").split(": ")
         said = ": ".join(dict.fromkeys((type(error).__name__, *parts)))  # some say all of it twice
         raise DocumentUnreadable(
             "the document",
