@@ -1,4 +1,4 @@
-"""Who may ask, and for what: the guard that every request passes, and the audit log.
+"""Who may ask, and for what: the guard that every request passes, its token, and the audit log.
 
 The kernel says which process is at the other end of the socket, the configuration says what its
 user may see and do, and the audit log records what admins do. docs/access.md has the rules.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import secrets
+import stat
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -26,10 +28,13 @@ from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.config.values import group_id, user_id
+from hopsyncd.errors import SocketRefused
 
 log = structlog.get_logger(__name__)
 
 AUDIT_NAME = "audit.log"  # in the data_dir
+_TOKEN_BYTES = 32
+_MIN_TOKEN_CHARACTERS = 32
 _MAX_BYTES = 4 << 20  # a larger audit.log becomes audit.log.1 and replaces the last one
 _HOSTS = frozenset({"hopsyncd", "localhost", "127.0.0.1", "[::1]"})
 _BROWSER_HEADERS = frozenset(
@@ -257,3 +262,40 @@ def _refusal(
     status: int, code: str, message: str, hint: str, headers: dict[str, str] | None = None
 ) -> JSONResponse:
     return JSONResponse(failed(code, message, hint), status, headers)
+
+
+def token_in(file: Path) -> str:
+    """The token in our file, which is made if it does not exist.
+
+    Raises SocketRefused for a token that others could know.
+    """
+    what = f"Cannot use the token in {file}"
+    try:
+        _make_token(file)
+        with file.open(encoding="ascii") as opened:
+            found = os.fstat(opened.fileno())
+            token = opened.read(4096).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise SocketRefused(
+            what, why.lower(), "Set access.token_file to a file of yours"
+        ) from error
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise SocketRefused(what, "others may read it", f"Run `chmod 600 {file}`, as its owner")
+    if len(token) < _MIN_TOKEN_CHARACTERS:
+        raise SocketRefused(
+            what,
+            f"it has fewer than {_MIN_TOKEN_CHARACTERS} characters",
+            "Remove the file; the next start makes a new one",
+        )
+    return token
+
+
+def _make_token(file: Path) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        handle = os.open(file, flags, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(handle, "w", encoding="ascii") as made:
+        made.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")

@@ -1,4 +1,4 @@
-"""Binds the Unix socket and the TCP address, keeps the token, and serves until a signal.
+"""Binds the Unix socket and the TCP address, and serves until a signal.
 
 uvicorn would make the socket world-writable, replace whatever is at its path, and leave it there
 at the end. So we bind it ourselves and hand it over.
@@ -8,7 +8,6 @@ import asyncio
 import fcntl
 import logging
 import os
-import secrets
 import signal
 import socket
 import stat
@@ -22,6 +21,7 @@ from typing import Literal
 import uvicorn
 from starlette.types import ASGIApp
 
+from hopsyncd.api.access import token_in
 from hopsyncd.api.connection import ClientConnection, Connections, Timeouts
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.supervision import Supervisor, inherited_socket
@@ -33,8 +33,6 @@ _MAX_PATH_BYTES = 107  # sun_path on Linux holds 108 with its closing zero
 _PROBE_TIMEOUT_S = 1.0
 
 TOKEN_NAME = "token"  # in the data_dir
-_TOKEN_BYTES = 32
-_MIN_TOKEN_CHARACTERS = 32
 _STOP_REQUESTS_S = 3
 
 
@@ -186,43 +184,6 @@ def bound_address(host: str, port: int, hint: str) -> socket.socket:
             f"Cannot listen on {host}, port {port}", str(error.strerror).lower(), hint
         ) from error
     return listener
-
-
-def token_in(file: Path) -> str:
-    """The token in our file, which is made if it does not exist.
-
-    Raises SocketRefused for a token that others could know.
-    """
-    what = f"Cannot use the token in {file}"
-    try:
-        _make_token(file)
-        with file.open(encoding="ascii") as opened:
-            found = os.fstat(opened.fileno())
-            token = opened.read(4096).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise SocketRefused(
-            what, why.lower(), "Set access.token_file to a file of yours"
-        ) from error
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise SocketRefused(what, "others may read it", f"Run `chmod 600 {file}`, as its owner")
-    if len(token) < _MIN_TOKEN_CHARACTERS:
-        raise SocketRefused(
-            what,
-            f"it has fewer than {_MIN_TOKEN_CHARACTERS} characters",
-            "Remove the file; the next start makes a new one",
-        )
-    return token
-
-
-def _make_token(file: Path) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        handle = os.open(file, flags, 0o600)
-    except FileExistsError:
-        return
-    with os.fdopen(handle, "w", encoding="ascii") as made:
-        made.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
 
 
 class _Server(uvicorn.Server):

@@ -70,6 +70,7 @@ BODIES: dict[str, tuple[Any, ...]] = {
         "http://127.0.0.1@evil.example/",
         "file:///",
     ),
+    "mcp": (None, 1, "yes", [], {}),
     "document": (*TYPES, 1, "", "nowhere.md", "x" * 4097),
     "source": (True, 1, [], *NAMES),
 }

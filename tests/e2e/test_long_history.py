@@ -81,7 +81,7 @@ def test_three_changes_are_told_one_by_one(place: Place) -> None:
         "",
         "documents changed: 1",
         "  ~ notes: archive/7/7.md",
-        "      @@ the same sentences, otherwise laid out or linked",
+        "      @@ the same sentences; layout, links or properties differ",
         "",
         "documents removed: 1",
         "  - notes: archive/8/8.md",

@@ -16,8 +16,8 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hopsyncd.api.access import Access, AuditLog, Guard
-from hopsyncd.api.server import bound_address, token_in
+from hopsyncd.api.access import Access, AuditLog, Guard, token_in
+from hopsyncd.api.server import bound_address
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import SocketRefused

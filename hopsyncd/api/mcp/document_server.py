@@ -29,10 +29,9 @@ from mcp.types import (
 from starlette.types import ASGIApp
 
 from hopsyncd import __version__
-from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
+from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard, token_in
 from hopsyncd.api.mcp.shapes import NOTICE, json_text, shortened
 from hopsyncd.api.mcp.tools import Tools, WritingTools
-from hopsyncd.api.server import token_in
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import REPORTABLE
