@@ -5,8 +5,8 @@ The sentences are taken one by one, each time the one of highest
     COSINE * cos(question, sentence) + NEW * new - RANK * log(1 + rank) + JOINED * joined
 
 where `new` is the idf-weighted share of the question's words that the sentence or its heading has
-and those before it have not, and `joined` says that it shares a name with one of them from another
-passage. The first two come from different passages: what one passage says whole is taken once.
+and those before it have not, and `joined` says that it shares a name with another passage that one of
+them is from. The first two come from different passages: what one passage says whole is taken once.
 """
 
 import math
@@ -63,11 +63,15 @@ def carrying(
     chosen = [*first]
     left = [one for one in sentences if not any(one is other for other in first)]
     covered = frozenset[str]().union(*(one.terms for one in first))
+    names: dict[PassageId, frozenset[str]] = {}
+    for one in (*sentences, *first):
+        names[one.passage] = names.get(one.passage, frozenset()) | one.names
 
     def value(sentence: Sentence) -> float:
         new = sum(weights[term] for term in sentence.terms - covered) / total
         joined = any(
-            one.passage != sentence.passage and one.names & sentence.names for one in chosen
+            one.passage != sentence.passage and names[one.passage] & sentence.names
+            for one in chosen
         )
         return (
             _COSINE * sentence.cosine
