@@ -5,8 +5,9 @@ The sentences are taken one by one, each time the one of highest
     COSINE * cos(question, sentence) + NEW * new - RANK * log(1 + rank) + JOINED * joined
 
 where `new` is the idf-weighted share of the question's words that the sentence or its heading has
-and those before it have not, and `joined` says that it shares a name with another passage that one of
-them is from. The first two come from different passages: what one passage says whole is taken once.
+and those before it have not, and `joined` says that it shares a name with the passage of one of
+them, another than its own. The first two come from different passages: what one passage says whole
+is taken once.
 """
 
 import math
