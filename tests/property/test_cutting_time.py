@@ -61,7 +61,7 @@ SHAPES = {
     "hashes that differ": "".join(f"w{number}. " for number in range(5000)),
     "lines that differ": "".join(f"w{number}\n" for number in range(5000)),
 }
-GROWTH = 5.0
+GROWTH = 7.0  # sixteen where it is quadratic
 
 
 def cut_s(shape: str, media_type: str, size: int, runs: int) -> float:

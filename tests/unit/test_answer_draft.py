@@ -13,7 +13,10 @@ from hopsyncd.retrieve.answering.reply import AskReply, Evidence
 from store.records import PassageId
 
 # Python takes these four for white space, and pydantic does not.
-TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x1c\x1d\x1e\x1f"))
+# A reply begins after the last </think>, wherever that stands.
+TEXTS = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\x1c\x1d\x1e\x1f")
+).filter(lambda text: "</think>" not in text)
 WORDS = st.text("ab .:\n", max_size=8)
 
 
