@@ -343,7 +343,8 @@ class VectorTable:
 
     def take(self, exact: NDArray[np.generic], codes: NDArray[np.generic], rows: int) -> None:
         """Replace all rows by so many of these arrays, which may have room for more."""
-        self._exact, self._codes, self._used = exact, codes, rows
+        room = min(len(exact), len(codes))  # a kill while they grow leaves one behind the other
+        self._exact, self._codes, self._used = exact[:room], codes[:room], rows
 
     def cosines(self, vector: Vectors) -> NDArray[np.float32]:
         """(r,) about the cosine of each row with a (d,) grid vector: a function of the two alone.

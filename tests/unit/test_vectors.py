@@ -74,3 +74,15 @@ def test_a_table_grows_under_a_reader_and_its_rows_can_be_taken_over() -> None:
     assert other.append(vectors[:1]) == 2000
     assert (other.exact == np.vstack([vectors, vectors[:1]])).all()
     assert other.cosines(vectors[7])[:2000].tolist() == table.cosines(vectors[7]).tolist()
+
+
+@pytest.mark.parametrize("longer", ["exact", "codes"])
+def test_a_table_grows_from_arrays_of_which_one_has_more_room(longer: str) -> None:
+    vectors = to_grid(np.random.default_rng(4).normal(size=(900, 8)))
+    whole, table = table_of(vectors), VectorTable(8)
+    room = {name: getattr(whole, name)[:100].copy() for name in ("exact", "codes")}
+    room[longer] = np.resize(room[longer], (800, 8))
+    table.take(room["exact"], room["codes"], 100)
+    table.append(vectors[100:200])
+    table.append(vectors[200:])
+    assert (table.exact == vectors).all() and (table.codes == whole.codes).all()
