@@ -117,7 +117,7 @@ class Asker:
             return None, AskReply("", None, "extractive", ())
         if on_found:
             on_found(found)
-        reply = self.reply(found, by_llm=by_llm, hidden=hidden, usage=usage, sink=sink)
+        reply = self.reply(found, by_llm=by_llm, usage=usage, sink=sink)
         return found, reply
 
     def reply(
@@ -125,14 +125,13 @@ class Asker:
         found: Answer,
         *,
         by_llm: bool = False,
-        hidden: frozenset[str] = frozenset(),
         usage: Usage | None = None,
         sink: TokenSink | None = None,
     ) -> AskReply:
         """The answer from passages that were found already."""
         question = found.question
         bare = replace(found, question=self._engine.asked(question, found.snapshot))
-        sentences, weights = self.held_against(bare, hidden)
+        sentences, weights = self.held_against(bare)
         names: dict[PassageId, frozenset[str]] = {}
         for one in sentences:
             names[one.passage] = names.get(one.passage, frozenset()) | one.names
@@ -179,12 +178,10 @@ class Asker:
             chain(passages, found.ranked, names),
         )
 
-    def held_against(
-        self, found: Answer, hidden: frozenset[str] = frozenset()
-    ) -> tuple[list[Sentence], Mapping[str, float]]:
+    def held_against(self, found: Answer) -> tuple[list[Sentence], Mapping[str, float]]:
         """The sentences of the passages, and the idf of what the question asks at their version."""
         vector = self._engine.vector(found.question)
-        with self._engine.reading(hidden=hidden) as (connection, _):
+        with self._engine.reading() as (connection, _):
             sets = _sets(connection, found)
         idf = idf_of(found.snapshot, found.question)
         weights = {term: one for term, one in idf.items() if term not in function_terms()}
