@@ -79,7 +79,7 @@ def _put(
 ) -> None:
     """Insert what is not there yet, with what a file keeps of it for searches."""
     known = set()
-    if not target.server and table in ("recipe", "passage", "life"):
+    if not target.server and table in ("recipe", "life"):
         known = {
             row[0]
             for row in target.execute(

@@ -120,8 +120,7 @@ def commit_rebuilt(connection: Connection, change: Change, created_ms: int) -> V
     """Commit the change as the next version, and derive again all that is derived from content.
 
     Word counts and passage vectors are rebuilt in the same transaction, so readers see all of the
-    old or all of the new. The new version's counts are counted, not carried
-    over.
+    old or all of the new. The new version's counts are counted, not carried over.
     """
     with transaction(connection):
         count_rewrite(connection)
