@@ -345,7 +345,6 @@ class Writer:
             if foreign:
                 change = replace(change, matches_ended=[*change.matches_ended, *foreign])
             version = commit(self._connection, change, self._now_ms())
-            index.settle(version.id)
             with snapshot(self._connection):
                 after = before.id if before else 0
                 follow_documents(self._connection, index, after, version.id)

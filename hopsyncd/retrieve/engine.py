@@ -338,4 +338,10 @@ class Engine:
                 "the newest version is being made by other models, and none is served until then",
                 "Ask again once `hopsyncd status` shows a version",
             )
+        if version.id > head.index.version:
+            raise NoSuchVersion(
+                f"Cannot ask version {version.id}",
+                f"it is not served yet: version {head.version.id} is the newest that is",
+                "Ask again in a moment",
+            )
         return head

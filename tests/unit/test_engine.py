@@ -122,6 +122,22 @@ def test_a_version_of_another_encoder_is_refused_by_name(stack: Stack, tmp_path:
         engine.query(QUESTION, 5, Search(), at="1")
 
 
+def test_a_version_that_the_index_does_not_have_yet_is_refused(
+    stack: Stack, tmp_path: Path
+) -> None:
+    engine = serving(stack, tmp_path / "s.db")
+    stack.writer.forget_index()  # what is served does not go on with the writer's
+    files = stack.connector
+    assert isinstance(files, MemoryConnector)
+    files.put("oslo.md", b"# Oslo\n\nCaesar never called Paris Oslo.\n")
+    stack.sync()
+    for hidden in (frozenset[str](), frozenset({"diary"})):
+        with pytest.raises(NoSuchVersion, match="not served yet"):
+            engine.query(QUESTION, 5, Search(), at="2", hidden=hidden)
+    engine.publish(stack.writer.snapshot_of(stack.head))
+    assert engine.query(QUESTION, 5, Search(), at="2") == engine.query(QUESTION, 5, Search())
+
+
 class Overtaken(Engine):
     """An engine whose head is replaced and collected just after a request took it up."""
 
