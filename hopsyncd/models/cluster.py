@@ -112,12 +112,14 @@ class ClusterMaker(BuiltinMaker):
 
     def _made_there(self, coming: Iterator[Passage]) -> Iterator[Sequence[Made]]:
         ray, under_way = self._ray, dict[Any, list[Passage]]()
+        group: list[Passage] = []  # taken, and not under way yet
         asked = ray.remote(num_cpus=1, max_retries=_TRIES)(made_on_worker)
         try:
             most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
             while True:
                 while len(under_way) < most and (group := [*islice(coming, _TOGETHER)]):
-                    under_way[asked.remote(self._load, self._config, self._expected, group)] = group
+                    task = asked.remote(self._load, self._config, self._expected, group)
+                    under_way[task], group = group, []
                 if not under_way:
                     return
                 for done in ray.wait([*under_way], timeout=_WAIT_S)[0]:
@@ -132,7 +134,7 @@ class ClusterMaker(BuiltinMaker):
             for task in under_way:
                 with suppress(Exception):  # of a cluster that is lost nothing has to end
                     ray.cancel(task)
-        yield from super().make_each(chain(*under_way.values(), coming))
+        yield from super().make_each(chain(group, *under_way.values(), coming))
 
     def _is_joined(self) -> bool:
         """Whether the cluster takes tasks; if not, it is asked soon."""
@@ -184,9 +186,10 @@ def _trusted(address: str) -> str:
     # Where `ray start` says what runs here.
     started = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray/ray_current_cluster")
     try:
-        if started.stat().st_uid not in (0, os.getuid()):
-            raise ConnectionError(f"another user started the cluster of {started}")
-        return started.read_text().strip()
+        with started.open() as file:
+            if os.fstat(file.fileno()).st_uid not in (0, os.getuid()):
+                raise ConnectionError(f"another user started the cluster of {started}")
+            return file.read().strip()
     except FileNotFoundError as error:
         raise ConnectionError(f"no cluster runs on this machine ({error})") from error
 

@@ -129,6 +129,37 @@ def test_a_machine_with_other_models_is_refused_in_words(cluster: Any) -> None:
     assert sets_of(maker) == EXPECTED
 
 
+class GoneAtOnce:
+    """A cluster whose connection is lost as the first tasks are handed over."""
+
+    exceptions = ray.exceptions
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 4}
+
+    def cancel(self, task: int) -> None:
+        pass
+
+    def remote(self, *given: object, **options: object) -> Any:
+        """Serves as the decorator, the task and its hand-over."""
+        if options:
+            return lambda function: self
+        if self.taken == 2:
+            raise ConnectionError("gone")
+        self.taken += 1
+        return self.taken
+
+
+def test_what_could_not_be_handed_over_is_made_here() -> None:
+    maker = new_maker("ray://127.0.0.1:1")
+    maker._ray = GoneAtOnce()
+    assert sets_of(maker) == EXPECTED
+    assert "gone" in maker.told
+
+
 @pytest.mark.nightly
 def test_a_cluster_elsewhere_is_asked_by_its_client_port(cluster: Any) -> None:
     maker = new_maker(f"ray://127.0.0.1:{CLIENT_PORT}")
