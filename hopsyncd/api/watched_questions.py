@@ -237,6 +237,9 @@ class WatchedQuestions:
         if "webhook" in act:
             note(_posted(str(act["webhook"]), report))
             return
+        if not isinstance(self._database, Path):  # whoever writes there could name a program
+            note("it is not started: other machines write to the same record")
+            return
         arguments: Sequence[str] = act["exec"]  # type: ignore[assignment]
         with tempfile.TemporaryFile() as given:
             given.write(report.encode())

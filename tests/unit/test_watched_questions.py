@@ -14,6 +14,7 @@ import pytest
 from hopsyncd.api.watched_questions import checked_program
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.retrieve.footprint import is_touched
+from store.sqlite.operational import tellings_of
 from tests.fakes.watching import Watching, fact
 
 FILES = {
@@ -171,6 +172,21 @@ def test_a_program_that_fails_is_named(watching: Watching) -> None:
     assert listed["id"] == number and "status 3" in (listed["error"] or "")
     with pytest.raises(BadRequest, match="no program"):
         checked_program(["no-such-program"])
+
+
+def test_no_program_is_run_that_a_shared_record_names(watching: Watching, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    watching.watched.add(QUESTION, {"exec": ["/usr/bin/touch", str(made)]})
+    watching.connector.put("mira.md", MOVED)
+    watching.stack.sync()
+    watching.publish()
+    (waiting,) = watching.watched._all()
+    watching.watched._check(waiting)
+    (telling,) = tellings_of(watching.stack.connection, waiting.id, 1)
+    watching.watched._database = "postgresql://elsewhere/notes"
+    watching.watched._tell(telling, json.loads(waiting.act or ""), "{}")
+    (told,) = tellings_of(watching.stack.connection, waiting.id, 1)
+    assert told.delivered_ms and "other machines" in (told.error or "") and not made.exists()
 
 
 @pytest.fixture
