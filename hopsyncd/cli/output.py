@@ -206,7 +206,8 @@ def target_of(
             return address, False
     location = sources.get(place["source"], {}).get("location", "")
     file = Path(location) / document
-    if location and file.is_absolute() and file.is_file():
+    # Unlike is_file(), it raises nothing for a folder that we may not enter.
+    if location and file.is_absolute() and os.path.isfile(file):  # noqa: PTH113
         return str(file), bool(place["lines"])
     if message := origin.get("message_id"):
         return f"mid:{quote(message)}", False

@@ -1,0 +1,18 @@
+"""What a place leads to on this machine."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hopsyncd.cli.output import target_of
+from hopsyncd.errors import NotFound
+
+
+def test_a_file_that_this_user_cannot_look_at_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("a")
+    sources = {"notes": {"location": str(tmp_path)}}
+    place: dict[str, Any] = {"id": "1", "source": "notes", "origin": None, "lines": [1, 1]}
+    assert target_of({**place, "document": "a.md"}, sources) == (str(tmp_path / "a.md"), True)
+    with pytest.raises(NotFound):  # the system refuses so long a name, as it does a folder's rights
+        target_of({**place, "document": "a" * 300}, sources)
