@@ -1,7 +1,7 @@
 """`hopsyncd log`, `diff`, `why`, `tag`, `restore` and `release`."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import click
@@ -17,7 +17,7 @@ from hopsyncd.cli.output import (
     send_long,
 )
 from hopsyncd.cli.sync import print_outcomes
-from hopsyncd.client import calls
+from hopsyncd.client import Client, RequestFailed, calls
 from hopsyncd.client.response import ARROWS, counted, printable
 from store.words import index_terms
 
@@ -202,7 +202,10 @@ def why(context: click.Context, question: str, old: str, new: str, k: int, as_js
         {passage["id"]: (rank, passage) for rank, passage in enumerate(found["passages"], 1)}
         for found in (first, second)
     ]
-    edited = _edited(*ranks)
+    edited = _edited(
+        _not_at(client, second["version"], ranks[0], ranks[1]),
+        _not_at(client, first["version"], ranks[1], ranks[0]),
+    )
     rows = [
         _compared(question, ranks[0].get(edited.get(key, key)), ranks[1].get(key))
         for key in dict.fromkeys([*ranks[1], *ranks[0]])
@@ -223,18 +226,36 @@ def why(context: click.Context, question: str, old: str, new: str, k: int, as_js
             click.echo(f"             now:    {now}")
 
 
+def _not_at(
+    client: Client,
+    version: int,
+    found: Mapping[str, tuple[int, Any]],
+    others: Collection[str],
+) -> dict[str, Mapping[str, Any]]:
+    """The passages found that the version does not have; it does have the others."""
+    gone = {}
+    for key, (_, one) in found.items():
+        if key in others:
+            continue
+        try:
+            client.passage(key, at=str(version))
+        except RequestFailed as error:
+            if error.status != 404:
+                raise
+            gone[key] = one
+    return gone
+
+
 def _edited(
-    old: Mapping[str, tuple[int, Any]], new: Mapping[str, tuple[int, Any]]
+    went: Mapping[str, Mapping[str, Any]], came: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, str]:
-    """Passages that only the newer version shows, each with the one that stood in its place."""
+    """Passages that came, each with the one that stood in its place."""
     gone: dict[tuple[str, ...], list[str]] = {}
-    for key, (_, one) in old.items():
-        if key not in new:
-            gone.setdefault((one["source"], one["document"], *one["heading"]), []).append(key)
+    for key, one in went.items():
+        gone.setdefault((one["source"], one["document"], *one["heading"]), []).append(key)
     edited = {}
-    for key, (_, one) in new.items():
-        before = gone.get((one["source"], one["document"], *one["heading"]))
-        if key not in old and before:
+    for key, one in came.items():
+        if before := gone.get((one["source"], one["document"], *one["heading"])):
             edited[key] = before.pop(0)
     return edited
 

@@ -1,0 +1,29 @@
+"""Which passages `why` takes for one that was edited."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from hopsyncd.cli.log import _edited, _not_at
+from hopsyncd.client import RequestFailed
+
+
+def passage(document: str) -> dict[str, Any]:
+    return {"source": "notes", "document": document, "heading": ["Leave"]}
+
+
+def holding(*ids: str) -> Any:
+    """A client of a daemon whose versions all have just these passages."""
+
+    def found(key: str, at: str) -> None:
+        if key not in ids:
+            raise RequestFailed(404, "not_found", f"There is no passage {key} at {at}", "")
+
+    return SimpleNamespace(passage=found)
+
+
+def test_of_one_section_what_only_fell_back_is_not_what_was_edited() -> None:
+    old = {"fell": (1, passage("a.md")), "was": (2, passage("a.md")), "same": (3, passage("b.md"))}
+    new = {"now": (1, passage("a.md")), "rose": (2, passage("a.md")), "same": (3, passage("b.md"))}
+    went = _not_at(holding("fell", "now", "rose", "same"), 2, old, new)
+    came = _not_at(holding("fell", "was", "rose", "same"), 1, new, old)
+    assert _edited(went, came) == {"now": "was"}
