@@ -12,6 +12,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
+from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
@@ -121,28 +122,18 @@ def watched(client: Client) -> Mapping[str, Mapping[str, Any]]:
     return {f"{WATCHES}{one['id']}": one for one in watches if "mcp" in (one["act"] or ())}
 
 
-class WatchBus:
+class WatchBus(InMemorySubscriptionBus):
     """Carries changes of watched questions to its listeners; without any, it asks for none."""
 
     def __init__(self, client: Client) -> None:
+        super().__init__()
         self._client = client
-        self._listeners: list[Callable[[ServerEvent], None]] = []
         self._asking: asyncio.Task[None] | None = None
 
-    async def publish(self, event: ServerEvent) -> None:
-        for tell in [*self._listeners]:
-            tell(event)
-
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        """Tell a listener from now on, until the returned function is called."""
-        self._listeners.append(listener)
-        if self._asking is None:
+        end = super().subscribe(listener)
+        if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask())
-
-        def end() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
         return end
 
     async def _ask(self) -> None:
@@ -159,7 +150,6 @@ class WatchBus:
                         await self.publish(ResourceUpdated(uri))
                 known = now
             await asyncio.sleep(_ASK_S)
-        self._asking = None
 
 
 class DocumentServer(MCPServer[Any]):
