@@ -103,7 +103,7 @@ class AuditLog:
     ) -> None:
         """Record an action and its HTTP status. A full disk is logged and stops nobody.
 
-        `request` holds what was asked for: names, paths, versions, and the question of a watch.
+        `request` holds what was asked for: names, paths and versions, and no question.
         """
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -186,7 +186,7 @@ class Guard:
                 401,
                 "unauthorized",
                 "The request was refused: it does not carry the token",
-                "Send `Authorization: Bearer TOKEN`; access.token_file holds the token",
+                "Send `Authorization: Bearer TOKEN`; see docs/access.md, or docs/mcp.md for agents",
                 {"www-authenticate": "Bearer"},
             )
         if caller is None:
