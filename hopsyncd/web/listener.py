@@ -69,11 +69,12 @@ class Door:
 
     def new_address(self) -> str:
         """An address that opens the page once; within ten minutes, unless it is kept in a file."""
-        self._token = secrets.token_urlsafe(_SECRET_BYTES)
-        self._until_s = math.inf if self.kept else time.monotonic() + _TOKEN_S
-        address = f"http://{self.address}/?token={self._token}"
+        token = secrets.token_urlsafe(_SECRET_BYTES)
+        address = f"http://{self.address}/?token={token}"
         if self.kept:
             _write_own(self.kept, opener(address))
+        self._token = token
+        self._until_s = math.inf if self.kept else time.monotonic() + _TOKEN_S
         return address
 
     def session_for(self, token: str) -> str | None:
@@ -81,10 +82,11 @@ class Door:
         right = self._token and hmac.compare_digest(token.encode(), self._token.encode())
         if not right or self._until_s < time.monotonic():
             return None
-        self._token = ""
-        self._sessions.append(secrets.token_urlsafe(_SECRET_BYTES))
         if self.kept:
-            self.new_address()
+            self.new_address()  # on a full disk the one that the file has stays good
+        else:
+            self._token = ""
+        self._sessions.append(secrets.token_urlsafe(_SECRET_BYTES))
         return self._sessions[-1]
 
     def is_open_to(self, cookie: str) -> bool:
@@ -166,9 +168,13 @@ def kept_address(file: Path) -> str | None:
 def _write_own(file: Path, text: str) -> None:
     """Put a file in place whole, for its owner alone."""
     handle, made = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    with os.fdopen(handle, "w", encoding="utf-8") as written:
-        written.write(text)
-    Path(made).replace(file)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as written:
+            written.write(text)
+        Path(made).replace(file)
+    except OSError:
+        Path(made).unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

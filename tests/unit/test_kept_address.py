@@ -1,0 +1,22 @@
+"""The address in the kept file opens the page, whatever befalls the file."""
+
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.web.listener import Door, kept_address
+
+
+def test_an_address_that_cannot_be_replaced_stays_good(tmp_path: Path) -> None:
+    kept = tmp_path / "data/page.html"
+    kept.parent.mkdir()
+    door = Door("127.0.0.1:1", kept=kept)
+    token = door.new_address().partition("=")[2]
+    aside = kept.parent.rename(tmp_path / "aside")
+    with pytest.raises(OSError, match="No such file"):
+        door.session_for(token)
+    aside.rename(kept.parent)
+    assert (kept_address(kept) or "").endswith(token)
+    session = door.session_for(token)
+    assert session and door.is_open_to(session) and door.session_for(token) is None
+    assert not (kept_address(kept) or "").endswith(token)
