@@ -8,7 +8,6 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # The daemon of the end-to-end tests serves here too.
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from hopsyncd.models.llm.budget import Usage, estimated_tokens
-from hopsyncd.models.llm.call import LlmCall, Reply, TokenSink
+from hopsyncd.models.llm.budget import estimated_tokens
 from tests.e2e.daemon import Place, new_place, source
+from tests.fakes.llm import FakeLlm
 
 _REPLY_TOKENS = 60  # a guess at what such a reply takes
 
@@ -41,6 +40,15 @@ def dataset(data: Path, name: str) -> Path:
     folder = data / name
     if not (folder / "corpus.jsonl").is_file():
         print(f"skipped: {folder}/corpus.jsonl is absent; name the data with --data")
+        sys.exit(0)
+    return folder
+
+
+def real_documents(data: Path) -> Path:
+    """The folder of real documents. Ends the benchmark, with success, where it is absent."""
+    folder = data / "realdocs"
+    if not folder.is_dir():
+        print(f"skipped: {folder} is absent; name the data with --data")
         sys.exit(0)
     return folder
 
@@ -85,25 +93,12 @@ def _cell(value: object) -> str:
     return f"{value:,.1f}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptedLlm:
+def scripted_llm(reply: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> FakeLlm:
     """Replies to the data of each call, and counts tokens as an endpoint would."""
-
-    reply: Callable[[Mapping[str, Any]], Mapping[str, Any]]
-    name: str = "scripted"
-
-    def ask_each(
-        self,
-        calls: Sequence[LlmCall],
-        shape: type[Reply],
-        usage: Usage,
-        yield_to_edits: Callable[[], None] = lambda: None,
-        sink: TokenSink | None = None,
-    ) -> Iterator[tuple[int, Reply]]:
-        for index, call in enumerate(calls):
-            usage.reserve(call.max_tokens)
-            usage.settle(call.max_tokens, estimated_tokens(call.system + call.user), _REPLY_TOKENS)
-            yield index, shape.model_validate(self.reply(json.loads(call.user)))
+    return FakeLlm(
+        lambda call: json.dumps(reply(json.loads(call.user))),
+        lambda call: (estimated_tokens(call.system + call.user), _REPLY_TOKENS),
+    )
 
 
 def processor_s(pid: int) -> float:

@@ -10,14 +10,13 @@ Beside the questions without an answer there are two sorts that have none where 
 those of another collection, and those whose gold passages were taken out of what was found.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from common import arguments, table
+from common import arguments, real_documents, table
 from numpy.typing import NDArray
 from real import IGNORED, KEEP, SAMPLES
 
@@ -310,9 +309,7 @@ def main() -> None:
         __doc__ or "",
         ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
     )
-    if not (given.data / REAL).is_dir():
-        print(f"skipped: {given.data / REAL} is absent; name the data with --data")
-        sys.exit(0)
+    real_documents(given.data)
     models = load_models(Config())
     maker = BuiltinMaker(models.language, KeptVectors(models.encoder, given.keep))
     models = replace(models, maker=maker)

@@ -10,13 +10,12 @@ history do not depend on them.
 import random
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from click.testing import CliRunner
-from common import arguments, table
+from common import arguments, real_documents, table
 
 from hopsyncd.cli.main import cli
 from tests.e2e.daemon import SMALL, new_place, source
@@ -31,10 +30,7 @@ Edit = Callable[[Path, random.Random], tuple[str, str]]
 
 def main() -> None:
     given = arguments(__doc__ or "", ("--print", {"action": "store_true", "dest": "shown"}))
-    data = given.data / "realdocs"
-    if not data.is_dir():
-        print(f"skipped: {data} is absent; name the data with --data")
-        sys.exit(0)
+    data = real_documents(given.data)
     draw = random.Random(1)
     with new_place(SMALL) as place:
         files = [one for kind in ("md", "rst", "txt") for one in data.rglob(f"*.{kind}")]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ablation import Asked, real, sample
-from common import ScriptedLlm, arguments, lines, table
+from common import arguments, lines, scripted_llm, table
 from real import KEEP
 
 from hopsyncd.config.configuration import Config
@@ -108,7 +108,7 @@ def by_logic(asked: Asked, models: Models, folder: Path) -> None:
         for name in ("hop", "dense", "statement", "topic", "hybrid")
         for method in ("direct", "logic")
     }
-    print_table("musique", asked, models, searches, ScriptedLlm(partial(gold_parts, parts)))
+    print_table("musique", asked, models, searches, scripted_llm(partial(gold_parts, parts)))
 
 
 def print_table(

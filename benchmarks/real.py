@@ -8,7 +8,6 @@ by each run: a passage whose content was met before costs nothing, a text is enc
 
 import os
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import ScriptedLlm, arguments, table
+from common import arguments, real_documents, scripted_llm, table
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search, Strategy
@@ -52,10 +51,7 @@ def main() -> None:
         ("--passage-tokens", {"type": int, "help": "Another size of passages."}),
         ("--per-question", {"type": Path, "help": "Write here what became of each question."}),
     )
-    folder = given.data / "realdocs"
-    if not folder.is_dir():
-        print(f"skipped: {folder} is absent; name the data with --data")
-        sys.exit(0)
+    folder = real_documents(given.data)
     searches = {name: Search(name) for name in given.strategy or STRATEGIES}
     config = Config()
     if given.passage_tokens:
@@ -65,7 +61,7 @@ def main() -> None:
     questions = read_quoted(folder / "questions.jsonl")
     if given.reader:
         asked = {one.question: one for one in questions}
-        models = replace(models, llm=ScriptedLlm(partial(read_perfectly, asked)))
+        models = replace(models, llm=scripted_llm(partial(read_perfectly, asked)))
     experiment = Experiment(
         searches,
         models,

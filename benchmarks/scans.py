@@ -17,7 +17,7 @@ from pathlib import Path
 from shutil import which
 from tempfile import TemporaryDirectory
 
-from common import arguments, table
+from common import arguments, real_documents, table
 from PIL import Image, ImageDraw, ImageFont
 
 from hopsyncd.config.configuration import Config
@@ -39,9 +39,9 @@ _STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
 
 def main() -> None:
     given = arguments(__doc__ or "")
-    folder = given.data / "realdocs"
-    if not folder.is_dir() or not which("tesseract"):
-        print(f"skipped: {folder} is absent, or tesseract is not installed")
+    folder = real_documents(given.data)
+    if not which("tesseract"):
+        print("skipped: tesseract is not installed")
         sys.exit(0)
     draw = random.Random(1)
     single = [one for one in read_quoted(folder / "questions.jsonl") if one.kind == "single"]

@@ -10,14 +10,13 @@ Printed too is how many words of the right questions were taken for others.
 
 import random
 import re
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from common import arguments, p50, table
+from common import arguments, p50, real_documents, table
 from real import IGNORED, KEEP
 
 from hopsyncd.config.configuration import Config
@@ -61,10 +60,7 @@ def main() -> None:
         ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
         ("--seed", {"type": int, "default": 1}),
     )
-    folder = given.data / "realdocs"
-    if not folder.is_dir():
-        print(f"skipped: {folder} is absent; name the data with --data")
-        sys.exit(0)
+    folder = real_documents(given.data)
     config = Config()
     models = load_models(config)
     source = source_of(folder, IGNORED)

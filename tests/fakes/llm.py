@@ -18,6 +18,7 @@ from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
 
 Play = Callable[[LlmCall], "str | LlmError"]
+Tokens = Callable[[LlmCall], tuple[int, int]]
 DOWN = LlmUnavailable("No answer", "it is down", "Start it")
 
 
@@ -87,13 +88,14 @@ def library() -> MemoryConnector:
 class FakeLlm:
     """Plays `play`: the text of each reply, or an error. `calls` are those it was asked.
 
-    It streams nothing.
+    `tokens` are those of a prompt and of its reply. It streams nothing.
     """
 
     name = "fake temperature=0"
 
-    def __init__(self, play: Play = up) -> None:
+    def __init__(self, play: Play = up, tokens: Tokens = lambda _: (100, 20)) -> None:
         self.play = play
+        self.tokens = tokens
         self.calls: list[LlmCall] = []
 
     def ask_each(
@@ -115,7 +117,7 @@ class FakeLlm:
             said = self.play(call)
             if isinstance(said, LlmError):
                 raise said
-            usage.settle(call.max_tokens, 100, 20)
+            usage.settle(call.max_tokens, *self.tokens(call))
             return shape.model_validate_json(said)
         except LlmError as error:
             failed = error
