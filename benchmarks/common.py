@@ -6,6 +6,7 @@ import json
 import os
 import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.fakes.llm import FakeLlm
 
 _REPLY_TOKENS = 60  # a guess at what such a reply takes
 
+EDIT_DEADLINE_S = 600.0
 DATA = Path(__file__).parents[2] / "shared/data"
 
 
@@ -78,6 +80,24 @@ def indexed_daemon(corpus: Path) -> Iterator[tuple[Place, list[Path]]]:
         place.start()
         place.sync()
         yield place, files
+
+
+def append(file: Path, text: str) -> None:
+    with file.open("a", encoding="utf-8") as document:
+        document.write(f"{text}\n")
+
+
+def answered_s(place: Place, file: Path, number: int, poll_s: float, before: str = "") -> float:
+    """Seconds from the writing of a fact at the end of a file until the place answers with it."""
+    fact = f"The custodian of ledger {number} is Ximena Quolbridge{number}."
+    question = f"Who is the custodian of ledger {number}, Ximena Quolbridge{number}?"
+    began_s = time.monotonic()
+    append(file, before + fact)
+    while not any(fact in passage["text"] for passage in place.query(question)):
+        if time.monotonic() - began_s > EDIT_DEADLINE_S:
+            raise SystemExit(f"not answered within {EDIT_DEADLINE_S} s")
+        time.sleep(poll_s)
+    return time.monotonic() - began_s
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -16,12 +16,11 @@ import random
 import time
 from pathlib import Path
 
-from common import arguments, p50, p95, table
+from common import answered_s, arguments, p50, p95, table
 
 from tests.e2e.daemon import HOPSYNCD, SMALL, Place, new_place, source
 
 _POLL_S = 0.1
-_DEADLINE_S = 120.0
 _DIARIES = 5
 _RENAMED_AFTER = 5  # edits
 _SYLLABLES = "ba cor del fin gar hul is jo kel lor mar nes or pel quin ros sul tar ven wil".split()
@@ -60,7 +59,8 @@ def main() -> None:
                 folder = folder.rename(place.notes / "renamed")
             if _is_over(place, given.files, len(took_s), given.storm):
                 break
-            took_s.append(_edit(place, diaries[len(took_s) % _DIARIES], len(took_s)))
+            edits = len(took_s)
+            took_s.append(answered_s(place, diaries[edits % _DIARIES], edits, _POLL_S, "\n"))
         import_s = time.monotonic() - began_s
         now, made = place.status(), place.generated()
     print(
@@ -83,20 +83,6 @@ def _is_over(place: Place, files: int, edits: int, storm: bool) -> bool:
     now = place.status()
     is_busy = storm and (edits <= 2 * _RENAMED_AFTER or now["syncing"])
     return now["documents"] >= files and not is_busy
-
-
-def _edit(place: Place, file: Path, number: int) -> float:
-    """Seconds until the fact is answered."""
-    fact = f"The custodian of ledger {number} is Ximena Quolbridge{number}."
-    question = f"Who is the custodian of ledger {number}, Ximena Quolbridge{number}?"
-    began_s = time.monotonic()
-    with file.open("a", encoding="utf-8") as diary:
-        diary.write(f"\n{fact}\n")
-    while not any(fact in passage["text"] for passage in place.query(question)):
-        if time.monotonic() - began_s > _DEADLINE_S:
-            raise SystemExit(f"not answered within {_DEADLINE_S} s")
-        time.sleep(_POLL_S)
-    return time.monotonic() - began_s
 
 
 def _write(folder: Path, files: int) -> None:

@@ -31,7 +31,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import arguments, dataset, lines, p50, p95, table, write_markdown
+from common import (
+    EDIT_DEADLINE_S,
+    answered_s,
+    append,
+    arguments,
+    dataset,
+    lines,
+    p50,
+    p95,
+    table,
+    write_markdown,
+)
 from invented import collection
 
 from tests.e2e.daemon import HOPSYNCD, ROOT, Place, new_place, source
@@ -42,7 +53,6 @@ _SOURCES = 2
 _WARM_UP = 10
 _PAST_VERSIONS = 3
 _POLL_S, _POLL_IMPORT_S = 0.002, 0.05
-_EDIT_DEADLINE_S = 600.0
 _GROUP = grp.getgrgid(1)
 _ACCESS = f'[access]\ngroup = "{_GROUP.gr_name}"\n[limits]\nquery_s = 600\n'
 _HIDDEN = 'visible_to = ["user:root"]'
@@ -253,7 +263,7 @@ def _edits(
 ) -> tuple[list[float], list[float], list[float]]:
     """Seconds of each edit, milliseconds of the first query after a commit, and of a member's."""
     questions, files = written.ask(2 * edits), written.files
-    edit_s = [_edit(place, files[7 * at % len(files)], at) for at in range(edits)]
+    edit_s = [answered_s(place, files[7 * at % len(files)], at, _POLL_S) for at in range(edits)]
     first_ms, masked_ms = list[float](), list[float]()
     with _member(place) as ask:
         for at in range(edits):
@@ -266,28 +276,11 @@ def _edits(
     return edit_s, first_ms, masked_ms
 
 
-def _edit(place: Place, file: Path, number: int) -> float:
-    fact = f"The custodian of ledger {number} is Ximena Quolbridge{number}."
-    question = f"Who is the custodian of ledger {number}, Ximena Quolbridge{number}?"
-    began_s = time.monotonic()
-    _append(file, fact)
-    while not any(fact in passage["text"] for passage in place.query(question)):
-        if time.monotonic() - began_s > _EDIT_DEADLINE_S:
-            raise SystemExit(f"not answered within {_EDIT_DEADLINE_S} s")
-        time.sleep(_POLL_S)
-    return time.monotonic() - began_s
-
-
 def _committed(place: Place, file: Path, number: int) -> None:
     """Edit a file and wait until its version is served."""
     before = place.status()["version"]
-    _append(file, f"Number {number} was seen by Ottoline Vesperwick{number}.")
-    place.until(lambda: place.status()["version"] > before, _EDIT_DEADLINE_S)
-
-
-def _append(file: Path, sentence: str) -> None:
-    with file.open("a", encoding="utf-8") as document:
-        document.write(f"{sentence}\n")
+    append(file, f"Number {number} was seen by Ottoline Vesperwick{number}.")
+    place.until(lambda: place.status()["version"] > before, EDIT_DEADLINE_S)
 
 
 @contextmanager

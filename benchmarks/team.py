@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from common import arguments, p50, p95, table
+from common import answered_s, append, arguments, p50, p95, table
 from invented import collection
 
 from hopsyncd.client import Client
@@ -31,7 +31,7 @@ from tests.e2e.team import Team, new_team
 from tests.fakes.postgres import postgres
 
 _DAEMONS = 3
-_LAG_POLL_S = 0.1
+_POLL_S, _LAG_POLL_S = 0.02, 0.1
 _NUMBERS = count()
 
 
@@ -122,17 +122,7 @@ def _ms(seconds: Sequence[float]) -> list[str]:
 def _edit(files: Sequence[Path], reader: Place) -> float:
     """Seconds until the reader answers with what was written."""
     number = next(_NUMBERS)
-    fact = f"The custodian of ledger {number} is Ximena Quolbridge{number}."
-    began_s = time.monotonic()
-    _append(files[7 * number % len(files)], fact)
-    question = f"Who is the custodian of ledger {number}, Ximena Quolbridge{number}?"
-    reader.until(lambda: any(fact in one["text"] for one in reader.query(question)))
-    return time.monotonic() - began_s
-
-
-def _append(file: Path, sentence: str) -> None:
-    with file.open("a", encoding="utf-8") as document:
-        document.write(f"{sentence}\n")
+    return answered_s(reader, files[7 * number % len(files)], number, _POLL_S)
 
 
 def _sizes(team: Team) -> list[list[object]]:
@@ -159,7 +149,7 @@ def _sizes(team: Team) -> list[list[object]]:
 def _behind(reader: Place, files: Sequence[Path]) -> int:
     """By how many versions, a moment after one more edit."""
     number = next(_NUMBERS)
-    _append(files[7 * number % len(files)], f"Number {number} was seen by Ottoline{number}.")
+    append(files[7 * number % len(files)], f"Number {number} was seen by Ottoline{number}.")
     time.sleep(_LAG_POLL_S)
     return int(reader.status()["store"]["behind"])
 
