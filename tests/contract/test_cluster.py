@@ -78,12 +78,17 @@ EXPECTED = sets_of(BuiltinMaker(FakeLanguage(), FakeEncoder()))
 
 
 def workers() -> list[int]:
-    """The processes that make sets now."""
+    """The processes of our cluster that make sets now: their nodes are children of this one."""
     return [
         int(one.parent.name)
         for one in Path("/proc").glob("[0-9]*/cmdline")
         if one.read_bytes().startswith(b"ray::made_on_worker")
+        and parent_of(parent_of(int(one.parent.name))) == os.getpid()
     ]
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_an_import_gives_the_same_rows(cluster: Any, tmp_path: Path) -> None:
