@@ -33,7 +33,7 @@ _TILE = 1 << 10  # vectors of them in one product
 _BLOCK = 1 << 9  # vectors of the others
 _MANY_PAIRS = 1 << 24  # whose products are bounded first, by so many components
 _COMPONENTS = 128
-_BOUND = np.float32(1e-4 * GRID * GRID)  # more than the rounding of a bound
+_BOUND = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared length, can be rounded by
 _SAMPLE = 1 << 10  # vectors
 _PARTS = 64  # of what was found, until the best are taken
 
@@ -349,8 +349,8 @@ class _VectorPairs:
     def _basis(self, rows: Integers) -> NDArray[np.float32]:
         """(d, c) the orthonormal directions in which most of the length of these vectors lies."""
         sample = self._read(rows[:: max(1, len(rows) // (2 * _SAMPLE))])
-        _, directions = np.linalg.eigh(sample.T @ sample)
-        return np.ascontiguousarray(directions[:, -_COMPONENTS:])
+        _, directions = np.linalg.eigh((sample.T @ sample).astype(np.float64))
+        return np.ascontiguousarray(directions[:, -_COMPONENTS:], dtype=np.float32)
 
     def _turned(self, rows: Integers, basis: NDArray[np.float32] | None) -> NDArray[np.float32]:
         """The vectors by their components along the basis and the length of the rest."""
@@ -359,7 +359,7 @@ class _VectorPairs:
             return vectors
         kept = vectors @ basis
         left = np.einsum("ij,ij->i", vectors, vectors) - np.einsum("ij,ij->i", kept, kept)
-        return np.column_stack([kept, np.sqrt(np.maximum(left, 0))])
+        return np.column_stack([kept, np.sqrt(np.maximum(left, 0) + _BOUND)])
 
     def _entries(self, rows: Integers) -> Integers:
         return np.searchsorted(self.entry_end, rows, "right")

@@ -130,7 +130,8 @@ def reranked(
     """The nearest, read again by the reranker. Raises ModelUnavailable."""
     near = by_vector(connection, head, vector, max(k, _RERANK_DEPTH))
     passages = known_passages(connection, (one.passage for one in near))
-    ids = [one.passage for one in near]
+    # A purge has removed some; the index in memory still has them.
+    ids = [one.passage for one in near if one.passage in passages]
     scores = reranker.scores(question, [full_text(passages[id_]) for id_ in ids])
     return _best(dict(zip(ids, scores, strict=True)), k)
 

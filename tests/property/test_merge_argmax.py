@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,12 +62,15 @@ def test_many_questions_about_few_names_give_the_argmax_too() -> None:
     assert {one.question: one for one in held} == expected(sets)
 
 
-def test_so_many_vectors_that_their_products_are_bounded_first_give_the_argmax_too() -> None:
+@pytest.mark.parametrize("own", [1.0, 0.02])  # with little of its own a vector is all in the bound
+def test_so_many_vectors_that_their_products_are_bounded_first_give_the_argmax_too(
+    own: float,
+) -> None:
     chance, passages, dimensions = np.random.default_rng(2), 850, 300
     common = chance.standard_normal((20, dimensions))
 
     def some() -> list[Triplet]:
-        mixed = chance.random((5, 20)) @ common + chance.standard_normal((5, dimensions))
+        mixed = chance.random((5, 20)) @ common + own * chance.standard_normal((5, dimensions))
         return [("", one.tolist()) for one in mixed]
 
     sets = [triplets(number, told := some(), told) for number in range(passages)]
