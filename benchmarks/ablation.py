@@ -3,8 +3,9 @@ paper's profile to ours, one difference at a time; and what is found if the ques
 other forms. On real documents and both samples, no LLM. The searches are in variants.py.
 
 python benchmarks/ablation.py
-python benchmarks/ablation.py --limits   # the three limits of the walk alone
+python benchmarks/ablation.py --limits   # the four limits of the walk alone
 python benchmarks/ablation.py --forms    # the forms of questions alone
+python benchmarks/ablation.py --asides   # from where a sentence of a question is left out
 """
 
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 
 from common import arguments, table
@@ -21,7 +23,7 @@ from variants import DEFAULT, FORMS, LIMITS, STEPS, STORIES, VARIANTS, Rank, top
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search
 from hopsyncd.evaluation.corpus import GoldQuestion, read_corpus, read_questions
-from hopsyncd.evaluation.measures import Gold, QuestionOutcome, scores_of
+from hopsyncd.evaluation.measures import Gold, QuestionOutcome, rank_of, scores_of
 from hopsyncd.evaluation.real_folder import (
     index_folder,
     index_place,
@@ -37,7 +39,7 @@ from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.query_context import QueryContext, fit
 from hopsyncd.retrieve.understood import without_asides
-from store.records import Vectors, to_grid
+from store.records import PassageId, Vectors, to_grid
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, open_reader
 
@@ -94,20 +96,21 @@ def real(folder: Path, keep: Path, models: Models) -> Asked:
     return Asked(connection, head, gold, [one.gold for one in quoted])
 
 
-def shares(found: Sequence[QuestionOutcome], data: str) -> list[str]:
+def shares(some: Sequence[QuestionOutcome], data: str) -> list[str]:
     """One row's figures for a collection."""
     if data != "realdocs":
-        scores = scores_of(found)
+        scores = scores_of(some)
         return [f"{share:.1f}" for share in (scores.recall[5], scores.whole[5])]
     single, multi = (
-        scores_of([one for one in found if one.question.kind == kind]).whole
+        scores_of([one for one in some if one.question.kind == kind]).whole
         for kind in ("single", "multi")
     )
-    return [f"{share:.1f}" for share in (single[5], multi[5], multi[10], multi[20])]
+    found = (single[5], single[10], multi[5], multi[10], multi[20])
+    return [f"{share:.1f}" for share in found]
 
 
 COLUMNS = {
-    "realdocs": ["single @5", "multi @5", "@10", "@20"],
+    "realdocs": ["single @5", "@10", "multi @5", "@10", "@20"],
     "hotpotqa": ["HotpotQA r@5", "all@5"],
     "musique": ["MuSiQue r@5", "all@5"],
 }
@@ -163,12 +166,65 @@ def tried(asked: Asked, trial: Trial, vector_of: Callable[[str], Vectors]) -> li
     return outcomes(engine, Search(), asked.gold, questions)  # type: ignore[arg-type]
 
 
+DEPTH = 5
+ASIDES = (0.0, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.1)
+"""Of how well the sentences fit that ask; at 0 nothing is left out."""
+
+Recalls = dict[str, dict[float, list[float]]]
+"""recall@5 of each question as it is and with each story, by collection and share."""
+
+
+def with_asides(asked: Asked, data: str, vector_of: Callable[[str], Vectors]) -> Recalls:
+    """Of a collection; the folders of the real documents are one each."""
+    read = partial(known_passages, asked.connection)
+    fits = cache(lambda part: fit(asked.head, vector_of(part)))
+
+    @cache
+    def first(question: str) -> list[PassageId]:
+        context = QueryContext.of(question, vector_of(question), asked.head, read)
+        return [one.passage for one in hop(context, DEPTH, DEFAULT)]
+
+    recalls: Recalls = {}
+    for one in asked.questions:
+        name = min(one.gold).split("/")[0] if data == "realdocs" else data
+        by_share = recalls.setdefault(name, {share: [] for share in ASIDES})
+        for form in ("as it is", *STORIES):
+            for share in ASIDES:
+                found = first(without_asides(FORMS[form](one.question), fits, share))
+                ranks = [rank_of(found, asked.gold[gold]) for gold in one.gold]
+                by_share[share].append(sum(rank is not None for rank in ranks) / len(ranks))
+    return recalls
+
+
+def by_asides(recalls: Recalls) -> None:
+    """Each share, and for each collection the one that is best on all others."""
+    means = {
+        share: {name: 100 * fmean(of[share]) for name, of in recalls.items()} for share in ASIDES
+    }
+    rows = [
+        ["nothing left out" if share == 0 else f"{share:.2f}", *of.values(), fmean(of.values())]
+        for share, of in means.items()
+    ]
+    chosen = {}
+    for but in recalls:
+        of_others = {
+            share: fmean(value for name, value in of.items() if name != but)
+            for share, of in means.items()
+        }
+        chosen[but] = max(ASIDES, key=of_others.__getitem__)
+    left_out = [means[share][name] for name, share in chosen.items()]
+    rows.append(["chosen on the others", *left_out, fmean(left_out)])
+    rows.append(["which is", *(f"{share:.2f}" for share in chosen.values()), ""])
+    table(["left out below", *recalls, "mean"], rows)
+
+
 def main() -> None:
     given = arguments(
         __doc__ or "",
         ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
         ("--limits", {"action": "store_true", "help": "The limits of the walk alone"}),
         ("--forms", {"action": "store_true", "help": "The forms of questions alone"}),
+        ("--asides", {"action": "store_true", "help": "What of a question is left out alone"}),
     )
     models = load_models(Config())
     vectors = KeptVectors(models.encoder, given.keep)
@@ -176,16 +232,21 @@ def main() -> None:
     vector_of = cache(lambda question: to_grid(vectors.encode([question]))[0])
     compared = by_limits if given.limits else by_forms if given.forms else trials
     tables = dict[str, dict[str, list[str]]]()
+    recalls: Recalls = {}
     for data in COLUMNS:
         read = real if data == "realdocs" else sample
         asked = read(given.data / data, given.keep, models)
         print(f"asking {data}", file=sys.stderr)
-        for trial in compared(asked):
+        if given.asides:
+            recalls |= with_asides(asked, data, vector_of)
+        for trial in () if given.asides else compared(asked):
             rows = tables.setdefault(trial.table, {})
             rows.setdefault(trial.name, [trial.name]).extend(
                 shares(tried(asked, trial, vector_of), data)
             )
         asked.connection.close()
+    if recalls:
+        by_asides(recalls)
     heads = [column for columns in COLUMNS.values() for column in columns]
     for name, rows in tables.items():
         table([name, *heads], list(rows.values()))

@@ -124,6 +124,8 @@ def _asked(
 ) -> Iterator[Case]:
     found = engine.query(question.question, DEEP, Search())
     assert found is not None
+    bare = engine.asked(question.question, found.snapshot)  # as an answer is made
+    found = replace(found, question=bare)
     sorts = {"foreign": found.ranked}
     if of is on:
         sorts = {"own" if question.gold else "none": found.ranked}
@@ -133,14 +135,10 @@ def _asked(
     for sort, ranked in sorts.items():
         cut = replace(found, ranked=ranked[:ANSWER_DEPTH])
         sentences, weights = asker.held_against(cut)
-        asked = asked_of(question.question)
-        values = (
-            candidates(question.question, asked, sentences, weights, models.language)
-            if asked
-            else []
-        )
+        asked = asked_of(bare)
+        values = candidates(bare, asked, sentences, weights, models.language) if asked else []
         passages = found.snapshot.statistics.passages
-        told = needs(question.question, asked, sentences, weights, values, passages)
+        told = needs(bare, sentences, weights, passages)
         yield Case(on.name, _left_out(of, question), sort, question, values, told)
 
 

@@ -77,13 +77,14 @@ def main() -> None:
     given = arguments(
         __doc__ or "",
         ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
+        ("--only", {"choices": DATA, "action": "append"}),
         ("--paths", {"action": "store_true", "help": "Depth, beam and reranking."}),
         ("--logic", {"action": "store_true", "help": "LogicRAG on MuSiQue."}),
     )
     models = load_models(Config())
     vectors = KeptVectors(models.encoder, given.keep)
     models = replace(models, encoder=vectors, maker=BuiltinMaker(models.language, vectors))
-    for data in ("musique",) if given.logic else DATA:
+    for data in ("musique",) if given.logic else given.only or DATA:
         folder = given.data / data
         asked = (real if data == "realdocs" else sample)(folder, given.keep, models)
         if given.logic:

@@ -1,8 +1,9 @@
 """How long the views of the page take: from the request to the last byte, and to a browser's load.
 
 An invented collection (benchmarks/invented.py) through the real daemon with models that cost
-nothing (benchmarks/fast_daemon.py), and `hopsyncd web` over it. `load` is that of a Chromium, if
-there is one: navigation to the load event, assets included.
+nothing (benchmarks/fast_daemon.py), and `hopsyncd web` over it. In a Chromium, if there is one: the
+first load and a search, each from the navigation to the load event, assets included; and a search
+as it is typed, from the last key until the results are there, with the pause that asks.
 
 python benchmarks/page.py --passages 10000
 """
@@ -15,11 +16,13 @@ from urllib.parse import quote
 import httpx2
 from common import arguments, p50, p95, table
 from invented import collection
+from playwright.sync_api import Page
 
 from tests.e2e.daemon import Place, new_place, source
 from tests.fakes.browser import chromium, shown
 
 _ASKED = 30
+_IN_BROWSER = 10
 
 
 def main() -> None:
@@ -45,8 +48,8 @@ def main() -> None:
             }
             rows = [_row(http, base, name, path, questions) for name, path in views.items()]
             table(["view", "p50 ms", "p95 ms"], rows)
-            cookie = http.cookies.get("hopsyncd")
-            print(f"load in Chromium, p50 ms: {_loaded(base, cookie or '', questions):.0f}")
+            in_browser = _in_browser(base, http.cookies.get("hopsyncd") or "", questions)
+            table(["in Chromium", "p50 ms", "p95 ms"], in_browser)
 
 
 def _filled(place: Place, passages: int) -> Sequence[str]:
@@ -76,17 +79,29 @@ def _row(
     return [name, round(p50(times)), round(p95(times))]
 
 
-def _loaded(base: str, cookie: str, questions: Sequence[str]) -> float:
+def _in_browser(base: str, cookie: str, questions: Sequence[str]) -> list[list[object]]:
+    first, loaded, typed = list[float](), list[float](), list[float]()
     with chromium() as browser:
-        context = browser.new_context()
-        context.add_cookies([{"name": "hopsyncd", "value": cookie, "url": base}])
-        page = context.new_page()
-        times = []
-        for one in questions[:10]:
-            began_s = time.perf_counter()
-            page.goto(f"{base}/?q={quote(one)}", wait_until="load")
-            times.append((time.perf_counter() - began_s) * 1000)
-        return p50(times)
+        for one in questions[:_IN_BROWSER]:
+            with browser.new_context() as context:  # which has kept nothing yet
+                context.add_cookies([{"name": "hopsyncd", "value": cookie, "url": base}])
+                page = context.new_page()
+                first.append(_load_ms(page, base + "/"))
+                loaded.append(_load_ms(page, f"{base}/?q={quote(one)}"))
+                page.goto(base + "/")
+                found = page.locator(".results li").first
+                began_s = time.perf_counter()
+                page.fill("#q", one)
+                found.wait_for()
+                typed.append((time.perf_counter() - began_s) * 1000)
+    named = ("first load", first), ("search", loaded), ("search while typing", typed)
+    return [[name, round(p50(times)), round(p95(times))] for name, times in named]
+
+
+def _load_ms(page: Page, address: str) -> float:
+    began_s = time.perf_counter()
+    page.goto(address, wait_until="load")
+    return (time.perf_counter() - began_s) * 1000
 
 
 if __name__ == "__main__":

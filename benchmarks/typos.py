@@ -32,10 +32,12 @@ from hopsyncd.evaluation.real_folder import (
 )
 from hopsyncd.evaluation.recorded import KeptVectors
 from hopsyncd.evaluation.run import DATABASE_NAME
+from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.loading import load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.results import Answer
+from hopsyncd.retrieve.results import Answer, answer_of
+from hopsyncd.retrieve.searcher import Found, Searcher
 from hopsyncd.retrieve.walk import WalkSettings
 from store.records import PassageId
 from store.sqlite.database import open_reader, snapshot
@@ -77,7 +79,7 @@ def main() -> None:
         for one in [one for one in questions if one.evidence][::_EACH][:_COUNT]
     ]
     _false_alarms(engine, questions)
-    _compare(engine, asked, random.Random(given.seed))
+    _compare(engine, models.encoder, asked, random.Random(given.seed))
 
 
 def _false_alarms(engine: Engine, questions: Sequence[QuotedQuestion]) -> None:
@@ -88,7 +90,7 @@ def _false_alarms(engine: Engine, questions: Sequence[QuotedQuestion]) -> None:
     print(f"{len(questions)} right questions: {len(taken)} words taken for others: {words}\n")
 
 
-def _compare(engine: Engine, asked: Sequence[Asked], draw: random.Random) -> None:
+def _compare(engine: Engine, encoder: Encoder, asked: Sequence[Asked], draw: random.Random) -> None:
     texts = {
         typos: [mistyped(one.question.question, typos, draw) for one in asked]
         for typos in (0, 1, 2)
@@ -102,7 +104,9 @@ def _compare(engine: Engine, asked: Sequence[Asked], draw: random.Random) -> Non
             )
         if strategy == "hop":
             rows += [
-                _row(f"hop, {typos} typos, as typed", asked, texts[typos], _unchanged(engine))
+                _row(
+                    f"hop, {typos} typos, as typed", asked, texts[typos], _as_typed(engine, encoder)
+                )
                 for typos in (1, 2)
             ]
     table(["strategy", *(f"all @{depth}" for depth in _DEPTHS), "words set right", "ms p50"], rows)
@@ -139,11 +143,15 @@ def _ask(engine: Engine, strategy: Strategy) -> Ask:
     return ask
 
 
-def _unchanged(engine: Engine) -> Ask:
+def _as_typed(engine: Engine, encoder: Encoder) -> Ask:
+    searcher = Searcher(encoder, engine.settings, None, None)
+
     def ask(question: str) -> Answer:
-        traced = engine.trace(question, max(_DEPTHS))
-        assert traced is not None
-        return traced[0]
+        with engine.reading() as (connection, served):
+            assert served is not None
+            search = Search("hop")
+            found = searcher.search(connection, served, question, max(_DEPTHS), search)
+            return answer_of(connection, served, question, search, Found(found))
 
     return ask
 

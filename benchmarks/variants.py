@@ -19,7 +19,16 @@ from hopsyncd.retrieve.answering.extractive import function_terms
 from hopsyncd.retrieve.edge_traversal import Offers, choose_first, traverse
 from hopsyncd.retrieve.hop import hop
 from hopsyncd.retrieve.query_context import QueryContext, seeds
-from hopsyncd.retrieve.ranking import Ranked, largest, most_helpful, paper_helpfulness
+from hopsyncd.retrieve.ranking import (
+    FUSION_DEPTH,
+    Ranked,
+    importance_of,
+    largest,
+    most_helpful,
+    paper_helpfulness,
+    plain_order,
+    with_plain,
+)
 from hopsyncd.retrieve.walk import WalkSettings, walk
 from hopsyncd.retrieve.ways import pull_of
 from store.records import PassageId, Version
@@ -49,7 +58,7 @@ WALKS = {
 }
 _ALL = 10**9
 LIMITS = {
-    "default: 100, 10, 3": DEFAULT,
+    "default: 100, 10, 3, 0.03 %": DEFAULT,
     "30 passages send on in a round": replace(DEFAULT, heaviest=30),
     "300 passages": replace(DEFAULT, heaviest=300),
     "all passages": replace(DEFAULT, heaviest=_ALL),
@@ -59,7 +68,10 @@ LIMITS = {
     "1 passage of a linked document": replace(DEFAULT, linked=1),
     "10 passages": replace(DEFAULT, linked=10),
     "all passages of it": replace(DEFAULT, linked=_ALL),
-    "no limit at all": replace(DEFAULT, heaviest=_ALL, mentions=_ALL, linked=_ALL),
+    "any mass is sent on": replace(DEFAULT, least_share=0.0),
+    "from 0.1 % of what is sent first": replace(DEFAULT, least_share=1e-3),
+    "from 0.3 %": replace(DEFAULT, least_share=3e-3),
+    "no limit at all": replace(DEFAULT, heaviest=_ALL, mentions=_ALL, linked=_ALL, least_share=0.0),
 }
 
 
@@ -216,8 +228,15 @@ def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     graph = inquiry.snapshot
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
     importance = np.where(graph.statistics.visible.entries, walked.arrived, -1.0)
-    found = most_helpful(importance, graph.ids, graph.home, inquiry.coverage, k)
-    return ranked(graph, [one[:2] for one in found])
+    found = most_helpful(importance, graph.ids, graph.home, inquiry.coverage, FUSION_DEPTH)
+    fused = with_plain(found, plain_order(inquiry), graph.ids)
+    return ranked(graph, [one[:2] for one in fused[:k]])
+
+
+def helpfulness_alone(inquiry: QueryContext, k: int) -> list[Ranked]:
+    """Ranked without a thought for what plain searches find."""
+    walked = walk(inquiry, seeds(inquiry), DEFAULT)
+    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.home, is_fused=False)
 
 
 def asked_as(change: Callable[[QueryContext], QueryContext]) -> Rank:
@@ -239,14 +258,21 @@ def paper_ranking(inquiry: QueryContext, k: int) -> list[Ranked]:
     return by_paper(inquiry, walk(inquiry, seeds(inquiry), DEFAULT).arrived, k)
 
 
-def by_ours(inquiry: QueryContext, arrived: Floats, k: int, document: Integers) -> list[Ranked]:
+def by_ours(
+    inquiry: QueryContext,
+    arrived: Floats,
+    k: int,
+    document: Integers,
+    *,
+    is_fused: bool = True,
+) -> list[Ranked]:
     graph = inquiry.snapshot
-    importance = np.where(graph.statistics.visible.entries, arrived, -1.0)
-    first = largest(importance, graph.ids, TOP_K)
-    first = first[importance[first] >= 0]
-    importance[first] *= np.exp(inquiry.by_sentence(first))
-    found = most_helpful(importance, graph.ids, document, inquiry.coverage, k)
-    return ranked(graph, [one[:2] for one in found])
+    visible = np.where(graph.statistics.visible.entries, arrived, -1.0)
+    importance = importance_of(inquiry, visible)
+    found = most_helpful(importance, graph.ids, document, inquiry.coverage, FUSION_DEPTH)
+    if is_fused:
+        found = with_plain(found, plain_order(inquiry), graph.ids)
+    return ranked(graph, [one[:2] for one in found[:k]])
 
 
 def by_paper(inquiry: QueryContext, arrived: Floats, k: int) -> list[Ranked]:
@@ -268,6 +294,7 @@ VARIANTS: dict[str, Rank] = {
     "seeds reach their folder's index page": spreading(index_pages),
     "topics count as other names": topics_like_other_names,
     "any number of passages of a document": any_documents,
+    "nothing of plain searches from the sixth place on": helpfulness_alone,
     "whole passages, not their best sentences": any_sentences,
     "seeds without words": asked_as(lambda one: replace(one, by_words=0 * one.by_words)),
     "seeds by whole passages, not sentences": seeds_of_whole_passages,

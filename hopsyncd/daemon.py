@@ -19,7 +19,7 @@ from hopsyncd.answers.changed import RebuildAnswer, ReloadAnswer
 from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
 from hopsyncd.api.app import make_app
 from hopsyncd.api.daemon_service import DaemonService, collect
-from hopsyncd.api.server import bound_listeners, serve
+from hopsyncd.api.server import bound_listeners, serve, share_heap
 from hopsyncd.api.status import now_ms
 from hopsyncd.api.supervision import Supervisor, is_terminal, reload_at_hang_ups
 from hopsyncd.api.worker_pools import worker_pools
@@ -364,6 +364,7 @@ def run(
     hang_ups: SimpleQueue[None] = SimpleQueue()
     at_terminal = is_terminal()
     signal.signal(signal.SIGHUP, lambda *_: hang_ups.put(None))
+    share_heap()
     own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
         listeners, token = bound_listeners(stack, config)
@@ -375,8 +376,7 @@ def run(
         log.info("loading models")
         # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
         read_again = partial(load_config, config_path(config_file))
-        models = load(config, recipe_in_use(connection))
-        daemon = Daemon(config, connection, models, read_again)
+        daemon = Daemon(config, connection, load(config, recipe_in_use(connection)), read_again)
         supervisor.status = daemon.service.summary
         daemon.start()
         stack.callback(daemon.stop)

@@ -2,8 +2,9 @@
 
 import re
 import threading
-from collections.abc import Sequence
-from functools import lru_cache
+import unicodedata
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 
 from store.sqlite.database import Connection, memory_database
 
@@ -38,7 +39,61 @@ def spellings(text: str) -> list[str]:
     >>> spellings("The tyre of car 0815x, the TYRE")
     ['tyre']
     """
-    return [*dict.fromkeys(_SPELLED.findall(searchable(text).lower()))]
+    return [*dict.fromkeys(map(_lower, _SPELLED.findall(searchable(_composed(text)))))]
+
+
+def with_spelling(text: str, meant: Mapping[str, str]) -> str:
+    """The text with words replaced, as `spellings` names them, each in the case that it has.
+
+    >>> with_spelling("Hotkyes of Obsidain?", {"hotkyes": "hotkeys", "obsidain": "obsidian"})
+    'Hotkeys of Obsidian?'
+    """
+    if not meant:
+        return text
+    replace = partial(_SPELLED.sub, partial(_meant_by, meant=meant))
+    return "".join(map(replace, _UNSPACED.split(_composed(text))))
+
+
+def _meant_by(found: re.Match[str], meant: Mapping[str, str]) -> str:
+    typed = found[0]
+    word = meant.get(_lower(typed), typed)
+    if word == typed or typed.islower():
+        return word
+    if typed.isupper():
+        return word.upper()
+    return word.capitalize() if typed[0].isupper() else word
+
+
+def _lower(word: str) -> str:
+    # The lower case of \u0130 is the one that is longer: it has a dot of its own.
+    return word.lower().replace("i\u0307", "i")
+
+
+def _composed(text: str) -> str:
+    """With letters that have their marks: a mark alone is no letter, and would end a word."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+class _Plain(dict[int, str]):
+    """What full-text search makes of a character inside a word; one that ends words stays."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        terms = index_terms(f"a{character}b")
+        self[code] = plain = terms[0][1:-1] if len(terms) == 1 else character
+        return plain
+
+
+_PLAIN = _Plain()
+
+
+def plain(text: str) -> str:
+    """The text in lower case with words as full-text search compares them, but for their endings.
+
+    >>> plain("Éclairs in Łódź")
+    'eclairs in łodz'
+    """
+    return text.lower() if text.isascii() else text.lower().translate(_PLAIN)
 
 
 @lru_cache(1 << 14)

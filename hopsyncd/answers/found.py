@@ -162,6 +162,8 @@ class AskCost(QueryCost):
 
 
 class AskAnswer(TypedDict):
+    """`passages` are those found, best first; empty unless they were asked for."""
+
     version: int
     understood: UnderstoodQuestion | None
     found: bool
@@ -172,6 +174,7 @@ class AskAnswer(TypedDict):
     sentences: list[CitedSentence]
     citations: list[Citation]
     chain: list[WalkedHop]
+    passages: list[FoundPassage]
     logic: LogicGraph | None
     llm: AskCost
 

@@ -37,9 +37,8 @@ _TOKEN_BYTES = 32
 _MIN_TOKEN_CHARACTERS = 32
 _MAX_BYTES = 4 << 20  # a larger audit.log becomes audit.log.1 and replaces the last one
 _HOSTS = frozenset({"hopsyncd", "localhost", "127.0.0.1", "[::1]"})
-_BROWSER_HEADERS = frozenset(
-    {b"origin", b"referer", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"}
-)
+# Not sec-fetch-mode, which a browser sends only beside these, and Node's fetch alone: editors.
+_BROWSER_HEADERS = frozenset({b"origin", b"referer", b"sec-fetch-site", b"sec-fetch-dest"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +277,7 @@ def token_in(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise SocketRefused(
-            what, why.lower(), "Set access.token_file to a file of yours"
+            what, why.lower(), f"Make {file} a file of yours, or remove it"
         ) from error
     if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise SocketRefused(what, "others may read it", f"Run `chmod 600 {file}`, as its owner")

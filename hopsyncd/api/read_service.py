@@ -202,7 +202,7 @@ class ReadService:
         )
         self._queries += 1
         draft.finish(reply)
-        return reply_json(found, reply, self._degraded(caller.hidden), meant)
+        return reply_json(found, reply, self._degraded(caller.hidden), meant, request.passages)
 
     @endpoint("GET", "/v1/passages/{id}", "read")
     def passage(self, request: PassageRequest, caller: Caller) -> PassageAnswer:

@@ -95,7 +95,10 @@ class QueriesRequest(_Body):
 
 
 class AskRequest(_Body):
-    """`k`: from how many passages; `llm`: let the LLM write the answer, by the `method`."""
+    """`k`: from how many passages; `llm`: let the LLM write the answer, by the `method`.
+
+    `passages`: give all that were found, as a query does.
+    """
 
     question: str = Field(min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK)
     k: int = Field(default=_ASK_K, ge=1, le=50)
@@ -104,6 +107,7 @@ class AskRequest(_Body):
     method: Method = "direct"
     strategy: Strategy | None = None
     filters: FilterTexts = ()
+    passages: bool = False
 
     @property
     def wants_llm(self) -> bool:

@@ -5,6 +5,7 @@ at the end. So we bind it ourselves and hand it over.
 """
 
 import asyncio
+import ctypes
 import fcntl
 import logging
 import os
@@ -12,7 +13,7 @@ import signal
 import socket
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -34,6 +35,13 @@ _PROBE_TIMEOUT_S = 1.0
 
 TOKEN_NAME = "token"  # in the data_dir
 _STOP_REQUESTS_S = 3
+_M_ARENA_MAX = -8  # of malloc.h
+
+
+def share_heap() -> None:
+    """Let all threads allocate from one heap: what one of them frees, glibc keeps for it alone."""
+    with suppress(AttributeError):  # other C libraries have nothing of the kind
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 @contextmanager
@@ -174,7 +182,8 @@ def _remove_ours(path: Path, bound: os.stat_result) -> None:
 def bound_address(host: str, port: int, hint: str) -> socket.socket:
     """A socket bound to an address, not yet listening; port 0: a free one. Raises SocketRefused."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends without delay only where the protocol is named.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))

@@ -30,7 +30,7 @@ from hopsyncd.ingest.writer import SyncWorker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.footprint import Footprint, is_touched
+from hopsyncd.retrieve.footprint import Footprint
 from hopsyncd.retrieve.results import Answer, id_text, placed_json
 from store.exceptions import NoSuchVersion
 from store.place import Database, open_reader
@@ -182,11 +182,12 @@ class WatchedQuestions:
 
     def _check(self, watch: Watch) -> None:
         """Ask again if what it rests on may have changed, and record another state."""
-        head = self._parts()[0].head
+        engine, _ = self._parts()
+        head = engine.head
         if head is None:
             return
         known = self._footprints.get(watch.id)
-        if known is not None and not is_touched(known, head):
+        if known is not None and not engine.may_differ(watch.question, known):
             self._checked[watch.id] = head.version.id
             return
         version, state, footprint = self._asked(watch.question)
@@ -205,11 +206,11 @@ class WatchedQuestions:
 
     def _asked(self, question: str) -> tuple[int, str, Footprint | None]:
         """The served version, the state of the question there, and what that rests on."""
-        engine, asker = self._parts()
-        traced = engine.trace(question, _ANSWER_FROM)
+        _, asker = self._parts()
+        traced = asker.trace(question, _ANSWER_FROM, _PASSAGES)
         assert traced is not None  # a version is served
-        found, footprint = traced
-        return found.version, _state(found, asker.reply(found)), footprint
+        found, reply, footprint = traced
+        return found.version, _state(found, reply), footprint
 
     # Telling
 

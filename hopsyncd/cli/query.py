@@ -142,8 +142,8 @@ def query(
         return
     warn(answer["degraded"])
     tell_understood(answer)
-    if explain and answer["logic"]:
-        echo_drawn(_logic_tree(answer["logic"]))
+    if explain:
+        _draw_logic(answer["logic"])
     if not answer["passages"]:
         click.echo("No passage was found.")
     best = max((one["score"] for one in answer["passages"]), default=0.0)
@@ -289,8 +289,8 @@ def ask(
         return
     warn(reply["degraded"])
     tell_understood(reply)
-    if explain and reply["logic"]:
-        echo_drawn(_logic_tree(reply["logic"]))
+    if explain:
+        _draw_logic(reply["logic"])
     if not reply["found"]:
         click.echo("not found in your documents")
         if reply["version"]:
@@ -314,6 +314,12 @@ def _reply(context: click.Context, asked: "Call[AskAnswer]", *, drawn: bool) -> 
 
             return ask_and_show(client, asked)
         return client.send(asked)
+
+
+def _draw_logic(logic: Mapping[str, Any] | None) -> None:
+    """The question's graph, if it has one: none is drawn where the LLM failed at once."""
+    if logic and logic["subproblems"]:
+        echo_drawn(_logic_tree(logic))
 
 
 def _logic_tree(logic: Mapping[str, Any]) -> "Tree":

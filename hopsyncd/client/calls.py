@@ -86,6 +86,7 @@ def ask(
     method: Method = "direct",
     strategy: Strategy | None = None,
     filters: Sequence[str] = (),
+    passages: bool = False,
 ) -> Call[found.AskAnswer]:
     """Answer a question, with citations."""
     return call(
@@ -99,6 +100,7 @@ def ask(
             "method": method,
             "strategy": strategy,
             "filters": list(filters),
+            "passages": passages,
         },
         "AskAnswer",
     )

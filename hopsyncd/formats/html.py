@@ -2,12 +2,13 @@
 
 import re
 from bisect import bisect_right
+from dataclasses import replace
 from html import unescape
 from itertools import accumulate
 
 from connectors.html_tokens import Token
 from hopsyncd.formats.blocks import Block, Kind, Links, link_to_address, with_title
-from hopsyncd.formats.html_structure import LISTS, Leads, PageTable, events_of
+from hopsyncd.formats.html_structure import BOX, CAPTIONED, LISTS, Leads, PageTable, events_of
 
 _BLANKS = re.compile(r"[^\S\n]+")
 _MARK = "\0"  # where a link begins; no text holds it
@@ -30,9 +31,10 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
 
     Scripts, styles, comments and navigation are dropped; the links of menus stay, as links of the
     text that follows. A table row is one block, its cells named by the table's head. A term is
-    joined with its definition. A short paragraph all in bold is a heading. `title` becomes the
-    level-1 heading where there is no `h1`. Unclosed elements end where the next block begins, as in
-    browsers; an unclosed comment or script runs to the end.
+    joined with its definition. A short paragraph all in bold is a heading. The title of a box
+    beside the text is a heading up to the end of the box, that of a note or a table a line above
+    it. `title` becomes the level-1 heading where there is no `h1`. Unclosed elements end where the
+    next block begins, as in browsers; an unclosed comment or script runs to the end.
     """
     builder = _Builder(_Lines(text, first_line))
     for event in events_of(text):
@@ -70,6 +72,8 @@ class _Builder:
         self._is_plain = False  # whether the block has text that is not bold
         self._is_linked = True  # whether all of its text is links
         self._level = 0  # of the last heading
+        self._levels: list[int] = []  # of the headings above each box
+        self._is_caption = False  # whether a heading here is that of a note or a table
         self._leads = Leads()
         self._table = PageTable()
 
@@ -88,6 +92,12 @@ class _Builder:
             self._bold = max(0, self._bold + (1 if event.what == "open" else -1))
         elif event.value in ("td", "th"):
             self._cell(event)
+        elif event.value == CAPTIONED:
+            self.flush()
+            self._is_caption = event.what == "open"
+        elif event.value == BOX:
+            self.flush()
+            self._box(event)
         elif event.value in _BLOCKS:
             self._block(event)
 
@@ -154,6 +164,18 @@ class _Builder:
         elif name in LISTS or name in ("li", "dt", "dd"):
             self.blocks += self._leads.at(name, opens)
 
+    def _box(self, event: Token) -> None:
+        """Enter or leave a box; its headings stand below those around it, and end with it."""
+        if event.what == "open":
+            self._levels.append(self._level)
+            return
+        around = self._levels.pop()
+        if self._level > around:
+            line = self._lines.at(event.start)
+            self.blocks.append(Block("heading", "", line, line, around + 1))
+            self._leads.end_at_heading()
+        self._level = around
+
     def _collected(self) -> str:
         text = "".join(self._parts)
         if self._element == "pre":
@@ -173,20 +195,32 @@ class _Builder:
 
     def _add(self, text: str, first: int, last: int, links: Links) -> None:
         level = _HEADINGS.get(self._element, 0)
-        if level or self._is_bold_heading(text):
-            self._level = level or self._level
-            title = " ".join(text.split())
-            if not level:
-                level, title = min(self._level + 1, 6), title.rstrip(":")
-            self.blocks.append(Block("heading", title, first, last, level, links))
-            self._leads.end_at_heading()
+        is_title = bool(level) or self._is_bold_heading(text)
+        is_caption, self._is_caption = is_title and self._is_caption, False
+        if is_title and not is_caption:
+            self._heading(Block("heading", " ".join(text.split()), first, last, level, links))
         elif self._is_menu(text):
             self.blocks.append(Block("paragraph", "", first, last, links=links))
+        elif is_caption:
+            caption = f"{text.rstrip(':')}:"
+            self.blocks += self._leads.led(Block("paragraph", caption, first, last, links=links))
         elif self._table.is_in_row:
             self.blocks += self._table.row(Block("table", text, first, last, links=links))
         else:
             kind: Kind = "code" if self._element == "pre" else self._leads.kind
             self.blocks += self._leads.led(Block(kind, text, first, last, links=links))
+
+    def _heading(self, heading: Block) -> None:
+        """Add a heading, below those around its box; a bold one has no level of its own."""
+        above = self._levels[-1] if self._levels else 0
+        if heading.level:
+            self._level = level = min(max(heading.level, above + 1), 6)
+        else:
+            level = min((above if self._levels else self._level) + 1, 6)
+            self._level = max(self._level, level) if self._levels else self._level
+            heading = replace(heading, text=heading.text.rstrip(":"))
+        self.blocks.append(replace(heading, level=level))
+        self._leads.end_at_heading()
 
     def _is_bold_heading(self, text: str) -> bool:
         is_apart = self._element in ("p", "div", "li", "") and not self._table.is_in_row

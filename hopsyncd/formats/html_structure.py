@@ -21,33 +21,64 @@ _HIDDEN = frozenset(_HIDDEN_NAMES.split())
 _FURNITURE_ELEMENTS = frozenset(("nav", "button", "noscript"))
 _FURNITURE_ROLES = frozenset("navigation search menu menubar banner contentinfo".split())
 _FURNITURE_NAMES = """
-    nav navbar navigation menu mainmenu submenu sidebar toc breadcrumb breadcrumbs footer
+    nav navbar navigation menu mainmenu submenu toc breadcrumb breadcrumbs footer
+    navheader navfooter docnav pagination pager
     site-header site-footer nosearch noindex noprint headerlink skip-link mw-editsection related
 """
 _FURNITURE = frozenset(_FURNITURE_NAMES.split())
-_FURNITURE_ENDS = ("-nav", "-menu", "-toc", "_toc", "-navigation", "-breadcrumbs", "-sidebar")
+# Beside a text, manuals and magazines print boxes of text, and sites their menus.
+_BESIDE = frozenset(("sidebar",))
+_CAPTIONED_NAMES = "note tip important warning caution danger admonition table example figure"
+_CAPTIONED = frozenset(_CAPTIONED_NAMES.split())
+BOX, CAPTIONED = "box", "captioned"  # named as elements, and closed as they are
+_FURNITURE_ENDS = ("-nav", "-menu", "-toc", "_toc", "-navigation", "-breadcrumbs")
+_BESIDE_ENDS = ("-sidebar",)
 
 
 def events_of(text: str) -> Iterator[Token]:
-    """The events of a page; of navigation only the links are left, as elements named `link`."""
+    """The events of a page; of navigation only the links are left, as elements named `link`.
+
+    BOX stands around text that is printed beside the rest, CAPTIONED around a note or a table.
+    """
     return _without_furniture(list(tokens(text, _HIDDEN)))
 
 
 def _without_furniture(events: Sequence[Token]) -> Iterator[Token]:
     """The events outside navigation elements; an unclosed one is read."""
     closes = _closes(events)
+    lead = _more_of_links(events)
+    open_until: dict[int, list[str]] = {}
     at = 0
     while at < len(events):
         event = events[at]
-        if event.what == "open" and _is_furniture(event) and at in closes:
-            links = (one for one in events[at : closes[at]] if one.value == "a")
+        end = closes.get(at, at) if event.what == "open" else at
+        of_links = lead[end] >= lead[at]
+        if end > at and (_is_furniture(event) or (of_links and _is_beside(event))):
+            links = (one for one in events[at:end] if one.value == "a")
             yield Token("open", "div", event.start)
             yield from (replace(one, value="link") for one in links if one.what == "open")
-            at = closes[at]
+            at = end
             yield Token("close", "div", events[at].start)
         else:
+            around = _around(event) if end > at else ""
+            if around:
+                yield Token("open", around, event.start)
+                open_until.setdefault(end, []).append(around)
             yield event
+            for name in reversed(open_until.pop(at, [])):
+                yield Token("close", name, event.start)
         at += 1
+
+
+def _more_of_links(events: Sequence[Token]) -> list[int]:
+    """By how many characters the text in links exceeds the other, up to each event."""
+    lead, is_link = [0], False
+    for event in events:
+        if event.value == "a" and event.what != "text":
+            is_link = event.what == "open" and bool(event.href)
+        count = len("".join(event.value.split())) if event.what == "text" else 0
+        lead.append(lead[-1] + (count if is_link else -count))
+    return lead
 
 
 def _closes(events: Sequence[Token]) -> dict[int, int]:
@@ -66,9 +97,8 @@ def _is_furniture(token: Token) -> bool:
     """Whether the page marks the element as navigation, or hides it."""
     if token.value in _FURNITURE_ELEMENTS:
         return True
-    for name, *values in _ATTRIBUTE.findall(token.attributes):
-        words = "".join(values).lower().split()
-        match name.lower():
+    for name, words in _marks(token):
+        match name:
             case "hidden":
                 return True
             case "aria-hidden":
@@ -80,6 +110,26 @@ def _is_furniture(token: Token) -> bool:
         if hides:
             return True
     return False
+
+
+def _marks(token: Token) -> Iterator[tuple[str, list[str]]]:
+    """What the element's attributes say of its part in the page."""
+    for name, *values in _ATTRIBUTE.findall(token.attributes):
+        yield name.lower(), "".join(values).lower().split()
+
+
+def _is_beside(token: Token) -> bool:
+    words = (w for name, some in _marks(token) if name in ("class", "id") for w in some)
+    return any(w in _BESIDE or w.endswith(_BESIDE_ENDS) for w in words)
+
+
+def _around(token: Token) -> str:
+    """BOX, CAPTIONED, or nothing to be put around an element."""
+    if token.value == "aside" or _is_beside(token):
+        return BOX
+    words = (w for name, some in _marks(token) if name == "class" for w in some)
+    is_captioned = token.value == "div" and any(w in _CAPTIONED for w in words)
+    return CAPTIONED if is_captioned else ""
 
 
 LISTS = frozenset(("ul", "ol", "menu", "dl"))

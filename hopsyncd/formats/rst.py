@@ -40,6 +40,12 @@ _ASIDE_NAMES = (
     "versionchanged deprecated figure container only rubric"
 )
 _ASIDE = frozenset(_ASIDE_NAMES.split())
+# What the manual shows in place of the directive, before the version.
+_VERSIONED = {
+    "versionadded": "New in version",
+    "versionchanged": "Changed in version",
+    "deprecated": "Deprecated since version",
+}
 _MAX_LEADS = 3
 _MAX_TARGETS = 20
 _DOCUMENTS = {"pep": "PEP", "rfc": "RFC"}
@@ -203,7 +209,8 @@ class _Reader:
             self._above(indent)
 
     def _described(self, name: str, argument: str, indent: int, number: int) -> Iterator[Block]:
-        text = visible(argument)
+        said = f"{_VERSIONED[name]} {argument}" if name in _VERSIONED else argument
+        text = visible(said)
         leads = self._above(indent)
         links = _at_start(links_in(argument))
         if name not in _ASIDE:

@@ -4,7 +4,7 @@ A writer appends and a reader goes on with what it has: an array that a reader h
 shortened or moved under it. Positions are int32 and never change.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numkong
@@ -292,8 +292,15 @@ Codes = NDArray[np.int8]
 Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
 """Gives a larger array, of so many rows, that begins with those of the old one."""
 
+_AT_ONCE = 1 << 8  # rows, which fit into a processor's cache
+_LONGEST = 1.01 * GRID  # more than the length of any vector
 _MOST_CODE = 127
 _WIDEST = 6.0  # times the usual component: what is beyond has the largest code
+
+
+def _parts(count: int) -> Iterator[slice]:
+    for start in range(0, count, _AT_ONCE):
+        yield slice(start, min(start + _AT_ONCE, count))
 
 
 def in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
@@ -356,6 +363,32 @@ class VectorTable:
         packed = numkong.dots_pack(self._coarse(vector[None]))
         dots = np.asarray(numkong.dots_packed(self.codes, packed))[:, 0]
         return dots * np.float32((self.step / GRID) ** 2)
+
+    def products(self, rows: Integers, others: Integers) -> NDArray[np.float32]:
+        """The exact product of each pair of rows."""
+        exact, found = np.asarray(self.exact), np.empty(len(rows), dtype=np.float32)
+        for part in _parts(len(rows)):
+            one, other = (exact[at[part]].astype(np.float32) for at in (rows, others))
+            np.einsum("ij,ij->i", one, other, out=found[part])
+        return found
+
+    def most(self, rows: Integers, others: Integers, missing: NDArray[np.float32]) -> Floats:
+        """What the product of each pair of rows is at most, by their codes; these are `missing`."""
+        codes, found = np.asarray(self.codes), np.empty(len(rows))
+        for part in _parts(len(rows)):
+            found[part] = numkong.dot(codes[rows[part]], codes[others[part]])
+        left, right = missing[rows].astype(np.float64), missing[others]
+        most: Floats = found * self.step**2 + _LONGEST * (left + right) + left * right
+        return most
+
+    def missing(self) -> NDArray[np.float32]:
+        """(r,) no less than the length of what the codes of each row leave out."""
+        exact, codes = np.asarray(self.exact), np.asarray(self.codes)
+        squared = np.empty(len(exact), dtype=np.float32)
+        for part in _parts(len(exact)):
+            rest = exact[part] - codes[part] * np.float32(self.step)
+            np.einsum("ij,ij->i", rest, rest, out=squared[part])
+        return np.sqrt(squared, out=squared) + np.float32(1)
 
     def _coarse(self, vectors: Vectors) -> Codes:
         codes = np.rint(vectors / np.float32(self.step))

@@ -16,20 +16,21 @@ from hopsyncd.index.columns import (
     ColumnTable,
     Floats,
     Integers,
+    VectorTable,
     best_of_each,
     holds,
     ranges,
     with_places,
 )
 from hopsyncd.index.live_index import LiveIndex
-from store.records import GRID, Vectors
+from store.records import GRID
 
 # A dot product of two grid vectors, times this, is half their cosine.
 HALF_COSINE = 0.5 / (GRID * GRID)
 
 _QUESTIONS_AT_ONCE = 1 << 13
 _COLUMNS = 1 << 14  # vectors that are compared with all others
-_TILE = 1 << 10  # vectors of them in one product
+_TILE = 1 << 9  # vectors of them in one product
 _BLOCK = 1 << 9  # vectors of the others
 _MANY_PAIRS = 1 << 24  # whose products are bounded first, by so many components
 _COMPONENTS = 128
@@ -39,7 +40,6 @@ _PARTS = 64  # of what was found, until the best are taken
 
 _Side = TypeVar("_Side", Integers, ColumnTable)
 _EXACT_AT_ONCE = 1 << 15  # pairs
-_PRODUCTS_AT_ONCE = 1 << 11  # which fit into a processor's cache
 _FEW_PAIRS = 256  # of a name: faster to compare one by one than as a product
 _MOST = 1.02 * GRID * GRID  # more than any product of vectors
 _ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
@@ -63,22 +63,12 @@ NO_MATCHES = MatchColumns(np.empty(0, np.int64), np.empty(0, np.int64), np.empty
 
 def _similar(index: LiveIndex, out: Integers, into: Integers) -> MatchColumns:
     """Exact Eq. 1 of pairs of questions, but for those that one entry has with itself."""
-    asked, answered, vectors = index["outgoing"], index["incoming"], np.asarray(index.vectors.exact)
+    asked, answered = index["outgoing"], index["incoming"]
     others = asked["entry"][out] != answered["entry"][into]
     out, into = out[others], into[others]
-    product = _products(vectors, asked["row"][out], answered["row"][into])
+    product = index.vectors.products(asked["row"][out], answered["row"][into])
     similarity = product.astype(np.float64) * HALF_COSINE + _half_jaccard(index, out, into)
     return MatchColumns(out, into, similarity)
-
-
-def _products(vectors: Vectors, rows: Integers, others: Integers) -> NDArray[np.float32]:
-    """The product of each pair of vectors."""
-    found = np.empty(len(rows), dtype=np.float32)
-    for start in range(0, len(rows), _PRODUCTS_AT_ONCE):
-        part = slice(start, start + _PRODUCTS_AT_ONCE)
-        one, other = (vectors[at[part]].astype(np.float32) for at in (rows, others))
-        np.einsum("ij,ij->i", one, other, out=found[part])
-    return found
 
 
 def _half_jaccard(index: LiveIndex, out: Integers, into: Integers) -> Floats:
@@ -239,7 +229,7 @@ class Comparison:
         """All pairs, by their vectors alone: a Jaccard only adds to a product."""
         index = self._index
         pairs = _VectorPairs(
-            self._vectors,
+            index.vectors,
             index["entries"]["end_row"],
             self._least(self._asked),
             self._least(self._held),
@@ -281,10 +271,11 @@ class _VectorPairs:
     `answers` says whether those asked are compared with it, and `is_new` whether the others are.
 
     Of many pairs the product is bounded first: vectors are turned so that most of their length lies
-    in few components, and what is left of two multiplies to no more than its lengths do.
+    in few components, and what is left of two multiplies to no more than its lengths do. The codes
+    bound it more closely for the few that this leaves.
     """
 
-    vectors: Vectors
+    vectors: VectorTable
     entry_end: Integers
     asks: NDArray[np.float32]
     holds: NDArray[np.float32]
@@ -297,36 +288,51 @@ class _VectorPairs:
         columns = np.flatnonzero(asks | (self.is_new & holds_.any()))
         rows = np.flatnonzero(holds_ | (self.answers & asks.any()))
         self._raise_bare(columns, rows)
+        # By what they hold: so one number says it nearly for all of a block.
+        rows = rows[np.argsort(self.holds[rows])]
+        basis = missing = None
+        if len(columns) * len(rows) > _MANY_PAIRS and self.vectors.dimensions > 2 * _COMPONENTS:
+            basis, missing = self._basis(rows), self.vectors.missing()
+        found, count = list[tuple[Integers, Integers]](), 0
         for start in range(0, len(columns), _COLUMNS):
-            yield from self._compared(columns[start : start + _COLUMNS], rows)
+            for pairs in self._bounded(columns[start : start + _COLUMNS], rows, basis):
+                found.append(pairs)
+                count += len(pairs[0])
+                if count > _EXACT_AT_ONCE:
+                    yield self._exact(*_joined(found), missing)
+                    found, count = [], 0
+        if found:
+            yield self._exact(*_joined(found), missing)
 
-    def _compared(self, columns: Integers, rows: Integers) -> Iterator[tuple[Integers, Integers]]:
-        basis = None
-        if len(columns) * len(rows) > _MANY_PAIRS and self.vectors.shape[1] > 2 * _COMPONENTS:
-            basis = self._basis(rows)
+    def _bounded(
+        self, columns: Integers, rows: Integers, basis: NDArray[np.float32] | None
+    ) -> Iterator[tuple[Integers, Integers]]:
+        """The pairs that reach it by their components along the basis and what is left at most."""
         near = self._turned(columns, basis).T
         height = _BLOCK if len(columns) > _BLOCK else 2 * _BLOCK
-        found = list[tuple[Integers, Integers]]()
         for start in range(0, len(rows), height):
             block = rows[start : start + height]
-            far, holds_ = self._turned(block, basis), self.holds[block, None] - _BOUND
+            far, holds_ = self._turned(block, basis), self.holds[block] - _BOUND
             for left in range(0, len(columns), _TILE):
                 tile = columns[left : left + _TILE]
                 most = far @ near[:, left : left + _TILE]
-                at = np.flatnonzero((most >= self.asks[tile] - _BOUND) | (most >= holds_))
+                asks = self.asks[tile] - _BOUND
+                at = np.flatnonzero(most >= np.minimum(asks, holds_[0]))
                 row, column = np.divmod(at, len(tile))
-                found.append((tile[column], block[row]))
-            if sum(len(column) for column, _ in found) > _EXACT_AT_ONCE:
-                yield self._exact(*_joined(found))
-                found.clear()
-        if found:
-            yield self._exact(*_joined(found))
+                reach = most.ravel()[at] >= np.minimum(asks[column], holds_[row])
+                yield tile[column[reach]], block[row[reach]]
 
-    def _exact(self, column: Integers, row: Integers) -> tuple[Integers, Integers]:
-        """Those of the pairs that do reach it."""
+    def _exact(
+        self, column: Integers, row: Integers, missing: NDArray[np.float32] | None
+    ) -> tuple[Integers, Integers]:
+        """Those of the pairs that do reach it; their codes rule out most, if `missing` is told."""
+        if missing is not None:
+            most = self.vectors.most(column, row, missing)
+            reach = most >= np.minimum(self.asks[column], self.holds[row])
+            column, row = column[reach], row[reach]
         others = self._entries(column) != self._entries(row)
         column, row = column[others], row[others]
-        product = _products(self.vectors, column, row)
+        product = self.vectors.products(column, row)
         answers = self.answers[row]
         np.maximum.at(self.asks, column[answers], product[answers] - _ROUNDING)
         reach = answers & (product >= self.asks[column])
@@ -365,7 +371,7 @@ class _VectorPairs:
         return np.searchsorted(self.entry_end, rows, "right")
 
     def _read(self, rows: Integers) -> NDArray[np.float32]:
-        return self.vectors[rows].astype(np.float32)
+        return np.asarray(self.vectors.exact)[rows].astype(np.float32)
 
 
 def _joined(pairs: Sequence[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:

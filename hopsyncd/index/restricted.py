@@ -2,22 +2,39 @@
 
 A visible question whose match is visible keeps it: the best of all is the best of some. Others are
 matched anew among the visible, and links of passages are read again where a hidden document holds
-the passage or could be meant. What was found for an older version is carried on as a commit would.
+the passage or could be meant.
+
+What was found for an older version is carried on as a commit would: only questions are looked at
+that began or ended since, whose match did, or whose match came into view or went out of it.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Integers, holds, with_places
-from hopsyncd.index.comparison import MatchColumns
+from hopsyncd.index.columns import Floats, Integers, holds, with_places
+from hopsyncd.index.comparison import NO_MATCHES, MatchColumns
 from hopsyncd.index.documents import touched_by, ways_of
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import best_matches, cut_of, edge_budget, questions_of, renewed
-from hopsyncd.index.snapshot import Replaced, Rows, Snapshot
-from hopsyncd.index.statistics import Statistics
+from hopsyncd.index.matching import cut_of, edge_budget, match_rows, questions_of, renewed
+from hopsyncd.index.snapshot import UNMATCHED, Replaced, Rows, Snapshot
+from hopsyncd.index.statistics import Statistics, differing
 from store.records import Version
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Since:
+    """What may differ from an older view of the index; all that is, where there is none.
+
+    entries, documents: those that came into view or went out of it. questions: outgoing ones whose
+    own match may be another, rising. ended: matches of then that ended, by rising question.
+    """
+
+    entries: Integers
+    documents: Integers
+    questions: Integers
+    ended: MatchColumns
 
 
 def restricted(
@@ -34,12 +51,15 @@ def restricted(
     """
     statistics = Statistics.of(index, version.id, hidden, before.statistics if before else base)
     found = Snapshot(index, version, statistics, hidden)
-    own_out, _, own_similarity = found.matches()
-    matches = _matches(found, own_out, before)
-    numbers, ways, link = _links(found, before)
+    since = _since(found, before)
+    was = before.replaced if before else None
+    alone, matches, of_question = _matches(found, since, was)
+    numbers, ways, link = _links(found, since, before)
     source = index["outgoing"]["entry"][matches.out].astype(np.int64)
     target = index["incoming"]["entry"][matches.into].astype(np.int64)
     replaced = Replaced(
+        of_question,
+        alone,
         matches.out,
         matches.into,
         matches.similarity,
@@ -48,9 +68,7 @@ def restricted(
         ways,
         link,
     )
-    found = replace(found, replaced=replaced)
-    out = np.concatenate([own_out, matches.out])
-    similarity = np.concatenate([own_similarity, matches.similarity])
+    out = np.flatnonzero(of_question > UNMATCHED)
     budget = edge_budget(statistics.passages, budget_factor)
     seen = replace(
         version,
@@ -59,48 +77,90 @@ def restricted(
         words=statistics.words,
         matches=len(out),
         edge_budget=budget,
-        cut=cut_of(index["outgoing"]["id"][out], similarity, budget),
+        cut=cut_of(index["outgoing"]["id"][out], of_question[out], budget),
         counters={},
     )
-    return replace(found, version=seen)
+    return replace(found, version=seen, replaced=replaced)
 
 
-def _matches(found: Snapshot, own: Integers, before: Snapshot | None) -> MatchColumns:
-    """Those of the visible questions whose own match is hidden, by question; not so are `own`."""
-    index, visible = found.index, found.statistics.visible.entries
-    asked = questions_of(index, "outgoing", np.flatnonzero(visible))
-    unmatched = np.zeros(len(index["outgoing"]), dtype=np.bool_)
-    unmatched[asked] = True
-    unmatched[own] = False
-    alone = np.flatnonzero(unmatched)
-    if before is None or before.replaced is None:
-        return _sorted(best_matches(index, alone, visible))
-    was = before.replaced
-    at, there = with_places(was.out, alone)
-    kept = at[there]
-    shows = visible[index["incoming"]["entry"][was.into[kept]]]
-    there[there], kept = shows, kept[shows]
-    held = MatchColumns(was.out[kept], was.into[kept], was.similarity[kept])
-    shown = before.statistics.visible.entries
-    new = visible.copy()
-    new[: len(shown)] &= ~shown
-    begun = renewed(index, alone[~there], visible, held, np.flatnonzero(new))
-    stays = ~with_places(np.sort(begun.out), held.out)[1]
-    return _sorted(
-        MatchColumns(
-            np.concatenate([held.out[stays], begun.out]),
-            np.concatenate([held.into[stays], begun.into]),
-            np.concatenate([held.similarity[stays], begun.similarity]),
-        )
+def _since(found: Snapshot, before: Snapshot | None) -> _Since:
+    index, version, visible = found.index, found.version.id, found.statistics.visible
+    if before is None:
+        every = np.arange(len(index["outgoing"]))
+        return _Since(found.entries, np.flatnonzero(visible.documents), every, NO_MATCHES)
+    then, older = before.statistics.visible, before.version.id
+    entries = np.flatnonzero(differing(visible.entries, then.entries, False))
+    out, born, died = index["matches"].views("out", "born", "died")
+    has_begun = (born > older) & (born <= version)
+    has_ended = (died > older) & (died <= version)
+    ended = np.flatnonzero(has_ended & ~has_begun)
+    moved = index.postings["matches_to"].of_each(entries)[0]
+    moved = np.concatenate([np.flatnonzero(has_begun), ended, moved[moved < len(out)]])
+    asked = questions_of(index, "outgoing", entries)
+    return _Since(
+        entries,
+        np.flatnonzero(differing(visible.documents, then.documents, False)),
+        np.union1d(out[moved], asked).astype(np.int64),
+        match_rows(index, ended[np.argsort(out[ended])]),
     )
 
 
-def _sorted(matches: MatchColumns) -> MatchColumns:
-    order = np.argsort(matches.out)
-    return MatchColumns(matches.out[order], matches.into[order], matches.similarity[order])
+def _matches(
+    found: Snapshot, since: _Since, was: Replaced | None
+) -> tuple[Integers, MatchColumns, Floats]:
+    """The visible questions whose own match is not visible, what they are matched with instead,
+    and the similarity of the match of each question."""
+    index, visible = found.index, found.statistics.visible.entries
+    of_question = np.full(len(index["outgoing"]), UNMATCHED)
+    alone, held = np.empty(0, dtype=np.int64), NO_MATCHES
+    if was is not None:
+        of_question[: len(was.of_question)] = was.of_question
+        of_question[was.alone] = UNMATCHED
+        alone = np.setdiff1d(was.alone, since.questions, assume_unique=True)
+        held = MatchColumns(was.out, was.into, was.similarity)
+    own, similarity = _own(found, since.questions)
+    of_question[since.questions] = UNMATCHED
+    of_question[own] = similarity
+    seen = since.questions[holds(visible, index["outgoing"]["entry"][since.questions])]
+    alone = np.union1d(alone, seen[of_question[seen] == UNMATCHED])
+    held = _either(_standing(found, held, alone), _standing(found, since.ended, alone))
+    new = since.entries[holds(visible, since.entries)]
+    begun = renewed(index, np.setdiff1d(alone, held.out, assume_unique=True), visible, held, new)
+    matches = _either(begun, held)
+    of_question[matches.out] = matches.similarity
+    return alone, matches, of_question
 
 
-def _links(found: Snapshot, before: Snapshot | None) -> tuple[Integers, Rows, Integers]:
+def _standing(found: Snapshot, matches: MatchColumns, alone: Integers) -> MatchColumns:
+    """Those of the matches that are of these questions and lead to a visible entry."""
+    into = found.index["incoming"]["entry"][matches.into]
+    stays = with_places(alone, matches.out)[1] & holds(found.statistics.visible.entries, into)
+    return MatchColumns(matches.out[stays], matches.into[stays], matches.similarity[stays])
+
+
+def _either(first: MatchColumns, second: MatchColumns) -> MatchColumns:
+    """By rising question its match in the first, else in the second; both rise."""
+    more = ~with_places(first.out, second.out)[1]
+    out = np.concatenate([first.out, second.out[more]])
+    into = np.concatenate([first.into, second.into[more]])
+    similarity = np.concatenate([first.similarity, second.similarity[more]])
+    order = np.argsort(out)
+    return MatchColumns(out[order], into[order], similarity[order])
+
+
+def _own(found: Snapshot, questions: Integers) -> tuple[Integers, Floats]:
+    """Those of the questions whose own match has two visible ends, and its similarity."""
+    index = found.index
+    entries = np.unique(index["outgoing"]["entry"][questions])
+    rows, _ = index.postings["matches_from"].of_each(entries)
+    out, _, similarity = found.shown_matches(rows)
+    kept = with_places(questions, out)[1]
+    return out[kept], similarity[kept]
+
+
+def _links(
+    found: Snapshot, since: _Since, before: Snapshot | None
+) -> tuple[Integers, Rows, Integers]:
     """Passages whose links may lead elsewhere, their ways, and the link of each.
 
     Those of `before` are kept where no document that matters to them came or went.
@@ -110,21 +170,22 @@ def _links(found: Snapshot, before: Snapshot | None) -> tuple[Integers, Rows, In
     version = found.version.id
     hidden = (born <= version) & (version < died)
     hidden[: len(shown)] &= ~shown
-    numbers = touched_by(index, np.flatnonzero(hidden))
+    was = before.replaced if before else None
+    if before and was:
+        hidden &= born > before.version.id
+    anew = touched_by(index, np.flatnonzero(hidden))
 
     def visible(documents: Integers) -> NDArray[np.bool_]:
         return holds(shown, documents)
 
-    rows = np.empty((0, 3), dtype=np.int64)
-    anew = numbers
-    if before is not None and before.replaced is not None:
-        was, then = before.replaced, before.statistics.visible.documents
-        changed = shown.copy()
-        changed[: len(then)] ^= then
-        touched = touched_by(index, np.flatnonzero(changed))
-        kept = np.setdiff1d(np.intersect1d(numbers, was.numbers), touched)
-        anew = np.setdiff1d(numbers, kept)
-        at, _ = was.ways.from_start.of_each(kept)
+    numbers, rows = anew, np.empty((0, 3), dtype=np.int64)
+    if was is not None:
+        touched = np.intersect1d(was.numbers, touched_by(index, since.documents))
+        anew = np.union1d(anew, touched)
+        if not len(anew):
+            return was.numbers, was.ways, was.link
+        numbers = np.union1d(was.numbers, anew)
+        at, _ = was.ways.from_start.of_each(np.setdiff1d(was.numbers, anew))
         rows = np.stack([was.ways.start[at], was.ways.end[at], was.link[at]], axis=1)
     made = np.array(
         [

@@ -36,6 +36,7 @@ LinkColumns = tuple[Integers, Integers, Integers, Flags]
 """Those of `LinkWays`."""
 
 
+UNMATCHED = -1.0  # less than any similarity
 NAME_WEIGHT = 6.0  # of a name of the passage's document: that of so many sentences with a name
 
 
@@ -101,11 +102,15 @@ class Rows:
 class Replaced:
     """What is otherwise where sources are hidden: see `hopsyncd.index.restricted`.
 
-    out, into, similarity: (m,) the matches of visible questions whose own match is hidden, by
-    rising out; `ends` are their entries. numbers: the passages whose links lead elsewhere, rising.
-    ways: all links of these, between numbers of passages; `link` is the row of each.
+    of_question: (q,) the similarity of the match that each outgoing question has, or UNMATCHED.
+    alone: the visible questions whose own match is not visible, rising. out, into, similarity: (m,)
+    their matches, by rising out; `ends` are the entries of these. numbers: the passages whose links
+    may lead elsewhere, rising. ways: all links of these, between numbers of passages; `link` is the
+    row of each.
     """
 
+    of_question: Floats
+    alone: Integers
     out: Integers
     into: Integers
     similarity: Floats
@@ -323,6 +328,13 @@ class Snapshot:
         if self.replaced is not None:
             replaced = self.replaced
             matches = _joined(matches, (replaced.out, replaced.into, replaced.similarity))
+        return self._with_visible_ends(matches)
+
+    def shown_matches(self, rows: Integers) -> MatchRows:
+        """Those among these rows of `matches` that are in force, with two visible ends."""
+        return self._with_visible_ends(self._stored(rows)[0])
+
+    def _with_visible_ends(self, matches: MatchRows) -> MatchRows:
         out, into, similarity = matches
         seen = self._shown(out, into)
         return out[seen], into[seen], similarity[seen]

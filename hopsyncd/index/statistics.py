@@ -132,16 +132,16 @@ def _room(column: Counts, length: int) -> Counts:
 
 def _changed_names(index: LiveIndex, now: Visible, before: Visible) -> Integers:
     """The names whose counts may differ."""
-    moved = np.flatnonzero(_differ(now.home, before.home, _NOWHERE))
+    moved = np.flatnonzero(differing(now.home, before.home, _NOWHERE))
     entries = np.concatenate(
         [
-            np.flatnonzero(_differ(now.entries, before.entries, False)),
+            np.flatnonzero(differing(now.entries, before.entries, False)),
             now.entry[moved][now.entry[moved] >= 0],
         ]
     )
     columns = index["entries"]
     said, _ = ranges(columns["first_said"][entries], columns["end_said"][entries])
-    documents = np.flatnonzero(_differ(now.documents, before.documents, False))
+    documents = np.flatnonzero(differing(now.documents, before.documents, False))
     # A passage's new entry may say what its document is called.
     numbers = np.concatenate([moved, columns["number"][entries]])
     placed = index.postings["called_of_number"].of_each(np.unique(numbers))[0]
@@ -151,7 +151,8 @@ def _changed_names(index: LiveIndex, now: Visible, before: Visible) -> Integers:
     return np.unique(names).astype(np.int64)
 
 
-def _differ(now: NDArray[np.generic], before: NDArray[np.generic], absent: object) -> Flags:
+def differing(now: NDArray[np.generic], before: NDArray[np.generic], absent: object) -> Flags:
+    """Which values differ; those that came since were `absent`."""
     if len(now) < len(before):  # an older version than the columns are by now
         before = before[: len(now)]
     padded = np.full(len(now), absent, dtype=now.dtype)
@@ -187,7 +188,7 @@ def _recounted(index: LiveIndex, visible: Visible, wanted: Integers | int) -> tu
     home = np.concatenate(
         [visible.home[index["entries"]["number"][entries]], visible.home[number[told]]]
     )
-    joins = _differing(np.concatenate([of, called_of[told]]), home, count)
+    joins = _has_two(np.concatenate([of, called_of[told]]), home, count)
     topical = (topics > 0) | ((called > 0) & (called <= MAX_CALLED))
     return tuple(column.astype(np.int32) for column in (saying, called, mentioned, joins, topical))
 
@@ -237,7 +238,7 @@ def _has(index: LiveIndex, entries: Integers, names: Integers) -> tuple[Flags, F
     return said, np.bincount(of[topic], minlength=len(names)) > 0
 
 
-def _differing(group: Integers, values: Integers, count: int) -> Flags:
+def _has_two(group: Integers, values: Integers, count: int) -> Flags:
     """Whether a group has two different values."""
     low = np.full(count, _NOWHERE)
     high = np.full(count, -1, dtype=np.int64)

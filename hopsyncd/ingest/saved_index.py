@@ -78,7 +78,7 @@ class SavedIndex:
         return index
 
     def save(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
-        """Keep the index; log why it cannot be."""
+        """Keep the index, which then goes on with the file of its columns; log why it cannot be."""
         if not self._is_kept:
             return
         self._entries = len(index["entries"])  # whether or not there is room for them
@@ -115,6 +115,7 @@ class SavedIndex:
         new = self.folder / f"{_MANIFEST}.new"
         new.write_text(json.dumps(manifest), encoding="utf-8")
         new.replace(self.folder / _MANIFEST)
+        index.take(self._columns(layout), _lengths(layout))
 
     def _write(self, columns: Mapping[str, Column]) -> Layout:
         """Write the columns into a new file: who maps the old one keeps it."""
@@ -165,7 +166,7 @@ class SavedIndex:
         # Each is opened once: a writer may replace them while a query worker starts.
         text = (self.folder / _TEXTS).read_bytes()
         columns = self._columns(manifest["columns"])
-        lengths = {name: length for name, (_, _, length, _) in manifest["columns"].items()}
+        lengths = _lengths(manifest["columns"])
         vectors = {name: self._mapped(name, dimensions) for name in _VECTORS}
         self._is_mapped = True
         found = {name: _digest(mapped[:rows]) for name, mapped in vectors.items()}
@@ -221,6 +222,10 @@ class SavedIndex:
         grown[: len(old)] = old
         new.replace(self.folder / f"{name}.bin")
         return grown
+
+
+def _lengths(layout: Layout) -> dict[str, int]:
+    return {name: length for name, (_, _, length, _) in layout.items()}
 
 
 def _digest(*parts: NDArray[np.generic]) -> str:

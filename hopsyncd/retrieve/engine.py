@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,20 +19,22 @@ from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
-from hopsyncd.retrieve.footprint import Footprint
+from hopsyncd.retrieve.footprint import Footprint, is_touched
 from hopsyncd.retrieve.logic import Tell, untold
+from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import Found, Searcher
-from hopsyncd.retrieve.understood import respelled, with_spelling
+from hopsyncd.retrieve.understood import respelled
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import NoSuchVersion
 from store.local_copy import LocalCopy
 from store.place import Database, open_reader
-from store.records import Vectors, Version
+from store.records import PassageId, Vectors, Version
 from store.sqlite.content import known_passages, recipe_of
 from store.sqlite.database import Connection, snapshot
 from store.sqlite.history import resolve
 from store.sqlite.versions import version
+from store.words import with_spelling
 
 MAX_LLM_CALLS = 40  # of one query, unless configured
 
@@ -205,9 +207,7 @@ class Engine:
             with self.reading(at, hidden, wanted) as (connection, served):
                 if served is None:
                     return None
-                read = partial(known_passages, connection)
-                meant = respelled(served.unfiltered or served, question, read)
-                asked = with_spelling(question, meant)
+                asked, meant = _spelled(connection, served, question)
                 if not search.wants_llm:
                     found = Found(self._searcher.search(connection, served, asked, k, search))
                     answer = answer_of(connection, served, asked, search, found)
@@ -228,9 +228,27 @@ class Engine:
         with self.reading() as (connection, served):
             if served is None:
                 return None
-            ranked, footprint = self._searcher.trace(connection, served, question, k)
-            found = answer_of(connection, served, question, Search("hop"), Found(ranked))
-            return found, footprint
+            asked, meant = _spelled(connection, served, question)
+            ranked, footprint = self._searcher.trace(connection, served, asked, k)
+            found = answer_of(connection, served, asked, Search("hop"), Found(ranked))
+            return replace(found, respelled=meant), footprint
+
+    def may_differ(self, question: str, footprint: Footprint) -> bool:
+        """Whether the question may have another outcome by now: another is meant by its typos, or
+        the head touches what it rests on."""
+        with self.reading() as (connection, served):
+            assert served is not None  # the footprint is of a version
+            spelled, _ = _spelled(connection, served, question)
+            return spelled != footprint.question or is_touched(footprint, served)
+
+    def instead(self, found: Answer, entries: Iterable[int]) -> Answer:
+        """An answer with these entries of its version in place of what was found."""
+        ids = found.snapshot.ids
+        ranked = [Ranked(PassageId(int(ids[entry])), 0.0) for entry in entries]
+        with snapshot(connection := self._connection("head")):
+            return answer_of(
+                connection, found.snapshot, found.question, found.search, Found(ranked)
+            )
 
     @contextmanager
     def _reading(self, version: int) -> Iterator[None]:
@@ -345,3 +363,12 @@ class Engine:
                 "Ask again in a moment",
             )
         return head
+
+
+def _spelled(
+    connection: Connection, served: Snapshot, question: str
+) -> tuple[str, Mapping[str, str]]:
+    """The question without typos, and the words that were taken for others."""
+    read = partial(known_passages, connection)
+    meant = respelled(served.unfiltered or served, question, read)
+    return with_spelling(question, meant), meant

@@ -27,6 +27,7 @@ from pydantic import BaseModel
 from hopsyncd.errors import LlmError, LlmNonsense
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, Purpose, Reply, ask
+from hopsyncd.retrieve.ranking import Ranked
 from store.records import Passage, PassageId
 
 SHOWN = 3  # passages of a retrieval
@@ -344,14 +345,21 @@ def _nonsense(why: str) -> LlmNonsense:
     return LlmNonsense("The LLM's reply cannot be used", why, "Try another model")
 
 
-def in_order(
-    retrieved: Sequence[Sequence[PassageId]], cited: Collection[PassageId]
-) -> list[PassageId]:
+def united(retrieved: Sequence[Sequence[Ranked]], cited: Collection[PassageId]) -> list[Ranked]:
     """The union of the retrievals: what is cited, then the first of each, the second, and so on.
 
-    >>> in_order([[1, 2], [3, 1]], [3])
-    [3, 1, 2]
+    Each passage as it was found where it came first.
+
+    >>> first = [Ranked(PassageId(1), 0.9), Ranked(PassageId(2), 0.1)]
+    >>> second = [Ranked(PassageId(2), 0.8), Ranked(PassageId(3), 0.7)]
+    >>> union = united([first, second], [PassageId(3)])
+    >>> [(one.passage, one.score) for one in union]
+    [(3, 0.7), (1, 0.9), (2, 0.8)]
     """
     deepest = max(map(len, retrieved), default=0)
-    by_place = (some[at] for at in range(deepest) for some in retrieved if at < len(some))
-    return list(dict.fromkeys([*cited, *by_place]))
+    found: dict[PassageId, Ranked] = {}
+    for at in range(deepest):
+        for some in retrieved:
+            if at < len(some):
+                found.setdefault(some[at].passage, some[at])
+    return [found[id_] for id_ in dict.fromkeys([*cited, *found])]

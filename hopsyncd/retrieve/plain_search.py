@@ -13,7 +13,7 @@ from hopsyncd.models.encoder import Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, LlmCall, ask
 from hopsyncd.retrieve.query_context import Mentioned, names_in
-from hopsyncd.retrieve.ranking import Ranked, largest
+from hopsyncd.retrieve.ranking import FUSION_DEPTH, Ranked, largest, reciprocal_ranks
 from store.records import PassageId, Vectors
 from store.sqlite.content import full_text, known_passages
 from store.sqlite.database import Connection
@@ -67,9 +67,6 @@ def _distinct(parts: list[str]) -> list[str]:
     return list(dict.fromkeys(part for part in parts if part.strip()))[:MAX_PARTS]
 
 
-# Reciprocal rank fusion (Cormack, Clarke & Buettcher 2009) and the depth that it fuses.
-_FUSION_K = 60
-_FUSION_DEPTH = 100
 _RERANK_DEPTH = 50
 
 
@@ -94,21 +91,17 @@ def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -
 
 def fusion_depth(k: int) -> int:
     """How deep the rankings go that are fused into the k best."""
-    return max(k, _FUSION_DEPTH)
+    return max(k, FUSION_DEPTH)
 
 
 def fused(k: int, *rankings: Iterable[Ranked]) -> list[Ranked]:
-    """Reciprocal rank fusion: the sum over rankings of 1 / (60 + rank), ranks from 1.
+    """The k best of the rankings, fused.
 
     >>> first, second = (Ranked(PassageId(n), 0.0) for n in (1, 2))
     >>> [one.passage for one in fused(2, [first, second], [second])]
     [2, 1]
     """
-    scores: dict[PassageId, float] = {}
-    for ranking in rankings:
-        for rank, one in enumerate(ranking, 1):
-            scores[one.passage] = scores.get(one.passage, 0.0) + 1 / (_FUSION_K + rank)
-    return _best(scores, k)
+    return _best(reciprocal_ranks(*([one.passage for one in some] for some in rankings)), k)
 
 
 def by_parts(

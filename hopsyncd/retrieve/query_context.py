@@ -20,7 +20,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.questions import sentence_spans
 from store.records import Passage, PassageId, Vectors
-from store.words import index_terms, searchable
+from store.words import index_terms, plain, searchable
 
 # The usual constants of BM25 (Robertson & Zaragoza 2009, section 3.5).
 K1 = 1.2
@@ -284,7 +284,7 @@ def _finder(terms: Iterable[str]) -> Callable[[str], set[str]]:
             known[word] = found
         return found
 
-    return lambda text: set[str]().union(*map(of, _WORD.findall(searchable(text).lower())))
+    return lambda text: set[str]().union(*map(of, _WORD.findall(plain(searchable(text)))))
 
 
 @lru_cache(_PASSAGES_KEPT)

@@ -10,13 +10,17 @@ answer seldom finds the rest beside it.
 Importance is what arrived at a passage, times exp(fit): how well its best sentence, alone, is like
 the query and has its words.
 
+From the sixth place on, what is like the query as a whole counts too, though no walk led there: the
+order is fused with that of the plain searches, which has a third of the weight.
+
 Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9) have x, C (0.5) has
 y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.
 """
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,8 +100,29 @@ def largest(values: NDArray[np.float64], ids: NDArray[np.int64], k: int) -> NDAr
     return among[np.lexsort((ids[among], -values[among]))][:k]
 
 
+One = TypeVar("One", int, PassageId)
+
+# Reciprocal rank fusion (Cormack, Clarke & Buettcher 2009) and the depth that it fuses.
+_FUSION_K = 60
+FUSION_DEPTH = 100
+AHEAD = 5  # places that helpfulness alone gives
+_PLAIN = 1 / 3  # the weight of the plain searches in those that follow
+
+
+def reciprocal_ranks(*rankings: Iterable[One]) -> dict[One, float]:
+    """Of each that is ranked the sum over the rankings of 1 / (60 + rank), ranks from 1."""
+    scores: dict[One, float] = {}
+    for ranking in rankings:
+        for rank, one in enumerate(ranking, 1):
+            scores[one] = scores.get(one, 0.0) + 1 / (_FUSION_K + rank)
+    return scores
+
+
 class Helpful(NamedTuple):
-    """A position that was ranked, its H, and by what share of that it led over the next one."""
+    """A position that was ranked, its H, and by what share of that it led over the next one.
+
+    From the sixth place on, both are those of the place, whatever stands there.
+    """
 
     position: int
     value: float
@@ -109,11 +134,41 @@ def helpful(context: QueryContext, arrived: NDArray[np.float64], k: int) -> list
 
     Where nothing can have arrived, it is below 0.
     """
-    snapshot, importance = context.snapshot, arrived.copy()
-    first = largest(importance, snapshot.ids, _DEPTH)
+    snapshot, depth = context.snapshot, max(k, FUSION_DEPTH)
+    importance = importance_of(context, arrived)
+    found = most_helpful(importance, snapshot.ids, snapshot.home, context.coverage, depth)
+    return with_plain(found, plain_order(context), snapshot.ids)[:k]
+
+
+def importance_of(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What arrived at each entry, that of the first ones by their best sentences too."""
+    importance = arrived.copy()
+    first = largest(importance, context.snapshot.ids, _DEPTH)
     first = first[importance[first] >= 0]
     importance[first] *= np.exp(context.by_sentence(first))
-    return most_helpful(importance, snapshot.ids, snapshot.home, context.coverage, k)
+    return importance
+
+
+def with_plain(
+    found: Sequence[Helpful], plain: Sequence[int], ids: NDArray[np.int64]
+) -> list[Helpful]:
+    """The same positions, those behind the first five in an order fused with the plain one."""
+    order = [one.position for one in found]
+    ours, theirs = reciprocal_ranks(order), reciprocal_ranks(plain)
+    fused = {at: ours[at] + _PLAIN * theirs.get(at, 0.0) for at in order[AHEAD:]}
+    order[AHEAD:] = sorted(fused, key=lambda at: (-fused[at], ids[at]))
+    return [Helpful(at, one.value, one.lead) for at, one in zip(order, found, strict=True)]
+
+
+def plain_order(context: QueryContext) -> list[int]:
+    """The best positions by words and by the vectors of whole passages, fused."""
+    snapshot, words = context.snapshot, context.by_words
+    visible = np.flatnonzero(snapshot.statistics.visible.entries)
+    some = np.flatnonzero(words)
+    near = largest(context.first_cosines(visible), snapshot.ids[visible], FUSION_DEPTH)
+    having = largest(words[some], snapshot.ids[some], FUSION_DEPTH)
+    scores = reciprocal_ranks(some[having].tolist(), visible[near].tolist())
+    return sorted(scores, key=lambda at: (-scores[at], snapshot.ids[at]))
 
 
 def most_helpful(

@@ -153,7 +153,7 @@ def answer_json(
         "reasoner": search.chosen_reasoner if hops else None,
         "llm": {"calls": llm.calls, "tokens": llm.tokens} if llm else None,
         "degraded": [*(answer.degraded if answer else ())],
-        "passages": [passage_json(answer, ranked) for ranked in answer.ranked] if answer else [],
+        "passages": passages_json(answer),
         "logic": logic_json(answer),
     }
 
@@ -177,6 +177,11 @@ def logic_json(answer: Answer | None) -> LogicGraph | None:
         ],
         "notes": answer.resolution.notes,
     }
+
+
+def passages_json(answer: Answer | None) -> list[FoundPassage]:
+    """All that were found, best first."""
+    return [passage_json(answer, ranked) for ranked in answer.ranked] if answer else []
 
 
 def passage_json(answer: Answer, ranked: Ranked) -> FoundPassage:

@@ -28,7 +28,7 @@ from hopsyncd.retrieve.logic import (
     LogicSearch,
     Resolution,
     Tell,
-    in_order,
+    united,
 )
 from hopsyncd.retrieve.plain_search import (
     by_parts,
@@ -123,12 +123,12 @@ class Searcher:
         self, connection: Connection, head: Snapshot, question: str, k: int
     ) -> tuple[list[Ranked], Footprint | None]:
         """What `hop` finds, and what that rests on; None where there is nothing to walk."""
-        question = self.asked(head, question)
-        context = self._context(connection, head, question)
-        ranked, walked, lead = walked_hop(context, k, self.settings)
+        asked = self.asked(head, question)
+        context = self._context(connection, head, asked)
+        ranked, walked, _ = walked_hop(context, k, self.settings)
         if walked is None:
             return ranked, None
-        return ranked, Footprint.of(context, self.vector(question), walked, lead)
+        return ranked, Footprint.of(question, context, self.vector(asked), walked, k)
 
     def search_by_llm(
         self,
@@ -190,11 +190,8 @@ class Searcher:
             return [(one, passages[one]) for one in first if one in passages]
 
         resolution = LogicSearch(question, retrieve, use).resolve()
-        found: dict[PassageId, Ranked] = {}
-        for some in reversed(retrieved):
-            found |= {one.passage: one for one in some}
-        ids = in_order([[one.passage for one in some] for some in retrieved], resolution.cited)
-        return Found([found[id_] for id_ in ids[:k]], resolution.degraded, resolution)
+        found = united(retrieved, resolution.cited)
+        return Found(found[:k], resolution.degraded, resolution)
 
     def _follow(
         self, context: QueryContext, k: int, search: Search, choose: Choose, offers: Offers

@@ -9,10 +9,9 @@ looked for.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,9 +95,9 @@ def told_and_asked(question: str) -> list[str]:
     return parts if 0 < asking < len(parts) else []
 
 
-def without_asides(question: str, fit: Callable[[str], float]) -> str:
+def without_asides(question: str, fit: Callable[[str], float], share: float = _FITS) -> str:
     """The question without the sentences that ask nothing and fit the documents far worse than
-    those that ask do.
+    those that ask do: less than this share of how well those fit.
 
     >>> fits = {"I am new here.": 0.2, "My index broke.": 0.7, "What now?": 0.5}
     >>> without_asides("I am new here. My index broke. What now?", fits.__getitem__)
@@ -109,7 +108,7 @@ def without_asides(question: str, fit: Callable[[str], float]) -> str:
         return question
     fits = [fit(one) for one in parts]
     asking = [one.endswith(_ASKS) for one in parts]
-    least = _FITS * max(one for one, asks in zip(fits, asking, strict=True) if asks)
+    least = share * max(one for one, asks in zip(fits, asking, strict=True) if asks)
     kept = [
         part for part, one, asks in zip(parts, fits, asking, strict=True) if asks or one >= least
     ]
@@ -174,28 +173,6 @@ def respelled(snapshot: Snapshot, question: str, read: Read) -> dict[str, str]:
     typos = [one for one in unknown if one not in named and one not in usual_words()]
     near = {one: _nearest_word(snapshot, one, read) for one in typos}
     return {word: other for word, other in near.items() if other}
-
-
-def with_spelling(question: str, meant: Mapping[str, str]) -> str:
-    """The question with words replaced, each in the case that it was typed in.
-
-    >>> with_spelling("Hotkyes of Obsidain?", {"hotkyes": "hotkeys", "obsidain": "obsidian"})
-    'Hotkeys of Obsidian?'
-    """
-    for typed, other in meant.items():
-        question = re.sub(
-            rf"(?<![^\W_]){re.escape(typed)}(?![^\W_])",
-            partial(_in_case_of, word=other),
-            question,
-            flags=re.IGNORECASE,
-        )
-    return question
-
-
-def _in_case_of(typed: re.Match[str], word: str) -> str:
-    if typed[0].isupper():
-        return word.upper()
-    return word.capitalize() if typed[0][0].isupper() else word
 
 
 def _passages_having(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:

@@ -19,8 +19,9 @@ names anyway, and mass that circles among them only repeats the seeds.
 
 The walk is local, so that a query costs what it touches: in each round only the `heaviest` passages
 send their mass on, a name reaches only the `mentions` most like the query, and a link only the
-`linked` best passages of its document. docs/retrieval.md says what each part buys, and that the
-limits cost nothing.
+`linked` best passages of its document. A passage sends nothing, and a name that nothing has passed
+yet lets nothing pass, below `least_share` of what the seeds send first. docs/retrieval.md says what
+each part buys, and that the limits cost nothing.
 
 Every round damps the mass. Worked example without names: mass 1 at A, edges A-B (weight 3) and A-C
 (weight 1), damping 0.5: after one hop B has 0.375 and C 0.125; after two, a quarter of A's mass has
@@ -55,7 +56,7 @@ class WalkSettings:
 
     `by_links` is the part that links take of a passage that has any, `by_names` what names take of
     the rest. `backwards` weighs edges that are walked against their direction: at 0 they are
-    directed. `heaviest`, `mentions` and `linked` bound the work.
+    directed. `heaviest`, `mentions`, `linked` and `least_share` bound the work.
     """
 
     hops: int = 4
@@ -70,6 +71,7 @@ class WalkSettings:
     heaviest: int = 100
     mentions: int = 10
     linked: int = 3
+    least_share: float = 3e-4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,53 +98,76 @@ def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked
     """Let the (n,) seed mass flow."""
     walk = _Walk(context, seeds, settings)
     ids = context.snapshot.ids[: len(seeds)]
-    arrived, mass = seeds.copy(), seeds
+    arrived, mass, least = seeds.copy(), seeds, None
     for _ in range(settings.hops):
         some = np.flatnonzero(mass)
         active = some[largest(mass[some], ids[some], settings.heaviest)]
-        walk.open(active)
-        sending = np.zeros(len(seeds))
-        sending[active] = settings.damping * mass[active]
-        mass = walk.spread(sending)
+        sent = settings.damping * mass[active]
+        if least is None:
+            least = settings.least_share * float(sent.sum())
+        mass = walk.round(active[sent > least], sent[sent > least], least)
         arrived += mass
-    return Walked(
-        arrived,
-        walk.edges,
-        walk.flow,
-        walk.links,
-        walk.by_link,
-        walk.leaving,
-        walk.left,
-        walk.arriving,
-        walk.reached,
-    )
+    return walk.walked(arrived)
 
 
 class _Walk:
     """The ways out of all passages that have sent mass so far, and what went along them.
 
-    Each name that mass may pass through has a number, in the order in which they were reached;
-    `_first` and `_end` are the rows of `arriving` that each name leads to.
+    `_sent` is what each passage has sent in all. Each name that mass passes through has a number,
+    in the order in which they were reached; `_first` and `_end` are the rows of `_arriving` that
+    each name leads to. `_own_sent` and `_own_got` pair what passages left for a name with its
+    mentions in their own documents.
     """
 
     def __init__(self, context: QueryContext, seeds: Floats, settings: WalkSettings) -> None:
-        none, no_rows = np.empty(0), np.empty(0, dtype=np.int64)
-        self.edges = self.links = NO_WAYS
-        self.leaving = self.arriving = self._brought = NO_NAMES
-        self.flow = self.by_link = self.left = self.reached = none
+        no_rows = np.empty(0, dtype=np.int64)
         self._context = context
         self._seeds = seeds
         self._by = settings
+        self._sent = np.zeros(len(seeds))
         self._opened = np.zeros(len(seeds), dtype=np.bool_)
+        self._edges = self._links = NO_WAYS
+        self._leaving = self._arriving = self._brought = NO_NAMES
+        self._reached = np.empty(0)
         joins = context.snapshot.statistics.joins
         self._by_names = settings.by_names if joins.any() else 0.0
         self._near = Nearness(context)
         self._number = np.full(len(joins), -1, dtype=np.int64)
         self._first = self._end = no_rows
-        self._sender = self._receiver = no_rows
-        self._own_sent = self._own_got = no_rows
+        self._unpaired = self._own_sent = self._own_got = no_rows
 
-    def open(self, entries: Integers) -> None:
+    def round(self, active: Integers, sent: Floats, least: float) -> Floats:
+        """(n,) what arrives of the mass that the active entries send."""
+        self._open(active)
+        sending = np.zeros(len(self._sent))
+        sending[active] = sent
+        self._sent += sending
+        moved = sending[self._edges.start] * self._edges.share
+        linked = sending[self._links.start] * self._links.share
+        got = self._through_names(sending, least)
+        return exact_sums(
+            np.concatenate([moved, linked, got]),
+            np.concatenate([self._edges.end, self._links.end, self._arriving.entry]),
+            len(sending),
+            MASS,
+        )
+
+    def walked(self, arrived: Floats) -> Walked:
+        """All that went along the ways so far."""
+        edges, links, leaving = self._edges, self._links, self._leaving
+        return Walked(
+            arrived,
+            edges,
+            self._sent[edges.start] * edges.share,
+            links,
+            self._sent[links.start] * links.share,
+            leaving,
+            self._sent[leaving.entry] * leaving.share,
+            self._arriving,
+            self._reached,
+        )
+
+    def _open(self, entries: Integers) -> None:
         """Find the ways out of entries that have sent nothing before."""
         entries = np.sort(entries[~self._opened[entries]])
         if not len(entries):
@@ -151,69 +176,51 @@ class _Walk:
         links = link_ways(self._context, entries, self._by)
         unlinked = np.ones(len(entries))
         unlinked[np.searchsorted(entries, links.start)] = 1 - self._by.by_links
-        self.links = joined(self.links, links, self._by.by_links)
+        self._links = joined(self._links, links, self._by.by_links)
         edges = edge_ways(self._context, entries, self._by)
         part = (1 - self._by_names) * unlinked[np.searchsorted(entries, edges.start)]
-        self.edges = joined(self.edges, edges, part)
+        self._edges = joined(self._edges, edges, part)
         if self._by_names:
-            self._open_names(entries, unlinked)
-        self.flow, self.by_link, self.left, self.reached = (
-            np.concatenate([had, np.zeros(len(ways.share) - len(had))])
-            for had, ways in (
-                (self.flow, self.edges),
-                (self.by_link, self.links),
-                (self.left, self.leaving),
-                (self.reached, self.arriving),
+            names = leaving(self._context, entries)
+            part = self._by_names * unlinked[np.searchsorted(entries, names.entry)]
+            before = len(self._leaving.name)
+            self._leaving = joined(self._leaving, names, part)
+            self._unpaired = np.concatenate(
+                [self._unpaired, np.arange(before, len(self._leaving.name))]
             )
-        )
+            if not before:
+                self._brought = joined(NO_NAMES, names, self._seeds[names.entry])
 
-    def _open_names(self, entries: Integers, unlinked: Floats) -> None:
-        names = leaving(self._context, entries)
-        part = self._by_names * unlinked[np.searchsorted(entries, names.entry)]
-        before = len(self.leaving.name)
-        self.leaving = joined(self.leaving, names, part)
-        if not before:
-            self._brought = joined(NO_NAMES, names, self._seeds[names.entry])
-        fresh = np.unique(names.name[self._number[names.name] < 0])
+    def _through_names(self, sending: Floats, least: float) -> Floats:
+        """What each mention's name has from other documents than the mention's own."""
+        sent = sending[self._leaving.entry] * self._leaving.share
+        by_name = exact_sums(sent, self._leaving.name, len(self._number), MASS)
+        fresh = np.flatnonzero((by_name > least) & (self._number < 0))
         if len(fresh):
             self._reach(fresh)
-        number = self._number[names.name]
-        at, of = ranges(self._first[number], self._end[number])
-        own = np.flatnonzero(self.arriving.home[at] == names.home[of])
-        self._sender = np.concatenate([self._sender, number])
-        self._own_sent = np.concatenate([self._own_sent, before + of[own]])
-        self._own_got = np.concatenate([self._own_got, at[own]])
+        self._pair()
+        own = exact_sums(sent[self._own_sent], self._own_got, len(self._arriving.name), MASS)
+        got: Floats = np.maximum(by_name[self._arriving.name] - own, 0) * self._arriving.share
+        self._reached += got
+        return got
 
     def _reach(self, names: Integers) -> None:
-        known, rows = len(self._first), len(self.arriving.name)
+        known, rows = len(self._first), len(self._arriving.name)
         self._number[names] = known + np.arange(len(names))
         more, of = arriving(self._context, names, self._brought, self._near, self._by)
-        self.arriving = joined(self.arriving, more, 1.0)
-        self._receiver = np.concatenate([self._receiver, known + of])
+        self._arriving = joined(self._arriving, more, 1.0)
+        self._reached = np.concatenate([self._reached, np.zeros(len(of))])
         end = rows + np.cumsum(np.bincount(of, minlength=len(names)))
         self._first = np.concatenate([self._first, [rows], end[:-1]])
         self._end = np.concatenate([self._end, end])
 
-    def spread(self, sending: Floats) -> Floats:
-        """(n,) what arrives of the mass that entries send."""
-        moved = sending[self.edges.start] * self.edges.share
-        linked = sending[self.links.start] * self.links.share
-        sent = sending[self.leaving.entry] * self.leaving.share
-        got = self._from_others(sent) * self.arriving.share
-        self.flow += moved
-        self.by_link += linked
-        self.left += sent
-        self.reached += got
-        return exact_sums(
-            np.concatenate([moved, linked, got]),
-            np.concatenate([self.edges.end, self.links.end, self.arriving.entry]),
-            len(sending),
-            MASS,
-        )
-
-    def _from_others(self, sent: Floats) -> Floats:
-        """What each mention's name has from other documents than the mention's own."""
-        by_name = exact_sums(sent, self._sender, len(self._first), MASS)[self._receiver]
-        own = exact_sums(sent[self._own_sent], self._own_got, len(self._receiver), MASS)
-        others: Floats = np.maximum(by_name - own, 0)
-        return others
+    def _pair(self) -> None:
+        """Find the mentions, in the own document, of names that passages left for them."""
+        number = self._number[self._leaving.name[self._unpaired]]
+        entered = number >= 0
+        sender, number = self._unpaired[entered], number[entered]
+        self._unpaired = self._unpaired[~entered]
+        at, of = ranges(self._first[number], self._end[number])
+        own = np.flatnonzero(self._arriving.home[at] == self._leaving.home[sender[of]])
+        self._own_sent = np.concatenate([self._own_sent, sender[of[own]]])
+        self._own_got = np.concatenate([self._own_got, at[own]])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _WEIGHTS = 2.0**-32  # sums of weights, of which the largest is 1, are exact in these units
 MASS = 2.0**-46  # and sums of mass in these
-_COMMON = 256  # a name that more passages have reaches only mentions among the nearest rows
+_COMMON = 100  # a name that more passages have reaches only mentions among the nearest rows
 _NEAREST = 2000
 _ROWS = ("first_row", "end_row")
 _OF_TOPICS = 2.0  # a name that has passages of its own, to one that is only mentioned

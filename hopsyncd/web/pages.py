@@ -1,20 +1,21 @@
 """The views of the page, each an HTML document made here from the daemon's answers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from hopsyncd.client import Client, RequestFailed
@@ -24,7 +25,12 @@ from hopsyncd.errors import REPORTABLE, DaemonUnavailable
 from hopsyncd.web.drawing import neighbourhood, unique_hops, way_found
 from hopsyncd.web.listener import Door, PageGuard
 
-_ASSETS = Path(__file__).parent / "assets"
+_ASSETS = {file.name: file.read_bytes() for file in (Path(__file__).parent / "assets").iterdir()}
+_ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+# In their address, so that a browser may keep them until they are others.
+_DIGEST = blake2b(b"".join(_ASSETS[name] for name in sorted(_ASSETS)), digest_size=8).hexdigest()
+_KEEP = {"Cache-Control": "private, max-age=31536000, immutable"}
+_THREADS = 8  # views that are made at once
 _K = 8
 _FILTERS = ("source", "path", "type", "tag", "since")
 _PASSAGES_SHOWN = 60  # of a document, around the one that is marked
@@ -41,6 +47,7 @@ _ARROWS = {
 }
 
 View = Callable[..., Response]
+Shown = Callable[..., Awaitable[Response]]
 
 
 def make_page(client: Client, door: Door) -> ASGIApp:
@@ -60,19 +67,31 @@ def make_page(client: Client, door: Door) -> ASGIApp:
         Route("/watches", pages.watch, methods=["POST"]),
         Route("/watches/{number:int}", pages.watched),
         Route("/watches/{number:int}/end", pages.unwatch, methods=["POST"]),
-        Mount("/assets", StaticFiles(directory=_ASSETS)),
+        Route(f"/assets/{_DIGEST}/{{name}}", asset),
     ]
     app = Starlette(routes=[Mount(door.base, routes=routes)])
     return PageGuard(app, door)
 
 
-def _told(view: View) -> View:
-    """A view that shows an error of the daemon in words."""
+async def asset(request: Request) -> Response:
+    """A style sheet, script or icon of the page."""
+    name: str = request.path_params["name"]
+    if name not in _ASSETS:
+        return Response(status_code=404)
+    return Response(_ASSETS[name], headers=_KEEP, media_type=_ASSET_TYPES[Path(name).suffix])
+
+
+def _told(view: View) -> Shown:
+    """A view that is made on a thread, and shows an error of the daemon in words.
+
+    While it is made, the thread waits for the daemon. Where that is this process, its answer to an
+    admin needs a thread too, so the page has a limit of its own.
+    """
 
     @wraps(view)
-    def shown(pages: "Pages", request: Request, *more: Any) -> Response:
+    async def shown(pages: "Pages", request: Request, *more: Any) -> Response:
         try:
-            return view(pages, request, *more)
+            return await run_sync(partial(view, pages, request, *more), limiter=pages.threads)
         except REPORTABLE as error:
             status = 502 if isinstance(error, DaemonUnavailable) else 500
             if isinstance(error, RequestFailed):
@@ -88,12 +107,18 @@ class Pages:
     def __init__(self, client: Client, base: str) -> None:
         self._client = client
         self._base = base
+        self.threads = CapacityLimiter(_THREADS)
         self._templates = Environment(
             loader=PackageLoader("hopsyncd.web"), autoescape=True, undefined=StrictUndefined
         )
         self._templates.trim_blocks = self._templates.lstrip_blocks = True
         self._templates.globals.update(
-            base=base, arrows=_ARROWS, counted=counted, title_of=title_of, strategies=STRATEGIES
+            base=base,
+            assets=f"{base}/assets/{_DIGEST}",
+            arrows=_ARROWS,
+            counted=counted,
+            title_of=title_of,
+            strategies=STRATEGIES,
         )
         self._templates.filters.update(time=local_time, query=query_string, code=with_code)
 
@@ -117,14 +142,9 @@ class Pages:
     def _found(self, request: Request) -> Mapping[str, Any]:
         asked = question_of(request)
         if not asked["question"]:
-            return {"asked": asked, "found": None, "answer": None}
+            return {"asked": asked, "answer": None}
         search = {name: asked[name] for name in ("question", "k", "at", "strategy", "filters")}
-        found = self._client.query(**search)
-        # The head may be newer by then; what is shown beside each other is of one version.
-        answer = None
-        if found["version"]:
-            answer = self._client.ask(**{**search, "at": str(found["version"])})
-        return {"asked": asked, "found": found, "answer": answer}
+        return {"asked": asked, "answer": self._client.ask(**search, passages=True)}
 
     @_told
     def how(self, request: Request) -> Response:
@@ -201,12 +221,9 @@ class Pages:
         if asked["question"] and old:
             for at in (old, new):
                 search = {name: asked[name] for name in ("question", "k", "strategy")}
-                found = self._client.query(**search, at=at)
-                answer = None
-                if found["version"]:
-                    answer = self._client.ask(**search, at=str(found["version"]))
-                sides.append({"found": found, "answer": answer})
-                ranks.append({one["id"]: rank for rank, one in enumerate(found["passages"], 1)})
+                answer = self._client.ask(**search, at=at, passages=True)
+                sides.append(answer)
+                ranks.append({one["id"]: rank for rank, one in enumerate(answer["passages"], 1)})
         return self.html(
             request, "compare.html", asked=asked, old=old, new=new, sides=sides, ranks=ranks
         )
@@ -232,7 +249,7 @@ class Pages:
     async def watch(self, request: Request) -> Response:
         """Watch the question of the form."""
         form = parse_qs((await request.body()).decode(errors="replace"))
-        return await run_in_threadpool(self._watch, request, form.get("q", [""])[0])
+        return await self._watch(request, form.get("q", [""])[0])
 
     @_told
     def _watch(self, request: Request, question: str) -> Response:

@@ -5,11 +5,10 @@ its questions, and a document's row has no such id at all. Their digests, taken 
 stored, tell whether the content is still what was written.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 
 from store.contract import Connection
-from store.records import content_hash
+from store.records import compact_json, content_hash
 
 QUESTION_COLUMNS = "id, direction, ordinal, text, keywords, vector_row"
 PLACE_COLUMNS = "passage, first_line, last_line, links"
@@ -22,7 +21,7 @@ Row = Sequence[object]
 
 def set_digest(vectors: bytes, questions: Iterable[Row]) -> bytes:
     """Over a set's vectors and its questions' QUESTION_COLUMNS, by direction and ordinal."""
-    return content_hash(_encoded([list(row) for row in questions]) + vectors)
+    return content_hash(compact_json([list(row) for row in questions]) + vectors)
 
 
 def document_digest(
@@ -41,7 +40,7 @@ def document_digest(
     """
     where = [[value for value in row if value != _NONE] for row in places]
     more = [value for value in (names, origin, properties) if value not in (_NONE, _NO_ORIGIN)]
-    return content_hash(_encoded([source, path, content.hex(), media_type, where, *more]))
+    return content_hash(compact_json([source, path, content.hex(), media_type, where, *more]))
 
 
 def stored_set_digest(connection: Connection, row_id: int, vectors: bytes) -> bytes:
@@ -83,7 +82,3 @@ def fill_digests(connection: Connection) -> None:
             connection, row_id, (*own, _NONE, _NO_ORIGIN, _NONE), _FIRST_PLACE_COLUMNS
         )
         connection.execute("UPDATE document SET digest = ? WHERE id = ?", [digest, row_id])
-
-
-def _encoded(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

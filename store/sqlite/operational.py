@@ -14,8 +14,9 @@ UNTRIED = "queued"
 _MAX_QUARANTINED = 10_000
 _MAX_TELLINGS = 100  # of a watched question
 _TELLING = "id, watch, old, new, told_ms, before, after, delivered_ms, error"
+# CROSS, so that SQLite goes through the provisional sets and not through all lives.
 _PROVISIONAL = (
-    "question_set AS s JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
+    "question_set AS s CROSS JOIN life AS l ON l.passage = s.passage AND l.question_set = s.id"
     " AND l.born <= ?1 AND ?1 < l.died LEFT JOIN waiting AS w ON w.question_set = s.id"
     " WHERE s.provisional = 1"
 )

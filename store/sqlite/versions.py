@@ -297,12 +297,12 @@ def _change_matches(
 ) -> None:
     connection.executemany(
         f"UPDATE match SET died = {number} WHERE question = ? AND died = {ALIVE}",
-        [(question,) for question in ended],
+        [(question,) for question in sorted(ended)],
     )
     connection.executemany(
         "INSERT INTO match (question, born, died, target, similarity)"
         f" VALUES (?, {number}, {ALIVE}, ?, ?)",
-        [(match.question, match.target, match.similarity) for match in begun],
+        sorted((match.question, match.target, match.similarity) for match in begun),
     )
 
 

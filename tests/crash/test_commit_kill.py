@@ -43,8 +43,8 @@ def after() -> MemoryConnector:
 
 
 def grown() -> MemoryConnector:
-    """Forty passages: a group of 32 that is stored, and the rest."""
-    lines = (f"Rome{n} met Nero{n % 5}." for n in range(40))
+    """72 passages: a group of 64 that is stored, and the rest."""
+    lines = (f"Rome{n} met Nero{n % 5}." for n in range(72))
     return MemoryConnector({"long.md": "\n\n".join(lines).encode()})
 
 
@@ -209,9 +209,9 @@ def test_a_kill_while_content_is_stored_leaves_none_of_its_group(
 def test_a_kill_while_questions_are_made_costs_one_group_at_most(base: Path, folder: Path) -> None:
     swept = sweep(base, sync_grown, folder)
     made = [number for number, name in enumerate(swept.steps) if name == "made"]
-    assert len(made) == 40
-    lefts = swept.kills(folder, [made[0], made[31], made[32], made[39]])
-    assert [left.asked for left in lefts] == [40, 40, 8, 8]
+    assert len(made) == 72
+    lefts = swept.kills(folder, [made[0], made[63], made[64], made[71]])
+    assert [left.asked for left in lefts] == [72, 72, 8, 8]
 
 
 def test_a_kill_before_the_transaction_leaves_the_old_version_and_all_content(

@@ -30,7 +30,7 @@ from tests.fakes.kill import copy_database
 KILLS = int(os.environ.get("HOPSYNCD_KILLS", "12"))
 LIVES = 12  # of one home, before the next begins with nothing
 NOTING = ("tests.fakes.noting_daemon",)
-GROUP = 32  # passages whose questions are stored together
+GROUP = 64  # passages whose questions are stored together
 PEOPLE = ("Nero", "Ada", "Ibsen", "Sappho", "Basho")
 
 

@@ -4,9 +4,9 @@ import json
 import random
 import sys
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -14,16 +14,20 @@ from tests.e2e.daemon import Place, serving
 from tests.fakes.watching import fact
 
 QUESTIONS = ("Where does Adaberg live?", "Who repairs clocks in Bergen?", "Whom met Miraholm?")
-FILES = 25
+# Whole, as the program of a daemon that was killed may write beside that of the next.
+PROGRAM = """
+import os, sys
+os.write(os.open({heard!r}, os.O_WRONLY | os.O_APPEND), sys.stdin.buffer.read() + b"\\n")
+"""
 
 State = tuple[frozenset[str], str | None]
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
+def place(files: int) -> Iterator[Place]:
     drawn = random.Random(1)
-    files = {f"{number}.md": fact(drawn).decode() for number in range(FILES)}
-    with serving("notes", files) as made:
+    notes = {f"{number}.md": fact(drawn).decode() for number in range(files)}
+    with serving("notes", notes) as made:
         yield made
 
 
@@ -34,8 +38,8 @@ def state(place: Place, question: str, version: int) -> State:
     return frozenset(first), answer["answer"] if answer["found"] else None
 
 
-def edit(place: Place, drawn: random.Random) -> None:
-    path = f"{drawn.randrange(FILES)}.md"
+def edit(place: Place, drawn: random.Random, files: int) -> None:
+    path = f"{drawn.randrange(files)}.md"
     if drawn.random() < 0.2:
         (place.notes / path).unlink(missing_ok=True)
     else:
@@ -43,46 +47,55 @@ def edit(place: Place, drawn: random.Random) -> None:
 
 
 @pytest.mark.parametrize(
-    ("edits", "kills"), [(12, 4), pytest.param(1000, 60, marks=pytest.mark.nightly)]
+    ("files", "edits", "kills"),
+    [
+        (25, 12, 4),
+        pytest.param(25, 1000, 60, marks=pytest.mark.nightly),
+        pytest.param(300, 1000, 60, marks=pytest.mark.nightly),
+    ],
 )
 def test_changes_are_told_exactly_when_versions_differ_and_once_after_kills(
-    place: Place, edits: int, kills: int
+    place: Place, files: int, edits: int, kills: int
 ) -> None:
     heard = place.base / "heard"
     heard.touch()
     program = place.base / "tell.py"
-    program.write_text(f"import sys\nopen({str(heard)!r}, 'a').write(sys.stdin.read() + '\\n')\n")
+    program.write_text(PROGRAM.format(heard=str(heard)))
     for question in QUESTIONS:
         place.run("watch", question, "--exec", f"{sys.executable} {program}")
     drawn = random.Random(5)
     killed = {*drawn.sample(range(edits), kills)}
     last = [state(place, one, place.status()["version"]) for one in QUESTIONS]
-    tellings: dict[int, int] = defaultdict(int)
+    tellings = Counter[int]()
+    read = 0
     for number in range(edits):
-        edit(place, drawn)
+        edit(place, drawn, files)
         if number in killed:
             # Amid the listing, the commit, the comparison or the telling.
             time.sleep(drawn.random() / 2)
             place.kill()
             place.start()
         version = place.sync()["version"]
-        place.until(lambda now=version: all(_is_told(place, at, now) for at in (1, 2, 3)))
-        for line in heard.read_text().splitlines():
-            one: dict[str, Any] = json.loads(line)
+        place.until(lambda now=version: all(_is_told(place, heard, at, now) for at in (1, 2, 3)))
+        lines = heard.read_text().splitlines()
+        for one in map(json.loads, lines[read:]):
             tellings[one["id"]] += 1
             if tellings[one["id"]] == 1:
                 at, question = one["watch"] - 1, QUESTIONS[one["watch"] - 1]
                 assert state(place, question, one["old"]) == last[at]
                 assert state(place, question, one["new"]) != last[at]
                 last[at] = state(place, question, one["new"])
-        heard.write_text("")
+        read = len(lines)
         assert last == [state(place, one, version) for one in QUESTIONS]
-    assert len(tellings) > edits / 10
-    repeated = sum(tellings.values()) - len(tellings)
-    assert repeated <= kills * len(QUESTIONS)  # each kill may repeat the tellings it was amid
+    assert len(tellings) > edits * 2 / files
+    # One is delivered after the other, and a kill repeats the one that it was amid.
+    assert sum(tellings.values()) - len(tellings) <= kills
 
 
-def _is_told(place: Place, watch: int, version: int) -> bool:
+def _is_told(place: Place, heard: Path, watch: int, version: int) -> bool:
+    """Whether the version was compared, and all changes were delivered and heard."""
     shown = place.get(f"/v1/watches/{watch}?limit=10")
-    told = all(one["delivered"] for one in shown["changes"])
-    return bool(told and shown["watch"]["checked"] == version)
+    told = {json.loads(line)["id"] for line in heard.read_text().splitlines()}
+    return shown["watch"]["checked"] == version and all(
+        one["delivered"] and one["id"] in told for one in shown["changes"]
+    )

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -169,6 +169,16 @@ class Place:
             assert time.monotonic() - began_s < timeout_s, f"waited {timeout_s} s in vain"
             time.sleep(0.02)
         return time.monotonic() - began_s
+
+    def files_bytes(self, pattern: str = "*") -> dict[Path, bytes]:
+        """What each file of the place holds; without those that SQLite or a build removes
+        meanwhile."""
+        found = {}
+        for file in self.base.rglob(pattern):
+            with suppress(FileNotFoundError):
+                if file.is_file():
+                    found[file] = file.read_bytes()
+        return found
 
     def _answers(self) -> bool:
         assert self.process is not None

@@ -69,6 +69,13 @@ def test_what_is_not_there_is_said_with_status_0(place: Place) -> None:
     assert asked(place, question=question)["found"] is False
 
 
+def test_the_passages_come_with_the_answer_if_they_are_asked_for(place: Place) -> None:
+    query = place.post("/v1/query", {"question": QUESTION, "k": 8})
+    told = place.post("/v1/ask", {"question": QUESTION, "passages": True})
+    assert told["passages"] == query["passages"] != []
+    assert place.post("/v1/ask", {"question": QUESTION})["passages"] == []
+
+
 def test_an_older_version_can_be_asked(place: Place) -> None:
     at = str(place.status()["version"])
     place.write("later.md", "# Later\n\nBronze Door was shown in Prague.\n")

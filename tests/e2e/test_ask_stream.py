@@ -28,7 +28,7 @@ from tests.fakes.endpoint import (
 )
 from tests.fakes.terminal import at_terminal
 
-QUESTION = "Where was the director of Bronze Door, Kaltenbrunn, born?"
+QUESTION = "Where was Kaltenbrunn, whose film is Bronze Door, born?"
 GOOD = {"found": True, "answer": "In Ostrava", "citations": [1]}
 BEGINNING, END = '{"found": true, "answer": "In Ost', 'rava", "citations": [1]}'
 PATIENCE_S = 60.0

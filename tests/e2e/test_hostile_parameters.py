@@ -54,6 +54,7 @@ BODIES: dict[str, tuple[Any, ...]] = {
     "dry_run": (None, 1, "yes", []),
     "purge": (None, 1, "yes", []),
     "again": (None, 1, "yes", []),
+    "passages": (None, 1, "yes", []),
     "accept_empty": (None, 1, "yes", []),
     "queries": (*TYPES, "x", [], [{}], [{"question": ""}], [{"question": "x"}] * 101),
     "sources": (None, True, "notes", 1, {"notes": 1}, [1], [None], *([one] for one in NAMES)),

@@ -1,5 +1,6 @@
 """The page that the daemon keeps up, and what idle connections cannot do to it."""
 
+import asyncio
 import socket
 import stat
 from collections.abc import Iterator
@@ -15,11 +16,12 @@ from tests.fakes.browser import shown
 from tests.fakes.port import free_port
 
 CONNECTIONS = 8
+ANYIO_THREADS = 40  # of a process, on which it answers admins and tells its health
 
 
-def configure(place: Place, listen: str) -> None:
+def configure(place: Place, listen: str, connections: int = CONNECTIONS) -> None:
     place.configure(
-        f'[web]\nlisten = "{listen}"\n[limits]\nconnections = {CONNECTIONS}\n'
+        f'[web]\nlisten = "{listen}"\n[limits]\nconnections = {connections}\n'
         + source("notes", place.notes)
     )
 
@@ -105,3 +107,19 @@ def test_idle_connections_lock_nobody_out(place: Place) -> None:
                 held.enter_context(idle)
             with httpx2.Client() as http:
                 assert http.get(entered(http, address)).status_code == 200
+
+
+def test_views_that_wait_for_the_daemon_leave_it_threads_to_answer_with(place: Place) -> None:
+    async def asked_at_once(page: str, cookie: str, count: int) -> list[int]:
+        limits = httpx2.Limits(max_connections=count)
+        async with httpx2.AsyncClient(cookies={COOKIE: cookie}, limits=limits, timeout=60) as http:
+            answers = await asyncio.gather(*(http.get(f"{page}watches") for _ in range(count)))
+        return [one.status_code for one in answers]
+
+    place.stop()
+    configure(place, f"127.0.0.1:{free_port()}", 4 * ANYIO_THREADS)
+    place.start()
+    with httpx2.Client() as http:
+        page = entered(http, printed(place))
+        cookie = http.cookies[COOKIE]
+    assert asyncio.run(asked_at_once(page, cookie, 2 * ANYIO_THREADS)) == [200] * 2 * ANYIO_THREADS

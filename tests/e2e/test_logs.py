@@ -38,9 +38,9 @@ def test_the_log_has_every_request_and_no_secret_and_no_text() -> None:
             + NOWHERE
         )
         place.start()
+        place.sync("notes")
         place.post("/v1/ask", {"question": "Who keeps the lighthouse?", "llm": True})
         place.query("Who keeps the lighthouse?")
-        place.sync("notes")
         place.request("GET", "/v1/nothing?api_key=canary-of-a-client")
         assert endpoint.requests
         place.stop()

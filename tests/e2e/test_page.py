@@ -215,7 +215,7 @@ def test_the_first_tab_offers_to_skip_to_the_content(opened: Page, view: Shown) 
 
 
 def test_how_it_was_found_is_drawn_from_seeds_over_hops(opened: Page, view: Shown) -> None:
-    opened.goto(view.base + ASKED)
+    opened.goto(view.base + ASKED + "&at=1")
     opened.get_by_role("link", name="How it was found").click()
     hops = opened.locator("ol.lines").first.locator("li")
     assert hops.count() == opened.locator("svg .number").count() > 0
@@ -284,21 +284,21 @@ def test_the_first_version_is_told_as_such(opened: Page, view: Shown) -> None:
     expect(opened.locator("main")).to_contain_text("It is the first")
 
 
-def test_a_question_at_two_versions_shows_what_came_and_went(opened: Page, view: Shown) -> None:
+def test_a_question_at_two_versions_shows_what_changed(opened: Page, view: Shown) -> None:
     opened.goto(view.base + ASKED)
     opened.get_by_role("link", name="Compare versions").click()
     opened.get_by_label("Earlier version").fill("1")
     opened.get_by_role("button", name="Compare").click()
     before, after = opened.locator(".columns section").all()
-    expect(before.locator(".went").first).to_be_visible()
-    expect(after.locator(".came").first).to_be_visible()
+    expect(before.locator(".changed").first).to_be_visible()
+    expect(after.locator(".changed").first).to_be_visible()
     expect(after).to_contain_text("Vasterholm")
     expect(before).not_to_contain_text("Vasterholm")
 
 
 def test_sources_show_their_health_and_what_cannot_be_read(opened: Page) -> None:
     opened.get_by_role("link", name="Sources").click()
-    expect(opened.locator(".card.paused")).to_contain_text("no such file or directory")
+    expect(opened.locator(".card.paused")).to_contain_text("No such file or directory")
     expect(opened.locator(".card.ok")).to_contain_text("12")
     expect(opened.locator("main")).to_contain_text("broken.pdf")
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.models
 
 FILES = 150
 SOON_S = 30.0
-GROUP = 32  # passages whose questions are stored together
+GROUP = 64  # passages whose questions are stored together
 
 
 def write_many(place: Place) -> None:

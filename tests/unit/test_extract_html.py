@@ -126,3 +126,30 @@ def test_chapters_stand_below_the_title_of_the_page() -> None:
     ]
     same = blocks("<title>The Log</title><h2>The log</h2>a<h2>Two</h2>b")
     assert [(b.text, b.level) for b in same if b.level] == [("The log", 1), ("Two", 2)]
+
+
+def test_a_box_of_text_is_read_and_ends_where_it_closes_but_a_menu_is_not() -> None:
+    box = "<div class=sidebar><p><b>Going further</b></p><p>Inside, <a href=x>linked</a>.</p></div>"
+    menu = "<div class=sidebar><p>See</p><a href=x>Another page</a></div>"
+    found = blocks(f"<h1>A</h1><h2>B</h2><p>one</p>{box}{menu}<p>after</p>")
+    assert [(b.kind, b.text, b.level) for b in found if b.level or b.text] == [
+        ("heading", "A", 1),
+        ("heading", "B", 2),
+        ("paragraph", "one", 0),
+        ("heading", "Going further", 3),
+        ("paragraph", "Inside, linked.", 0),
+        ("heading", "", 3),
+        ("paragraph", "after", 0),
+    ]
+
+
+def test_the_title_of_a_note_is_no_heading_of_what_follows_the_note() -> None:
+    note = "<div class=note><h3>Note</h3><p>Only since 12.</p></div>"
+    page = f"<h1>A</h1><div class=navheader><p>Prev</p></div><p>one</p>{note}<p>after</p>"
+    assert [(b.kind, b.text) for b in blocks(page) if b.text] == [
+        ("heading", "A"),
+        ("paragraph", "one"),
+        ("paragraph", "Note:"),
+        ("paragraph", "Only since 12."),
+        ("paragraph", "after"),
+    ]

@@ -37,6 +37,16 @@ def test_directives_with_text_keep_it_and_others_go() -> None:
     assert [block.text for block in blocks(text) if block.text] == ["Careful", "here", "end"]
 
 
+def test_a_change_in_a_version_reads_as_the_manual_shows_it() -> None:
+    text = ".. versionadded:: 3.9\n\n.. deprecated:: 3.12\n   Use b.\n\n.. versionchanged:: 3.1\n"
+    assert [block.text for block in blocks(text)] == [
+        "New in version 3.9",
+        "Deprecated since version 3.12",
+        "Use b.",
+        "Changed in version 3.1",
+    ]
+
+
 def test_items_and_tables() -> None:
     text = "* a\n* b\n  c\n\n=== ===\nA   B\n=== ===\n1   2\n=== ===\n\n+--+--+\n|x | y|\n+--+--+\n"
     assert [(block.kind, block.text) for block in blocks(text)] == [

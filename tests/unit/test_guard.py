@@ -98,7 +98,8 @@ def test_members_of_the_group_read_and_admins_may_everything(tmp_path: Path) -> 
     [
         {"Origin": "null"},
         {"Referer": "http://localhost/"},
-        {"Sec-Fetch-Mode": "no-cors"},
+        {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Dest": "script"},
         {"Host": "evil.example"},
         {"Host": "localhost.evil.example:80"},
         {"Host": ""},
@@ -110,6 +111,11 @@ def test_what_a_browser_sends_is_refused_from_the_owner_too(
     refused = client(tmp_path, OWNER).get("/", headers=headers)
     assert refused.status_code == 403
     assert refused.json()["error"]["hint"]
+
+
+def test_what_the_fetch_of_node_sends_is_no_browsers(tmp_path: Path) -> None:
+    sent = {"Sec-Fetch-Mode": "cors", "User-Agent": "node", "Accept-Language": "*"}
+    assert client(tmp_path, OWNER).get("/", headers=sent).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["hopsyncd", "localhost", "LOCALHOST:80", "127.0.0.1:1", "[::1]"])

@@ -142,6 +142,23 @@ def test_a_reader_keeps_its_index_while_the_next_is_loaded_and_grows(kept: Kept)
     assert served_by(snapshot_at(first, 1)) == was
 
 
+def test_an_index_goes_on_with_the_file_that_keeps_it_and_leaves_that_as_it_is(
+    kept: Kept, tmp_path: Path
+) -> None:
+    recipe, connection = kept.stack.maker.recipe, kept.stack.connection
+    saved = SavedIndex(tmp_path / "other")
+    index = saved.load(connection, recipe, 1)
+    reader = snapshot_at(index, 1)
+    was = served_by(reader)
+    in_memory = index["lives"]["died"]
+    saved.save(connection, index, recipe.encoder)
+    assert not np.shares_memory(index["lives"]["died"], in_memory)
+    assert served_by(reader) == served_by(snapshot_at(index, 1)) == was
+    index["lives"]["died"][:] = 1
+    other = SavedIndex(saved.folder, is_owned=False).load(connection, recipe, 1)
+    assert served_by(snapshot_at(other, 1)) == was
+
+
 def test_another_process_reads_what_was_kept_and_changes_no_file(kept: Kept) -> None:
     was = {file.name: file.read_bytes() for file in kept.folder.iterdir()}
     recipe, connection = kept.stack.maker.recipe, kept.stack.connection

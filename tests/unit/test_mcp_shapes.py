@@ -1,10 +1,16 @@
-"""What an agent is told of a passage and of a hop, in few words."""
+"""What an agent is told of a passage and of a hop, in few words, and that a question changed."""
 
-from typing import Any
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
+from mcp.shared.subscriptions import ResourceUpdated, ServerEvent
 
+from hopsyncd.api.mcp.document_server import WATCHES, WatchBus
 from hopsyncd.api.mcp.shapes import hop_line, passage_brief
+from hopsyncd.client import Client
+from hopsyncd.errors import DaemonUnavailable
 
 MAIL: dict[str, Any] = {
     "id": "00000000000000aa",
@@ -34,3 +40,55 @@ def test_a_hop_over_a_link_tells_where_the_link_stands(asked_by: str, arrow: str
     ends = {"from": {"heading": ["Ada"]}, "to": {"heading": [], "document": "b.md"}}
     line = hop_line({**ends, "asked_by": asked_by, "question": "See the inventor."})
     assert line == f"Ada {arrow} b.md: See the inventor."
+
+
+class Watched:
+    """A daemon with one question that is watched for agents, and that may be away."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self.is_away = False
+        self.asked = 0
+
+    def watches(self) -> Mapping[str, Any]:
+        self.asked += 1
+        if self.is_away:
+            raise DaemonUnavailable("Cannot ask", "it is away", "Start it")
+        return {"watches": [{"id": 7, "act": ["mcp"], "changes": self.changes, "changed": None}]}
+
+
+def test_a_listener_that_fails_and_a_daemon_that_is_away_keep_no_change_from_the_others() -> None:
+    async def act() -> None:
+        daemon = Watched()
+        bus = WatchBus(cast(Client, daemon), ask_s=0.001)
+        heard: asyncio.Queue[ServerEvent] = asyncio.Queue()
+
+        def fail(_: ServerEvent) -> None:
+            raise RuntimeError("a client went away")
+
+        async def until_asked_again() -> None:
+            before = daemon.asked
+            while daemon.asked < before + 3:
+                await asyncio.sleep(0.001)
+
+        ends = [bus.subscribe(fail), bus.subscribe(heard.put_nowait)]
+        await until_asked_again()
+        for is_away in (False, True):
+            daemon.is_away = is_away
+            daemon.changes += 1
+            await until_asked_again()
+            daemon.is_away = False
+            assert await asyncio.wait_for(heard.get(), 30) == ResourceUpdated(f"{WATCHES}7")
+        for end in ends:
+            end()
+        await until_quiet(daemon)
+        assert heard.empty()
+
+    async def until_quiet(daemon: Watched) -> None:
+        """Nobody listens, so nobody asks."""
+        before = -1
+        while daemon.asked != before:
+            before = daemon.asked
+            await asyncio.sleep(0.2)
+
+    asyncio.run(asyncio.wait_for(act(), 60))

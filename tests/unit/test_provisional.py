@@ -346,3 +346,15 @@ def test_whenever_the_llm_was_up_the_graph_in_the_end_is_the_same(
         )
         assert_sound(stack)
         stack.close()
+
+
+def test_counting_what_waits_looks_at_no_passage_that_does_not(tmp_path: Path) -> None:
+    texts = {f"{number}.md": b"The file %d met Rome." % number for number in range(500)}
+    many = Stack(tmp_path / "many.db", MemoryConnector(texts))
+    many.sync()
+    done: list[None] = []
+    many.connection.set_progress_handler(lambda: done.append(None), 100)
+    assert waiting(many) == {}
+    many.connection.set_progress_handler(None, 0)
+    assert len(done) < 5
+    many.close()

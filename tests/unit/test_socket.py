@@ -1,5 +1,6 @@
 """Binding the socket: ours alone, never another's, gone when we go."""
 
+import asyncio
 import os
 import socket
 import stat
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.api.server import bound_socket
+from hopsyncd.api.server import bound_address, bound_socket
 from hopsyncd.errors import AlreadyRunning, SocketRefused
 
 
@@ -163,3 +164,23 @@ def test_a_folder_that_the_group_cannot_enter_or_others_can_is_refused(
     with pytest.raises(SocketRefused) as refused, bound_socket(path, os.getegid()):
         pass
     assert told in str(refused.value)
+
+
+def test_what_is_sent_over_tcp_does_not_wait_for_what_was_sent_before() -> None:
+    """Else each answer, its head and its body, takes 40 ms more."""
+
+    async def is_sent_at_once(listener: socket.socket) -> bool:
+        found: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            own = writer.get_extra_info("socket")
+            found.set_result(bool(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)))
+            writer.close()
+
+        async with await asyncio.start_server(connected, sock=listener):
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.close()
+            return await found
+
+    with bound_address("127.0.0.1", 0, "Take another") as listener:
+        assert asyncio.run(is_sent_at_once(listener))

@@ -114,3 +114,16 @@ def test_a_filter_makes_no_word_unknown(library: Library) -> None:
     assert library.ask("the water of Paris", wanted=only_paris).respelled == {}
     found = library.ask("the cathedrla of Paris", wanted=only_paris)
     assert found.question == "the cathedral of Paris"
+
+
+def test_a_word_with_marks_is_one_word_however_they_are_written(library: Library) -> None:
+    library.connector.put("istanbul.md", "# City\n\nİstanbul has Çinili baths.\n".encode())
+    library.sync()
+    for typed, meant in (
+        ("the baths of İstambul", "the baths of Istanbul"),  # \u0130 has two letters in lower case
+        ("the baths of İSTANBUL", "the baths of İSTANBUL"),
+        ("are C\u0327inili baths", "are C\u0327inili baths"),  # composed and not
+        ("are C\u0327inuli baths", "are Çinili baths"),
+        ("浴場istambulは", "浴場istanbulは"),  # beside a script without spaces
+    ):
+        assert library.ask(typed).question == meant

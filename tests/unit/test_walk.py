@@ -215,6 +215,21 @@ def test_only_the_heaviest_passages_send_their_mass_on() -> None:
     assert one.tolist() == pytest.approx([0.4, 0.6, 0.0, 0.3])
 
 
+def test_too_small_a_share_of_the_mass_goes_no_further() -> None:
+    """0.1 along each way, of which names pass on as a whole what they have."""
+    edges = drawn(4, [(0, 2, 0.5), (1, 3, 0.5)])
+    named = drawn(4, named=[(0, "rome"), (2, "rome"), (1, "gaul"), (3, "gaul")])
+    seeds = np.array([0.9, 0.1, 0.0, 0.0])
+    for graph in (edges, named):
+        all_, most = (
+            walk(asked(graph), seeds, WalkSettings(hops=1, least_share=share)).arrived
+            for share in (0.0, 0.15)
+        )
+        assert all_[3] > 0
+        assert most[2] == all_[2] > 0
+        assert most[3] == 0
+
+
 @pytest.mark.parametrize("count", [20, 300])
 def test_a_name_reaches_only_the_mentions_that_are_most_like_the_query(count: int) -> None:
     """Also one so common that only those of the nearest rows are looked at."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.api.watched_questions import checked_program
+from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.retrieve.footprint import is_touched
 from store.sqlite.operational import tellings_of
@@ -87,7 +88,7 @@ def _told_as_versions_differ(folder: Path, edits: int, files: int, seed: int) ->
         if at % 10 == 9:
             watching.restart()
     assert told == expected
-    assert sum(map(len, told.values())) > edits / 10
+    assert sum(map(len, told.values())) > 2 * edits / files
 
 
 def test_over_random_edits_it_tells_exactly_when_the_versions_differ(tmp_path: Path) -> None:
@@ -95,11 +96,40 @@ def test_over_random_edits_it_tells_exactly_when_the_versions_differ(tmp_path: P
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("files", [25, 300])
 @pytest.mark.parametrize("seed", range(4))
 def test_over_a_thousand_random_edits_it_tells_exactly_when_the_versions_differ(
-    tmp_path: Path, seed: int
+    tmp_path: Path, seed: int, files: int
 ) -> None:
-    _told_as_versions_differ(tmp_path, edits=1000, files=25, seed=seed)
+    _told_as_versions_differ(tmp_path, edits=1000, files=files, seed=seed)
+
+
+def test_a_typo_is_watched_as_what_it_means_and_asked_again_when_that_changes(
+    tmp_path: Path,
+) -> None:
+    far = {
+        f"far/{at}.md": f"# Topic{at}\n\nTopic{at} has a valve{at}. It turns pump{at}.\n".encode()
+        for at in range(300)
+    }
+    watching = Watching(tmp_path, {"sea.md": b"# Sea\n\nThe lighthouse burns oil.\n"} | far)
+    typed = "Who keeps the lighthousse?"
+    number = watching.watched.add(typed, None)
+    found = watching.engine.trace(typed, 5)
+    assert found and found[0].respelled == {"lighthousse": "lighthouse"}
+    asked = watching.engine.query(typed, 5, Search("hop"))
+    assert asked and found[0].ranked == asked.ranked
+    # The word as it was typed comes to be: it is asked for from then on.
+    watching.watched.compare()
+    (footprint,) = watching.watched._footprints.values()
+    footprint = replace(footprint, lead=1.0)
+    assert not watching.engine.may_differ(typed, footprint)
+    watching.connector.put("bar.md", b"# Bar\n\nJorun keeps the Lighthousse.\n")
+    watching.sync()
+    assert watching.engine.may_differ(typed, footprint)
+    now_id = watching.stack.head.id
+    assert watching.told(number) == [(now_id - 1, now_id)]
+    _, now, _ = watching.watched.details(number, 1)
+    assert now and "Jorun" in (now["answer"] or "")
 
 
 def test_a_version_elsewhere_touches_nothing_and_a_near_one_does(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from mcp.server.connection import Connection
 from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
@@ -44,6 +45,7 @@ _MAX_SESSIONS = 100
 MIME_TYPE = "text/markdown"
 WATCHES = "hopsyncd-watch://questions/"
 _LISTED = 200
+_SUBSCRIBED = "hopsyncd.subscriptions"
 _CHANGES_TOLD = 5
 _ASK_S = 2.0
 _MAX_TEXT_TOKENS = 100_000
@@ -125,9 +127,11 @@ def watched(client: Client) -> Mapping[str, Mapping[str, Any]]:
 class WatchBus(InMemorySubscriptionBus):
     """Carries changes of watched questions to its listeners; without any, it asks for none."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, ask_s: float = _ASK_S) -> None:
+        """`ask_s`: from one question to the daemon to the next."""
         super().__init__()
         self._client = client
+        self._ask_s = ask_s
         self._asking: asyncio.Task[None] | None = None
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
@@ -149,7 +153,7 @@ class WatchBus(InMemorySubscriptionBus):
                     if known is not None and state != known.get(uri, (0, None)):
                         await self.publish(ResourceUpdated(uri))
                 known = now
-            await asyncio.sleep(_ASK_S)
+            await asyncio.sleep(self._ask_s)
 
 
 class DocumentServer(MCPServer[Any]):
@@ -197,18 +201,28 @@ class DocumentServer(MCPServer[Any]):
                 self._sending.add(sending)
                 sending.add_done_callback(self._sending.discard)
 
-        connection = session._connection  # the session is of this request alone
-        await self._unsubscribe(context, UnsubscribeRequestParams(uri=uri))
-        connection.state[uri] = self._bus.subscribe(tell)
-        connection.exit_stack.callback(connection.state[uri])
+        ends = _subscriptions(session._connection)  # the session is of this request alone
+        if before := ends.pop(uri, None):
+            before()
+        ends[uri] = self._bus.subscribe(tell)
         return EmptyResult()
 
     async def _unsubscribe(
         self, context: ServerRequestContext[Any, Any], params: UnsubscribeRequestParams
     ) -> EmptyResult:
-        if end := context.session._connection.state.pop(str(params.uri), None):
+        if end := _subscriptions(context.session._connection).pop(str(params.uri), None):
             end()
         return EmptyResult()
+
+
+def _subscriptions(connection: Connection) -> dict[str, Callable[[], None]]:
+    """What ends each subscription of a connection, by address; when it closes, all are ended."""
+    if _SUBSCRIBED not in connection.state:
+        ends: dict[str, Callable[[], None]] = {}
+        connection.state[_SUBSCRIBED] = ends
+        connection.exit_stack.callback(lambda: [end() for end in ends.values()])
+    found: dict[str, Callable[[], None]] = connection.state[_SUBSCRIBED]
+    return found
 
 
 def make_server(client: Client, allow_write: bool, inbox: Path | None = None) -> MCPServer[Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmError
@@ -22,6 +23,7 @@ from hopsyncd.retrieve.answering.llm_answer import answered, composed
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.answering.support import judged
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.footprint import Footprint
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.query_context import idf_of
 from hopsyncd.retrieve.ranking import Hop, Ranked
@@ -177,6 +179,27 @@ class Asker:
             evidence(chosen),
             chain(passages, found.ranked, names),
         )
+
+    def trace(
+        self, question: str, k: int, first: int
+    ) -> tuple[Answer, AskReply, Footprint | None] | None:
+        """What `hop` finds at the head, the answer from it, and what the outcome rests on: the
+        `first` passages, in any order, and the text. None while there is no version."""
+        traced = self._engine.trace(question, k)
+        if traced is None:
+            return None
+        found, footprint = traced
+        reply = self.reply(found)
+
+        @cache
+        def is_same(entries: tuple[int, ...]) -> bool:
+            other = self._engine.instead(found, entries)
+            kept = {one.passage for one in found.ranked[:first]}
+            if {one.passage for one in other.ranked[:first]} != kept:
+                return False
+            return self.reply(other).text == reply.text
+
+        return found, reply, footprint.settled(is_same) if footprint else None
 
     def held_against(self, found: Answer) -> tuple[list[Sentence], Mapping[str, float]]:
         """The sentences of the passages, and the idf of what the question asks at their version."""

@@ -134,6 +134,7 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
         rf"|(?:what|which) (?:is the |are the )?(?:\w+ ){{0,2}}(?:{_AMOUNTS})s?\b",
     ),
     ("date", r"(?:which|what) (?:\w+ )?(?:year|date|day|month|century|decade)s?\b"),
+    ("date", r"when (?:was|were|did|had)\b"),
     ("moment", rf"when {_AUXILIARY}\b"),
     ("moment", r"when$"),
     ("name", rf"(?:which|what) (?:\w+ )?(?:{_PLACES})\b"),
@@ -149,8 +150,14 @@ _COMPILED = tuple(
     for kind, pattern in _PATTERNS
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_TWO_THINGS = re.compile(
+    r"\band (?:\w+ ){0,2}(?:what|which|how|when|where)\b|\b(?:what|which) \w+ to (?:what|which)\b",
+    re.IGNORECASE,
+)
 _YES_OR_NO = re.compile(rf"{_AUXILIARY}\b", re.IGNORECASE)
 _KEYWORDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("duration", re.compile(r"\b(?:lifetime|timeout|duration|grace period)\b", re.IGNORECASE)),
+    ("number", re.compile(rf"^(?:\w+ ){{0,2}}(?:{_AMOUNTS})s? of\b", re.IGNORECASE)),
     ("number", re.compile(rf"\b(?:{_AMOUNTS})$", re.IGNORECASE)),
     ("code", re.compile(rf"\b(?:{_CODES}|location)$", re.IGNORECASE)),
 )
@@ -179,7 +186,8 @@ class QuestionNeeds:
 
 
 def asked_of(question: str) -> QuestionNeeds | None:
-    """None where the answer may be anything, such as of `which` and of yes or no.
+    """None where the answer may be anything, such as of `which` and of yes or no, and where two
+    things are asked for.
 
     The last sentence asks; what comes before it tells the story. What ends it decides (`... of the
     mayor of what city?`), else the first words that ask.
@@ -191,7 +199,7 @@ def asked_of(question: str) -> QuestionNeeds | None:
     """
     last = next((one for one in reversed(_SENTENCE.split(question)) if "?" in one), question)
     words = last.strip().rstrip(" ?!.")
-    if _YES_OR_NO.match(words):
+    if _YES_OR_NO.match(words) or _TWO_THINGS.search(words):
         return None
     found = [
         (match.end() < len(words), match.start(), kind)

@@ -7,7 +7,14 @@ from typing import Literal
 from hopsyncd.answers.found import AskAnswer, Citation
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.retrieve.ranking import Hop
-from hopsyncd.retrieve.results import Answer, hop_json, logic_json, passage_json, understood_json
+from hopsyncd.retrieve.results import (
+    Answer,
+    hop_json,
+    logic_json,
+    passage_json,
+    passages_json,
+    understood_json,
+)
 from hopsyncd.retrieve.understood import Understood
 from store.records import PassageId
 
@@ -62,6 +69,7 @@ def reply_json(
     reply: AskReply,
     degraded: Sequence[str],
     meant: Understood | None = None,
+    with_passages: bool = False,
 ) -> AskAnswer:
     """The answer with its citations, numbered from 1: documented in docs/api.md.
 
@@ -81,6 +89,7 @@ def reply_json(
         ],
         "citations": _citations(found, numbers) if found else [],
         "chain": [hop_json(found, hop) for hop in reply.chain] if found else [],
+        "passages": passages_json(found) if with_passages else [],
         "logic": logic_json(found),
         "llm": {
             "calls": reply.spent.calls,

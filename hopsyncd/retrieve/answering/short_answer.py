@@ -20,40 +20,38 @@ from store.words import index_terms
 
 # Whether a value in a sentence is what the question asks for.
 FITS: Mapping[str, float] = {
-    "cosine": 1.466,
-    "behind": -3.914,
-    "rank": -1.254,
-    "around": -4.608,
-    "covered": 0.217,
-    "passage": -1.208,
-    "other_kind": 4.329,
-    "uncounted": -0.345,
-    "near": 2.377,
-    "bias": 0.217,
+    "cosine": 0.835,
+    "behind": -2.495,
+    "rank": -1.551,
+    "around": -10.534,
+    "covered": 1.684,
+    "passage": -2.312,
+    "other_kind": 7.305,
+    "uncounted": -1.153,
+    "near": 2.478,
+    "bias": 0.714,
 }
 
 
 # Whether the best of them is right.
 RIGHT: Mapping[str, float] = {
-    "odds": -0.005,
-    "lead": 1.070,
-    "few": 7.758,
-    "again": -0.482,
-    "near": 2.183,
-    "number": -0.791,
-    "held": 0.200,
-    "bias": -3.603,
+    "odds": 0.173,
+    "lead": 0.699,
+    "few": 6.511,
+    "again": -0.987,
+    "near": 2.046,
+    "held": 0.340,
+    "bias": -3.315,
 }
 
 
 # Whether the documents hold an answer.
 HELD: Mapping[str, float] = {
-    "cosine": 8.076,
-    "unnamed": -5.015,
-    "covered": 3.796,
-    "long": 3.822,
-    "no_value": -3.793,
-    "bias": -7.295,
+    "cosine": 5.603,
+    "unnamed": -5.425,
+    "covered": 4.035,
+    "long": 3.517,
+    "bias": -6.347,
 }
 
 
@@ -145,7 +143,11 @@ def values_of(text: str, kind: Kind, entities: Sequence[Entity]) -> Iterator[Val
         found.span() for found in (_PATTERNS[kind].finditer(text) if kind in _PATTERNS else ())
     ]
     if kind == "date":
-        spans = [(one.start, one.end) for one in entities if one.kind == kind]
+        spans = [
+            (one.start, one.end)
+            for one in entities
+            if one.kind == kind and not _PATTERNS["duration"].fullmatch(text, one.start, one.end)
+        ]
     for start, end in spans:
         if start not in numbers and (bare := text[start:end].strip("` ")):
             yield Value(start, end, bare, _after(text, end))
@@ -156,7 +158,7 @@ def _after(text: str, end: int) -> str:
     return match[0] if match else ""
 
 
-MIN_RIGHT = 0.45  # the probability from which a short answer is shown
+MIN_RIGHT = 0.5  # the probability from which a short answer is shown
 _SENTENCES = 40  # those most like the question are looked through
 _NEAR = 60  # characters around a value in which words of the question count
 _FEW = frozenset("0 1 2 two three four".split())
@@ -247,7 +249,6 @@ def likeliest(
         "few": 1 / (1 + len(set(said))),
         "again": float(said.count(said[first]) > 1),
         "near": best.features["near"],
-        "number": float(best.kind == "number"),
         "held": held,
     }
     return Short(best.text, best.sentence, features)

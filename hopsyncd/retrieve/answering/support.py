@@ -1,8 +1,8 @@
 """Support: how well what was found carries an answer, by weights fitted on known answers.
 
 It needs its subject: sentences like it, and of its rare names at least one where they stand; its
-relation: its words, of which a long question may miss more; and a value of the kind asked for. No
-single sentence must have all of it: an answer may take two passages.
+relation: its words, of which a long question may miss more. No single sentence must have all of it:
+an answer may take two passages.
 
 In a small collection sentences need be less like the question: the best of many foreign sentences
 is more like it than the best of few.
@@ -15,12 +15,11 @@ from dataclasses import dataclass
 
 from hopsyncd.models.language import Language
 from hopsyncd.retrieve.answering.comparison_answer import compared
-from hopsyncd.retrieve.answering.extractive import QuestionNeeds, Sentence, asked_of
+from hopsyncd.retrieve.answering.extractive import Sentence, asked_of
 from hopsyncd.retrieve.answering.short_answer import (
     HELD,
     MIN_RIGHT,
     RIGHT,
-    Candidate,
     candidates,
     likeliest,
     log_odds,
@@ -30,7 +29,7 @@ from store.words import index_terms
 
 MIN_HELD = 0.5  # the probability below which the answer is "not found"
 _MANY = 1000  # passages
-_LESS_OF_FEW = 0.03  # with each e-fold of passages below that
+_LESS_OF_FEW = 0.05  # with each e-fold of passages below that
 _DEPTH = 5  # passages whose words count
 _SHORT, _LONG = 8, 14  # terms of a question up to which it is one, and from which it is a story
 _RARE = 0.45  # of the greatest idf there can be
@@ -38,17 +37,11 @@ _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
 
 def needs(
-    question: str,
-    asked: QuestionNeeds | None,
-    sentences: Sequence[Sentence],
-    weights: Mapping[str, float],
-    found: Sequence[Candidate],
-    passages: int,
+    question: str, sentences: Sequence[Sentence], weights: Mapping[str, float], passages: int
 ) -> dict[str, float]:
     """What speaks for an answer, in a collection of so many passages.
 
-    `weights` are the idf of the question's terms, also of those that no passage has; `found` are
-    the values of the kind asked for.
+    `weights` are the idf of the question's terms, also of those that no passage has.
     """
     best = max((one.cosine for one in sentences), default=0.0)
     had = frozenset[str]().union(*(one.terms for one in sentences if one.rank < _DEPTH))
@@ -66,7 +59,6 @@ def needs(
         "unnamed": best - of_named,
         "covered": sum(weights[term] for term in had) / max(sum(weights.values()), 1e-9),
         "long": min(max((len(weights) - _SHORT) / (_LONG - _SHORT), 0.0), 1.0),
-        "no_value": float(asked is not None and asked.kind != "name" and not found),
     }
 
 
@@ -107,7 +99,7 @@ def judged(
         return Judgement(True, both.text, both.sentences)
     asked = asked_of(question)
     values = candidates(question, asked, sentences, weights, language) if asked else []
-    told = needs(question, asked, sentences, weights, values, passages)
+    told = needs(question, sentences, weights, passages)
     short = likeliest(values, log_odds(HELD, told))
     if short and probability(RIGHT, short.features) >= MIN_RIGHT:
         return Judgement(True, short.text, (short.sentence,))

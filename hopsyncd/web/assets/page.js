@@ -1,6 +1,6 @@
 "use strict";
 
-const TYPED_MS = 180; // a pause in typing that asks
+const TYPED_MS = 120; // a pause in typing that asks
 const REFRESH_MS = 3000;
 
 function searchAsTyped(form) {
