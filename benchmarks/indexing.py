@@ -11,7 +11,7 @@ python benchmarks/indexing.py --folder DIR --json           the first index of a
 python benchmarks/indexing.py --folder DIR --checkout PATH  daemons of this and of that code in turn
 
 Of a folder, seconds of the encoder and of the names are those of the processor, as is the share
-outside of the models.
+outside of the models. `us_per_token` are the encoder's microseconds for a token of its `texts`.
 """
 
 import json
@@ -40,7 +40,7 @@ from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync
-from hopsyncd.models.encoder import Encoder
+from hopsyncd.models.encoder import MAX_CHARACTERS, Encoder, locate, tokenizer_in
 from hopsyncd.models.keywords import Mention
 from hopsyncd.models.language import Entity, Language, SpacyLanguage
 from hopsyncd.models.loading import encoder_of
@@ -191,20 +191,27 @@ def main() -> None:
 
 
 class ProcessorTimedEncoder:
-    """An encoder, and the processor's seconds inside of it, of all threads."""
+    """An encoder, the processor's seconds inside of it, of all threads, and its texts."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.name, self.dimensions = encoder.name, encoder.dimensions
         self._encoder = encoder
         self._lock = threading.Lock()
         self.spent_s = 0.0
+        self.texts: list[str] = []
 
     def encode(self, texts: Sequence[str]) -> Any:
         began_s = time.thread_time()
         vectors = self._encoder.encode(texts)
         with self._lock:
             self.spent_s += time.thread_time() - began_s
+            self.texts += texts
         return vectors
+
+    def tokens(self) -> int:
+        """Of all texts, as the default encoder takes them."""
+        tokenizer = tokenizer_in(Path(locate("default", "")[0]))
+        return sum(len(tokenizer.encode(text[:MAX_CHARACTERS]).ids) for text in self.texts)
 
 
 def _folder_run(folder: Path) -> dict[str, float]:
@@ -215,7 +222,7 @@ def _folder_run(folder: Path) -> dict[str, float]:
     maker = BuiltinMaker(language, encoder, config.models.workers)
     encoder.encode(["A first text."])
     language.mentions(["A first text."])
-    encoder.spent_s = 0.0
+    encoder.spent_s, encoder.texts = 0.0, []
     loaded_s = _children_s()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
     with tempfile.TemporaryDirectory() as base, closing(open_writer(Path(base) / "db")) as database:
@@ -223,13 +230,16 @@ def _folder_run(folder: Path) -> dict[str, float]:
     wall_s, own_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
     names_s = _children_s() - loaded_s
     language.close()
-    cpu_s = own_s + names_s
+    cpu_s, tokens = own_s + names_s, encoder.tokens()
     return {
         "passages": version.passages,
         "wall_s": wall_s,
         "cpu_s": cpu_s,
         "passages_per_s": version.passages / wall_s,
         "encoder_s": encoder.spent_s,
+        "texts": len(encoder.texts),
+        "tokens": tokens,
+        "us_per_token": encoder.spent_s / tokens * 1e6,
         "names_s": names_s,
         "outside_models_percent": 100 * (1 - (encoder.spent_s + names_s) / cpu_s),
     }

@@ -32,6 +32,7 @@ from hopsyncd.ingest.follow import follow
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.searcher import EncodedTexts
 from hopsyncd.retrieve.understood import Understood
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import NoSuchVersion
@@ -49,7 +50,7 @@ _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 _FAILED_STARTS = 3  # in a row, after which no worker is started any more
 _STOP_S = 2.0
 _START_S = 300.0  # a worker may have to make the index from the store
-_STRATEGIES = ("hop", "bm25", "dense", "hybrid")  # that need the question's vector at most
+_STRATEGIES = ("hop", "bm25", "dense", "hybrid", "decompose")  # that need vectors at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryMessage:
-    """A query at the number of a version; `vector` is the question's by the encoder named so."""
+    """A query at the number of a version; `encoded` are its texts by the encoder named so."""
 
     meant: Understood
     k: int
@@ -72,7 +73,7 @@ class QueryMessage:
     hidden: frozenset[str]
     settings: WalkSettings
     encoder: str
-    vector: NDArray[np.float32]
+    encoded: EncodedTexts
 
 
 @dataclass(slots=True, eq=False)
@@ -123,7 +124,7 @@ class QueryWorkers:
             return [one.process.pid for one in self._workers]
 
     def answer(
-        self, number: int, asked: Callable[[], QueryMessage], here: Callable[[], QueryAnswer]
+        self, number: int, asked: QueryMessage, here: Callable[[], QueryAnswer]
     ) -> QueryAnswer:
         """The answer of a worker that has the version, or that of this process."""
         worker = self._taken(number)
@@ -175,15 +176,10 @@ class QueryWorkers:
                     return None
                 self._changed.wait()
 
-    def _asked(self, worker: _Worker, asked: Callable[[], QueryMessage]) -> QueryAnswer | None:
+    def _asked(self, worker: _Worker, asked: QueryMessage) -> QueryAnswer | None:
         """Its answer; None where it has none."""
         try:
-            message = asked()
-        except BaseException:
-            self._give_back(worker)
-            raise
-        try:
-            found: QueryAnswer | None = worker.told(message, self._patience_s)
+            found: QueryAnswer | None = worker.told(asked, self._patience_s)
         except (OSError, EOFError) as error:
             self._lose(worker, error)
             return None
@@ -300,22 +296,22 @@ class _Outdated(Exception):
 
 
 class _UnknownVector(Exception):
-    """A question was understood as another, whose vector the process was not told."""
+    """A question was understood as another, whose vectors the process was not told."""
 
 
-class _ToldVector:
-    """The encoder of a worker, which is told the vector of each question."""
+class _ToldVectors:
+    """The encoder of a worker, which is told the vectors of each query."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.name = recipe.encoder
         self.dimensions = recipe.dimensions
-        self.told = ("", np.zeros(recipe.dimensions, dtype=np.float32))
+        self.told: EncodedTexts = {}
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(1, d) the vector of the one question. Raises _UnknownVector for another."""
-        if [*texts] != [self.told[0]]:
+        """As in the protocol. Raises _UnknownVector for a text that it was not told of."""
+        if not self.told.keys() >= {*texts}:
             raise _UnknownVector
-        return self.told[1][None]
+        return np.array([self.told[text] for text in texts])
 
 
 class _Copy:
@@ -331,7 +327,7 @@ class _Copy:
             self._rewrites = rewrites(self._connection)
             saved = SavedIndex(settings.index, is_owned=False)
             self._index = saved.load(self._connection, recipe, newest.id)
-        self._encoder = _ToldVector(recipe)
+        self._encoder = _ToldVectors(recipe)
         self._engine = Engine(
             settings.database, self._encoder, WalkSettings(), budget_factor=settings.budget_factor
         )
@@ -360,7 +356,7 @@ class _Copy:
             self._check()
         if asked.encoder != self._encoder.name or int(asked.at) > self.version:
             return None
-        self._encoder.told = asked.meant.question, asked.vector
+        self._encoder.told = asked.encoded
         self._engine.walk_by(asked.settings)
         try:
             meant, hidden = asked.meant, asked.hidden

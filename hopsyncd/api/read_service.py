@@ -64,7 +64,7 @@ from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.understood import Understood, understood
+from hopsyncd.retrieve.understood import understood
 from store.exceptions import DatabaseGone, NoSuchVersion
 from store.place import open_reader
 from store.sqlite.database import Connection, snapshot
@@ -130,21 +130,16 @@ class ReadService:
         newest = engine.head.version.id if engine.head else 0
         number = handed_over_at(search, request.at, newest)
         if number:
-            message = partial(self._message, meant, k, search, number, hidden)
-            answer = self.workers.answer(number, message, here)
+            # Before a worker is taken: it would wait while texts are encoded.
+            encoded, encoder = engine.encoded_for(meant.question, search), engine.encoder
+            at, settings = str(number), engine.settings
+            asked = QueryMessage(meant, k, search, at, hidden, settings, encoder, encoded)
+            answer = self.workers.answer(number, asked, here)
         else:
             answer = here()
         self._queries += 1
         self.measurements.note_query(search.strategy, time.perf_counter() - began_s)
         return {**answer, "degraded": [*self._degraded(hidden), *answer["degraded"]]}
-
-    def _message(
-        self, meant: Understood, k: int, search: Search, number: int, hidden: frozenset[str]
-    ) -> QueryMessage:
-        encoder = self._models.encoder
-        vector = encoder.encode([meant.question])[0]
-        at, settings = str(number), self._engine.settings
-        return QueryMessage(meant, k, search, at, hidden, settings, encoder.name, vector)
 
     @endpoint("POST", "/v1/queries", "read")
     def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:

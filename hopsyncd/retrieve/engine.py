@@ -23,7 +23,7 @@ from hopsyncd.retrieve.footprint import Footprint, is_touched
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
-from hopsyncd.retrieve.searcher import Found, Searcher
+from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
 from hopsyncd.retrieve.understood import respelled
 from hopsyncd.retrieve.walk import WalkSettings
 from store.exceptions import NoSuchVersion
@@ -118,6 +118,15 @@ class Engine:
     def vector(self, question: str) -> Vectors:
         """(d,) the question's vector on the grid."""
         return self._searcher.vector(question)
+
+    @property
+    def encoder(self) -> str:
+        """The name of its encoder."""
+        return self._encoder.name
+
+    def encoded_for(self, question: str, search: Search) -> EncodedTexts:
+        """What such a search of the head has encoded, where it takes the question as it is."""
+        return self._searcher.encoded_for(self._head, question, search) if self._head else {}
 
     def asked(self, question: str, served: Snapshot) -> str:
         """The question without what the version has nothing like."""

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 
 from hopsyncd.index.columns import Floats, Integers, exact_sums
-from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.snapshot import Flags, Snapshot
 from hopsyncd.retrieve.query_context import QueryContext, seeds
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful
 from hopsyncd.retrieve.walk import Walked, WalkSettings, walk
@@ -28,6 +28,8 @@ class PathExplainer:
         self._snapshot = snapshot
         self._walked = walked
         self._start = start
+        self._asked = snapshot.index["outgoing"]["id"]
+        self._keys = snapshot.index.names.keys["key"]
 
     def to(self, entry: int, limit: int) -> tuple[Hop, ...]:
         """At most `limit` hops, first to last. None if most of the passage's mass was a seed's."""
@@ -44,23 +46,19 @@ class PathExplainer:
         return tuple(reversed(hops))
 
     def _edge_into(self, entry: int) -> Step:
-        edges, index = self._walked.edges, self._snapshot.index
-        into = np.flatnonzero(edges.end == entry)
-        best = _most(into, self._walked.flow, index["outgoing"]["id"][edges.number[into]])
+        edges = self._walked.edges
+        best = _most(edges.end == entry, self._walked.flow, edges.number, self._asked)
         if best is None:
             return _NONE
         return float(self._walked.flow[best]), int(edges.start[best]), ("edge", best)
 
     def _name_into(self, entry: int) -> Step:
         arriving, leaving = self._walked.arriving, self._walked.leaving
-        keys = self._snapshot.index.names.keys["key"]
-        into = np.flatnonzero(arriving.entry == entry)
-        best = _most(into, self._walked.reached, keys[arriving.name[into]])
+        best = _most(arriving.entry == entry, self._walked.reached, arriving.name, self._keys)
         if best is None:
             return _NONE
-        same = (leaving.name == arriving.name[best]) & (leaving.home != arriving.home[best])
-        others = np.flatnonzero(same)
-        sender = _most(others, self._walked.left, self._snapshot.ids[leaving.entry[others]])
+        others = (leaving.name == arriving.name[best]) & (leaving.home != arriving.home[best])
+        sender = _most(others, self._walked.left, leaving.entry, self._snapshot.ids)
         if sender is None:
             return _NONE
         left = self._walked.left[others]
@@ -70,8 +68,7 @@ class PathExplainer:
 
     def _link_into(self, entry: int) -> Step:
         links = self._walked.links
-        into = np.flatnonzero(links.end == entry)
-        best = _most(into, self._walked.by_link, self._snapshot.ids[links.start[into]])
+        best = _most(links.end == entry, self._walked.by_link, links.start, self._snapshot.ids)
         if best is None:
             return _NONE
         return float(self._walked.by_link[best]), int(links.start[best]), ("link", best)
@@ -94,14 +91,19 @@ class PathExplainer:
         return Hop(*ends, "both", None, name, share)
 
 
-def _most(rows: Integers, flow: Floats, ids: Integers) -> int | None:
-    """The row that most came along, the lowest id of several; None where nothing did."""
+def _most(among: Flags, flow: Floats, numbers: Integers, ids: Integers) -> int | None:
+    """The row that most came along; of several the one whose number has the lowest id; None where
+    nothing did."""
+    (rows,) = among.nonzero()
+    if not len(rows):
+        return None
     came = flow[rows]
-    most = came.max(initial=0.0)
+    most = came.max()
     if not most:
         return None
-    alike = np.flatnonzero(came == most)
-    return int(rows[alike[np.argmin(ids[alike])]])
+    (alike,) = (came == most).nonzero()
+    first = ids[numbers[rows[alike]]].argmin() if len(alike) > 1 else 0
+    return int(rows[alike[first]])
 
 
 def hop(context: QueryContext, k: int, settings: WalkSettings) -> list[Ranked]:

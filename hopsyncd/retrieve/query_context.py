@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
+from sys import intern
 from typing import Self
 
 import numpy as np
@@ -31,7 +33,7 @@ Mentioned = Callable[[Sequence[str]], AbstractSet[str]]
 
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 
-_PASSAGES_KEPT = 1 << 12  # of which it is known where their sentences are
+_PASSAGES_KEPT = 1 << 12  # of which the words of each sentence are known
 _MIN_SHARE = 0.02  # of the idf of all terms
 _MAX_NAME_WORDS = 8
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
@@ -207,18 +209,25 @@ class QueryContext:
         """
         ids = [PassageId(id_) for id_ in self.snapshot.ids[entries].tolist()]
         passages = self.read(ids)
-        found = _finder(self.terms)
+        words = {
+            id_: (words_in(" ".join(one.heading)), _words_of_sentences(one.text))
+            for id_, one in passages.items()
+        }
+        every = chain.from_iterable(chain(above, *parts) for above, parts in words.values())
+        found = terms_by_word(self.terms, {*every})
         best = np.zeros(len(ids))
         for number, (entry, id_) in enumerate(zip(entries.tolist(), ids, strict=True)):
-            passage = passages.get(id_)
-            if passage is None:  # a purge has removed it; the index in memory still has it
+            if id_ not in words:  # a purge has removed it; the index in memory still has it
                 continue
-            above = found(" ".join(passage.heading))
-            spans = _spans_of(passage.text)
-            cosines = self._of_sentences(entry, len(spans))
-            for (start, end), cosine in zip(spans, cosines, strict=True):
-                has = sorted(above | found(passage.text[start:end]))
-                best[number] = max(best[number], cosine + sum(self.terms[term] for term in has))
+            above, sentences = words[id_]
+            most = 0.0
+            for sentence, cosine in zip(
+                sentences, self._of_sentences(entry, len(sentences)), strict=True
+            ):
+                known = found.keys() & (*above, *sentence)
+                has = sorted({term for word in known for term in found[word]})
+                most = max(most, cosine + sum(self.terms[term] for term in has))
+            best[number] = most
         return best
 
     def _of_sentences(self, entry: int, count: int) -> list[float]:
@@ -271,25 +280,25 @@ class QueryContext:
         return likeness
 
 
-def _finder(terms: Iterable[str]) -> Callable[[str], set[str]]:
-    """Finds which of the terms a text has: of the words that begin like one, those that are."""
+def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Which of the terms each word has; without words that have none.
+
+    Looked at are only words that begin like one of the terms.
+    """
     wanted = frozenset(terms)
     begins = tuple({term[: max(min(len(term) - 1, 3), 1)] for term in wanted})
-    known: dict[str, frozenset[str]] = {}
+    alike = (word for word in words if word.startswith(begins))
+    return {word: has for word in alike if (has := wanted.intersection(index_terms(word)))}
 
-    def of(word: str) -> frozenset[str]:
-        found = known.get(word)
-        if found is None:
-            found = frozenset(index_terms(word) if word.startswith(begins) else ()) & wanted
-            known[word] = found
-        return found
 
-    return lambda text: set[str]().union(*map(of, _WORD.findall(plain(searchable(text)))))
+def words_in(text: str) -> tuple[str, ...]:
+    """The distinct words of a text as full-text search compares them, in no order."""
+    return tuple({intern(word) for word in _WORD.findall(plain(searchable(text)))})
 
 
 @lru_cache(_PASSAGES_KEPT)
-def _spans_of(text: str) -> list[tuple[int, int]]:
-    return sentence_spans(text)
+def _words_of_sentences(text: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(words_in(text[start:end]) for start, end in sentence_spans(text))
 
 
 OF_LIKENESS = 15.0

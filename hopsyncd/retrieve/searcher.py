@@ -1,9 +1,12 @@
 """The ways to search one version, dispatched: plain ones, the walk, and those that ask an LLM."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hopsyncd.config.values import PAPER_HOPS, Search
 from hopsyncd.errors import BadRequest, LlmError
@@ -52,6 +55,9 @@ from store.sqlite.database import Connection, snapshot
 
 _KEPT_VECTORS = 16  # of questions under way: who answers one searched for it before
 
+EncodedTexts = Mapping[str, NDArray[np.float32]]
+"""(d,) the vector of each text, as its encoder gives it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -62,10 +68,8 @@ class Found:
     resolution: Resolution | None = None
 
 
-def _encoded(encoder: Encoder, text: str) -> Vectors:
-    """(d,) on the grid."""
-    vector: Vectors = to_grid(encoder.encode([text]))[0]
-    return vector
+def _encoded(encoder: Encoder, text: str) -> NDArray[np.float32]:
+    return encoder.encode([text])[0]
 
 
 class Searcher:
@@ -78,13 +82,27 @@ class Searcher:
         self, encoder: Encoder, settings: WalkSettings, llm: Llm | None, reranker: Reranker | None
     ) -> None:
         # The same question is often asked again: at another version, or for its answer.
-        self.vector = lru_cache(_KEPT_VECTORS)(partial(_encoded, encoder))
+        self.encoded = lru_cache(_KEPT_VECTORS)(partial(_encoded, encoder))
         self.settings = settings
         self._llm = llm
         self._reranker = reranker
         # A walk is thousands of small steps, and threads that take them side by side spend twice
         # the walk on handing the interpreter's lock to each other.
         self._walking = threading.Lock()
+
+    def vector(self, text: str) -> Vectors:
+        """(d,) on the grid."""
+        vector: Vectors = to_grid(self.encoded(text)[None])[0]
+        return vector
+
+    def encoded_for(self, head: Snapshot, question: str, search: Search) -> EncodedTexts:
+        """The texts that such a search has encoded, unless it leaves out parts of the question or
+        takes its words for others."""
+        if search.strategy == "bm25":
+            return {}
+        is_split = search.strategy == "decompose"
+        texts = split(question, head.mentioned) if is_split else [question]
+        return {text: self.encoded(text) for text in texts}
 
     def asked(self, head: Snapshot, question: str) -> str:
         """The question without what the version has nothing like."""

@@ -75,11 +75,8 @@ class Desk:
             self.here += 1
             return self.alone(at, search, hidden)
 
-        def asked() -> QueryMessage:
-            before()
-            return self.message(at, search, hidden)
-
-        return self.workers.answer(at, asked, here)
+        before()
+        return self.workers.answer(at, self.message(at, search, hidden), here)
 
     def until_handed_over(self) -> None:
         """Ask, two at a time, until the worker has the head and answers."""
@@ -95,14 +92,14 @@ class Desk:
 
     def meet(self, workers: QueryWorkers) -> QueryAnswer:
         """Ask while another query is answered."""
-        message = partial(self.message, self.stack.head.id, HOP, NOBODY)
+        message = self.message(self.stack.head.id, HOP, NOBODY)
         return workers.answer(self.stack.head.id, message, self.ask)
 
     def message(self, at: int, search: Search, hidden: frozenset[str]) -> QueryMessage:
-        encoder = FakeEncoder()
-        vector = encoder.encode([self.question])[0]
+        encoded = self.engine.encoded_for(self.question, search)
         meant, settings = Understood(self.question), WalkSettings()
-        return QueryMessage(meant, 5, search, str(at), hidden, settings, encoder.name, vector)
+        name = FakeEncoder().name
+        return QueryMessage(meant, 5, search, str(at), hidden, settings, name, encoded)
 
 
 @pytest.fixture
@@ -119,7 +116,7 @@ def test_a_worker_gives_the_same_answers_at_every_version_and_behind_every_mask(
     (pid,) = desk.workers.pids
     assert pid != os.getpid()
     first, before = desk.stack.head.id, desk.here
-    for strategy in ("hop", "bm25", "dense", "hybrid"):
+    for strategy in ("hop", "bm25", "dense", "hybrid", "decompose"):
         search = Search(strategy)
         for hidden in (NOBODY, HIDDEN):
             assert desk.ask(first, search, hidden) == desk.alone(first, search, hidden)
@@ -225,7 +222,7 @@ def test_only_what_needs_no_other_model_and_names_a_served_version_is_handed_ove
     assert handed_over_at(Search("dense"), "7", 9) == 7
     for search, at in (
         *((HOP, "a tag"), (HOP, "10"), (HOP, "999999999"), (HOP, "0")),
-        *((Search("decompose"), "head"), (Search("hop", reasoner="llm"), "head")),
+        *((Search("statement"), "head"), (Search("hop", reasoner="llm"), "head")),
     ):
         assert handed_over_at(search, at, 9) is None
     assert handed_over_at(HOP, "head", 0) is None
