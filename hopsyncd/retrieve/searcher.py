@@ -69,7 +69,8 @@ class Found:
 
 
 def _encoded(encoder: Encoder, text: str) -> NDArray[np.float32]:
-    return encoder.encode([text])[0]
+    vector: NDArray[np.float32] = encoder.encode([text])[0]
+    return vector
 
 
 class Searcher:
