@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from connectors.ignore import IGNORE_FILES, Level, read_level
-from connectors.media_type import media_type
+from connectors.media_type import MBOX, media_type
 from connectors.protocol import (
     Fetched,
     Item,
@@ -164,7 +164,8 @@ class FolderConnector:
         if not stat.S_ISREG(state.st_mode):
             return Problem(id_, "it is not a regular file but a pipe, socket or device", _IGNORE_IT)
         if state.st_size > self._max_bytes:
-            return Problem(id_, *too_large(state.st_size, self._max_bytes))
+            why, hint = too_large(state.st_size, self._max_bytes)
+            return Problem(id_, why, _AS_MAILBOX if media_type(id_) == MBOX else hint)
         if not _is_readable(path, state):
             return _failed(id_, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
         return Item(id_, revision_of(state), state.st_size)
@@ -224,6 +225,10 @@ def widened(ids: Sequence[str]) -> list[str] | None:
     return None if "" in scopes else [*scopes]
 
 
+_AS_MAILBOX = (
+    "Make it a source of its own, which reads message by message: `hopsyncd add PATH`. Or raise "
+    "`max_bytes` of this source in config.toml, or add it to `ignore`."
+)
 _IGNORE_IT = "Move it out of the folder or add it to `ignore`."
 
 

@@ -14,6 +14,7 @@ _BY_SUFFIX: dict[str, str] = {
 }
 
 CANVAS = "application/x-canvas+json"
+MBOX = "application/mbox"
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 _DOCUMENTS: dict[str, str] = {
     ".pdf": "application/pdf",
@@ -24,6 +25,7 @@ _DOCUMENTS: dict[str, str] = {
     ".rtf": "application/rtf",
     ".epub": "application/epub+zip",
     ".eml": "message/rfc822",
+    ".mbox": MBOX,
     ".ipynb": "application/x-ipynb+json",
     ".canvas": CANVAS,
 }

@@ -6,6 +6,7 @@ fields. A file that has not changed since it was last read is not read again.
 """
 
 import hashlib
+import io
 import os
 import re
 import stat
@@ -109,7 +110,7 @@ class MboxConnector:
     def _entries(self, file: BinaryIO) -> Iterator[tuple[Item | Problem, _Span]]:
         """Every message in order. A repeated Message-ID gets a number."""
         times: dict[str, int] = {}
-        for span in _spans(file):
+        for span in _spans(file, os.fstat(file.fileno()).st_size):
             read = self._at(file, span)
             if read is None:
                 continue
@@ -150,9 +151,16 @@ class MboxConnector:
         )
 
 
-def _spans(file: BinaryIO) -> Iterator[_Span]:
+def messages_of(data: bytes) -> Iterator[bytes]:
+    """Yield the messages of a whole mbox file, without what mail programs add to them."""
+    for span in _spans(io.BytesIO(data), len(data)):
+        message = data[span.start : span.end]
+        if message.strip():
+            yield _plain(message)
+
+
+def _spans(file: BinaryIO, end: int) -> Iterator[_Span]:
     start: int | None = None
-    end = os.fstat(file.fileno()).st_size
     for line, message in _starts(file):
         if start is not None:
             yield _Span(start, line)

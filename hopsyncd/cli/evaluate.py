@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from hopsyncd.models.loading import Models
     from hopsyncd.models.questions import QuestionMaker
 
+_LINE_EVERY_S = 5.0
 _PLAIN_STRATEGIES: tuple[Strategy, ...] = ("hop", "statement", "topic", "bm25", "dense", "hybrid")
 _file = click.Path(path_type=Path, exists=True, dir_okay=False)
 _new = click.Path(path_type=Path, dir_okay=False, writable=True)
@@ -184,7 +186,7 @@ def _measured(config: Config, given: Mapping[str, Any]) -> "Measured":
     keep = given["keep"]
     folder = keep and kept_folder(keep, corpus, maker, experiment.budget_factor)
     store = nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="hopsyncd-eval-")
-    with store as place, _bars(experiment, len(corpus), len(questions)) as shown:
+    with store as place, _progress(experiment, len(corpus), len(questions)) as shown:
         result = run(Path(place), corpus, questions, shown)
     title = f"Evaluation of {given['corpus'].name} with {Path(given['questions']).name}"
     return Measured(title, notes, experiment.searches, result)
@@ -205,7 +207,7 @@ def _measured_folder(config: Config, given: Mapping[str, Any]) -> "Measured":
     experiment = _experiment(config, given, _models(config, given), _PLAIN_STRATEGIES)
     keep = given["keep"]
     store = nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="hopsyncd-eval-")
-    with store as place, _bars(experiment, 1, len(questions)) as shown:
+    with store as place, _progress(experiment, 1, len(questions)) as shown:
         result = measured_folder(Path(place), source, questions, config, shown)
     title = f"Evaluation of {folder.name} with {file.name}"
     notes = [f"No passage holds: {name}" for name in result.unread]
@@ -223,7 +225,7 @@ def _measured_self(config: Config, given: Mapping[str, Any]) -> "Measured":
 
     experiment = _experiment(config, given, _models(config, given), _PLAIN_STRATEGIES)
     database, by_llm = config.place, given["by_llm"]
-    with _bars(experiment, 0, 0) as shown:
+    with _progress(experiment, 0, 0) as shown:
         result = measured_own(database, int(wanted), given["seed"], shown, by_llm=by_llm)
     return Measured("Evaluation of your own index", NOTES[by_llm], experiment.searches, result)
 
@@ -270,13 +272,38 @@ def _experiment(
     )
 
 
+class _Lines:
+    """Progress where no bar can be drawn: a line on standard error every few seconds."""
+
+    def __init__(self, questions: int) -> None:
+        self._questions = questions
+        self._asked = 0
+        self._due_s = time.monotonic()
+
+    def on_passages(self, done: int, total: int) -> None:
+        self._tell(f"indexing: {done} of {total} passages" if total else "indexing: reading")
+
+    def on_question(self) -> None:
+        self._asked += 1
+        self._tell(f"asking: {self._asked} of {self._questions or '?'} questions")
+
+    def _tell(self, text: str) -> None:
+        if time.monotonic() >= self._due_s:
+            click.echo(text, err=True)
+            self._due_s = time.monotonic() + _LINE_EVERY_S
+
+
 @contextmanager
-def _bars(experiment: "Experiment", passages: int, questions: int) -> Iterator["Experiment"]:
-    """The same experiment, with a progress bar for passages and one for questions."""
+def _progress(experiment: "Experiment", passages: int, questions: int) -> Iterator["Experiment"]:
+    """The same experiment, with a progress bar for passages and one for questions, or lines."""
+    asked = len(experiment.searches) * questions
+    if not sys.stderr.isatty():
+        lines = _Lines(asked)
+        yield replace(experiment, on_passages=lines.on_passages, on_question=lines.on_question)
+        return
     from hopsyncd.cli.progress import bars
 
-    asked = len(experiment.searches) * questions
-    with bars(disable=not sys.stderr.isatty()) as shown:
+    with bars() as shown:
         first = shown.add_task(
             "indexing", total=passages or None, visible=bool(passages), unit="passages"
         )

@@ -29,7 +29,7 @@ class _RateColumn(ProgressColumn):
         return Text(f"{speed:.1f} {task.fields['unit']}/s" if speed else "")
 
 
-def bars(*, disable: bool = False) -> Progress:
+def bars() -> Progress:
     """Bars on standard error, with rate and time left, for tasks that each have a `unit`."""
     return Progress(
         TextColumn("{task.description}"),
@@ -39,7 +39,6 @@ def bars(*, disable: bool = False) -> Progress:
         TimeRemainingColumn(elapsed_when_finished=True),
         console=Console(stderr=True),
         transient=True,
-        disable=disable,
     )
 
 

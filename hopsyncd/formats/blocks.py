@@ -112,15 +112,16 @@ def with_title(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block,
     """Put `title` first as the level-1 heading, unless the document has one of its own.
 
     Its own is the only level-1 heading, if nothing precedes it, or a first heading of any level
-    that equals the title. All other level-1 headings become chapters below the title.
+    that equals the title: that comes first, also where text precedes it. All other level-1
+    headings become chapters below the title.
     """
     title = in_one_line(title)
     if not title or not blocks:
         return blocks
-    opening = next((at for at, block in enumerate(blocks) if block.text.strip()), 0)
-    if blocks[opening].level and _words(blocks[opening].text) == _words(title):
+    opening = next((at for at, block in enumerate(blocks) if block.level and block.text), None)
+    if opening is not None and _words(blocks[opening].text) == _words(title):
         own = replace(blocks[opening], level=1)
-        blocks = (*blocks[:opening], own, *blocks[opening + 1 :])
+        blocks = (own, *blocks[:opening], *blocks[opening + 1 :])
     tops = [at for at, block in enumerate(blocks) if block.level == 1 and block.text]
     if not tops:
         return (Block("heading", title, line, line, level=1), *blocks)

@@ -6,19 +6,21 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
-from hopsyncd.formats.blocks import Block, Kind
+from hopsyncd.formats.blocks import Block, Kind, with_title
+from hopsyncd.formats.fields import table_texts
 from hopsyncd.formats.office import local_name, opened, outermost, targets_of, tree_of
 
 _HEADING_NAME = re.compile(r"heading ([1-9])")  # files in all languages name styles in English
 _SPELLED = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 # Text that was deleted or moved away, a second form for older programs, and text boxes.
 _NOT_IN_LINE = ("del", "moveFrom", "Fallback", "txbxContent")
+_TITLE = -1  # the level of the document's title, above all headings
 _MOST_BASES = 10  # how far a style is followed to the styles it is based on
 
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    level: int  # of a heading; 0 for others
+    level: int  # of a heading; _TITLE for the title, 0 for others
     is_list: bool
 
 
@@ -31,17 +33,22 @@ class _Parts:
 
 
 def docx_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a document; the lines of its blocks count paragraphs, headings and table rows alike."""
+    """Read a document; the lines of its blocks count paragraphs, headings and table rows alike.
+
+    Its title is the level-1 heading, and all headings stand below it.
+    """
     archive = opened(data)
     main = next(name for kind, name in targets_of(archive, "").values() if kind == "officeDocument")
     others = dict(targets_of(archive, main).values())
     parts = _Parts(_styles(archive, others), _notes(archive, others))
     body = tree_of(archive, main).find("{*}body")
-    told = () if body is None else _told(body, parts)
-    return tuple(
-        Block(kind, text, number, number, level)
-        for number, (kind, text, level) in enumerate(told, 1)
+    told = [] if body is None else [*enumerate(_told(body, parts), 1)]
+    title = next(((text, number) for number, (_, text, level) in told if level == _TITLE), ("", 1))
+    blocks = (
+        Block(kind, text, number, number, 1 if level == _TITLE else level)
+        for number, (kind, text, level) in told
     )
+    return with_title(tuple(blocks), *title)
 
 
 def _styles(archive: ZipFile, others: Mapping[str, str]) -> dict[str, _Style]:
@@ -61,7 +68,7 @@ def _style(name: str, found: Mapping[str, Element]) -> _Style:
         if heading := _HEADING_NAME.fullmatch(named):
             return _Style(min(int(heading[1]), 6), False)
         if named == "title":
-            return _Style(1, False)
+            return _Style(_TITLE, False)
         if level := _outline(style):
             return _Style(level, False)
         if style.find("{*}pPr/{*}numPr") is not None:
@@ -122,9 +129,12 @@ def _beside(element: Element, parts: _Parts) -> Iterator[tuple[Kind, str, int]]:
 
 
 def _rows(table: Element) -> Iterator[tuple[Kind, str, int]]:
-    for row in outermost(table, "tr"):
-        cells = (" ".join("".join(_text(cell)).split()) for cell in outermost(row, "tc"))
-        if text := " | ".join(filter(None, cells)):
+    rows = [
+        [" ".join("".join(_text(cell)).split()) for cell in outermost(row, "tc")]
+        for row in outermost(table, "tr")
+    ]
+    for row, text in zip(rows, table_texts(rows), strict=True):
+        if any(row):
             yield "table", text, 0
 
 

@@ -138,6 +138,22 @@ def cell_texts(row: Sequence[str], labels: Sequence[str]) -> list[str]:
     ]
 
 
+def table_texts(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The text of each row, its cells named by the first if that has the columns' names.
+
+    The text of a row that only names columns is empty. A row with joined cells has no names.
+
+    >>> [*table_texts([["Name", "Age"], ["Tove", "44"], ["both"]])]
+    ['', 'Name: Tove | Age: 44', 'both']
+    """
+    labels = labels_of(rows[0]) if len(rows) > 1 else ()
+    if labels and labels[0].endswith(":"):  # names rows, as a form does
+        labels = ()
+    for at, row in enumerate(rows):
+        names = labels if len(row) == len(labels) else ()
+        yield "" if labels and at == 0 else row_text(row, names)
+
+
 WIKI_LINK = re.compile(r"\[\[([^\[\]|\n]+)(?:\|([^\[\]\n]*))?\]\]")
 
 _FENCED = re.compile(r"\A(---|\+\+\+)[ \t]*\n(?=[\w\"'#-])(.*?)^\1[ \t]*$", re.S | re.M)

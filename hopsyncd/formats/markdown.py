@@ -125,8 +125,13 @@ _LOGSEQ_KEYS = (
 _LOGSEQ = re.compile(
     rf"^[ \t]*(?:{_LOGSEQ_KEYS})::[ \t].*$|\(\([0-9a-f]{{8}}-[0-9a-f-]{{27}}\)\)", re.MULTILINE
 )
+_OF_CONTENTS = ("bullet_list_open", "ordered_list_open", "paragraph_open")
 _OUTLINE = re.compile(r"[-*] \S")
 _WIKI_LINK_HERE = re.compile(rf"!?{WIKI_LINK.pattern}(?!\()")
+_INTO_PAGE = re.compile(
+    r"\[(?:[^\[\]\n\\]|\\.|\[[^\[\]\n]{0,200}\]){1,300}\]\([ \t]*<?#[^()\s]{0,300}>?[ \t]*\)"
+)
+_WORD = re.compile(r"\w")
 _CELL = " | "
 _MARK = "\0"  # where a link begins; no text holds it
 
@@ -135,9 +140,9 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
     """Read Markdown. Links, images and emphasis are reduced to the text a reader sees.
 
     The front matter's `title` becomes the level-1 heading if there is none, with its other fields
-    below. A table's cells have the names of their columns. Code is cited by its own
-    lines, without the fences. A document nested deeper than the parser can go (12 quotes, 100
-    levels) is read as plain text, so that none of it is lost.
+    below. A table's cells have the names of their columns. Lists of links into the page alone are
+    left out. Code is cited by its own lines, without the fences. A document nested deeper than the
+    parser can go (12 quotes, 100 levels) is read as plain text, so that none of it is lost.
     """
     text, said = without_front_matter(text)
     tags: list[str] = []
@@ -170,10 +175,31 @@ def _blocks(text: str, tags: list[str]) -> tuple[Block, ...]:
     parser.enable("table").disable("inline")
     parser.inline.ruler.before("link", "wiki_link", _wiki_link)
     env: MutableMapping[str, Any] = {"tags": tags}
-    tokens = parser.parse(text, env)
+    tokens = _without_contents(parser.parse(text, env))
     if any(token.level >= _MAX_NESTING - 2 for token in tokens):
         return plain_blocks(text)
     return tuple(_Walk(parser, env).blocks(tokens))
+
+
+def _without_contents(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens without lists and paragraphs of more than one link, all into the same page."""
+    kept: list[Token] = []
+    opened = 0  # where the list or paragraph in progress begins in what is kept
+    links = 0
+    is_contents = True
+    for token in tokens:
+        if not token.level and token.nesting == 1:
+            opened, links, is_contents = len(kept), 0, token.type in _OF_CONTENTS
+        kept.append(token)
+        if token.type == "inline":
+            rest, count = _INTO_PAGE.subn("", token.content)
+            links += count
+            is_contents = is_contents and count > 0 and not _WORD.search(rest)
+        elif token.content:
+            is_contents = False
+        if not token.level and token.nesting == -1 and is_contents and links > 1:
+            del kept[opened:]
+    return kept
 
 
 def _wiki_link(state: StateInline, silent: bool) -> bool:

@@ -16,7 +16,7 @@ from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
 from hopsyncd.formats.blocks import Block, Kind
 from hopsyncd.formats.decode import decode
-from hopsyncd.formats.fields import cell_texts, labels_of
+from hopsyncd.formats.fields import cell_texts, labels_of, table_texts
 from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.units import cell_number
 
@@ -124,9 +124,12 @@ def _paragraph(paragraph: Element, usual: Kind) -> Iterator[tuple[Kind, str, int
 
 
 def _rows(table: Element) -> Iterator[tuple[Kind, str, int]]:
-    for row in outermost(table, "table-row"):
-        cells = (" ".join("".join(_text(cell)).split()) for cell in outermost(row, "table-cell"))
-        if text := " | ".join(filter(None, cells)):
+    rows = [
+        [" ".join("".join(_text(cell)).split()) for cell in outermost(row, "table-cell")]
+        for row in outermost(table, "table-row")
+    ]
+    for row, text in zip(rows, table_texts(rows), strict=True):
+        if any(row):
             yield "table", text, 0
 
 
@@ -247,9 +250,13 @@ def _slide(slide: Element, number: int) -> Iterator[Block]:
     yield Block("heading", " ".join(filter(None, titles)), number, number, level=1)
     for shape in slide.iter():
         name = local_name(shape)
-        if name == "tr":
-            cells = (" ".join(_paragraphs(cell)) for cell in shape.iterfind("{*}tc"))
-            yield Block("table", " | ".join(filter(None, cells)), number, number)
+        if name == "tbl":
+            rows = [
+                [" ".join(_paragraphs(cell)) for cell in row.iterfind("{*}tc")]
+                for row in shape.iterfind("{*}tr")
+            ]
+            for text in table_texts(rows):
+                yield Block("table", text, number, number)
         elif name == "sp" and _placeholder(shape) not in (*_TITLES, *_SLIDE_FURNITURE):
             for text in _paragraphs(shape):
                 yield Block("paragraph", text, number, number)

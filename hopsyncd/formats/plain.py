@@ -11,27 +11,36 @@ Worked example, of a manual page:
 """
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hopsyncd.formats.blocks import Block, Kind, WrittenLink, link_to_name
 from hopsyncd.formats.fields import are_fields, head_of, lead_in_of, lead_of
+from hopsyncd.formats.text_layout import (
+    NUMBERED,
+    TAB,
+    WRAPPED,
+    indent_of,
+    is_of_contents,
+    joined_over_pages,
+    numbered_headings,
+    pages_of,
+    runs_of,
+)
 
 _MAX_TERM_CHARACTERS = 300
 _MAX_HEADING_CHARACTERS = 80
-_TAB = 8
 _MAX_LEADS = 3
+_MARGIN = 72  # up to which a line of a narrow paragraph may be filled
 _RAGGED_CHARACTERS = 45
-_WRAPPED = 58  # where a line of wrapped text ends at the earliest
 _HEAD_BLOCKS = 8  # among which a title may stand
 
 _MANUAL = re.compile(r"(\S{1,60}\(\w{1,4}\))[ \t].*[ \t]\1[ \t]*\Z")
 _MANUAL_NAME = re.compile(r"(\S.{0,100}?) +[-\u2013\u2014] +\S")
-_PAGE_FOOT = re.compile(r"\S.*\[Page [0-9ivxlc]+\][ \t]*\Z")
-_PAGE_HEAD = re.compile(r"\f?(?:RFC|Internet-Draft)[ \t].*[ \t](?:19|20)\d\d[ \t]*\Z")
 _UNDERLINE = re.compile(r"([=\-~^*#+\"'`_.:])\1{2,}+[ \t]*\Z")
-_NUMBERED = re.compile(r"(?:\d{1,3}|[A-Z](?=\.))((?:\.\d{1,3})*)\.?[ \t]{1,4}[^\W\d_]")
 _ITEM = re.compile(r"(?:[-*+o\u2022]|\(?\d{1,3}[.)]|\(?[a-z][.)])[ \t]+(?=\S)")
+_TAG = re.compile(r"(\S(?:[^\n]{0,38}?[^\s.!?])?)(?: {2,}|\t+)(?=\S)")
 _PROMPT = re.compile(r"(?:[$%>]|>>>) ")
 _CODE_END = re.compile(r"[,;{}()\[\]|\\]\Z")
 _COLUMNS = re.compile(r"\S(?:[ ]{3,}|\t+)\S")
@@ -45,11 +54,15 @@ _TEXT_END = re.compile(r"(?:(?<!\.)\.|[,;!])\Z")
 
 @dataclass(slots=True)
 class _Lines:
-    """Consecutive lines of one indentation; `number` is that of the first, 1-based."""
+    """Consecutive lines of one indentation; `number` is that of the first, 1-based.
+
+    All lines but the first hang if they are indented more.
+    """
 
     number: int
     indent: int
     lines: list[str]
+    hanging: int | None = None
 
     @property
     def last(self) -> int:
@@ -85,24 +98,16 @@ def _linked(block: Block) -> Block:
     return replace(block, links=tuple(found.values())) if found else block
 
 
-def paragraphs(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield (1-based number of its first line, its lines) for each run of non-blank lines."""
-    start: int | None = None
-    for number, line in enumerate([*lines, ""]):
-        if line and not line.isspace():
-            start = number if start is None else start
-        elif start is not None:
-            yield start + 1, lines[start:number]
-            start = None
-
-
 class _Reader:
     """One pass over the runs of lines between blank ones."""
 
     def __init__(self, lines: list[str]) -> None:
         self._is_manual = _MANUAL.match(_first(lines)) is not None
-        lines = _without_furniture(lines, self._is_manual)
-        self._runs = list(paragraphs(lines))
+        pages = pages_of(lines, _first(lines).split()[0] if self._is_manual else "")
+        self._breaks = pages.breaks
+        self._runs = list(runs_of(pages.lines))
+        self._numbered = numbered_headings(self._runs)
+        self._titles = frozenset(one.text for one in self._numbered.values())
         indented = sum(line[:1] in " \t" for _, run in self._runs for line in run)
         self._is_indented = 2 * indented > sum(len(run) for _, run in self._runs)
         self._has_title = False
@@ -110,12 +115,15 @@ class _Reader:
         self._leads: list[tuple[float, str]] = []
 
     def blocks(self) -> Iterator[Block]:
+        return joined_over_pages(self._blocks(), self._breaks)
+
+    def _blocks(self) -> Iterator[Block]:
         for at, (number, run) in enumerate(self._runs):
             following = self._runs[at + 1][1][0] if at + 1 < len(self._runs) else ""
             if at == 0 and are_fields(run):
                 yield from self._head(number, run)
                 continue
-            headings, used = self._headings(number, run, following)
+            headings, used = self._headings(at, number, run, following)
             if headings:
                 self._leads = []
             yield from headings
@@ -128,9 +136,13 @@ class _Reader:
             yield replace(self._heading(head.title, head.title_line, 1), names=head.names)
         yield from head.blocks
 
-    def _headings(self, number: int, run: list[str], following: str) -> tuple[list[Block], int]:
+    def _headings(
+        self, at: int, number: int, run: list[str], following: str
+    ) -> tuple[list[Block], int]:
         """The headings at the beginning of a run, and how many lines they take."""
         line, below = run[0].strip(), run[1] if len(run) > 1 else following
+        if numbered := self._numbered.get(at):
+            return [self._heading(numbered.text, number, numbered.level)], numbered.lines
         if len(run) > 1 and _UNDERLINE.match(run[1]) and _fits(run[1], run[0]):
             style = run[1][0]
             if style not in self._underlines:
@@ -145,12 +157,12 @@ class _Reader:
 
     def _level(self, run: list[str], below: str) -> int:
         """The level of the heading that a run's first line is; 0 for none."""
-        line, indent = run[0].strip(), _indent(run[0])
+        line, indent = run[0].strip(), indent_of(run[0])
         if len(line) > _MAX_HEADING_CHARACTERS or _SENTENCE.search(line):
             return 0
-        if _ITEM.match(line) and not _NUMBERED.match(line):
+        if _ITEM.match(line) and not NUMBERED.match(line):
             return 0
-        deeper = _indent(below) > indent
+        deeper = indent_of(below) > indent
         if len(run) > 1 and not deeper:
             return 0
         if indent >= 10:
@@ -160,11 +172,6 @@ class _Reader:
             return 3 if deeper else 0
         if indent:
             return 0
-        numbered = _NUMBERED.match(line)
-        if numbered and _is_title(line) and len(run) == 1:
-            parts = line.split(maxsplit=1)[0].rstrip(".")
-            if deeper or numbered[1] or below.startswith(f"{parts}."):
-                return 2 + numbered[1].count(".")
         if line.upper() == line and sum(map(str.isalpha, line)) > 2 and _is_title(line):
             return 2
         alone = len(run) == 1 and deeper and self._is_indented
@@ -175,7 +182,7 @@ class _Reader:
         return Block("heading", " ".join(text.split()), number, number, min(level, 6))
 
     def _body(self, number: int, run: list[str]) -> Iterator[Block]:
-        if sum(map(_is_of_contents, run)) * 2 > len(run):
+        if is_of_contents(run, self._titles):
             return
         if are_fields(run):
             for field in head_of(number, run, with_title=False).blocks:
@@ -184,7 +191,8 @@ class _Reader:
         if _is_code(run):
             yield self._code(number, run)
             return
-        segments = _segments(number, run)
+        # The terms of manual pages may be as long as a line.
+        segments = _segments(number, run, sys.maxsize if self._is_manual else _MARGIN)
         term: _Lines | None = None
         for at, segment in enumerate(segments):
             if term:
@@ -192,14 +200,17 @@ class _Reader:
                 term = None
                 continue
             following = segments[at + 1] if at + 1 < len(segments) else None
-            if following and _is_term(segment, following):
+            if following and (_is_term(segment, following) or _tag_of(segment, following.indent)):
                 term = segment
             else:
                 yield self._text(segment)
 
     def _explained(self, term: _Lines, segment: _Lines) -> Block:
-        """A term with the text below it."""
-        name = " ".join(term.text.split())
+        """A term with the text below it, which may begin in the same line."""
+        if tag := _tag_of(term, segment.indent):
+            lines = [term.text[tag.end() :], *segment.lines]
+            segment = _Lines(term.number, segment.indent, lines)
+        name = " ".join((tag[1].rstrip(" :=-\u2013") if tag else term.text).split())
         leads = self._above(term.indent)
         self._leads.append((term.indent, lead_of(name)))
         if _is_code(segment.lines):
@@ -224,10 +235,8 @@ class _Reader:
         return Block(kind, text, segment.number, segment.last, leads=leads)
 
     def _code(self, number: int, run: list[str]) -> Block:
-        margin = min(map(_indent, run))
-        text = "\n".join(
-            line.expandtabs(_TAB)[margin:].rstrip() if margin else line for line in run
-        )
+        margin = min(map(indent_of, run))
+        text = "\n".join(line.expandtabs(TAB)[margin:].rstrip() if margin else line for line in run)
         return Block("code", text, number, number + len(run) - 1, leads=self._above(margin))
 
     def _above(self, indent: float) -> tuple[str, ...]:
@@ -241,27 +250,20 @@ def _first(lines: list[str]) -> str:
     return next((line for line in lines if line.strip()), "")
 
 
-def _without_furniture(lines: list[str], is_manual: bool) -> list[str]:
-    """The lines, with running heads and feet blanked."""
-    kept = [
-        "" if _PAGE_FOOT.match(line) or _PAGE_HEAD.match(line) else line.lstrip("\f")
-        for line in lines
-    ]
-    if is_manual:
-        name = _first(lines).split()[0]
-        kept = [
-            "" if line.rstrip().endswith(f" {name}") and line[0] != " " else line for line in kept
-        ]
-    return kept
+def _segments(number: int, run: list[str], margin: int) -> list[_Lines]:
+    """The lines of a run grouped by indentation; an item and its lines are one group.
 
-
-def _segments(number: int, run: list[str]) -> list[_Lines]:
-    """The lines of a run grouped by indentation; an item and its lines are one group."""
+    Lines are filled up to the `margin` at least.
+    """
     found: list[_Lines] = []
+    margin = max([margin, *(len(line.rstrip()) for line in run)])
     for at, line in enumerate(run, number):
-        indent, text = _indent(line), line.strip()
+        indent, text = indent_of(line), line.strip()
         before = found[-1] if found else None
-        if before and _goes_on(before, indent, text):
+        if before and _hangs(before, indent, text, margin):
+            before.hanging = indent
+            before.lines.append(text)
+        elif before and _goes_on(before, indent, text):
             before.indent = min(before.indent, indent)
             before.lines.append(text)
         else:
@@ -269,18 +271,41 @@ def _segments(number: int, run: list[str]) -> list[_Lines]:
     return found
 
 
+def _hangs(before: _Lines, indent: int, text: str, margin: int) -> bool:
+    """Whether a line that is indented more goes on with a first line that had no room for it."""
+    if before.hanging is not None:
+        return indent == before.hanging
+    end = before.indent + len(before.lines[0])
+    if len(before.lines) > 1 or indent <= before.indent or end < WRAPPED:
+        return False
+    if _ITEM.match(before.lines[0]):
+        return False
+    had_room = end + 1 + len(text.split(maxsplit=1)[0]) <= margin or _SENTENCE.search(
+        before.lines[0]
+    )
+    return (text[0].islower() or not had_room) and not _tag_of(before, indent)
+
+
 def _goes_on(before: _Lines, indent: int, text: str) -> bool:
     """Whether a line continues the text of those before it."""
+    if before.hanging is not None:
+        return indent == before.indent and not _SENTENCE.search(before.lines[-1])
     in_item = _ITEM.match(before.lines[0]) is not None
-    is_hanging = len(before.lines) == 1 and before.indent + len(before.lines[0]) >= _WRAPPED
-    if is_hanging and indent > before.indent and text[0].islower():
-        return True
     if _ITEM.match(text) and (in_item or indent != before.indent or before.lines[-1][-1] == ":"):
         return False
     if in_item:
         return indent >= before.indent
     is_first_line_indented = len(before.lines) == 1 and before.indent - 5 < indent < before.indent
     return indent == before.indent or is_first_line_indented
+
+
+def _tag_of(segment: _Lines, indent: int) -> re.Match[str] | None:
+    """A term and the gap after it, in a line whose text begins where that below it does."""
+    found = _TAG.match(segment.text) if len(segment.lines) == 1 else None
+    if not found or _ITEM.match(segment.text) or not any(map(str.isalnum, found[1])):
+        return None
+    column = len((" " * segment.indent + found[0]).expandtabs(TAB))
+    return found if column == indent else None
 
 
 def _is_term(segment: _Lines, following: _Lines) -> bool:
@@ -315,13 +340,6 @@ def _is_title(line: str) -> bool:
     return short and not _COLUMNS.search(line) and any(map(str.isalpha, line[:8]))
 
 
-def _is_of_contents(line: str) -> bool:
-    """Whether dots lead from a title to the number of a page."""
-    bare = line[-100:].rstrip()
-    title = bare.rstrip("0123456789ivxlc")
-    return title != bare and "".join(title.split()).endswith("....")
-
-
 def _is_centered(line: str, indent: int) -> bool:
     """Whether a line is centered in 72 to 80 columns."""
     return 70 <= 2 * indent + len(line) <= 82
@@ -329,7 +347,3 @@ def _is_centered(line: str, indent: int) -> bool:
 
 def _fits(underline: str, title: str) -> bool:
     return not title[0].isspace() and len(underline.rstrip()) + 2 >= len(title.strip())
-
-
-def _indent(line: str) -> int:
-    return len(line[: len(line) - len(line.lstrip())].expandtabs(_TAB))

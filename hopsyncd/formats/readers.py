@@ -13,12 +13,13 @@ from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.images import IMAGES, is_worth_reading
 from hopsyncd.formats.mail import MAIL, mail_blocks
 from hopsyncd.formats.markdown import markdown_blocks
+from hopsyncd.formats.mbox_file import mbox_blocks
 from hopsyncd.formats.office import epub_blocks, odt_blocks, pptx_blocks, rtf_blocks, xlsx_blocks
 from hopsyncd.formats.pdf import page_picture, pdf_blocks
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.rst import rst_blocks
 from hopsyncd.formats.source_code import notebook_blocks, python_blocks, source_blocks
-from hopsyncd.formats.units import CANVAS, DOCX, EPUB, IPYNB, ODT, PDF, PPTX, RTF, XLSX
+from hopsyncd.formats.units import CANVAS, DOCX, EPUB, IPYNB, MBOX, ODT, PDF, PPTX, RTF, XLSX
 
 PICTURES, PICTURE_OF_PAGE = "; pictures", "; picture-of-page="
 """After a media type, what the daemon asks a worker for beside the text."""
@@ -46,6 +47,10 @@ def _mail_blocks(data: bytes) -> tuple[Block, ...]:
     return mail_blocks(data, extract)
 
 
+def _mbox_blocks(data: bytes) -> tuple[Block, ...]:
+    return mbox_blocks(data, extract)
+
+
 _BINARY: dict[str, Callable[[bytes], tuple[Block, ...]]] = {
     PDF: pdf_blocks,
     DOCX: docx_blocks,
@@ -55,6 +60,7 @@ _BINARY: dict[str, Callable[[bytes], tuple[Block, ...]]] = {
     XLSX: xlsx_blocks,
     EPUB: epub_blocks,
     MAIL: _mail_blocks,
+    MBOX: _mbox_blocks,
 }
 
 

@@ -18,8 +18,8 @@ from hopsyncd.formats.blocks import (
     with_title,
 )
 from hopsyncd.formats.fields import Head, are_fields, head_of, lead_in_of, lead_of
-from hopsyncd.formats.plain import paragraphs
 from hopsyncd.formats.rst_table import drawn_rows, is_table, listed_rows, separated_rows, told
+from hopsyncd.formats.text_layout import runs_of
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*+[ \t]*\Z")
 _DIRECTIVE = re.compile(r"\.\. (?:\|[^|\n]++\| )?([\w:.+-]+?)::(?:[ \t]+(.*))?\Z")
@@ -241,7 +241,7 @@ class _Reader:
     def _literal(self, indent: int) -> Iterator[Block]:
         """Read the lines indented deeper than `indent` as one block of code."""
         start, self._line = self._line, self._end_of_indented(indent)
-        numbered = list(paragraphs(self._lines[start : self._line]))
+        numbered = list(runs_of(self._lines[start : self._line]))
         if numbered:
             first = start + numbered[0][0] - 1
             lines = self._lines[first : start + numbered[-1][0] - 1 + len(numbered[-1][1])]

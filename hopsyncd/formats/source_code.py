@@ -9,7 +9,7 @@ from typing import Any
 
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.markdown import markdown_blocks
-from hopsyncd.formats.plain import paragraphs
+from hopsyncd.formats.text_layout import runs_of
 
 # A syntax tree takes about a hundred times the memory of its source.
 _MAX_PARSED_CHARACTERS = 1_000_000
@@ -89,7 +89,7 @@ def _code_blocks(lines: list[str], offset: int) -> Iterator[Block]:
     (a body goes on) and the group is still under a thousand characters.
     """
     first, group, size = 0, list[str](), 0
-    for start, run in paragraphs(lines):
+    for start, run in runs_of(lines):
         end = first + len(group)
         deeper = bool(group) and _indent(run[0]) > _indent(group[0])
         if deeper and size < _MAX_GROUP_CHARACTERS:

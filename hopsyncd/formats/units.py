@@ -25,6 +25,9 @@ _ABBREVIATION = re.compile(
 _WORD = re.compile(rf"[{_CJK}]\s*|[^\s{_CJK}]{{1,32}}\s*")
 _CJK_BREAK = re.compile(rf"(?<=[{_CJK}、。\uff0c])[ \t]*\n\s*(?=[{_CJK}])")
 _HYPHEN_BREAK = re.compile(r"(?<=[^\W_]-)\n[ \t]*(?=[^\W\d_])")
+# Programs that hyphenate end a line with one of these, and a word's own hyphen is another.
+_HYPHENATED = re.compile(r"(?<=[^\W\d_])[\u2010\u00ad]\n[ \t]*(?=[^\W\d_])")
+_SOFT_HYPHEN = "\u00ad"
 
 
 class Unit(NamedTuple):
@@ -131,8 +134,8 @@ def _pieces(text: str, laid_out: bool, sentence: int) -> Iterator[str]:
 def _flowed(text: str) -> str:
     """Undo line wrapping, so that re-wrapping a paragraph does not make it another one."""
     if "\n" in text:
-        text = _HYPHEN_BREAK.sub("", _CJK_BREAK.sub("", text))
-    return " ".join(text.split())
+        text = _HYPHENATED.sub("", _HYPHEN_BREAK.sub("", _CJK_BREAK.sub("", text)))
+    return " ".join(text.replace(_SOFT_HYPHEN, "").split())
 
 
 ODT = "application/vnd.oasis.opendocument.text"
@@ -143,6 +146,7 @@ XLSX = f"{_OFFICE}spreadsheetml.sheet"
 EPUB = "application/epub+zip"
 IPYNB = "application/x-ipynb+json"
 CANVAS = "application/x-canvas+json"
+MBOX = "application/mbox"
 PDF = "application/pdf"
 RTF = "application/rtf"
 
@@ -151,6 +155,7 @@ _UNITS = {
     PPTX: "slide",
     XLSX: "range",
     EPUB: "chapter",
+    MBOX: "message",
     IPYNB: "cell",
     CANVAS: "card",
     **dict.fromkeys((PDF, *IMAGES), "page"),

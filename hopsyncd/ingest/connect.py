@@ -177,8 +177,11 @@ def as_read(source: SourceConfig, config: Config) -> SourceConfig:
 
 
 def folder_of(source: FolderSource, config: Config) -> FolderConnector:
-    """The connector of a folder, which never lists hopsyncd's own files."""
-    never = config.daemon.data_dir, config.daemon.socket.parent
+    """The connector of a folder, which never lists hopsyncd's own files, nor an mbox file that is
+    a source of its own.
+    """
+    mailboxes = (one.path for one in config.sources if isinstance(one, MboxSource))
+    never = config.daemon.data_dir, config.daemon.socket.parent, *mailboxes
     return FolderConnector(source.path, FileSettings(**_files_of(source)), never)
 
 

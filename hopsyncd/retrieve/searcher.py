@@ -68,6 +68,24 @@ class Found:
     resolution: Resolution | None = None
 
 
+_OF_STATEMENTS = ("unit", "beam", "rerank")
+_PLAIN = Search()
+
+
+def _refuse_unheeded(search: Search) -> None:
+    """Raise BadRequest for what only `statement` and `topic` heed, with another strategy."""
+    if search.strategy in ("statement", "topic"):
+        return
+    for name in _OF_STATEMENTS:
+        value = getattr(search, name)
+        if value != getattr(_PLAIN, name):
+            raise BadRequest(
+                "The search was refused",
+                f"the strategy {search.strategy} has no {name} {value}",
+                f"Leave {name} out, or take the strategy statement or topic",
+            )
+
+
 def _encoded(encoder: Encoder, text: str) -> NDArray[np.float32]:
     vector: NDArray[np.float32] = encoder.encode([text])[0]
     return vector
@@ -113,6 +131,7 @@ class Searcher:
         self, connection: Connection, head: Snapshot, question: str, k: int, search: Search
     ) -> list[Ranked]:
         """Search without an LLM. Raises BadRequest."""
+        _refuse_unheeded(search)
         strategy = search.strategy
         if strategy in ("hop", "statement", "topic"):
             question = self.asked(head, question)
@@ -163,6 +182,7 @@ class Searcher:
 
         `tell` hears how far a search by logic is.
         """
+        _refuse_unheeded(search)
         llm = self._required_llm()
         if search.method == "logic":
             return self._by_logic(connection, head, question, k, search, LlmUse(llm, usage, tell))

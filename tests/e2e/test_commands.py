@@ -160,7 +160,9 @@ def test_eval_prints_every_measure_of_every_strategy(place: Place) -> None:
     assert result["strategies"]["hop"]["recall@2"] == 100.0
     assert result["index_s"] > 0
     assert (result["llm_calls"], result["llm_tokens"]) == (0, 0)
-    table = place.run("eval", *files).stdout
+    ran = place.run("eval", *files)
+    table = ran.stdout
+    assert "indexing: " in ran.stderr
     assert all(name in table for name in ("hop", "bm25", "dense", "hybrid", "recall@20", "all@5"))
     assert [one.name for one in (place.home / "data").iterdir()] == ["cache"]  # the encoder's
 

@@ -153,3 +153,14 @@ def test_the_title_of_a_note_is_no_heading_of_what_follows_the_note() -> None:
         ("paragraph", "Only since 12."),
         ("paragraph", "after"),
     ]
+
+
+def test_a_first_heading_that_says_the_title_is_the_title_below_text_too() -> None:
+    page = "<title>The Mill</title><p>Of old.<h1>The Mill</h1><p>a<h1>Corn</h1><p>b"
+    assert [(block.text, block.level) for block in extract(page.encode(), "text/html")] == [
+        ("The Mill", 1),
+        ("Of old.", 0),
+        ("a", 0),
+        ("Corn", 2),
+        ("b", 0),
+    ]

@@ -7,6 +7,7 @@ import pytest
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import extract, is_light
+from hopsyncd.formats.units import MBOX, unit_of
 
 MAIL = "message/rfc822"
 
@@ -178,3 +179,32 @@ def test_a_message_has_its_id_as_name_and_links_to_those_it_answers() -> None:
     assert first.names == ("c@x",)
     assert [link.target for _, link in first.links] == ["b@x", "a@x"]
     assert not any(block.names or block.links for block in others)
+
+
+def mbox(*messages: EmailMessage) -> bytes:
+    start = b"From ann@example.org Mon Nov  2 10:00:00 2026\n"
+    return b"".join(start + one.as_bytes() + b"\n" for one in messages)
+
+
+def test_an_mbox_file_is_one_document_with_a_section_for_each_message() -> None:
+    untitled = mail("It is.", Message_ID="<b@x>", In_Reply_To="<a@x>")
+    del untitled["Subject"]
+    data = mbox(mail("The quay is wet.\n>From here on.", Message_ID="<a@x>"), untitled)
+    found = extract(data, MBOX)
+    assert [(b.level, b.text.split("\n")[0], b.first_line) for b in found] == [
+        (1, "", 1),
+        (1, "The harbour", 1),
+        (0, "From: Ann Lee <ann@example.org>", 1),
+        (0, "The quay is wet.", 1),
+        (1, "", 2),
+        (0, "From: Ann Lee <ann@example.org>", 2),
+        (0, "It is.", 2),
+    ]
+    assert not any(block.names or block.links for block in found)
+    assert unit_of(MBOX) == "message"
+
+
+def test_a_file_that_is_no_mbox_file_is_refused() -> None:
+    with pytest.raises(DocumentUnreadable, match="no message begins in it"):
+        extract(b"Dear all,\nnothing.\n", MBOX)
+    assert extract(b"", MBOX) == ()

@@ -252,3 +252,45 @@ def test_what_a_note_says_of_itself_are_its_properties() -> None:
         ("status", "done"),
         ("tag", "spring"),
     )
+
+
+def test_a_table_of_contents_is_left_out_and_a_reference_stays() -> None:
+    text = """# Mill
+
+In short: see [stones](#stones).
+
+## Contents
+
+- [Stones](#stones)
+  1. [`turn[n]` and **more**](#turn)
+- [Corn](#corn)
+
+[Stones](#stones) | [Corn](#corn)
+
+## Stones
+
+- [Corn](#corn)
+- [Flour](flour.md)
+
+See:
+
+- [Corn](#corn)
+"""
+    assert [block.text for block in blocks(text) if not block.level] == [
+        "In short: see stones.",
+        "Corn",
+        "Flour",
+        "See:",
+        "Corn",
+    ]
+
+
+def test_a_heading_that_says_the_title_is_not_repeated_below_text() -> None:
+    found = blocks("---\ntitle: The Mill\n---\nOf old.\n\n## The Mill\n\na\n\n## Corn\n\nb\n")
+    assert [(block.text, block.level) for block in found] == [
+        ("The Mill", 1),
+        ("Of old.", 0),
+        ("a", 0),
+        ("Corn", 2),
+        ("b", 0),
+    ]

@@ -178,3 +178,52 @@ def test_rtf_has_paragraphs_rows_and_letters_of_all_kinds() -> None:
     ]
     with pytest.raises(DocumentUnreadable, match="does not begin as RTF"):
         extract(b"plain", RTF)
+
+
+def test_the_title_of_a_docx_stands_above_its_chapters() -> None:
+    document = docx.Document()
+    document.add_paragraph("For members only")
+    document.add_heading("Sea", 0)
+    document.add_heading("Tides", 1)
+    document.add_paragraph("They turn.")
+    document.add_heading("Boats", 1)
+    buffer = io.BytesIO()
+    document.save(buffer)
+    assert told(buffer.getvalue(), DOCX) == [
+        ("heading", 1, "Sea"),
+        ("paragraph", 0, "For members only"),
+        ("heading", 2, "Tides"),
+        ("paragraph", 0, "They turn."),
+        ("heading", 2, "Boats"),
+    ]
+
+
+def docx_table(*rows: tuple[str, ...]) -> list[str]:
+    document = docx.Document()
+    table = document.add_table(len(rows), len(rows[0]))
+    for at, row in enumerate(rows):
+        for column, text in enumerate(row):
+            table.cell(at, column).text = text
+    buffer = io.BytesIO()
+    document.save(buffer)
+    return [text for _, _, text in told(buffer.getvalue(), DOCX)]
+
+
+def test_the_first_row_of_a_docx_table_names_its_columns_if_it_can() -> None:
+    assert docx_table(("Name", "Boats"), ("Tove", "2"), ("Ada", "")) == [
+        "Name: Tove | Boats: 2",
+        "Name: Ada",
+    ]
+    assert docx_table(("Name:", "Tove"), ("Boats:", "two")) == ["Name: | Tove", "Boats: | two"]
+    assert docx_table(("2024", "12"), ("2025", "13")) == ["2024 | 12", "2025 | 13"]
+
+
+def test_rows_of_docx_tables_are_counted_with_the_first() -> None:
+    document = docx.Document()
+    table = document.add_table(2, 2)
+    for at, text in enumerate(("Name", "Boats", "Tove", "2")):
+        table.cell(at // 2, at % 2).text = text
+    document.add_paragraph("end")
+    buffer = io.BytesIO()
+    document.save(buffer)
+    assert [block.first_line for block in extract(buffer.getvalue(), DOCX)] == [2, 3]

@@ -172,3 +172,153 @@ def test_manual_pages_and_numbered_papers_that_a_text_names_are_links() -> None:
         (43, "RFC 9309", "RFC 9309"),
         (56, "PEP 8", "PEP8"),
     ]
+
+
+def headings(text: str) -> list[tuple[int, str]]:
+    return [one for one in shown(text) if one[0]]
+
+
+def test_numbers_that_go_on_are_headings_at_any_depth() -> None:
+    text = """
+1.  Status Codes
+
+   They are these.
+
+2.2.1.  Deep
+
+   Text.
+
+3.  429 Too Many Requests
+
+   The client sent too much.
+
+4. The members, by way of
+   their chair
+"""
+    assert headings(text) == [
+        (2, "1. Status Codes"),
+        (4, "2.2.1. Deep"),
+        (2, "3. 429 Too Many Requests"),
+    ]
+
+
+def test_indented_numbers_are_headings_below_the_one_that_they_go_on_from() -> None:
+    text = """
+4. Members
+
+  4.1. Powers
+
+   Together they may:
+
+    1. Appoint a leader
+
+    2. Dismiss one
+
+  4.2. Duties
+
+   They have none.
+
+   9.1 Alone
+"""
+    assert headings(text) == [(2, "4. Members"), (3, "4.1. Powers"), (3, "4.2. Duties")]
+
+
+def test_numbered_questions_over_unindented_text_are_headings() -> None:
+    text = "1. What is it?\n\nA mill.\n\n2. What for?\n\nFor corn.\n\n2.1. Of what kind?\n\nAny.\n"
+    assert headings(text) == [
+        (2, "1. What is it?"),
+        (2, "2. What for?"),
+        (3, "2.1. Of what kind?"),
+    ]
+
+
+def test_numbered_items_are_no_headings() -> None:
+    alone = "To do:\n\n1. Buy milk\n\n2. Buy bread\n\n3. Sleep\n\nThen rest.\n"
+    with_numbers = "1. 2 cups of flour\n\n2. 3 eggs\n\nMix.\n"
+    wrapped = "1. Buy milk and\n   some bread\n\n   Not more.\n\n2. Go home\n   at once\n\nRest.\n"
+    for text in (alone, with_numbers, wrapped):
+        assert headings(text) == []
+
+
+def test_a_long_numbered_heading_goes_on_in_the_column_of_its_title() -> None:
+    first = "4.2.1.  The Negotiation of Widgets between a Host That Has Some and"
+    text = f"{first}\n        One That Has None\n\n   Text.\n"
+    title = f"{first} One That Has None".replace("  ", " ")
+    assert shown(text) == [(4, title), (0, "Text.")]
+
+
+def test_a_table_of_contents_that_repeats_the_headings_is_left_out() -> None:
+    text = """
+Table of Contents
+
+   1.  Mills
+     1.1.  Stones
+   2.  Corn
+
+   Acknowledgements
+
+1.  Mills
+
+1.1.  Stones
+
+   They turn.
+
+2.  Corn
+
+   It is ground.
+"""
+    assert [text for level, text in shown(text) if not level] == [
+        "Acknowledgements",
+        "They turn.",
+        "It is ground.",
+    ]
+
+
+def test_what_stands_on_each_page_is_left_out_and_text_goes_on_over_it() -> None:
+    pages = "".join(
+        f"Mill Manual          Part {n}\n\nStone {n} turns slowly in the\n\n{n}\n\f"
+        for n in range(1, 4)
+    )
+    text = f"{pages}Mill Manual          Part 4\n\nwind.\n\n4\n"
+    assert [one for _, one in shown(text)] == [
+        "Stone 1 turns slowly in the",
+        "Stone 2 turns slowly in the",
+        "Stone 3 turns slowly in the wind.",
+    ]
+    last = blocks(text)[-1]
+    assert (last.first_line, last.last_line) == (13, 18)
+
+
+def test_an_indented_line_for_which_there_was_no_room_is_no_explanation() -> None:
+    text = """
+   Host:  A machine that sends or receives widgets, and that is known
+      by its name, which nobody but the owner of the machine may
+      change, as others trust it.
+
+   See the Guidelines for Writers of Documents about Widgets by the
+      Working Group.
+"""
+    assert [(block.kind, block.leads) for block in blocks(text)] == [("paragraph", ())] * 2
+
+
+def test_a_term_is_told_from_its_text_by_the_column_below() -> None:
+    text = """
+   [WIDGETS]  Doe, J., "Key Words for the Use of Widgets to Indicate
+              Levels of Need", March 1997.
+
+   -v, --loud   Say more and
+                be heard.
+"""
+    assert [(block.kind, " ".join(block.text.split())) for block in blocks(text)] == [
+        (
+            "list_item",
+            '[WIDGETS]: Doe, J., "Key Words for the Use of Widgets to Indicate Levels of Need",'
+            " March 1997.",
+        ),
+        ("list_item", "-v, --loud: Say more and be heard."),
+    ]
+
+
+def test_a_word_that_was_hyphenated_for_the_line_is_whole() -> None:
+    (passage,) = chunk(blocks("The inter\u2010\nface is auto\u00ad\nmatic, and soft\u00adware.\n"))
+    assert passage.text == "The interface is automatic, and software."

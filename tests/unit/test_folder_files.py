@@ -75,6 +75,12 @@ def test_a_file_of_1_gib_is_not_read(tmp_path: Path) -> None:
         connector.fetch(item("giant.md"))
 
 
+def test_an_mbox_file_that_is_too_large_is_told_how_to_be_a_source(tmp_path: Path) -> None:
+    with (tmp_path / "all.mbox").open("wb") as file:
+        file.truncate(1 << 30)
+    assert "hopsyncd add" in problem(found(FolderConnector(tmp_path))["all.mbox"]).hint
+
+
 def test_links_inside_the_root_are_passed_over_and_loops_end(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/note.md").write_text("x")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from connectors.folder import FolderConnector
-from connectors.protocol import SourceUnavailable
+from connectors.protocol import Item, SourceUnavailable
 from connectors.sqlite_rows import SqliteConnector
 from hopsyncd.config.configuration import Config, load_config
 from hopsyncd.config.source_kinds import PluginSource, known_kinds
@@ -57,6 +57,20 @@ def test_each_kind_has_its_connector(tmp_path: Path) -> None:
         str(tmp_path),
         str(tmp_path / "x.db"),
     ]
+
+
+def test_an_mbox_file_that_is_a_source_is_no_document_of_the_folder_around_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "all.mbox").write_text("From ann\nSubject: Sea\n\nText\n")
+    (tmp_path / "old.mbox").write_text("From ann\nSubject: Old\n\nText\n")
+    config = load(
+        tmp_path,
+        f'[[source]]\nname = "a"\npath = "{tmp_path}"\n'
+        '[[source]]\nname = "b"\nkind = "mbox"\npath = "all.mbox"\n',
+    )
+    (folder, _) = (connector_of(source, config) for source in config.sources)
+    assert [found.id for found in folder.discover(None) if isinstance(found, Item)] == ["old.mbox"]
 
 
 @pytest.mark.usefixtures("package")

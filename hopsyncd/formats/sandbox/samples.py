@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from hopsyncd.formats.mail import MAIL
-from hopsyncd.formats.units import CANVAS, DOCX, EPUB, IPYNB, ODT, PDF, PPTX, RTF, XLSX
+from hopsyncd.formats.units import CANVAS, DOCX, EPUB, IPYNB, MBOX, ODT, PDF, PPTX, RTF, XLSX
 
 _RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -125,6 +125,7 @@ SAMPLES: MappingProxyType[str, Callable[[], bytes]] = MappingProxyType(
         XLSX: _xlsx,
         EPUB: _epub,
         MAIL: lambda: b"Subject: Sample\n\nSample\n",
+        MBOX: lambda: b"From ann\nSubject: Sample\n\nSample\n",
         CANVAS: lambda: b'{"nodes": [{"id": "1", "type": "text", "text": "Sample"}]}',
         IPYNB: lambda: b'{"cells": [{"cell_type": "markdown", "source": "Sample"}]}',
         "text/csv": lambda: b"Word\nSample\n",

@@ -84,13 +84,14 @@ _UNIT = (
     r"|years?|decades?|centur(?:y|ies)|pay periods?"
 )
 _OF_TIME = "(?:business|working|work|calendar|consecutive|full|more|additional|whole|week)"
+_HALF = "(?: and a half)?"
+_TIME = rf"(?:(?:{_NUMBER}){_HALF}|\ban?\b|\ba few)[ .-](?:{_OF_TIME} )?(?:{_UNIT})\b(?!-){_HALF}"
+# `2 or 3 days` and `7, then 2 more hours` are one duration each, as `2 hours and 30 minutes` is.
+_SHORT_OF_UNIT = rf"(?:(?:{_NUMBER})(?: ?- ?|,? (?:to|or|and|then|and then) )){{0,2}}"
+_AND_TIME = rf"(?:,? (?:and|plus|then|and then) {_TIME}){{0,2}}"
 _WEEKDAYS = "Mondays?|Tuesdays?|Wednesdays?|Thursdays?|Fridays?|Saturdays?|Sundays?"
 _PATTERNS: dict[Kind, re.Pattern[str]] = {
-    "duration": re.compile(
-        rf"(?<![\w.-])(?:(?:(?:{_NUMBER})(?: ?- ?| to ))?(?:{_NUMBER})|\ban?\b|\ba few)"
-        rf"[ .-](?:{_OF_TIME} )?(?:{_UNIT})\b(?!-)",
-        re.IGNORECASE,
-    ),
+    "duration": re.compile(rf"(?<![\w.-]){_SHORT_OF_UNIT}{_TIME}{_AND_TIME}", re.IGNORECASE),
     "frequency": re.compile(
         rf"\b(?:(?:once|twice|(?:{_NUMBER}) times) (?:an?|per|every) (?:{_UNIT})"
         rf"|every (?:(?:{_NUMBER}) |other )?(?:{_UNIT})"

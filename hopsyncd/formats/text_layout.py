@@ -1,0 +1,241 @@
+"""The layout of plain text as a whole: its pages, its numbered headings, its tables of contents."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hopsyncd.formats.blocks import Block
+
+Run = tuple[int, list[str]]
+"""Lines between blank ones; the number is that of the first, 1-based."""
+
+TAB = 8
+_PAGE_FOOT = re.compile(r"\S.*\[Page [0-9ivxlc]+\][ \t]*\Z")
+_PAGE_HEAD = re.compile(r"\f?(?:RFC|Internet-Draft)[ \t].*[ \t](?:19|20)\d\d[ \t]*\Z")
+_LEAST_PAGES = 3  # on which a line stands that is a running head
+_DIGITS = re.compile(r"\d+")
+
+NUMBERED = re.compile(r"(?P<number>(?:\d{1,3}|[A-Z](?=\.))(?:\.\d{1,3})*)(?P<dot>\.?)[ \t]{1,4}")
+WRAPPED = 58  # where a line of wrapped text ends at the earliest
+_COLUMNS = re.compile(r"\S(?:[ ]{3,}|\t+)\S")
+_MAX_HEADING_CHARACTERS = 80
+_MAX_INDENT = 9
+_MAX_GAP = 3  # headings that are not seen as such between two that are
+_LOOK_BACK = 12  # headings
+
+
+def indent_of(line: str) -> int:
+    return len(line[: len(line) - len(line.lstrip())].expandtabs(TAB))
+
+
+def runs_of(lines: Iterable[str]) -> Iterator[Run]:
+    """Yield each run of lines that are not blank."""
+    start, run = 0, list[str]()
+    for number, line in enumerate(lines, 1):
+        if line and not line.isspace():
+            start = start if run else number
+            run.append(line)
+        elif run:
+            yield start, run
+            run = []
+    if run:
+        yield start, run
+
+
+@dataclass(frozen=True, slots=True)
+class TextPages:
+    """The lines of a text, those of running heads and feet blanked, and where its pages end."""
+
+    lines: list[str]
+    breaks: list[int]  # numbers of lines, rising
+
+
+def pages_of(lines: Sequence[str], name: str = "") -> TextPages:
+    """Blank what is repeated on each page; `name` is that of a manual page, as `mill(1)`.
+
+    Running heads and feet are those of RFCs and manual pages, and the first and last lines of pages
+    between form feeds that stand on at least three of them but for their numbers.
+    """
+    recurring = _recurring(lines)
+    kept, breaks = [], []
+    for at, line in enumerate(lines):
+        is_foot = name and line[:1] != " " and line.rstrip().endswith(f" {name}")
+        if at in recurring or is_foot or _PAGE_FOOT.match(line) or _PAGE_HEAD.match(line):
+            breaks.append(at + 1)
+            kept.append("")
+        else:
+            if line[:1] == "\f":
+                breaks.append(at + 1)
+            kept.append(line.lstrip("\f"))
+    return TextPages(kept, breaks)
+
+
+def _recurring(lines: Sequence[str]) -> set[int]:
+    """The places of the first and last lines of pages that are running heads or feet."""
+    edges: list[int] = []
+    page: list[int] = []
+    for at, line in enumerate(lines):
+        if line[:1] == "\f":
+            edges += {*page[:1], *page[-1:]}
+            page = []
+        if line.strip():
+            page.append(at)
+    if not edges:
+        return set()
+    edges += {*page[:1], *page[-1:]}
+    shown = {at: _DIGITS.sub("0", " ".join(lines[at].split())) for at in edges}
+    counts = Counter(shown.values())
+    return {at for at, text in shown.items() if counts[text] >= _LEAST_PAGES}
+
+
+def joined_over_pages(blocks: Iterable[Block], breaks: Sequence[int]) -> Iterator[Block]:
+    """Yield the blocks, those that a page's end parts made one.
+
+    The text before the end has no full stop, and goes on in lower case.
+    """
+    waiting = list(reversed(breaks))
+    before: Block | None = None
+    for block in blocks:
+        while waiting and before and waiting[-1] <= before.last_line:
+            waiting.pop()
+        is_parted = bool(waiting) and before is not None and waiting[-1] < block.first_line
+        if before and is_parted and _goes_on(before, block):
+            text = f"{before.text}\n{block.text}"
+            before = replace(before, text=text, last_line=block.last_line)
+            continue
+        if before:
+            yield before
+        before = block
+    if before:
+        yield before
+
+
+def _goes_on(before: Block, block: Block) -> bool:
+    of_text = before.kind in ("paragraph", "list_item") and block.kind == "paragraph"
+    return of_text and before.text[-1] not in ".:;!?" and block.text[0].islower()
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedHeading:
+    """A heading like `2.1. Terms`. `lines`: how many it takes."""
+
+    text: str
+    level: int
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    at: int  # of its run
+    number: tuple[int, ...]
+    indent: int
+    text: str
+    is_plain: bool  # it begins with a letter, and is no question
+    is_above_text: bool  # the text that follows is indented more
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether its form alone says that it is a heading."""
+        return self.is_plain and not self.indent and (self.is_above_text or len(self.number) > 1)
+
+
+def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
+    """The runs that are numbered headings, by their place among all.
+
+    Such a line is short, no sentence, and stands between blank lines. At the margin it is one if it
+    has several numbers or stands above indented text. Every other is one only if its number goes
+    on from a heading before it, or another's from it, with text between the two: lines that follow
+    each other are the items of a list. Indented ones have several numbers.
+    """
+    seen = [one for at in range(len(runs)) if (one := _candidate(runs, at))]
+    last = {one.text: one.at for one in seen}  # those before it stand in a table of contents
+    candidates = {one.at: one for one in seen if last[one.text] == one.at}
+    taken = {one.at for one in candidates.values() if one.stands_alone}
+    found = [one for at, one in candidates.items() if at in taken or not _is_item(one, candidates)]
+    for is_indented in (False, True):
+        for place, one in enumerate(found):
+            for before in found[max(0, place - _LOOK_BACK) : place]:
+                if bool(one.indent) is not is_indented or not _leads_to(before, one):
+                    continue
+                if not one.indent and not before.indent:
+                    taken |= {before.at, one.at}
+                elif before.at in taken and len(one.number) > 1:
+                    taken.add(one.at)
+    return {
+        at: NumberedHeading(
+            candidates[at].text, min(1 + len(candidates[at].number), 6), len(runs[at][1])
+        )
+        for at in taken
+    }
+
+
+def _candidate(runs: Sequence[Run], at: int) -> _Candidate | None:
+    run = runs[at][1]
+    line, indent = run[0].strip(), indent_of(run[0])
+    found = NUMBERED.match(line)
+    if not found or indent > _MAX_INDENT or found.end() == len(line):
+        return None
+    if len(run) > 1 and not (
+        len(run) == 2
+        and "." in found["number"]
+        and len(run[0].rstrip()) >= WRAPPED
+        and indent_of(run[1]) == indent + found.end()
+    ):
+        return None
+    title = " ".join(" ".join([line[found.end() :], *run[1:]]).split())
+    of_letters = title[0].isalpha()
+    if len(title) > _MAX_HEADING_CHARACTERS * len(run) or title[-1] in ".,;:!":
+        return None
+    if _COLUMNS.search(line, found.end()) or not any(map(str.isalpha, title)):
+        return None
+    if not of_letters and not (found["dot"] and title[0].isalnum()):
+        return None
+    below = runs[at + 1][1][0] if at + 1 < len(runs) else ""
+    number = tuple(
+        int(part) if part.isdecimal() else ord(part) for part in found["number"].split(".")
+    )
+    return _Candidate(
+        at,
+        number,
+        indent,
+        f"{line[: found.end()].strip()} {title}",
+        of_letters and title[-1] != "?",
+        indent_of(below) > indent,
+    )
+
+
+def _is_item(one: _Candidate, candidates: Mapping[int, _Candidate]) -> bool:
+    """Whether a line of the same form follows or precedes at once."""
+    beside = (candidates.get(one.at + step) for step in (-1, 1))
+    return any(
+        other.indent == one.indent
+        and len(other.number) == len(one.number)
+        and not other.stands_alone
+        for other in beside
+        if other
+    )
+
+
+def _leads_to(before: _Candidate, one: _Candidate) -> bool:
+    """Whether a number follows another in a text that numbers its parts."""
+    if one.number[:-1] == before.number:
+        return one.number[-1] <= 1
+    depth = len(one.number)
+    if depth > len(before.number) or one.number[:-1] != before.number[: depth - 1]:
+        return False
+    return 0 < one.number[-1] - before.number[depth - 1] <= _MAX_GAP
+
+
+def is_of_contents(run: Sequence[str], titles: Iterable[str]) -> bool:
+    """Whether most lines name headings: dots lead to a page, or they are the titles themselves."""
+    known = frozenset(titles)
+    named = (_is_dotted(line) or " ".join(line.split()) in known for line in run)
+    return sum(named) * 2 > len(run)
+
+
+def _is_dotted(line: str) -> bool:
+    """Whether dots lead from a title to the number of a page."""
+    bare = line[-100:].rstrip()
+    title = bare.rstrip("0123456789ivxlc")
+    return title != bare and "".join(title.split()).endswith("....")
