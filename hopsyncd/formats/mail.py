@@ -15,6 +15,7 @@ from email.header import decode_header, make_header
 from email.message import Message
 from email.parser import BytesParser
 
+from connectors.mail.mbox import messages_of
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block, link_to_name
 
@@ -66,6 +67,28 @@ def mail_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
         raise DocumentUnreadable(
             "the message", "its parts are nested too deeply", "Leave it out."
         ) from error
+
+
+def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
+    """Read the messages of an mbox file, each as a section; lines number the messages, from 1.
+
+    Raises DocumentUnreadable for a file in which no message begins.
+    """
+    blocks: list[Block] = []
+    for number, message in enumerate(messages_of(data), 1):
+        # A message without a subject must not stand under the one before.
+        section = (Block("heading", "", 1, 1, level=1), *mail_blocks(message, extract))
+        for at, block in enumerate(section):
+            # The ids that the head names would join the document with itself.
+            told = replace(block, names=(), links=()) if at == 1 else block
+            blocks.append(replace(told, first_line=number, last_line=number))
+    if not blocks and data.strip():
+        raise DocumentUnreadable(
+            "the document",
+            "it is not what its name says: no message begins in it with a `From ` line",
+            "Give it the ending of what it is, or leave it out by an ignore pattern",
+        )
+    return tuple(blocks)
 
 
 def _head(message: Message) -> Iterator[Block]:

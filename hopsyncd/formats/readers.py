@@ -5,15 +5,13 @@ from functools import partial
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block, tidy
-from hopsyncd.formats.canvas import canvas_blocks
-from hopsyncd.formats.data_rows import csv_blocks, json_blocks
+from hopsyncd.formats.data_rows import canvas_blocks, csv_blocks, json_blocks
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.docx import docx_blocks
 from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.images import IMAGES, is_worth_reading
-from hopsyncd.formats.mail import MAIL, mail_blocks
+from hopsyncd.formats.mail import MAIL, mail_blocks, mbox_blocks
 from hopsyncd.formats.markdown import markdown_blocks
-from hopsyncd.formats.mbox_file import mbox_blocks
 from hopsyncd.formats.office import epub_blocks, odt_blocks, pptx_blocks, rtf_blocks, xlsx_blocks
 from hopsyncd.formats.pdf import page_picture, pdf_blocks
 from hopsyncd.formats.plain import plain_blocks
