@@ -163,6 +163,9 @@ def greediest(
     A user who holds more than the newcomer's user comes first, then a process of the same user that
     holds more than the newcomer's. Among those, the first candidate of whoever holds most.
     """
+    candidates = [*candidates]
+    if not candidates:
+        return None
     users = Counter(one.credentials.uid for one in holders)
     processes = Counter(_process(one.credentials) for one in holders)
 

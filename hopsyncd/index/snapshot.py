@@ -18,13 +18,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import (
-    Floats,
-    Integers,
-    Postings,
-    holds,
-    ranges,
-)
+from hopsyncd.index.columns import Floats, Integers, Postings, distinct, holds, ranges
 from hopsyncd.index.live_index import LiveIndex, name_key
 from hopsyncd.index.statistics import MAX_CALLED, Statistics, called_passages, is_about
 from store.records import Version
@@ -256,7 +250,7 @@ class Snapshot:
         kept = self._has_name(entries[placed], own)
         known = len(statistics.mentioned)
         key = np.concatenate([of * known + names, placed[kept] * known + own[kept]])
-        of, name = np.divmod(np.unique(key), max(known, 1))
+        of, name = np.divmod(distinct(key), max(known, 1))
         return of, name
 
     def _has_name(self, entries: Integers, names: Integers) -> Flags:

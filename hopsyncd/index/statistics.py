@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Integers, holds, ranges
+from hopsyncd.index.columns import Integers, distinct, holds, ranges
 from hopsyncd.index.live_index import LiveIndex
 
 Flags = NDArray[np.bool_]
@@ -215,7 +215,7 @@ def called_passages(
     seen = visible.entry[number] >= 0
     number, of = number[seen], of[seen]
     passages = max(len(index.passages), 1)
-    of, number = np.divmod(np.unique(of * passages + number), passages)
+    of, number = np.divmod(distinct(of * passages + number), passages)
     return number, of
 
 

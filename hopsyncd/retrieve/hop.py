@@ -28,7 +28,7 @@ class PathExplainer:
         self._snapshot = snapshot
         self._walked = walked
         self._start = start
-        self._asked = snapshot.index["outgoing"]["id"]
+        self._ids, self._asked = snapshot.ids, snapshot.index["outgoing"]["id"]
         self._keys = snapshot.index.names.keys["key"]
 
     def to(self, entry: int, limit: int) -> tuple[Hop, ...]:
@@ -58,7 +58,7 @@ class PathExplainer:
         if best is None:
             return _NONE
         others = (leaving.name == arriving.name[best]) & (leaving.home != arriving.home[best])
-        sender = _most(others, self._walked.left, leaving.entry, self._snapshot.ids)
+        sender = _most(others, self._walked.left, leaving.entry, self._ids)
         if sender is None:
             return _NONE
         left = self._walked.left[others]
@@ -68,13 +68,13 @@ class PathExplainer:
 
     def _link_into(self, entry: int) -> Step:
         links = self._walked.links
-        best = _most(links.end == entry, self._walked.by_link, links.start, self._snapshot.ids)
+        best = _most(links.end == entry, self._walked.by_link, links.start, self._ids)
         if best is None:
             return _NONE
         return float(self._walked.by_link[best]), int(links.start[best]), ("link", best)
 
     def _hop(self, mass: float, before: int, after: int, way: Way) -> Hop:
-        ids, index = self._snapshot.ids, self._snapshot.index
+        ids, index = self._ids, self._snapshot.index
         ends = (PassageId(int(ids[before])), PassageId(int(ids[after])))
         share = mass / float(self._walked.arrived[after])
         kind, number = way
@@ -127,8 +127,9 @@ def walked_hop(
     trail = PathExplainer(snapshot, walked, start)
     arrived = np.where(visible, walked.arrived, -1.0)
     chosen = helpful(context, arrived, k)
+    ids = snapshot.ids
     ranked = [
-        Ranked(PassageId(int(snapshot.ids[entry])), score, trail.to(entry, settings.hops))
+        Ranked(PassageId(int(ids[entry])), score, trail.to(entry, settings.hops))
         for entry, score, _ in chosen
     ]
     return ranked, walked, min((one.lead for one in chosen), default=0.0)

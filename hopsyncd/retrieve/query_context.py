@@ -220,12 +220,11 @@ class QueryContext:
             if id_ not in words:  # a purge has removed it; the index in memory still has it
                 continue
             above, sentences = words[id_]
-            most = 0.0
+            heading, most = _terms_of(above, found), 0.0
             for sentence, cosine in zip(
                 sentences, self._of_sentences(entry, len(sentences)), strict=True
             ):
-                known = found.keys() & (*above, *sentence)
-                has = sorted({term for word in known for term in found[word]})
+                has = sorted(heading | _terms_of(sentence, found))
                 most = max(most, cosine + sum(self.terms[term] for term in has))
             best[number] = most
         return best
@@ -289,6 +288,10 @@ def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, froze
     begins = tuple({term[: max(min(len(term) - 1, 3), 1)] for term in wanted})
     alike = (word for word in words if word.startswith(begins))
     return {word: has for word in alike if (has := wanted.intersection(index_terms(word)))}
+
+
+def _terms_of(words: Iterable[str], by_word: Mapping[str, frozenset[str]]) -> set[str]:
+    return {term for word in words if word in by_word for term in by_word[word]}
 
 
 def words_in(text: str) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9)
 y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
@@ -163,12 +162,12 @@ def with_plain(
 def plain_order(context: QueryContext) -> list[int]:
     """The best positions by words and by the vectors of whole passages, fused."""
     snapshot, words = context.snapshot, context.by_words
-    visible = np.flatnonzero(snapshot.statistics.visible.entries)
+    ids, visible = snapshot.ids, np.flatnonzero(snapshot.statistics.visible.entries)
     some = np.flatnonzero(words)
-    near = largest(context.first_cosines(visible), snapshot.ids[visible], FUSION_DEPTH)
-    having = largest(words[some], snapshot.ids[some], FUSION_DEPTH)
+    near = largest(context.first_cosines(visible), ids[visible], FUSION_DEPTH)
+    having = largest(words[some], ids[some], FUSION_DEPTH)
     scores = reciprocal_ranks(some[having].tolist(), visible[near].tolist())
-    return sorted(scores, key=lambda at: (-scores[at], snapshot.ids[at]))
+    return sorted(scores, key=lambda at: (-scores[at], ids[at]))
 
 
 def most_helpful(
@@ -184,21 +183,22 @@ def most_helpful(
     """
     order = largest(importance, ids, max(k, _DEPTH))
     order = order[importance[order] >= 0]
-    left, rest = order[:_DEPTH].tolist(), order[_DEPTH:].tolist()
+    first, rest = order[:_DEPTH], order[_DEPTH:].tolist()
+    has, worth, home = coverage.has[:, first], importance[first], document[first]
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
-    before: Counter[int] = Counter()
+    new, repeated = weighed(coverage.share, has), np.zeros(len(first))
     ranked: list[Helpful] = []
-    while left and len(ranked) < k:
-        new = weighed(coverage.share, coverage.has[:, left] & ~covered[:, None])
-        repeated = np.array([before[int(document[at])] for at in left])
-        values = importance[left] * np.exp(_WEIGHT * new - _REPEATED * repeated)
-        best = int(np.argmax(values))
+    for _ in range(min(k, len(first))):
+        values = worth * np.exp(_WEIGHT * new - _REPEATED * repeated)
+        best = int(values.argmax())
         value = float(values[best])
         values[best] = 0.0
         lead = 1.0 - float(values.max()) / max(value, 1e-12)
-        position = left.pop(best)
-        before[int(document[position])] += 1
-        ranked.append(Helpful(position, value, lead))
-        covered |= coverage.has[:, position]
+        ranked.append(Helpful(int(first[best]), value, lead))
+        worth[best] = -1.0  # it has its place
+        repeated += home == home[best]
+        if (has[:, best] & ~covered).any():
+            covered |= has[:, best]
+            new = weighed(coverage.share, has & ~covered[:, None])
     ranked += [Helpful(position, float(importance[position]), 0.0) for position in rest]
     return ranked[:k]
