@@ -41,6 +41,7 @@ _MANUAL_NAME = re.compile(r"(\S.{0,100}?) +[-\u2013\u2014] +\S")
 _UNDERLINE = re.compile(r"([=\-~^*#+\"'`_.:])\1{2,}+[ \t]*\Z")
 _ITEM = re.compile(r"(?:[-*+o\u2022]|\(?\d{1,3}[.)]|\(?[a-z][.)])[ \t]+(?=\S)")
 _TAG = re.compile(r"(\S(?:[^\n]{0,38}?[^\s.!?])?)(?: {2,}|\t+)(?=\S)")
+_TYPED = re.compile(r"[^\n]\x08|\x1b\[[0-9;]{0,20}m")  # bold and underlined, as printers type them
 _PROMPT = re.compile(r"(?:[$%>]|>>>) ")
 _CODE_END = re.compile(r"[,;{}()\[\]|\\]\Z")
 _COLUMNS = re.compile(r"\S(?:[ ]{3,}|\t+)\S")
@@ -81,6 +82,8 @@ def plain_blocks(text: str) -> tuple[Block, ...]:
     are left out. Columns and code keep their lines. The names of manual pages, RFCs and PEPs, such
     as `git-gc(1)` or `RFC 9309`, are links.
     """
+    if "\b" in text or "\x1b" in text:
+        text = _TYPED.sub("", text)
     blocks = [_linked(block) for block in _Reader(text.split("\n")).blocks()]
     title = next((at for at, block in enumerate(blocks[:_HEAD_BLOCKS]) if block.level == 1), 0)
     return (*blocks[title : title + 1], *blocks[:title], *blocks[title + 1 :])

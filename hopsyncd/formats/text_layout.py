@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hopsyncd.formats.blocks import Block
@@ -135,6 +135,10 @@ class _Candidate:
     is_above_text: bool  # the text that follows is indented more
 
     @property
+    def is_lettered(self) -> bool:
+        return self.text[0].isalpha()
+
+    @property
     def stands_alone(self) -> bool:
         """Whether its form alone says that it is a heading."""
         return self.is_plain and not self.indent and (self.is_above_text or len(self.number) > 1)
@@ -148,9 +152,13 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
     on from a heading before it, or another's from it, with text between the two: lines that follow
     each other are the items of a list. Indented ones have several numbers.
     """
-    seen = [one for at in range(len(runs)) if (one := _candidate(runs, at))]
-    last = {one.text: one.at for one in seen}  # those before it stand in a table of contents
-    candidates = {one.at: one for one in seen if last[one.text] == one.at}
+    seen = {at: one for at in range(len(runs)) if (one := _candidate(runs, at))}
+    last = {one.text: at for at, one in seen.items()}
+    candidates = {
+        at: one
+        for at, one in seen.items()
+        if last[one.text] == at or not (at + 1 in seen or is_of_contents(runs[at + 1][1], last))
+    }
     taken = {one.at for one in candidates.values() if one.stands_alone}
     found = [one for at, one in candidates.items() if at in taken or not _is_item(one, candidates)]
     for is_indented in (False, True):
@@ -162,12 +170,23 @@ def numbered_headings(runs: Sequence[Run]) -> Mapping[int, NumberedHeading]:
                     taken |= {before.at, one.at}
                 elif before.at in taken and len(one.number) > 1:
                     taken.add(one.at)
+    headings = [candidates[at] for at in sorted(taken)]
     return {
-        at: NumberedHeading(
-            candidates[at].text, min(1 + len(candidates[at].number), 6), len(runs[at][1])
-        )
-        for at in taken
+        one.at: NumberedHeading(one.text, min(level, 6), len(runs[one.at][1]))
+        for one, level in zip(headings, _levels(headings), strict=True)
     }
+
+
+def _levels(headings: Sequence[_Candidate]) -> Iterator[int]:
+    """Yield the level of each; letters between two numbers stand below the first."""
+    last = max((at for at, one in enumerate(headings) if not one.is_lettered), default=-1)
+    level = 1
+    for at, one in enumerate(headings):
+        if one.is_lettered:
+            yield (level if at < last else 1) + len(one.number)
+        else:
+            level = 1 + len(one.number)
+            yield level
 
 
 def _candidate(runs: Sequence[Run], at: int) -> _Candidate | None:
@@ -227,10 +246,9 @@ def _leads_to(before: _Candidate, one: _Candidate) -> bool:
     return 0 < one.number[-1] - before.number[depth - 1] <= _MAX_GAP
 
 
-def is_of_contents(run: Sequence[str], titles: Iterable[str]) -> bool:
+def is_of_contents(run: Sequence[str], titles: Container[str]) -> bool:
     """Whether most lines name headings: dots lead to a page, or they are the titles themselves."""
-    known = frozenset(titles)
-    named = (_is_dotted(line) or " ".join(line.split()) in known for line in run)
+    named = (_is_dotted(line) or " ".join(line.split()) in titles for line in run)
     return sum(named) * 2 > len(run)
 
 

@@ -122,6 +122,14 @@ def mail() -> bytes:
     return message.as_bytes()
 
 
+def mailbox() -> bytes:
+    second = EmailMessage()
+    second["Subject"], second["From"] = "Ropes", "ada@example.org"
+    second.set_content("The quaywhistle broke.\n")
+    start = b"From tove@example.org Mon Nov  2 10:00:00 2026\n"
+    return b"".join(start + one + b"\n" for one in (mail(), second.as_bytes()))
+
+
 def notebook() -> bytes:
     cells = [
         {"cell_type": "markdown", "source": ["# Tides\n", "All about tides."]},
@@ -170,4 +178,5 @@ SAMPLES = (
     Sample("n.py", _PYTHON, "dribblecode", "lines 4-6", ("def tide",)),
     Sample("o.rst", b"Fogs\n====\n\nThe haarling is cold.\n", "haarling", "line 4", ("Fogs",)),
     Sample("p.txt", b"Calm.\n\nThe wharfling sings.\n", "wharfling", "lines 1-3", ()),
+    Sample("q.mbox", mailbox(), "quaywhistle", "message 2", ("Ropes",)),
 )  # fmt: skip

@@ -322,3 +322,15 @@ def test_a_term_is_told_from_its_text_by_the_column_below() -> None:
 def test_a_word_that_was_hyphenated_for_the_line_is_whole() -> None:
     (passage,) = chunk(blocks("The inter\u2010\nface is auto\u00ad\nmatic, and soft\u00adware.\n"))
     assert passage.text == "The interface is automatic, and software."
+
+
+def test_letters_between_numbers_stand_below_the_first_and_appendices_beside() -> None:
+    lettered = "\n\n".join(
+        f"{number}  Part\n\n   Text." for number in ("1.", "A.", "B.", "2.", "A.", "A.1.", "B.")
+    )
+    assert [level for level, _ in headings(lettered)] == [2, 3, 3, 2, 2, 3, 2]
+
+
+def test_bold_and_underlined_text_of_printers_is_text() -> None:
+    text = "B\bBo\bol\bld\bd and _\bl_\bi_\bn_\be_\bd, \x1b[1mtoo\x1b[0m.\n"
+    assert shown(text) == [(0, "Bold and lined, too.")]
