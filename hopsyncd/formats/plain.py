@@ -12,21 +12,25 @@ Worked example, of a manual page:
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hopsyncd.formats.blocks import Block, Kind, WrittenLink, link_to_name
 from hopsyncd.formats.fields import are_fields, head_of, lead_in_of, lead_of
 from hopsyncd.formats.text_layout import (
+    COLUMNS,
+    ITEM,
     NUMBERED,
     TAB,
     WRAPPED,
+    Tag,
     indent_of,
     is_of_contents,
     joined_over_pages,
     numbered_headings,
     pages_of,
     runs_of,
+    tags_of,
 )
 
 _MAX_TERM_CHARACTERS = 300
@@ -39,12 +43,9 @@ _HEAD_BLOCKS = 8  # among which a title may stand
 _MANUAL = re.compile(r"(\S{1,60}\(\w{1,4}\))[ \t].*[ \t]\1[ \t]*\Z")
 _MANUAL_NAME = re.compile(r"(\S.{0,100}?) +[-\u2013\u2014] +\S")
 _UNDERLINE = re.compile(r"([=\-~^*#+\"'`_.:])\1{2,}+[ \t]*\Z")
-_ITEM = re.compile(r"(?:[-*+o\u2022]|\(?\d{1,3}[.)]|\(?[a-z][.)])[ \t]+(?=\S)")
-_TAG = re.compile(r"(\S(?:[^\n]{0,38}?[^\s.!?])?)(?: {2,}|\t+)(?=\S)")
 _TYPED = re.compile(r"[^\n]\x08|\x1b\[[0-9;]{0,20}m")  # bold and underlined, as printers type them
 _PROMPT = re.compile(r"(?:[$%>]|>>>) ")
 _CODE_END = re.compile(r"[,;{}()\[\]|\\]\Z")
-_COLUMNS = re.compile(r"\S(?:[ ]{3,}|\t+)\S")
 _SENTENCE = re.compile(r"[.,;:!?]\Z")
 _REFERENCE = re.compile(
     r"(?<![\w.+-])(?:(?P<page>[A-Za-z][\w.+-]{1,60})\([1-9]\w{0,2}\)"
@@ -57,13 +58,14 @@ _TEXT_END = re.compile(r"(?:(?<!\.)\.|[,;!])\Z")
 class _Lines:
     """Consecutive lines of one indentation; `number` is that of the first, 1-based.
 
-    All lines but the first hang if they are indented more.
+    All lines but the first may hang, by another one. A tag is a term with its text in its line.
     """
 
     number: int
     indent: int
     lines: list[str]
     hanging: int | None = None
+    is_tag: bool = False
 
     @property
     def last(self) -> int:
@@ -163,7 +165,7 @@ class _Reader:
         line, indent = run[0].strip(), indent_of(run[0])
         if len(line) > _MAX_HEADING_CHARACTERS or _SENTENCE.search(line):
             return 0
-        if _ITEM.match(line) and not NUMBERED.match(line):
+        if ITEM.match(line) and not NUMBERED.match(line):
             return 0
         deeper = indent_of(below) > indent
         if len(run) > 1 and not deeper:
@@ -191,11 +193,12 @@ class _Reader:
             for field in head_of(number, run, with_title=False).blocks:
                 yield replace(field, leads=self._above(0))
             return
-        if _is_code(run):
+        tags = tags_of(run)
+        if _is_code(run, in_columns=not tags):
             yield self._code(number, run)
             return
         # The terms of manual pages may be as long as a line.
-        segments = _segments(number, run, sys.maxsize if self._is_manual else _MARGIN)
+        segments = _segments(number, run, tags, sys.maxsize if self._is_manual else _MARGIN)
         term: _Lines | None = None
         for at, segment in enumerate(segments):
             if term:
@@ -203,17 +206,14 @@ class _Reader:
                 term = None
                 continue
             following = segments[at + 1] if at + 1 < len(segments) else None
-            if following and (_is_term(segment, following) or _tag_of(segment, following.indent)):
+            if following and (segment.is_tag or _is_term(segment, following)):
                 term = segment
             else:
                 yield self._text(segment)
 
     def _explained(self, term: _Lines, segment: _Lines) -> Block:
-        """A term with the text below it, which may begin in the same line."""
-        if tag := _tag_of(term, segment.indent):
-            lines = [term.text[tag.end() :], *segment.lines]
-            segment = _Lines(term.number, segment.indent, lines)
-        name = " ".join((tag[1].rstrip(" :=-\u2013") if tag else term.text).split())
+        """A term with the text below it."""
+        name = " ".join(term.text.split())
         leads = self._above(term.indent)
         self._leads.append((term.indent, lead_of(name)))
         if _is_code(segment.lines):
@@ -225,7 +225,7 @@ class _Reader:
 
     def _text(self, segment: _Lines) -> Block:
         text = segment.text
-        item = _ITEM.match(text)
+        item = ITEM.match(text)
         leads = self._above(segment.indent if item else segment.indent - 0.5)
         if item:
             self._leads.append((segment.indent, lead_of(text[item.end() :])))
@@ -253,17 +253,20 @@ def _first(lines: list[str]) -> str:
     return next((line for line in lines if line.strip()), "")
 
 
-def _segments(number: int, run: list[str], margin: int) -> list[_Lines]:
+def _segments(number: int, run: list[str], tags: Mapping[int, Tag], margin: int) -> list[_Lines]:
     """The lines of a run grouped by indentation; an item and its lines are one group.
 
-    Lines are filled up to the `margin` at least.
+    A tag and the text beside it are two. Lines are filled up to the `margin` at least.
     """
     found: list[_Lines] = []
     margin = max([margin, *(len(line.rstrip()) for line in run)])
-    for at, line in enumerate(run, number):
-        indent, text = indent_of(line), line.strip()
+    for place, line in enumerate(run):
+        at, indent, text = number + place, indent_of(line), line.strip()
         before = found[-1] if found else None
-        if before and _hangs(before, indent, text, margin):
+        if tag := tags.get(place):
+            found.append(_Lines(at, indent, [tag.term], is_tag=True))
+            found.append(_Lines(at, tag.column, [tag.text], tag.column))
+        elif before and _hangs(before, indent, text, margin):
             before.hanging = indent
             before.lines.append(text)
         elif before and _goes_on(before, indent, text):
@@ -281,20 +284,20 @@ def _hangs(before: _Lines, indent: int, text: str, margin: int) -> bool:
     end = before.indent + len(before.lines[0])
     if len(before.lines) > 1 or indent <= before.indent or end < WRAPPED:
         return False
-    if _ITEM.match(before.lines[0]):
+    if ITEM.match(before.lines[0]):
         return False
     had_room = end + 1 + len(text.split(maxsplit=1)[0]) <= margin or _SENTENCE.search(
         before.lines[0]
     )
-    return (text[0].islower() or not had_room) and not _tag_of(before, indent)
+    return text[0].islower() or not had_room
 
 
 def _goes_on(before: _Lines, indent: int, text: str) -> bool:
     """Whether a line continues the text of those before it."""
     if before.hanging is not None:
         return indent == before.indent and not _SENTENCE.search(before.lines[-1])
-    in_item = _ITEM.match(before.lines[0]) is not None
-    if _ITEM.match(text) and (in_item or indent != before.indent or before.lines[-1][-1] == ":"):
+    in_item = ITEM.match(before.lines[0]) is not None
+    if ITEM.match(text) and (in_item or indent != before.indent or before.lines[-1][-1] == ":"):
         return False
     if in_item:
         return indent >= before.indent
@@ -302,31 +305,28 @@ def _goes_on(before: _Lines, indent: int, text: str) -> bool:
     return indent == before.indent or is_first_line_indented
 
 
-def _tag_of(segment: _Lines, indent: int) -> re.Match[str] | None:
-    """A term and the gap after it, in a line whose text begins where that below it does."""
-    found = _TAG.match(segment.text) if len(segment.lines) == 1 else None
-    if not found or _ITEM.match(segment.text) or not any(map(str.isalnum, found[1])):
-        return None
-    column = len((" " * segment.indent + found[0]).expandtabs(TAB))
-    return found if column == indent else None
-
-
 def _is_term(segment: _Lines, following: _Lines) -> bool:
     """Whether the lines are a term that the following lines explain."""
     text = segment.text
-    if following.indent <= segment.indent or _ITEM.match(following.text):
+    if following.indent <= segment.indent or ITEM.match(following.text):
         return False
-    if len(text) > _MAX_TERM_CHARACTERS or _ITEM.match(text):
+    if len(text) > _MAX_TERM_CHARACTERS or ITEM.match(text):
         return False
     return not _TEXT_END.search(text) and (len(segment.lines) == 1 or text[-1] != ":")
 
 
-def _is_code(run: Sequence[str]) -> bool:
-    """Whether lines look like code or columns: prompts, gaps, line ends of code, or few letters."""
+def _is_code(run: Sequence[str], *, in_columns: bool = True) -> bool:
+    """Whether lines look like code: prompts, line ends of code, few letters, and columns if asked.
+
+    One line is code after a prompt only.
+    """
     bare = [line.strip() for line in run]
     if len(run) == 1:
         return _PROMPT.match(bare[0]) is not None
-    marks = (_PROMPT.match(one) or _CODE_END.search(one) or _COLUMNS.search(one) for one in bare)
+    marks = (
+        _PROMPT.match(one) or _CODE_END.search(one) or (in_columns and COLUMNS.search(one))
+        for one in bare
+    )
     if 2 * sum(map(bool, marks)) > len(run):
         return True
     text = "".join(bare)
@@ -340,7 +340,7 @@ def _is_ragged(lines: Sequence[str]) -> bool:
 
 def _is_title(line: str) -> bool:
     short = len(line) <= _MAX_HEADING_CHARACTERS and not _SENTENCE.search(line)
-    return short and not _COLUMNS.search(line) and any(map(str.isalpha, line[:8]))
+    return short and not COLUMNS.search(line) and any(map(str.isalpha, line[:8]))
 
 
 def _is_centered(line: str, indent: int) -> bool:

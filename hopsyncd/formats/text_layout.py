@@ -1,4 +1,4 @@
-"""The layout of plain text as a whole: its pages, its numbered headings, its tables of contents."""
+"""The layout of plain text: its pages, numbered headings, tables of contents, terms in columns."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ _DIGITS = re.compile(r"\d+")
 
 NUMBERED = re.compile(r"(?P<number>(?:\d{1,3}|[A-Z](?=\.))(?:\.\d{1,3})*)(?P<dot>\.?)[ \t]{1,4}")
 WRAPPED = 58  # where a line of wrapped text ends at the earliest
-_COLUMNS = re.compile(r"\S(?:[ ]{3,}|\t+)\S")
+COLUMNS = re.compile(r"\S(?:[ ]{3,}|\t+)\S")
 _MAX_HEADING_CHARACTERS = 80
 _MAX_INDENT = 9
 _MAX_GAP = 3  # headings that are not seen as such between two that are
@@ -206,7 +206,7 @@ def _candidate(runs: Sequence[Run], at: int) -> _Candidate | None:
     of_letters = title[0].isalpha()
     if len(title) > _MAX_HEADING_CHARACTERS * len(run) or title[-1] in ".,;:!":
         return None
-    if _COLUMNS.search(line, found.end()) or not any(map(str.isalpha, title)):
+    if COLUMNS.search(line, found.end()) or not any(map(str.isalpha, title)):
         return None
     if not of_letters and not (found["dot"] and title[0].isalnum()):
         return None
@@ -257,3 +257,74 @@ def _is_dotted(line: str) -> bool:
     bare = line[-100:].rstrip()
     title = bare.rstrip("0123456789ivxlc")
     return title != bare and "".join(title.split()).endswith("....")
+
+
+ITEM = re.compile(r"(?:[-*+o\u2022]|\(?\d{1,3}[.)]|\(?[a-z][.)])[ \t]+(?=\S)")
+_COMMENT = re.compile(r"#\s|//|/\*|--\s")
+_MAX_TAG_CHARACTERS = 40
+_MOST = 8  # columns of a run
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A term in one line with its text, which begins at a column; it may fill up to that."""
+
+    term: str
+    text: str
+    column: int
+    is_apart: bool
+
+
+def tags_of(run: list[str]) -> dict[int, Tag]:
+    """The lines of a run that begin with a term beside its text, by their place.
+
+    Such text goes on below in the same column. A term apart from its text by two blanks is one
+    unless it stands amid text that has none; one that fills its column only beside others.
+    """
+    indents = [indent_of(line) for line in run]
+    found: dict[int, Tag] = {}
+    for column in sorted({*indents})[1 : _MOST + 1]:
+        tags = {at: tag for at, line in enumerate(run) if (tag := _tag_at(line, column))}
+        edges = [indents[at] for at, tag in tags.items() if tag.is_apart]
+        if not edges:
+            continue
+        of_edge = {at: tag for at, tag in tags.items() if indents[at] == min(edges)}
+        among = {
+            at: tag
+            for at, tag in of_edge.items()
+            if sum(_is_text_at(indents, at + step, of_edge) for step in (-1, 1)) <= tag.is_apart
+        }
+        below = [line for line, indent in zip(run, indents, strict=True) if indent == column]
+        if _is_prose([*(tag.text for tag in among.values()), *(line.strip() for line in below)]):
+            found = among | found
+    return found
+
+
+def _is_text_at(indents: Sequence[int], at: int, tags: Mapping[int, Tag]) -> bool:
+    """Whether a line that is no tag stands there at the indentation of tags."""
+    return 0 <= at < len(indents) and at not in tags and indents[at] == indents[next(iter(tags))]
+
+
+def _tag_at(line: str, column: int) -> Tag | None:
+    """The term beside a text that begins at a column, if there is one.
+
+    If it fills the column, it is a single word.
+    """
+    line = line.expandtabs(TAB)
+    term, text = line[:column].strip(), line[column:].rstrip()
+    is_apart = column > 1 and not line[column - 2 : column].strip()
+    if not term or not text or text[0] == " " or line[column - 1] != " ":
+        return None
+    if len(term) > _MAX_TAG_CHARACTERS or ("  " if is_apart else " ") in term:
+        return None
+    if ITEM.match(line.strip()) or _COMMENT.match(text) or term[-1] in ".!?":
+        return None
+    term = term.rstrip(" :=-\u2013")
+    return Tag(term, text, column, is_apart) if any(map(str.isalnum, term)) else None
+
+
+def _is_prose(lines: Sequence[str]) -> bool:
+    """Whether lines are mostly letters, and few have gaps as the rows of tables do."""
+    text = "".join("".join(lines).split())
+    gaps = sum(map(bool, map(COLUMNS.search, lines)))
+    return 4 * gaps <= len(lines) and sum(map(str.isalpha, text)) >= 0.7 * len(text)

@@ -334,3 +334,37 @@ def test_letters_between_numbers_stand_below_the_first_and_appendices_beside() -
 def test_bold_and_underlined_text_of_printers_is_text() -> None:
     text = "B\bBo\bol\bld\bd and _\bl_\bi_\bn_\be_\bd, \x1b[1mtoo\x1b[0m.\n"
     assert shown(text) == [(0, "Bold and lined, too.")]
+
+
+def test_terms_beside_their_texts_are_told_from_text_and_from_tables() -> None:
+    text = """BASH(1)            General Commands Manual            BASH(1)
+
+VARIABLES
+       These are set.  What is set before is kept until the shell ends,
+       unless  it is local to a function that ends before.
+       PWD    The working directory.
+       OLDPWD The working directory before, as set by the command that was
+              given last.
+       -f     Use functions only.
+       SHELLOPTIONS
+              All options.
+
+       Ship     Port       Days
+       Ada      Oslo       12
+                Bergen     3
+"""
+    assert [(block.kind, " ".join(block.text.split())) for block in blocks(text)[1:]] == [
+        (
+            "paragraph",
+            "These are set. What is set before is kept until the shell ends, unless it is local to"
+            " a function that ends before.",
+        ),
+        ("list_item", "PWD: The working directory."),
+        (
+            "list_item",
+            "OLDPWD: The working directory before, as set by the command that was given last.",
+        ),
+        ("list_item", "-f: Use functions only."),
+        ("list_item", "SHELLOPTIONS: All options."),
+        ("code", "Ship Port Days Ada Oslo 12 Bergen 3"),
+    ]
