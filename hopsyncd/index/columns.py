@@ -4,14 +4,11 @@ A writer appends and a reader goes on with what it has: an array that a reader h
 shortened or moved under it. Positions are int32 and never change.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-import numkong
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-
-from store.records import GRID, Vectors
 
 Integers = NDArray[np.int64]
 Positions = NDArray[np.int32]
@@ -20,6 +17,7 @@ Column = NDArray[Any]
 
 _FIRST = 256  # rows that there is room for at first
 _OPEN = 4096  # entries that postings keep in one small segment, sorted again at each addition
+_APART = 4  # times as far as there are entries: keys up to there have a table of where they start
 
 
 class ColumnTable:
@@ -79,8 +77,32 @@ class ColumnTable:
         self._length = length
 
 
-Segment = tuple[Integers, Positions]
-_NO_ENTRIES: Segment = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
+class Segment(NamedTuple):
+    """Entries sorted by key. starts: where those of key -1 start, of 0, 1 ... and of one more than
+    the largest; None where keys lie too far apart.
+    """
+
+    keys: Integers
+    values: Positions
+    starts: Positions | None = None
+
+    @classmethod
+    def of(cls, keys: Integers, values: Positions) -> "Segment":
+        """Make the keys quick to find if there are many and they lie close."""
+        if len(keys) < _OPEN or keys[0] < 0 or keys[-1] > _APART * len(keys):
+            return cls(keys, values)
+        counts = np.bincount(keys + 2, minlength=int(keys[-1]) + 4)
+        return cls(keys, values, np.cumsum(counts, dtype=np.int32))
+
+    def find(self, wanted: Integers) -> tuple[Integers, Integers]:
+        """Where the entries of each key start and end."""
+        if self.starts is None:
+            return self.keys.searchsorted(wanted), self.keys.searchsorted(wanted, "right")
+        at = wanted.clip(-1, len(self.starts) - 3) + 1
+        return self.starts[at], self.starts[at + 1]
+
+
+_NO_ENTRIES = Segment(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
 
 
 class Postings:
@@ -106,9 +128,9 @@ class Postings:
         if not len(keys):
             return
         *large, small = self._segments
-        small = _merged(small, (keys.astype(np.int64), values.astype(np.int32)))
-        if len(small[0]) >= _OPEN:
-            while large and len(large[-1][0]) < 2 * len(small[0]):
+        small = _merged(small, Segment(keys.astype(np.int64), values.astype(np.int32)))
+        if len(small.keys) >= _OPEN:
+            while large and len(large[-1].keys) < 2 * len(small.keys):
                 small = _merged(large.pop(), small)
             large.append(small)
             small = _NO_ENTRIES
@@ -122,11 +144,11 @@ class Postings:
         """The positions of the k keys, and of each the number of its key, rising."""
         found: list[NDArray[np.integer]] = []
         number: list[Integers] = []
-        for having, values in self._segments:
-            if not len(having):
+        for segment in self._segments:
+            if not len(segment.keys):
                 continue
-            at, of = ranges(having.searchsorted(keys), having.searchsorted(keys, "right"))
-            found.append(values[at])
+            at, of = ranges(*segment.find(keys))
+            found.append(segment.values[at])
             number.append(of)
         if not found:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
@@ -149,9 +171,9 @@ class Postings:
 
 
 def _merged(first: Segment, second: Segment) -> Segment:
-    keys = np.concatenate([first[0], second[0]])
+    keys = np.concatenate([first.keys, second.keys])
     order = np.argsort(keys, kind="stable")
-    return keys[order], np.concatenate([first[1], second[1]])[order]
+    return Segment.of(keys[order], np.concatenate([first.values, second.values])[order])
 
 
 class KeyNumbers:
@@ -192,7 +214,7 @@ class KeyNumbers:
         self.keys.take({"key": room}, length)
         keys = room[:length]
         order = np.argsort(keys, kind="stable")
-        self._number.take((keys[order], order.astype(np.int32)))
+        self._number.take(Segment(keys[order], order.astype(np.int32)))
 
 
 def ranges(first: Integers, end: Integers) -> tuple[Integers, Integers]:
@@ -291,110 +313,3 @@ def with_places(sorted_: Integers, wanted: Integers) -> tuple[Integers, NDArray[
     at[at == len(sorted_)] = 0
     there = sorted_[at] == wanted if len(sorted_) else np.zeros(len(wanted), dtype=np.bool_)
     return at, there
-
-
-Codes = NDArray[np.int8]
-Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
-"""Gives a larger array, of so many rows, that begins with those of the old one."""
-
-_AT_ONCE = 1 << 8  # rows, which fit into a processor's cache
-_LONGEST = 1.01 * GRID  # more than the length of any vector
-_MOST_CODE = 127
-_WIDEST = 6.0  # times the usual component: what is beyond has the largest code
-
-
-def _parts(count: int) -> Iterator[slice]:
-    for start in range(0, count, _AT_ONCE):
-        yield slice(start, min(start + _AT_ONCE, count))
-
-
-def in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-    """Grow an array in memory."""
-    grown = np.zeros((rows, *old.shape[1:]), dtype=old.dtype)
-    grown[: len(old)] = old
-    return grown
-
-
-class VectorTable:
-    """r rows of d components, exact (int16) and coarse (int8), that only grow."""
-
-    def __init__(self, dimensions: int, grow: Grow = in_memory) -> None:
-        self.dimensions = dimensions
-        self.step = _WIDEST * GRID / (np.sqrt(dimensions) * _MOST_CODE)
-        self._grow = grow
-        self._exact: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int16)
-        self._codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
-        self._used = 0
-
-    def __len__(self) -> int:
-        return self._used
-
-    @property
-    def exact(self) -> Vectors:
-        """(r, d) int16 on the grid."""
-        used = self._used
-        return self._exact[:used]  # type: ignore[return-value]
-
-    @property
-    def codes(self) -> Codes:
-        """(r, d) int8."""
-        used = self._used
-        return self._codes[:used]  # type: ignore[return-value]
-
-    def append(self, vectors: Vectors) -> int:
-        """Add (m, d) vectors; returns the row of the first."""
-        first, needed = self._used, self._used + len(vectors)
-        if needed > len(self._exact):
-            rows = max(needed, 2 * first, _FIRST)
-            self._exact = self._grow("exact", self._exact, rows)
-            self._codes = self._grow("codes", self._codes, rows)
-        self._exact[first:needed] = vectors
-        self._codes[first:needed] = self._coarse(vectors)
-        self._used = needed
-        return first
-
-    def take(self, exact: NDArray[np.generic], codes: NDArray[np.generic], rows: int) -> None:
-        """Replace all rows by so many of these arrays, which may have room for more."""
-        room = min(len(exact), len(codes))  # a kill while they grow leaves one behind the other
-        self._exact, self._codes, self._used = exact[:room], codes[:room], rows
-
-    def cosines(self, vector: Vectors) -> NDArray[np.float32]:
-        """(r,) about the cosine of each row with a (d,) grid vector: a function of the two alone.
-
-        Both are taken as their codes, which moves a cosine by about 0.001.
-        """
-        if not self._used:
-            return np.empty(0, dtype=np.float32)
-        packed = numkong.dots_pack(self._coarse(vector[None]))
-        dots = np.asarray(numkong.dots_packed(self.codes, packed))[:, 0]
-        return dots * np.float32((self.step / GRID) ** 2)
-
-    def products(self, rows: Integers, others: Integers) -> NDArray[np.float32]:
-        """The exact product of each pair of rows."""
-        exact, found = np.asarray(self.exact), np.empty(len(rows), dtype=np.float32)
-        for part in _parts(len(rows)):
-            one, other = (exact[at[part]].astype(np.float32) for at in (rows, others))
-            np.einsum("ij,ij->i", one, other, out=found[part])
-        return found
-
-    def most(self, rows: Integers, others: Integers, missing: NDArray[np.float32]) -> Floats:
-        """What the product of each pair of rows is at most, by their codes; these are `missing`."""
-        codes, found = np.asarray(self.codes), np.empty(len(rows))
-        for part in _parts(len(rows)):
-            found[part] = numkong.dot(codes[rows[part]], codes[others[part]])
-        left, right = missing[rows].astype(np.float64), missing[others]
-        most: Floats = found * self.step**2 + _LONGEST * (left + right) + left * right
-        return most
-
-    def missing(self) -> NDArray[np.float32]:
-        """(r,) no less than the length of what the codes of each row leave out."""
-        exact, codes = np.asarray(self.exact), np.asarray(self.codes)
-        squared = np.empty(len(exact), dtype=np.float32)
-        for part in _parts(len(exact)):
-            rest = exact[part] - codes[part] * np.float32(self.step)
-            np.einsum("ij,ij->i", rest, rest, out=squared[part])
-        return np.sqrt(squared, out=squared) + np.float32(1)
-
-    def _coarse(self, vectors: Vectors) -> Codes:
-        codes = np.rint(vectors / np.float32(self.step))
-        return np.clip(codes, -_MOST_CODE, _MOST_CODE).astype(np.int8)

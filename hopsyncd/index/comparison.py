@@ -16,13 +16,13 @@ from hopsyncd.index.columns import (
     ColumnTable,
     Floats,
     Integers,
-    VectorTable,
     best_of_each,
     holds,
     ranges,
     with_places,
 )
 from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.vectors import VectorTable
 from store.records import GRID
 
 # A dot product of two grid vectors, times this, is half their cosine.

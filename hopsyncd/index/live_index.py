@@ -24,13 +24,12 @@ from hopsyncd.index.columns import (
     Column,
     ColumnTable,
     Floats,
-    Grow,
     Integers,
     KeyNumbers,
     Postings,
-    VectorTable,
-    in_memory,
+    Segment,
 )
+from hopsyncd.index.vectors import Grow, VectorTable, in_memory
 from store.records import content_id
 
 DEAD = 2**31 - 1  # `died` of what is in force at the head
@@ -263,7 +262,7 @@ class LiveIndex:
         for table, rows in self.tables.items():
             found |= {f"{table}.{name}": column for name, column in rows.columns().items()}
         for name, postings in self.postings.items():
-            found[f"{name}:keys"], found[f"{name}:positions"] = postings.segment()
+            found[f"{name}:keys"], found[f"{name}:positions"], _ = postings.segment()
         return found
 
     def take(self, columns: Mapping[str, Column], lengths: Mapping[str, int]) -> None:
@@ -278,9 +277,8 @@ class LiveIndex:
             self[table].take(rooms, lengths[f"{table}.{next(iter(types))}"])
         for name, postings in self.postings.items():
             keys, positions = f"{name}:keys", f"{name}:positions"
-            postings.take(
-                (columns[keys][: lengths[keys]], columns[positions][: lengths[positions]])
-            )
+            values = columns[positions][: lengths[positions]]
+            postings.take(Segment.of(columns[keys][: lengths[keys]], values))
         entries, lives, documents = self["entries"], self["lives"], self["documents"]
         self.entry_of = {one: at for at, one in enumerate(entries["set"].tolist())}
         living = np.flatnonzero(lives["died"] == DEAD)

@@ -23,8 +23,9 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Column, in_memory
+from hopsyncd.index.columns import Column
 from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.vectors import in_memory
 from hopsyncd.ingest.follow import follow
 from store.exceptions import NoSuchVersion
 from store.records import Recipe

@@ -22,6 +22,8 @@ from hopsyncd.index.columns import (
 )
 
 _keys = st.lists(st.integers(0, 12), max_size=20)
+_far = st.lists(st.sampled_from([0, 1, 9, 12, 1 << 62]), max_size=20)
+_asked = st.lists(st.integers(-1, 20) | st.sampled_from([1 << 62]), max_size=20)
 
 
 def ints(values: Sequence[int]) -> np.ndarray:
@@ -62,12 +64,14 @@ class TestTable:
 
 class TestPostings:
     @given(
-        batches=st.lists(_keys, max_size=6), asked=_keys, at_once=st.sampled_from([1, 3, 7, 4096])
+        batches=st.lists(_keys | _far, max_size=6),
+        asked=_asked,
+        at_once=st.sampled_from([1, 3, 7, 4096]),
     )
     def test_each_key_has_its_positions_in_the_order_in_which_they_came(
         self, batches: list[list[int]], asked: list[int], at_once: int
     ) -> None:
-        """Also where segments are so small that there are many."""
+        """Also where segments are so small that there are many, and where keys lie far apart."""
         postings, expected, position = Postings(), dict[int, list[int]](), 0
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("hopsyncd.index.columns._OPEN", at_once)
@@ -82,10 +86,10 @@ class TestPostings:
         assert found.tolist() == [one for key in asked for one in expected.get(key, ())]
         for key in range(13):
             assert postings.of(key).tolist() == expected.get(key, [])
-        keys, values = postings.segment()
+        segment = postings.segment()
         taken = Postings()
-        taken.take((keys, values))
-        assert (np.diff(keys) >= 0).all()
+        taken.take(segment)
+        assert (np.diff(segment.keys) >= 0).all()
         assert taken.of_each(ints(asked))[0].tolist() == found.tolist()
 
     def test_many_additions_make_few_segments(self) -> None:
@@ -94,7 +98,7 @@ class TestPostings:
         for start in range(0, len(keys), 500):
             postings.add(keys[start : start + 500], np.arange(start, start + 500))
         assert len(postings._segments) <= 6
-        sizes = [len(one) for one, _ in postings._segments]
+        sizes = [len(one.keys) for one in postings._segments]
         assert all(one >= 2 * next_ for one, next_ in pairwise(sizes))
         for key in (0, 500, 998):
             assert postings.of(key).tolist() == np.flatnonzero(keys == key).tolist()

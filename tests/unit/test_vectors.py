@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import VectorTable
+from hopsyncd.index.vectors import VectorTable
 from store.records import GRID, Vectors, to_grid
 
 # Few components, as codes are made for; many, of which most are nothing, as they are not.
