@@ -9,6 +9,7 @@ python benchmarks/upkeep.py --documents 20000 --versions 3000
 """
 
 import time
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from common import arguments, table
 
 from store.records import (
     Change,
+    Cut,
     Direction,
     Document,
     Match,
@@ -48,17 +50,21 @@ _RECIPE = Recipe("invented", "invented", 384)
 _TEXTS, _QUESTIONS = 5, 4  # of a passage
 _STAY = 10  # of so many documents one is in the source that stays
 _EDITED = 3  # documents a version
+_ADMITTED = 0.8  # of the matches
 _IMPORT = 2000  # documents a version
 _LATER_MS = 10**12
 
 
 @dataclass(slots=True)
 class Store:
-    """A store in the making; `now` has the number of edits of each document."""
+    """A store in the making; `now` has the number of edits of each document, `ranked` the matches
+    in force, the most similar first."""
 
     connection: Connection
     chance: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
     now: dict[int, int] = field(default_factory=dict)
+    similarity: dict[QuestionId, float] = field(default_factory=dict)
+    ranked: list[tuple[float, QuestionId]] = field(default_factory=list)
     recipe: int = field(init=False)
     sources: list[int] = field(init=False)
     head: int = 0
@@ -104,7 +110,9 @@ class Store:
         gone: list[tuple[int, str]] | None = None,
     ) -> None:
         begun = begun or []
+        gone_questions = [id_ for one in ended for id_ in _outgoing(one)]
         matches = [match for number in numbers for match in self._matches(number)]
+        budget, cut = self._ranked(gone_questions, matches)
         change = Change(
             reason="invented",
             recipe=self.recipe,
@@ -113,16 +121,27 @@ class Store:
             documents_new=new or [],
             passages_ended=[one.passage for one in ended],
             passages_begun=[(one.passage, one.id) for one in begun],
-            matches_ended=[id_ for one in ended for id_ in _outgoing(one)],
+            matches_ended=gone_questions,
             matches_begun=matches,
-            matches=len(self.now) * _QUESTIONS // 2,
-            edge_budget=10**9,
-            cut=None,
+            matches=len(self.ranked),
+            edge_budget=budget,
+            cut=cut,
             seen=[],
             unseen=[],
             counters={},
         )
         self.head = commit(self.connection, change, 1_000_000 + self.head).id
+
+    def _ranked(self, gone: list[QuestionId], new: list[Match]) -> tuple[int, Cut]:
+        """Rank the matches anew; the budget, and the cut that it makes."""
+        for question in gone:
+            del self.ranked[bisect_left(self.ranked, (-self.similarity.pop(question), question))]
+        for match in new:
+            self.similarity[match.question] = match.similarity
+            insort(self.ranked, (-match.similarity, match.question))
+        budget = int(len(self.ranked) * _ADMITTED)
+        falling, question = self.ranked[budget - 1]
+        return budget, Cut(-falling, question)
 
     def _matches(self, number: int) -> Iterator[Match]:
         """From its outgoing questions to incoming ones of a document that is never edited."""

@@ -18,7 +18,8 @@ _BLOCK = 4096  # matches that are looked at together for the one at the cut
 class Losses:
     """What a transaction takes from each kept version, along `kept`, their rising numbers.
 
-    `edges` are the matches within a version's cut.
+    `edges` are the matches within a version's cut, and `lost_cut` says where the match at the cut
+    itself is lost: elsewhere the cut stays.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -32,6 +33,8 @@ class Losses:
         self.is_cut = np.array([row[4] is not None for row in rows], dtype=np.bool_)
         self.cut_similarity = np.array([row[3] or 0.0 for row in rows], dtype=np.float64)
         self.cut_question = np.array([row[4] or 0 for row in rows], dtype=np.int64)
+        self._cuts = {(row[4], row[3]) for row in rows}
+        self.lost_cut = np.zeros(len(rows), dtype=np.bool_)
         self.documents, self.passages, self.words, self.matches, self.edges = np.zeros(
             (5, len(rows)), dtype=np.int64
         )
@@ -60,10 +63,14 @@ class Losses:
         before = self.matches.copy()
         if self.count(self.matches, span, left) and self.is_cut.any():
             question, similarity = match
+            lost = self.matches - before
             admitted = (similarity > self.cut_similarity) | (
                 (similarity == self.cut_similarity) & (question <= self.cut_question)
             )
-            self.edges += (self.matches - before) * (admitted & self.is_cut)
+            self.edges += lost * (admitted & self.is_cut)
+            if match in self._cuts:
+                at = (similarity == self.cut_similarity) & (question == self.cut_question)
+                self.lost_cut |= at & self.is_cut & (lost > 0)
 
 
 class CutSearch:

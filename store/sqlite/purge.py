@@ -300,7 +300,7 @@ def _correct_versions(connection: Connection, losses: Losses, cuts: CutSearch) -
         number, cut = int(losses.kept[at]), None
         if losses.is_cut[at] and budget[at] < matches[at]:
             cut = Cut(float(losses.cut_similarity[at]), QuestionId(int(losses.cut_question[at])))
-            cut = cuts.last_admitted(number, cut) if losses.edges[at] else cut
+            cut = cuts.last_admitted(number, cut) if losses.lost_cut[at] else cut
         counts = (losses.documents[at], losses.passages[at], losses.words[at])
         rows.append(
             (
