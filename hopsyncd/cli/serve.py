@@ -165,6 +165,7 @@ def mcp(context: click.Context, allow_write: bool, address: str | None) -> None:
         app = guarded(make_server(client_of(context), allow_write, inbox), config)
         server = loopback_server(app, config.limits)
         with bound_address(*host_and_port(address), "Give --http another port") as listener:
+            listener.listen()  # an agent may come before we serve
             click.echo(f"http://{address}{PATH}\nCtrl-C stops it.")
             server.run(sockets=[listener])
         return

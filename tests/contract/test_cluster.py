@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +80,14 @@ EXPECTED = sets_of(BuiltinMaker(FakeLanguage(), FakeEncoder()))
 
 def workers() -> list[int]:
     """The processes of our cluster that make sets now: their nodes are children of this one."""
-    return [
-        int(one.parent.name)
-        for one in Path("/proc").glob("[0-9]*/cmdline")
-        if one.read_bytes().startswith(b"ray::made_on_worker")
-        and parent_of(parent_of(int(one.parent.name))) == os.getpid()
-    ]
+    found = []
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        pid = int(one.parent.name)
+        with suppress(OSError):  # it has ended since it was listed
+            makes = one.read_bytes().startswith(b"ray::made_on_worker")
+            if makes and parent_of(parent_of(pid)) == os.getpid():
+                found.append(pid)
+    return found
 
 
 def parent_of(pid: int) -> int:

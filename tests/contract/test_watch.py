@@ -78,7 +78,8 @@ class TestWhatRaisesAHint:
 
     def test_a_renamed_folder_gives_both_names(self, root: Path, hints: Hints) -> None:
         (root / "a").rename(root / "b")
-        wait_for(lambda: hints.told == {"a", "b"})
+        wait_for(lambda: {"a", "b"} <= hints.told)
+        assert all(map(names_no_part_of_another, hints.calls))
         (root / "b/old.md").write_text("still watched")
         wait_for(lambda: "b/old.md" in hints.told)
 
@@ -86,7 +87,8 @@ class TestWhatRaisesAHint:
         (root.parent / "in/deep").mkdir(parents=True)
         (root.parent / "in/deep/x.md").write_text("x")
         (root.parent / "in").rename(root / "in")
-        wait_for(lambda: hints.told == {"in"})
+        wait_for(lambda: "in" in hints.told)
+        assert all(map(names_no_part_of_another, hints.calls))
         (root / "in/deep/x.md").write_text("watched now")
         wait_for(lambda: "in/deep/x.md" in hints.told)
         hints.calls.clear()
@@ -130,6 +132,14 @@ def test_a_burst_misses_nothing(root: Path, hints: Hints) -> None:
     assert all(call is None or len(call) <= 500 for call in hints.calls)
 
 
+def names_no_part_of_another(call: list[str] | None) -> bool:
+    """Whether a folder of the hint stands for what is in it. On a busy machine the events of one
+    move come in several hints."""
+    return call is None or not any(
+        covers([one], other) for one in call for other in {*call} - {one}
+    )
+
+
 def covers(call: list[str] | None, id_: str) -> bool:
     return call is None or any(id_ == hint or id_.startswith(hint + "/") for hint in call)
 
@@ -139,6 +149,7 @@ def test_too_many_paths_become_everything_and_the_newest(root: Path, hints: Hint
     watcher.watch(root, hints)
     (root / "first.md").touch()
     wait_for(lambda: "first.md" in hints.told)
+    (root / "first.md").touch()  # which is collected for, and with it all that follows
     for number in range(50):
         (root / f"{number}.md").touch()
     wait_for(lambda: {None, "49.md"} <= hints.told)
@@ -147,13 +158,14 @@ def test_too_many_paths_become_everything_and_the_newest(root: Path, hints: Hint
 
 
 def test_a_quiet_path_is_told_at_once_and_what_follows_later(root: Path, hints: Hints) -> None:
+    (root.parent / "linked").touch()
     watcher = FolderWatcher(debounce_s=3.0)
     watcher.watch(root, hints)
     began_s = time.monotonic()
     for name in ("first.md", "second.md"):
-        (root / name).touch()
+        (root / name).hardlink_to(root.parent / "linked")  # one event, and so no second hint
         wait_for(lambda name=name: name in hints.told)  # type: ignore[misc]
-    assert time.monotonic() - began_s < 2.0
+    assert time.monotonic() - began_s < 3.0, "they were collected"
     (root / "first.md").write_text("again")
     wait_for(lambda: len(hints.calls) == 3)
     assert time.monotonic() - began_s >= 3.0
@@ -164,10 +176,11 @@ def test_a_quiet_path_is_told_at_once_and_what_follows_later(root: Path, hints: 
 def test_a_storm_is_told_in_few_hints(root: Path, hints: Hints) -> None:
     watcher = FolderWatcher(debounce_s=0.5)
     watcher.watch(root, hints)
-    for number in range(300):
-        (root / f"{number}.md").touch()
-        time.sleep(0.002)
-    wait_for(lambda: "299.md" in hints.told)
+    for burst in range(4):
+        for number in range(75):
+            (root / f"{burst}x{number}.md").touch()
+        time.sleep(0.1)
+    wait_for(lambda: "3x74.md" in hints.told)
     watcher.stop()
     assert len(hints.calls) < 10
 

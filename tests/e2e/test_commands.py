@@ -55,6 +55,7 @@ def test_the_config_of_init_serves_its_folder(place: Place) -> None:
     place.write("tide.md", "The tide table hangs beside the stove.\n")
     assert place.run("init", "--folder", str(place.notes)).returncode == 0
     place.start()
+    place.until(lambda: place.status()["documents"] == 1)  # a sync that takes long says so
     synced = place.run("sync", "--wait")
     assert (synced.returncode, synced.stderr) == (0, "")
     assert "notes: " in synced.stdout

@@ -24,6 +24,7 @@ HOSTILE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("limit", "hops", "max_hops", "before"), NUMBERS),
     **dict.fromkeys(("at",), VERSIONS),
     **dict.fromkeys(("id",), IDS),
+    "graph": ("", "yes", "1", "0", "TRUE", "on", THREE),
     "source": NAMES,
     "document": ("", "nowhere.md", "/", "\0", "x" * 4097, "../notes/a.md"),
     "under": ("", "x" * 4097),

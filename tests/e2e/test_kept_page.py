@@ -12,7 +12,7 @@ import pytest
 
 from hopsyncd.web.listener import COOKIE, KEPT_NAME
 from tests.e2e.daemon import SMALL, Place, new_place, source
-from tests.fakes.browser import shown
+from tests.fakes.browser import PATIENCE_S, got, shown
 from tests.fakes.port import free_port
 
 CONNECTIONS = 8
@@ -52,11 +52,11 @@ def entered(http: httpx2.Client, address: str) -> str:
 
 def test_the_command_opens_what_the_daemon_keeps_up(place: Place) -> None:
     first = printed(place)
-    with httpx2.Client() as one, httpx2.Client() as other:
+    with httpx2.Client(timeout=PATIENCE_S) as one, httpx2.Client(timeout=PATIENCE_S) as other:
         page = entered(one, first)
         assert "London" in one.get(f"{page}?q=Ada").text
-        assert httpx2.get(first).status_code == 401, "it was used"
-        assert httpx2.get(page).status_code == 401
+        assert got(first).status_code == 401, "it was used"
+        assert got(page).status_code == 401
         entered(other, printed(place))
         assert one.get(page).status_code == other.get(page).status_code == 200
         assert one.get(page, headers={"Host": "evil.example"}).status_code == 403
@@ -70,7 +70,7 @@ def test_its_file_is_ours_alone_and_lasts_as_long_as_the_daemon(place: Place) ->
     place.kill()
     assert "daemon" in place.run("web", "--no-browser").stderr
     place.start()
-    with httpx2.Client() as http:
+    with httpx2.Client(timeout=PATIENCE_S) as http:
         assert http.get(before).status_code == 401
         assert http.get(entered(http, printed(place))).status_code == 200
     place.stop()
@@ -87,7 +87,7 @@ def test_another_address_waits_for_a_restart(place: Place) -> None:
     with shown(place) as own:
         assert urlsplit(own).port != urlsplit(before).port
     with pytest.raises(httpx2.ConnectError):
-        httpx2.get(before)
+        got(before)
 
 
 def test_a_port_that_is_taken_is_told_with_its_key(place: Place) -> None:
@@ -105,7 +105,7 @@ def test_idle_connections_lock_nobody_out(place: Place) -> None:
                 parts = urlsplit(address)
                 idle = socket.create_connection((parts.hostname or "", parts.port or 0))
                 held.enter_context(idle)
-            with httpx2.Client() as http:
+            with httpx2.Client(timeout=PATIENCE_S) as http:
                 assert http.get(entered(http, address)).status_code == 200
 
 
@@ -119,7 +119,7 @@ def test_views_that_wait_for_the_daemon_leave_it_threads_to_answer_with(place: P
     place.stop()
     configure(place, f"127.0.0.1:{free_port()}", 4 * ANYIO_THREADS)
     place.start()
-    with httpx2.Client() as http:
+    with httpx2.Client(timeout=PATIENCE_S) as http:
         page = entered(http, printed(place))
         cookie = http.cookies[COOKIE]
     assert asyncio.run(asked_at_once(page, cookie, 2 * ANYIO_THREADS)) == [200] * 2 * ANYIO_THREADS

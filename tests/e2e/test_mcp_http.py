@@ -20,7 +20,7 @@ from mcp.client.streamable_http import create_mcp_http_client, streamable_http_c
 from mcp.types import CallToolResult, TextContent
 
 from hopsyncd.config.values import LimitsConfig
-from tests.e2e.daemon import SMALL, Place, new_place, source
+from tests.e2e.daemon import DEADLINE_S, SMALL, Place, new_place, source
 from tests.fakes.port import free_port
 
 READING = ["search", "ask", "get", "neighbours", "status", "history"]
@@ -47,11 +47,11 @@ def served(place: Place, *flags: str) -> Iterator[str]:
         assert running.stdout
         try:
             address = running.stdout.readline().strip()
-            place.until(lambda: httpx2.get(address).status_code == 401)
+            place.until(lambda: httpx2.get(address, timeout=DEADLINE_S).status_code == 401)
             yield address
         finally:
             running.terminate()
-            assert running.wait(20) == 0
+            assert running.wait(60) == 0
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +218,8 @@ def test_strangers_browsers_and_rebound_names_are_refused(
     own = {} if status == 401 else {"Authorization": f"Bearer {token(place)}"}
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     accept = {"Accept": "application/json, text/event-stream"}
-    answer = httpx2.post(reading, json=call, headers={**own, **accept, **headers})
+    sent = {**own, **accept, **headers}
+    answer = httpx2.post(reading, json=call, headers=sent, timeout=DEADLINE_S)
     assert answer.status_code == status and "search" not in answer.text
 
 

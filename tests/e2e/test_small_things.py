@@ -43,6 +43,13 @@ def test_a_rename_is_told_as_one(place: Place) -> None:
     assert "> notes: rome.md -> roma.md" in told
 
 
+def test_who_wants_no_graph_has_passages_and_edges_only_counted(place: Place) -> None:
+    whole, counted = (Client(place.socket).diff("1", graph=graph) for graph in (True, False))
+    assert whole["passages"]["added"] and whole["edges"]["added"]
+    nothing = {"added": [], "removed": []}
+    assert counted == {**whole, "passages": nothing, "edges": nothing}
+
+
 def test_why_says_over_which_hops(place: Place) -> None:
     ran = place.run("why", "Where did Ada Byron meet Charles Babbage?", "1")
     assert ran.returncode == 0, ran.stderr

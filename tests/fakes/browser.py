@@ -8,14 +8,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from typing import Any
 
+import httpx2
 import pytest
-from playwright.sync_api import Browser, Error, sync_playwright
+from playwright.sync_api import Browser, Error, expect, sync_playwright
 
 from tests.e2e.daemon import Place
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 _SERIOUS = {"serious", "critical"}
+PATIENCE_S = 60.0  # a busy machine is no fault of the page's
+expect.set_options(timeout=1000 * PATIENCE_S)
+
+
+def got(address: str, **more: Any) -> httpx2.Response:
+    """The answer to a GET that no browser sent."""
+    return httpx2.get(address, timeout=PATIENCE_S, **more)
 
 
 @contextmanager
@@ -45,7 +54,7 @@ def shown(place: Place, *flags: str) -> Iterator[str]:
             yield running.stdout.readline().strip()
         finally:
             running.terminate()
-            assert running.wait(20) == 0
+            assert running.wait(60) == 0
 
 
 @contextmanager

@@ -92,9 +92,10 @@ class Postgres:
         return self.url(name)
 
     def cut_connections(self) -> None:
+        """Cut all but our own; none of their locks is held any more then."""
         with self._connected() as connection:
             connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
                 " WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
             )
 

@@ -223,8 +223,9 @@ def test_the_parameters_of_log_and_diff_have_defaults_and_limits(client: TestCli
 
     assert given("/v1/log") == {"limit": 20, "before": None}
     assert given("/v1/log?limit=3&before=9") == {"limit": 3, "before": 9}
-    assert given("/v1/diff?from=4") == {"old": "4", "new": "head", "limit": None}
-    assert given("/v1/diff?to=4&limit=9") == {"old": "head", "new": "4", "limit": 9}
+    whole = {"old": "head", "new": "head", "limit": None, "graph": True}
+    assert given("/v1/diff?from=4&graph=false") == {**whole, "old": "4", "graph": False}
+    assert given("/v1/diff?to=4&limit=9") == {**whole, "new": "4", "limit": 9}
     for limit in ("0", "-1", "x", "9" * 12, "1_0", "%201", "٣"):
         assert "limit" in refused(client.get(f"/v1/log?limit={limit}"), 400, "bad_request")
 

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -166,7 +167,8 @@ def test_killed_workers_keep_nobody_waiting(desk: Desk) -> None:
         one.start()
     for _ in range(3):
         for pid in desk.workers.pids:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has just been replaced
+                os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
     for one in threads:
         one.join()
