@@ -259,14 +259,13 @@ class ReadService:
             ends = resolve(connection, request.old), resolve(connection, request.new)
             found = history_diff(connection, *ends)
             if not caller.hidden:
-                return diff_answer(connection, *ends, found, request.limit)
+                return diff_answer(connection, *ends, found, request.limit, request.graph)
         with self._engine.reading(str(ends[0].id), caller.hidden) as (_, before):
             pass
         with self._engine.reading(str(ends[1].id), caller.hidden) as (connection, after):
             assert before and after  # both ends have a version
-            return diff_answer(
-                connection, *ends, restricted_diff(found, before, after), request.limit
-            )
+            seen = restricted_diff(found, before, after)
+            return diff_answer(connection, *ends, seen, request.limit, request.graph)
 
     def _known(self, hidden: frozenset[str] = frozenset()) -> set[str]:
         """The names of all configured or stored sources, except the hidden ones."""

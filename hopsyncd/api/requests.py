@@ -40,9 +40,17 @@ def _digits(given: object) -> object:
     return given
 
 
+def _true_or_false(given: object) -> object:
+    """Accept only what JSON calls so: pydantic alone would read `yes` as true."""
+    if isinstance(given, str) and given not in ("true", "false"):
+        raise ValueError(f"{given!r} is neither true nor false")
+    return given
+
+
 At = Annotated[str, Field(min_length=1, max_length=200)]
 SourceName = Annotated[str, Field(min_length=1, max_length=200)]
 Digits = BeforeValidator(_digits)
+TrueOrFalse = BeforeValidator(_true_or_false)
 Limit = Annotated[int, Field(ge=1, le=_MAX_NUMBER), Digits]
 PassageHex = Annotated[str, Field(pattern=PASSAGE_ID)]
 DocumentKey = Annotated[str, Field(max_length=4400, pattern=DOCUMENT_KEY)]
@@ -259,11 +267,12 @@ class LogRequest(_Parameters):
 
 
 class DiffRequest(_Parameters):
-    """Lists are cut to `limit` lines."""
+    """Lists are cut to `limit` lines; without `graph`, passages and edges are only counted."""
 
     old: Annotated[At, Field(alias="from")] = "head"
     new: Annotated[At, Field(alias="to")] = "head"
     limit: Limit | None = None
+    graph: Annotated[bool, TrueOrFalse] = True
 
 
 class WatchNumber(_Parameters):

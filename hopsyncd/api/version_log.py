@@ -71,9 +71,16 @@ def logged_version(entry: LogEntry, told: str | None = None) -> LoggedVersion:
 
 
 def diff_answer(
-    connection: Connection, old: Version, new: Version, found: Diff, limit: int | None
+    connection: Connection,
+    old: Version,
+    new: Version,
+    found: Diff,
+    limit: int | None,
+    graph: bool = True,
 ) -> DiffAnswer:
-    """What differs: counts, folders, and lists that are each cut to `limit` lines."""
+    """What differs: counts, folders, and lists that are each cut to `limit` lines; those of
+    passages and edges are empty without `graph`."""
+    listed = limit if graph else 0
     documents = {
         "added": found.documents_added,
         "changed": found.documents_changed,
@@ -102,12 +109,12 @@ def diff_answer(
         },
         "texts": changed_texts(connection, old.id, new.id, found.documents_changed[:limit]),
         "passages": {
-            "added": _passages(connection, found.passages_added[:limit]),
-            "removed": _passages(connection, found.passages_removed[:limit]),
+            "added": _passages(connection, found.passages_added[:listed]),
+            "removed": _passages(connection, found.passages_removed[:listed]),
         },
         "edges": {
-            "added": _edges(connection, found.edges_added[:limit]),
-            "removed": _edges(connection, found.edges_removed[:limit]),
+            "added": _edges(connection, found.edges_added[:listed]),
+            "removed": _edges(connection, found.edges_removed[:listed]),
         },
     }
 

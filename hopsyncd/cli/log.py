@@ -108,7 +108,7 @@ def diff(
     Example: hopsyncd diff 40 head --all
     """
     limit = None if whole or as_json else _SHOWN
-    found: Mapping[str, Any] = client_of(context).diff(old, new, limit)
+    found: Mapping[str, Any] = client_of(context).diff(old, new, limit, graph or as_json)
     if printed_json(found, as_json):
         return
     click.secho(f"version {found['from']} to {found['to']}", bold=True)

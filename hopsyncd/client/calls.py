@@ -164,10 +164,12 @@ def log(limit: int = 20, before: int | None = None) -> Call[changed.LogAnswer]:
 
 
 def diff(
-    old: str = "head", new: str = "head", limit: int | None = None
+    old: str = "head", new: str = "head", limit: int | None = None, graph: bool = True
 ) -> Call[changed.DiffAnswer]:
     """What differs between two versions."""
-    return call("GET", "/v1/diff", {"from": old, "to": new, "limit": limit}, "DiffAnswer")
+    return call(
+        "GET", "/v1/diff", {"from": old, "to": new, "limit": limit, "graph": graph}, "DiffAnswer"
+    )
 
 
 def status() -> Call[daemon_state.StatusAnswer]:

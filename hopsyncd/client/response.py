@@ -66,7 +66,13 @@ def call(
         path = path.replace(f"{{{name}}}", quote(str(given.pop(name)), safe=""))
     if method == "POST":
         return Call(method, path, given, is_text, answer)
-    return Call(method, f"{path}?{urlencode(given)}" if given else path, None, is_text, answer)
+    query = urlencode({name: _text(value) for name, value in given.items()})
+    return Call(method, f"{path}?{query}" if query else path, None, is_text, answer)
+
+
+def _text(value: Any) -> str:
+    """A field of a query string, as the daemon reads it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Blocking(Protocol):
