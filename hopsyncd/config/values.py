@@ -49,7 +49,8 @@ class Search:
 
     Of `statement` and `topic`: top_k: the number of statements of each kind to begin with. n_hop:
     by how many statements a path grows. beam: how many paths from each of them grow on. rerank:
-    what orders the statements in the end. unit: what is found, each once.
+    what orders the statements in the end. unit: what is found, each once. Other strategies are
+    refused with a beam, rerank or unit that is not the default.
 
     method: "logic" has an LLM split the question, and searches so for each part of it.
     """

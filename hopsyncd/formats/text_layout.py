@@ -210,7 +210,9 @@ def _candidate(runs: Sequence[Run], at: int) -> _Candidate | None:
         return None
     if not of_letters and not (found["dot"] and title[0].isalnum()):
         return None
-    below = runs[at + 1][1][0] if at + 1 < len(runs) else ""
+    is_above_text = at + 1 < len(runs) and indent_of(runs[at + 1][1][0]) > indent
+    if not (is_above_text or found["dot"] or "." in found["number"]):
+        return None  # such as `12 Main Street`
     number = tuple(
         int(part) if part.isdecimal() else ord(part) for part in found["number"].split(".")
     )
@@ -220,7 +222,7 @@ def _candidate(runs: Sequence[Run], at: int) -> _Candidate | None:
         indent,
         f"{line[: found.end()].strip()} {title}",
         of_letters and title[-1] != "?",
-        indent_of(below) > indent,
+        is_above_text,
     )
 
 
