@@ -77,7 +77,7 @@ for line in sys.stdin:
 """
 
 _DATASETS = ("hotpotqa", "musique", "2wiki")
-_CLOSED = 10  # of so many folders one is in the source that a member does not see
+_CLOSED = 10  # of so many documents one is in the source that a member does not see
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +146,14 @@ def _shown(value: float | None) -> str:
 
 def _invented(passages: int, notes: Path) -> Collection:
     files, questions = list[Path](), list[str]()
-    for document in collection(passages):
-        number = int(document.path.split("/")[0])
+    for number, document in enumerate(collection(passages)):
         file = notes / ("open" if number % _CLOSED else "closed") / document.path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(document.text, encoding="utf-8")
         files.append(file)
         questions.append(document.question)
+    if len(files) < _SOURCES:
+        raise SystemExit(f"{passages} passages are one document: there is none for each source")
     return Collection(files, questions)
 
 

@@ -77,6 +77,7 @@ class Progress:
 
 
 _FIRST_PASSAGES, _MOST_PASSAGES = 32, 4096
+_SOON_S = 10.0  # passages that take no longer are one batch, however few there were before
 _LONGEST_BATCH_S = 60.0  # for which questions are made before there is a version
 _LONGEST_COMMIT_S = 4.0  # of what its passages cost: nothing else runs meanwhile
 _OTHER_SIZE = 1.5  # times as large: from batches of such sizes, what a passage costs can be told
@@ -86,10 +87,12 @@ _OTHER_SIZE = 1.5  # times as large: from batches of such sizes, what a passage 
 class Pace:
     """How many new passages the next batch of a sync may have.
 
-    The first batch is small, so that something can be asked for soon. Then each takes twice as
-    many, as a version has a cost of its own: few versions make an import cheap. A batch stays below
-    what a minute is enough for, and below what would keep its commit busy for long; what a commit
-    costs whatever it holds does not count there, as smaller batches would only pay it more often.
+    The first batch is small, so that something can be asked for soon. Then each takes what ten
+    seconds are enough for, or twice as many as the last, as a version has a cost of its own: few
+    versions make an import cheap. A batch stays below what a minute is enough for, and below what
+    would keep its commit busy for long. What a commit costs whatever it holds does not count there,
+    as smaller batches would only pay it more often; it takes two batches to tell it apart, so the
+    second one never grows beyond what the first one's whole commit allows.
     """
 
     passages: int = _FIRST_PASSAGES
@@ -99,12 +102,15 @@ class Pace:
     def after(self, passages: int, took_s: float, commit_s: float) -> None:
         """Learn from a batch of so many new passages; `took_s` includes its commit."""
         self._learn(passages, commit_s)
-        allowed = [2 * self.passages, _MOST_PASSAGES]
+        wanted, allowed = 2 * self.passages, [_MOST_PASSAGES]
         if took_s and passages:
+            commit_each_s = self._commit_each_s or commit_s / passages
+            each = max(took_s / passages / _SOON_S, commit_each_s / _LONGEST_COMMIT_S)
+            wanted = max(wanted, int(1 / each))
             allowed.append(int(_LONGEST_BATCH_S * passages / took_s))
         if self._commit_each_s:
             allowed.append(int(_LONGEST_COMMIT_S / self._commit_each_s))
-        self.passages = max(min(allowed), _FIRST_PASSAGES)
+        self.passages = max(min(wanted, *allowed), _FIRST_PASSAGES)
 
     def _learn(self, passages: int, commit_s: float) -> None:
         before, before_s = self._last

@@ -262,21 +262,22 @@ class SourceScheduler:
         parts, due.parts = due.parts, set()
         if not self._wants_all(due):
             return _Underway(self._path.turns(due.source, Scope(tuple(sorted(parts)))))
+        listed_ms = self._listed_ms(due)  # may fail, and nothing is taken yet
         requests, due.requests = due.requests, []
         due.asked = False  # it may be asked for again meanwhile
         accept_empty = any(request.accept_empty for request in requests)
         is_full = self._planned.is_due(due.full_scan)
         turns = self._path.turns(due.source, Scope(None, accept_empty, whole=is_full))
-        return _Underway(turns, requests, True, is_full, self._listed_ms(due))
+        return _Underway(turns, requests, True, is_full, listed_ms)
 
     def _ended(self, due: _Due, scan: _Underway, outcome: SyncOutcome) -> list[Request]:
-        due.underway = None
         _log(outcome)
         if scan.is_whole:
             self._planned.note(due.scan, outcome.problem)
             is_listed = scan.is_full or self._listed_ms(due) != scan.listed_ms
             if due.full_scan in self._planned and is_listed:
                 self._planned.note(due.full_scan, outcome.problem)
+        due.underway = None  # what failed until here is told to those who wait for it
         for request in scan.answers:
             request.outcomes[outcome.source] = outcome
         return [request for request in scan.answers if request.is_answered]

@@ -26,6 +26,10 @@ Result = TypeVar("Result")
 _WAIT_S = 0.05
 
 
+class Stopping(Exception):
+    """Raised inside a sync to abandon it: what is committed stays, what is prepared is kept."""
+
+
 class Turn(Enum):
     """What a sync did with its turn, which ends here."""
 

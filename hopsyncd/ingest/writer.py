@@ -18,12 +18,13 @@ from hopsyncd.ingest.source_scheduler import (
     scan_job,
 )
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
-from hopsyncd.ingest.source_thread import YieldToEdits
+from hopsyncd.ingest.source_thread import Stopping, YieldToEdits
 from hopsyncd.ingest.standby import Standby
 from hopsyncd.ingest.timetable import Chore, Clocks, Planned, Timetable
 from store.exceptions import DatabaseGone, DiskFailure
-from store.sqlite.check import refuse_overwritten
+from store.sqlite.check import in_words, refuse_overwritten
 from store.sqlite.presence import refuse_gone
+from store.sqlite.space import release_memory
 
 log = structlog.get_logger(__name__)
 
@@ -35,10 +36,6 @@ _LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jum
 
 _HEAR_S = 0.1  # after which the writer of a server's record looks what others ask of it
 UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
-
-
-class Stopping(Exception):
-    """Raised inside a sync to abandon it: what is committed stays, what is prepared is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +138,7 @@ class SyncWorker:
                 if counts_as:
                     self._times.note(counts_as, None)
             except BaseException as error:
-                done.set_exception(_reportable(error))
+                done.set_exception(_reportable(in_words(error, path.connection)))
                 if not isinstance(error, REPORTABLE):
                     raise
             else:
@@ -311,6 +308,7 @@ class SyncWorker:
         for chore in self._chores:
             if not self._has_work() and self._times.is_due(chore.name):
                 self._do(chore)
+        release_memory(self._write_path.connection)
 
     def _do(self, chore: Chore) -> None:
         try:
@@ -376,15 +374,16 @@ class SyncWorker:
             raise Stopping
 
     def _fail(self, error: Exception) -> None:
-        self.error = str(error) or type(error).__name__
+        told = in_words(error, self._path.connection) if self._path else error
+        self.error = str(told) or type(told).__name__
         if self.standby and self.standby.is_deposed_by(error):
             self._tell_all(error)
         if not isinstance(error, DiskFailure):
             # The store and the served head may differ now: begin as after a start.
             self._path = None
-        log.error("sync failed", why=self.error, exc_info=not isinstance(error, REPORTABLE))
+        log.error("sync failed", why=self.error, exc_info=not isinstance(told, REPORTABLE))
         for request in self._rota.abandon() if self._rota else ():
-            request.done.set_exception(_reportable(error))
+            request.done.set_exception(_reportable(told))
 
 
 def _newest_last(paths: Sequence[str]) -> dict[str, None]:

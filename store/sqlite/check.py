@@ -10,7 +10,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
-from store.exceptions import NotADatabase, StoreError
+from store.exceptions import DatabaseGone, DiskFailure, NotADatabase, StoreError
 from store.records import ALIVE, REBUILD, RESTORE, Finding
 from store.sqlite.acknowledged import state_of
 from store.sqlite.check_content import CONTENT_CHECKS, passage_vectors
@@ -135,6 +135,22 @@ def refuse_overwritten(connection: Connection) -> None:
     if why:
         connection.opened.overwritten = why
         raise gone(database, why)
+
+
+def in_words(error: BaseException, connection: Connection) -> BaseException:
+    """DatabaseGone or DiskFailure where an error of SQLite means that; else the error itself.
+
+    Any read by the writer may fail so: what its connection has in memory can be given up.
+    """
+    if connection.opened is None or not isinstance(error, SqliteError):
+        return error
+    try:
+        refuse_overwritten(connection)
+    except DatabaseGone as gone_:
+        return gone_
+    except DiskFailure:
+        pass  # the first failure is the one to tell of
+    return disk_failure(error, f"Cannot use the database {connection.opened.database}") or error
 
 
 def _quick_integrity(connection: Connection) -> Iterator[Finding]:

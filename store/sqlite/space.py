@@ -6,10 +6,11 @@ writer wait for it. VACUUM INTO would make a smaller copy, but it renumbers rows
 an INTEGER PRIMARY KEY, by which sqlite-vec finds its chunks.
 """
 
+import ctypes
 import os
 import tempfile
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from store.exceptions import BackupFailed, DiskFailure
@@ -28,6 +29,7 @@ from store.sqlite.search import move_vectors, recipes, renew_vectors, sparse_chu
 _PAGES = 2000  # freed per step
 _QUICK_BYTES = 1 << 26  # of a file that is rewritten within a second
 _WAIT_MS, _NO_WAIT_MS = 10_000, 200
+_PAGES_KIB = 2000  # of its pages that the writer keeps in memory while it has nothing to do
 
 
 def file_bytes(connection: Connection) -> int:
@@ -38,6 +40,16 @@ def file_bytes(connection: Connection) -> int:
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size")
     )
     return int(pages * size)
+
+
+def release_memory(connection: Connection) -> None:
+    """Give the system back the memory of all but the pages used last; takes some milliseconds."""
+    if not connection.server:
+        most = connection.execute("PRAGMA cache_size").fetchone()[0]
+        for size in (-_PAGES_KIB, most):
+            connection.execute(f"PRAGMA cache_size = {size}")
+    with suppress(AttributeError):  # other C libraries than glibc have nothing of the kind
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def shrink(connection: Connection, between: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from connectors.protocol import Cursor, CursorExpired, Gone, Item
 from hopsyncd.ingest.source_sync import SyncOutcome
-from hopsyncd.ingest.writer import Stopping
+from hopsyncd.ingest.source_thread import Stopping
 from tests.contract.harness import Harness
 from tests.contract.world import ADA, OSLO, ROME, World, fill, revisions
 

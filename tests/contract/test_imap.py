@@ -18,7 +18,7 @@ from connectors.protocol import (
     Problem,
     SourceUnavailable,
 )
-from hopsyncd.ingest.writer import Stopping
+from hopsyncd.ingest.source_thread import Stopping
 from tests.contract.harness import Harness, Trouble
 from tests.contract.mailboxes import (
     MAX_BYTES,

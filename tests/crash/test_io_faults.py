@@ -21,7 +21,7 @@ from hopsyncd.errors import SyncFailed
 from hopsyncd.ingest.source_scheduler import Task
 from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.writer import SyncWorker
-from store.exceptions import DiskFailure
+from store.exceptions import DatabaseGone, DiskFailure
 from store.records import Version
 from store.sqlite.database import Connection
 from tests.fakes.faulted_batch import Before, prepare, run
@@ -267,6 +267,19 @@ def test_a_full_disk_leaves_the_write_path_open_and_the_next_request_is_tried(
             first.result(WAIT_S)
         assert worker.request((), accept_empty=False).result(WAIT_S)
         assert (opening.times, worker.error) == (1, None)
+
+
+def test_a_database_that_was_overwritten_is_called_so_where_its_pages_are_read_anew(
+    stack: Stack, tmp_path: Path
+) -> None:
+    opening = Opening(stack)
+    with working(opening) as (worker, first):
+        assert first.result(WAIT_S)
+        stack.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        (tmp_path / "a.db").write_bytes(b"some text\n" * 100_000)
+        stack.connection.execute("PRAGMA shrink_memory").fetchall()
+        with pytest.raises(DatabaseGone, match="it can no longer be read"):
+            worker.request((), accept_empty=False).result(WAIT_S)
 
 
 def test_who_waits_for_a_database_that_does_not_open_is_told(stack: Stack) -> None:

@@ -3,6 +3,7 @@
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from store.sqlite.database import (
     writer_place,
 )
 from store.sqlite.migrations import SCHEMA_VERSION
+from store.sqlite.space import release_memory
 
 
 @pytest.fixture
@@ -137,3 +139,24 @@ def test_a_transaction_that_fails_leaves_nothing(path: Path) -> None:
         raise KeyboardInterrupt
     assert writer.execute("SELECT count(*) FROM counter").fetchone() == (0,)
     assert not writer.in_transaction
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_memory_of_pages_that_were_read_is_given_back(path: Path) -> None:
+    with closing(open_writer(path)) as connection:
+        connection.execute("CREATE TABLE large (bytes BLOB)")
+        connection.execute(
+            "WITH numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 5000)"
+            " INSERT INTO large SELECT zeroblob(3000) FROM numbers"
+        )
+        release_memory(connection)
+        connection.execute("SELECT sum(length(bytes)) FROM large NOT INDEXED").fetchall()
+        held_kib = _own_kib()
+        release_memory(connection)
+        assert held_kib - _own_kib() > 8_000
+        assert connection.execute("PRAGMA cache_size").fetchone()[0] == -16384
+
+
+def _own_kib() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))

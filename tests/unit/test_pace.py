@@ -20,15 +20,24 @@ def batches(passages: int, each_s: float, commit_s: float, commit_each_s: float)
 
 
 class TestBatches:
-    def test_each_is_twice_as_large_up_to_a_limit(self) -> None:
+    def test_cheap_passages_are_few_versions(self) -> None:
         made = batches(20_000, 0.0, 0.0, 0.0001)
-        assert made[:8] == [32, 64, 128, 256, 512, 1024, 2048, 4096]
-        assert max(made) == 4096 and len(made) == 11
+        assert made == [32, 4096, 4096, 4096, 4096, 3584]
+
+    def test_the_second_is_what_ten_seconds_are_enough_for(self) -> None:
+        made = batches(10_000, 0.005, 0.0, 0.0001)
+        assert made[0] == 32
+        assert 9 < made[1] * 0.005 <= 10
+        assert made[2] == 2 * made[1]
 
     def test_slow_models_have_a_version_a_minute(self) -> None:
         made = batches(5_000, 1 / 8, 0.0, 0.0)
-        assert made[:4] == [32, 64, 128, 256]
+        assert made[:4] == [32, 80, 160, 320]
         assert 400 < max(made) <= 480
+
+    def test_the_second_is_no_longer_to_commit_than_the_first_one_lets_hope(self) -> None:
+        """How much of a commit its passages cost is known from the second on."""
+        assert 3 < batches(5_000, 0.0, 0.0, 0.02)[1] * 0.02 <= 4
 
     def test_a_passage_that_takes_minutes_still_makes_no_batch_of_one(self) -> None:
         assert set(batches(100, 100.0, 0.0, 0.0)) == {32, 4}
@@ -41,11 +50,11 @@ class TestBatches:
         assert 3 < max(batches(5_000, 0.0, 0.1, 0.02)) * 0.02 < 6
 
 
-def test_versions_of_an_import_grow(tmp_path: Path) -> None:
+def test_an_import_that_is_quick_is_two_versions(tmp_path: Path) -> None:
     files = {f"{n}.md": f"Caesar met Brutus{n} in Rome.".encode() for n in range(200)}
     stack = Stack(tmp_path / "s.db", MemoryConnector(files), batch_documents=1000)
     stack.sync()
-    assert [version.passages for version in stack.versions] == [32, 96, 200]
+    assert [version.passages for version in stack.versions] == [32, 200]
 
 
 def test_moved_documents_are_one_version_however_many_passages_they_have(tmp_path: Path) -> None:

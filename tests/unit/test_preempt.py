@@ -12,9 +12,8 @@ import pytest
 from connectors.protocol import Fetched, Item, SourceUnavailable
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.prepare import QuestionMaker
-from hopsyncd.ingest.source_thread import SourceThread, Turn
+from hopsyncd.ingest.source_thread import SourceThread, Stopping, Turn
 from hopsyncd.ingest.upkeep import purged
-from hopsyncd.ingest.writer import Stopping
 from hopsyncd.models.llm.budget import Usage
 from store.records import content_hash
 from store.sqlite.content import counters
