@@ -54,7 +54,7 @@ from store.sqlite.database import open_reader
 DEEP = 30  # passages found, of which the gold ones are taken out
 REAL = "realdocs"
 # What a question counts for, by its sort; each sort of each collection counts the same.
-COUNTS = {"own": 2.0, "none": 2.0, "gone": 0.1, "foreign": 0.3}
+COUNTS = {"own": 3.0, "none": 2.0, "gone": 0.1, "foreign": 0.3}
 REAL_COUNTS = 2.0
 RIDGE = 3.0
 
@@ -138,7 +138,7 @@ def _asked(
         asked = asked_of(bare)
         values = candidates(bare, asked, sentences, weights, models.language) if asked else []
         passages = found.snapshot.statistics.passages
-        told = needs(bare, sentences, weights, passages)
+        told = needs(bare, asked, values, sentences, weights, passages)
         yield Case(on.name, _left_out(of, question), sort, question, values, told)
 
 

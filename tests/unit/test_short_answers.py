@@ -189,11 +189,36 @@ def test_a_rare_name_that_stands_nowhere_near_speaks_against_an_answer() -> None
         sentence("It shelves changes", 0, 0.6, "shelv"),
         sentence("Mercurial", 4, 0.2, "mercuri"),
     ]
-    told = needs(question, about, weights, 1000)
-    assert told["unnamed"] == pytest.approx(0.4)
-    assert told["covered"] == 1
+    assert needs(question, None, [], about, weights, 1000)["unnamed"] == pytest.approx(0.4)
     named = [sentence("Mercurial shelves", 0, 0.6, "shelv", "mercuri")]
-    assert needs(question, named, weights, 1000)["unnamed"] == 0
+    assert needs(question, None, [], named, weights, 1000)["unnamed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "unmet"),
+    [
+        ("How many seats has the hall?", "It has 300 seats", False),
+        ("How many seats has the hall?", "It has 300 doors", True),
+        ("How many seats has the hall?", "It has a lot of them", True),
+        ("What share of the seats is kept free?", "It keeps 300 seats", True),
+        ("What share of the seats is kept free?", "It keeps 5% of them", False),
+        ("How much does a seat cost?", "Each is 300 metres away", True),
+        ("When was the hall built?", "It has a lot of them", False),
+    ],
+)
+def test_that_no_number_is_of_what_is_counted_speaks_against_an_answer(
+    question: str, text: str, unmet: bool
+) -> None:
+    asked, said = asked_of(question), [sentence(text, 0, 0.6)]
+    assert asked is not None
+    values = candidates(question, asked, said, WEIGHTS, LANGUAGE)
+    assert needs(question, asked, values, said, WEIGHTS, 1000)["unmet"] == unmet
+
+
+def test_what_is_likest_counts_by_how_far_it_leads_what_is_found_with_it() -> None:
+    said = [sentence(f"Said {rank}", rank, cosine) for rank, cosine in enumerate((0.7, 0.5, 0.4))]
+    assert needs("What is said?", None, [], said, {}, 1000)["ahead"] == pytest.approx(0.2)
+    assert needs("What is said?", None, [], said[:1], {}, 1000)["ahead"] == 0
 
 
 def test_nothing_found_is_not_found() -> None:

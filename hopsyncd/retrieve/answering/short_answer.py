@@ -35,23 +35,24 @@ FITS: Mapping[str, float] = {
 
 # Whether the best of them is right.
 RIGHT: Mapping[str, float] = {
-    "odds": 0.173,
-    "lead": 0.699,
-    "few": 6.511,
-    "again": -0.987,
-    "near": 2.046,
-    "held": 0.340,
-    "bias": -3.315,
+    "odds": 0.058,
+    "lead": 0.745,
+    "few": 6.791,
+    "again": -1.015,
+    "near": 2.075,
+    "held": 0.339,
+    "bias": -3.571,
 }
 
 
 # Whether the documents hold an answer.
 HELD: Mapping[str, float] = {
-    "cosine": 5.603,
-    "unnamed": -5.425,
-    "covered": 4.035,
-    "long": 3.517,
-    "bias": -6.347,
+    "cosine": 7.882,
+    "ahead": 6.673,
+    "unnamed": -6.838,
+    "unmet": -3.640,
+    "long": 2.555,
+    "bias": -4.463,
 }
 
 

@@ -1,8 +1,10 @@
 """Support: how well what was found carries an answer, by weights fitted on known answers.
 
-It needs its subject: sentences like it, and of its rare names at least one where they stand; its
-relation: its words, of which a long question may miss more. No single sentence must have all of it:
-an answer may take two passages.
+It needs its subject: sentences like it, more so than all that was found with them, and of its rare
+names at least one where they stand; and its relation: where a number of things, a share or a sum of
+money is asked for, a number that is one. No single sentence must be all of it, as an answer may take
+two passages, so a long question may be less like each. Its words are not counted: who asks in other
+words misses as many as who asks for what is not there.
 
 In a small collection sentences need be less like the question: the best of many foreign sentences
 is more like it than the best of few.
@@ -12,14 +14,16 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from hopsyncd.models.language import Language
 from hopsyncd.retrieve.answering.comparison_answer import compared
-from hopsyncd.retrieve.answering.extractive import Sentence, asked_of
+from hopsyncd.retrieve.answering.extractive import QuestionNeeds, Sentence, asked_of
 from hopsyncd.retrieve.answering.short_answer import (
     HELD,
     MIN_RIGHT,
     RIGHT,
+    Candidate,
     candidates,
     likeliest,
     log_odds,
@@ -30,36 +34,49 @@ from store.words import index_terms
 MIN_HELD = 0.5  # the probability below which the answer is "not found"
 _MANY = 1000  # passages
 _LESS_OF_FEW = 0.05  # with each e-fold of passages below that
-_DEPTH = 5  # passages whose words count
 _SHORT, _LONG = 8, 14  # terms of a question up to which it is one, and from which it is a story
 _RARE = 0.45  # of the greatest idf there can be
 _WORD = re.compile(r"\w[\w.+:'/-]*\w|\w")
 
 
 def needs(
-    question: str, sentences: Sequence[Sentence], weights: Mapping[str, float], passages: int
+    question: str,
+    asked: QuestionNeeds | None,
+    values: Sequence[Candidate],
+    sentences: Sequence[Sentence],
+    weights: Mapping[str, float],
+    passages: int,
 ) -> dict[str, float]:
     """What speaks for an answer, in a collection of so many passages.
 
-    `weights` are the idf of the question's terms, also of those that no passage has.
+    `values` are those of the kind asked for; `weights` are the idf of the question's terms, also of
+    those that no passage has.
     """
-    best = max((one.cosine for one in sentences), default=0.0)
-    had = frozenset[str]().union(*(one.terms for one in sentences if one.rank < _DEPTH))
+    nearest: dict[int, float] = {}
+    for one in sentences:
+        nearest[one.rank] = max(nearest.get(one.rank, one.cosine), one.cosine)
+    best = max(nearest.values(), default=0.0)
     rare = {
         term
         for term in _names(question) & weights.keys()
         if weights[term] > _RARE * math.log1p(passages)
     }
-    named = {one.rank for one in sentences if rare & one.terms} if rare else None
-    of_named = max(
-        (one.cosine for one in sentences if named is None or one.rank in named), default=0.0
-    )
+    named = {one.rank for one in sentences if rare & one.terms} if rare else nearest.keys()
+    of_named = max((nearest[rank] for rank in named), default=0.0)
     return {
         "cosine": best + _LESS_OF_FEW * max(math.log(_MANY / max(passages, 1)), 0.0),
+        "ahead": best - median(nearest.values() or (best,)),
         "unnamed": best - of_named,
-        "covered": sum(weights[term] for term in had) / max(sum(weights.values()), 1e-9),
+        "unmet": float(asked is not None and _is_unmet(asked, values)),
         "long": min(max((len(weights) - _SHORT) / (_LONG - _SHORT), 0.0), 1.0),
     }
+
+
+def _is_unmet(asked: QuestionNeeds, values: Sequence[Candidate]) -> bool:
+    """Whether no number found counts the things asked for, or none is a share or money."""
+    if asked.counted:
+        return all(one.features["uncounted"] for one in values)
+    return asked.unit is not None and not values
 
 
 def _names(question: str) -> set[str]:
@@ -99,7 +116,7 @@ def judged(
         return Judgement(True, both.text, both.sentences)
     asked = asked_of(question)
     values = candidates(question, asked, sentences, weights, language) if asked else []
-    told = needs(question, sentences, weights, passages)
+    told = needs(question, asked, values, sentences, weights, passages)
     short = likeliest(values, log_odds(HELD, told))
     if short and probability(RIGHT, short.features) >= MIN_RIGHT:
         return Judgement(True, short.text, (short.sentence,))
