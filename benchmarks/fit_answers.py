@@ -265,22 +265,23 @@ def by_threshold(judged: Sequence[Judged]) -> None:
         )
         for show in (0.4, 0.45, 0.5, 0.6):
             for hold in (0.35, 0.4, 0.45, 0.5):
-                shown = [one for one in own + none if one.right >= show]
+                shown, beside = (
+                    [one for one in part if one.right >= show and one.held >= hold]
+                    for part in (own, none)
+                )
                 right = sum(one.is_right for one in shown)
                 refused = [
-                    100 * np.mean([one.right < show and one.held < hold for one in part])
-                    if part
-                    else "-"
+                    100 * np.mean([one.held < hold for one in part]) if part else "-"
                     for part in (own, none, gone)
                 ]
-                share = 100 * sum(one.right >= show for one in own) / len(own)
+                share = 100 * len(shown) / len(own)
                 rows.append(
                     [
                         name,
                         f"{show:.2f}",
                         f"{hold:.2f}",
                         share,
-                        f"{right} of {len(shown)}",
+                        f"{right} of {len(shown) + len(beside)}",
                         *refused,
                     ]
                 )

@@ -125,14 +125,15 @@ def test_sentences_that_were_embedded_once_are_not_embedded_again(notes: Asked) 
 
 def test_a_past_version_weighs_words_as_it_did_when_it_was_the_head(tmp_path: Path) -> None:
     asked = Asked(tmp_path, NOTES)
-    question = "Kaltenbrunn harbour pilot"
+    question = "What is said of salt, and what of oil?"
     then = asked.ask(question)
-    assert then["found"] is False
     # What was a telling word becomes a common one.
     for number in range(30):
-        asked.connector.put(f"h{number}.md", b"# H%d\n\nThe harbour is old.\n" % number)
+        asked.connector.put(f"h{number}.md", b"# H%d\n\nThe harbour has salt.\n" % number)
     asked.stack.sync()
     asked.publish()
+    assert str(then["answer"]).startswith("Salt is added.")
+    assert str(asked.ask(question)["answer"]).startswith("She paints in oil.")
     assert asked.ask(question, at="1") == then
     asked.stack.close()
 

@@ -132,14 +132,14 @@ def test_what_the_question_says_itself_is_no_answer() -> None:
 
 def test_a_number_of_days_is_offered_only_where_days_are_counted() -> None:
     text = "Guests are removed after 90 days, at most 12 guests a page"
-    assert offered("How many guests can come?", text) == ["12"]
-    assert offered("How many days do they stay?", text) == ["90", "12"]
+    assert offered("How many guests can come?", text) == ["12 guests"]
+    assert offered("How many days do they stay?", text) == ["90 days", "12"]
 
 
 def test_bare_small_numbers_and_years_are_offered_only_where_they_are_counted() -> None:
     text = "In 1994 there were two ways and 35 stores"
-    assert offered("How many stores were there?", text) == ["35"]
-    assert offered("How many ways were there?", text) == ["two", "35"]
+    assert offered("How many stores were there?", text) == ["35 stores"]
+    assert offered("How many ways were there?", text) == ["two ways", "35"]
     assert offered("How many people were there?", text) == ["35"]
 
 

@@ -20,28 +20,28 @@ from store.words import index_terms
 
 # Whether a value in a sentence is what the question asks for.
 FITS: Mapping[str, float] = {
-    "cosine": 0.835,
-    "behind": -2.495,
+    "cosine": 0.828,
+    "behind": -2.506,
     "rank": -1.551,
-    "around": -10.534,
-    "covered": 1.684,
-    "passage": -2.312,
-    "other_kind": 7.305,
-    "uncounted": -1.153,
-    "near": 2.478,
-    "bias": 0.714,
+    "around": -10.521,
+    "covered": 1.623,
+    "passage": -2.339,
+    "other_kind": 7.343,
+    "uncounted": -1.279,
+    "near": 2.485,
+    "bias": 0.743,
 }
 
 
 # Whether the best of them is right.
 RIGHT: Mapping[str, float] = {
-    "odds": 0.058,
-    "lead": 0.745,
-    "few": 6.791,
-    "again": -1.015,
-    "near": 2.075,
-    "held": 0.339,
-    "bias": -3.571,
+    "odds": 0.066,
+    "lead": 0.751,
+    "few": 6.872,
+    "again": -0.928,
+    "near": 2.102,
+    "held": 0.341,
+    "bias": -3.633,
 }
 
 
@@ -117,7 +117,8 @@ _ITEM_NUMBER = re.compile(r"(?:^|\n|[-*] )\s*(?:[-*]\s*)?(\(?\d+(?:\.\d+)*[.)]?)
 _TIME_AFTER = re.compile(rf"[ -](?:[a-z]+ )?(?:{_UNIT})\b", re.IGNORECASE)
 _SHARE = re.compile(r"%|per ?cent|\b(?:thirds?|quarters?|fifths?)\b")
 _MONEY = re.compile(r"[$\u20ac\u00a3]|\b(?:dollars?|euros?|pounds?|cents?)\b")
-_AFTER = re.compile(r"(?:[ -][\w-]+){0,3}")  # where what a number counts stands
+_FOLLOWING = re.compile(r"[ -][\w-]+")
+_AFTER = re.compile(rf"(?:{_FOLLOWING.pattern}){{0,3}}")  # where what a number counts stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def _after(text: str, end: int) -> str:
     return match[0] if match else ""
 
 
-MIN_RIGHT = 0.5  # the probability from which a short answer is shown
+MIN_RIGHT = 0.45  # the probability from which a short answer is shown
 _SENTENCES = 40  # those most like the question are looked through
 _NEAR = 60  # characters around a value in which words of the question count
 _FEW = frozenset("0 1 2 two three four".split())
@@ -229,8 +230,21 @@ def candidates(
                     "uncounted": float(bool(asked.counted) and not counted),
                     "near": _share(weights.keys() & _near(value, sentence), weights),
                 }
-                found.append(Candidate(value.text, kind, sentence, features))
+                text = value.text + _up_to(asked.counted, value.after)
+                found.append(Candidate(text, kind, sentence, features))
     return found
+
+
+def _up_to(counted: Set[str], after: str) -> str:
+    """What follows a number, up to the first word of what it counts; nothing if it counts another.
+
+    >>> _up_to({"dai"}, " working days in all")
+    ' working days'
+    """
+    for match in _FOLLOWING.finditer(after):
+        if not counted.isdisjoint(index_terms(match[0])):
+            return after[: match.end()]
+    return ""
 
 
 def likeliest(

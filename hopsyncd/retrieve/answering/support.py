@@ -108,8 +108,7 @@ def judged(
 ) -> Judgement:
     """Judge the sentences of what was found in a collection of so many passages.
 
-    `weights` are the idf of the question's terms. A short answer that is likely right is enough
-    for the whole to be found.
+    `weights` are the idf of the question's terms.
     """
     both = compared(question, sentences)
     if both:
@@ -117,7 +116,9 @@ def judged(
     asked = asked_of(question)
     values = candidates(question, asked, sentences, weights, language) if asked else []
     told = needs(question, asked, values, sentences, weights, passages)
+    if not sentences or probability(HELD, told) < MIN_HELD:
+        return Judgement(False)
     short = likeliest(values, log_odds(HELD, told))
     if short and probability(RIGHT, short.features) >= MIN_RIGHT:
         return Judgement(True, short.text, (short.sentence,))
-    return Judgement(bool(sentences) and probability(HELD, told) >= MIN_HELD)
+    return Judgement(True)
