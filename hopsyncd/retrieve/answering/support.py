@@ -1,10 +1,10 @@
 """Support: how well what was found carries an answer, by weights fitted on known answers.
 
 It needs its subject: sentences like it, more so than all that was found with them, and of its rare
-names at least one where they stand; and its relation: where a number of things, a share or a sum of
-money is asked for, a number that is one. No single sentence must be all of it, as an answer may take
-two passages, so a long question may be less like each. Its words are not counted: who asks in other
-words misses as many as who asks for what is not there.
+names at least one where they stand; and its relation: where a number of things, a share or a sum
+of money is asked for, a number that is one. No single sentence must be all of it: an answer may
+take two passages, so a long question may be less like each. Its words are not counted: who asks in
+other words misses as many as who asks for what is not there.
 
 In a small collection sentences need be less like the question: the best of many foreign sentences
 is more like it than the best of few.
