@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from hopsyncd.formats.blocks import Block, WrittenLink, link_to_name
-from hopsyncd.formats.units import sentences
+from hopsyncd.formats.units import flowed, sentences
 
 _MAX_CHARACTERS = 160
 
@@ -21,7 +21,7 @@ def lead_of(text: str) -> str:
     >>> lead_of("Keep a backup. It is\\nneeded.")
     'Keep a backup.'
     """
-    return _cut(next(sentences(" ".join(text[: 4 * _MAX_CHARACTERS].split())), "").strip())
+    return _cut(next(sentences(flowed(text[: 4 * _MAX_CHARACTERS])), "").strip())
 
 
 def lead_in_of(text: str) -> str:
@@ -32,7 +32,7 @@ def lead_in_of(text: str) -> str:
     """
     if not text.rstrip().endswith(":"):
         return ""
-    *_, last = sentences(" ".join(text[-4 * _MAX_CHARACTERS :].split()))
+    *_, last = sentences(flowed(text[-4 * _MAX_CHARACTERS :]))
     return _cut(last.strip())
 
 

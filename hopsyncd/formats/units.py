@@ -25,9 +25,10 @@ _ABBREVIATION = re.compile(
 _WORD = re.compile(rf"[{_CJK}]\s*|[^\s{_CJK}]{{1,32}}\s*")
 _CJK_BREAK = re.compile(rf"(?<=[{_CJK}、。\uff0c])[ \t]*\n\s*(?=[{_CJK}])")
 _HYPHEN_BREAK = re.compile(r"(?<=[^\W_]-)\n[ \t]*(?=[^\W\d_])")
-# Programs that hyphenate end a line with one of these, and a word's own hyphen is another.
-_HYPHENATED = re.compile(r"(?<=[^\W\d_])[\u2010\u00ad]\n[ \t]*(?=[^\W\d_])")
-_SOFT_HYPHEN = "\u00ad"
+# Programs that hyphenate end a line with U+2010, or with the soft hyphen, which is never shown.
+_SOFT_HYPHEN = re.compile(r"\u00ad(?:\n[ \t]*(?=[^\W\d_]))?")
+_HYPHENATED = re.compile(r"(?<=[^\W\d_])\u2010\n[ \t]*(?=[^\W\d_])")
+_OWN_HYPHEN = re.compile(r"\w\u2010\w")
 
 
 class Unit(NamedTuple):
@@ -65,7 +66,7 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
     """
     laid_out = block.kind in ("code", "table")
     if tokens(block.text) <= whole:
-        text = block.text if laid_out else _flowed(block.text)
+        text = block.text if laid_out else flowed(block.text)
         begun = tuple(link for _, link in block.links)
         yield Unit(text, "", tokens(text), block.first_line, block.last_line, begun)
         return
@@ -74,7 +75,7 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
     end = len(block.text)
     for piece in _pieces(block.text, laid_out, sentence):
         bare = piece.rstrip()
-        text, after = bare if laid_out else _flowed(bare), piece[len(bare) :]
+        text, after = bare if laid_out else flowed(bare), piece[len(bare) :]
         lead = len(piece) - len(piece.lstrip("\n")) if piece[0] == "\n" else 0
         first = min(line + lead, block.last_line)
         line += piece.count("\n")
@@ -131,11 +132,15 @@ def _pieces(text: str, laid_out: bool, sentence: int) -> Iterator[str]:
             yield from (found[0] for found in _WORD.finditer(part))
 
 
-def _flowed(text: str) -> str:
+def flowed(text: str) -> str:
     """Undo line wrapping, so that re-wrapping a paragraph does not make it another one."""
+    if "\u00ad" in text:
+        text = _SOFT_HYPHEN.sub("", text)
     if "\n" in text:
-        text = _HYPHENATED.sub("", _HYPHEN_BREAK.sub("", _CJK_BREAK.sub("", text)))
-    return " ".join(text.replace(_SOFT_HYPHEN, "").split())
+        text = _HYPHEN_BREAK.sub("", _CJK_BREAK.sub("", text))
+        # Where it also joins words within a line it is no sign of hyphenation.
+        text = _HYPHENATED.sub("\u2010" if _OWN_HYPHEN.search(text) else "", text)
+    return " ".join(text.split())
 
 
 ODT = "application/vnd.oasis.opendocument.text"

@@ -323,6 +323,10 @@ def test_a_term_is_told_from_its_text_by_the_column_below() -> None:
 def test_a_word_that_was_hyphenated_for_the_line_is_whole() -> None:
     (passage,) = chunk(blocks("The inter\u2010\nface is auto\u00ad\nmatic, and soft\u00adware.\n"))
     assert passage.text == "The interface is automatic, and software."
+    *_, item = blocks("It takes these op\u2010\ntions:\n\n * one\n")
+    assert item.leads == ("It takes these options:",)
+    (passage,) = chunk(blocks("A state\u2010of\u2010the\u2010\nart mill.\n"))
+    assert passage.text == "A state\u2010of\u2010the\u2010art mill."
 
 
 def test_letters_between_numbers_stand_below_the_first_and_appendices_beside() -> None:
