@@ -16,7 +16,7 @@ import structlog
 
 from connectors.folder import widened
 from hopsyncd.answers.changed import RebuildAnswer, ReloadAnswer
-from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
+from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard, masks_of
 from hopsyncd.api.app import make_app
 from hopsyncd.api.daemon_service import DaemonService, collect
 from hopsyncd.api.server import bound_listeners, serve, share_heap
@@ -92,6 +92,7 @@ class Daemon:
             self._worker.standby = Standby(
                 lambda: self._models.maker.recipe, config.store.url, self._saved, self._serve
             )
+        self.known_sources = set(source_names(connection).values())
         self._engine = self._engine_of(models)
         self._watchers: dict[str, FolderWatcher] = {}
         self.service = DaemonService(
@@ -103,11 +104,10 @@ class Daemon:
         self._extraction: ExtractionProcess | None = None
         self._tasks: dict[str, Task] = {}
         self.service.require_database = lambda: refuse_gone(self._connection)
-        self.known_sources = set(source_names(connection).values())
 
     def _engine_of(self, models: Models) -> Engine:
         config, standby = self._config, self._worker.standby
-        return Engine(
+        engine = Engine(
             config.place,
             models.encoder,
             WalkSettings(hops=config.query.hops),
@@ -117,6 +117,8 @@ class Daemon:
             config.index.edge_budget_factor,
             standby.copy if standby else None,
         )
+        engine.expect(masks_of(config, self.known_sources))
+        return engine
 
     def start(self) -> None:
         """Watch, then scan, so that no change between the two is missed."""
@@ -188,6 +190,7 @@ class Daemon:
         self._worker.plan(list(tasks.values()), chores)
         close_sources(task.source for task in ended)
         self._engine.walk_by(WalkSettings(hops=config.query.hops))
+        self._engine.expect(masks_of(config, self.known_sources))
         configure_logs(config.daemon.log_level, config.daemon.log_format, secrets_of(config))
         for name in rewatched:
             self._unwatch(name)
@@ -210,12 +213,9 @@ class Daemon:
         self.service.reloaded = replace(self.service.reloaded, refused=str(error))
 
     def _chores(self, config: Config) -> Sequence[Chore]:
-        when = gc_times(config)
-
-        def collected(path: SourceSync) -> None:
-            collect(path, self._config, self._engine)
-
-        return (Chore(GC, when, collected),) if when else ()
+        if not (when := gc_times(config)):
+            return ()
+        return (Chore(GC, when, lambda path: collect(path, self._config, self._engine)),)
 
     def _watch(self, source: SourceConfig) -> None:
         """Watch a folder, so that changes become hints."""

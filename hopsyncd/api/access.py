@@ -12,10 +12,10 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hopsyncd.api.failures import failed
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.source_kinds import SourceConfig
 from hopsyncd.config.values import group_id, user_id
 from hopsyncd.errors import SocketRefused
 
@@ -70,7 +69,7 @@ class Access:
         if _matches_any(credentials, config.access.admins):
             return Caller(credentials.user, True, frozenset(), credentials)
         if config.access.group and _id(group_id, config.access.group) in credentials.groups:
-            hidden = self._hidden_from(credentials, config.sources)
+            hidden = _hidden(config, self._stored, partial(_matches_any, credentials))
             return Caller(credentials.user, False, hidden, credentials)
         return None
 
@@ -78,15 +77,24 @@ class Access:
         """The caller that sent the token. Only the owner can read its file, so: an admin."""
         return Caller(credentials.user, True, frozenset(), credentials)
 
-    def _hidden_from(
-        self, credentials: Credentials, sources: Iterable[SourceConfig]
-    ) -> frozenset[str]:
-        visible = {
-            one.name
-            for one in sources
-            if not one.visible_to or _matches_any(credentials, one.visible_to)
-        }
-        return frozenset({*self._stored, *(one.name for one in sources)} - visible)
+
+def masks_of(config: Config, stored: Iterable[str]) -> list[frozenset[str]]:
+    """What is hidden from a member of the group whom no source names, and from those whom one entry
+    of `visible_to` means."""
+    if not config.access.group:
+        return []
+    named = dict.fromkeys(["", *(entry for one in config.sources for entry in one.visible_to)])
+    masks = [_hidden(config, stored, {entry}.intersection) for entry in named]
+    return [mask for mask in dict.fromkeys(masks) if mask]
+
+
+def _hidden(
+    config: Config, stored: Iterable[str], sees: Callable[[Sequence[str]], object]
+) -> frozenset[str]:
+    """The sources that nothing shows to somebody who sees those with a `visible_to` like this."""
+    names = {one.name for one in config.sources}
+    visible = {one.name for one in config.sources if not one.visible_to or sees(one.visible_to)}
+    return frozenset({*stored, *names} - visible)
 
 
 class AuditLog:

@@ -356,6 +356,8 @@ class _Copy:
             self._check()
         if asked.encoder != self._encoder.name or int(asked.at) > self.version:
             return None
+        if not self._engine.is_ready(int(asked.at), asked.hidden):
+            return None
         self._encoder.told = asked.encoded
         self._engine.walk_by(asked.settings)
         try:

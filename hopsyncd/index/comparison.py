@@ -3,6 +3,7 @@
 Pairs that share a keyword are compared first, name by name. They are few, and what they reach is
 the floor for the others, which have their vectors alone. Those are multiplied by blocks, each
 distinct vector once, exactly (`store.records`); what does not reach the floor is not looked at.
+Where few are compared, as after an edit, codes rule out nearly all pairs before (`CodeBounds`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,28 +23,27 @@ from hopsyncd.index.columns import (
     with_places,
 )
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.vectors import VectorTable
+from hopsyncd.index.vectors import (
+    BLOCK,
+    EXACT_AT_ONCE,
+    NEVER,
+    ROUNDING,
+    CodeBounds,
+    VectorPairs,
+    alike,
+    joined,
+)
 from store.records import GRID
 
 # A dot product of two grid vectors, times this, is half their cosine.
 HALF_COSINE = 0.5 / (GRID * GRID)
 
 _QUESTIONS_AT_ONCE = 1 << 13
-_COLUMNS = 1 << 14  # vectors that are compared with all others
-_TILE = 1 << 9  # vectors of them in one product
-_BLOCK = 1 << 9  # vectors of the others
-_MANY_PAIRS = 1 << 24  # whose products are bounded first, by so many components
-_COMPONENTS = 128
-_BOUND = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared length, can be rounded by
-_SAMPLE = 1 << 10  # vectors
 _PARTS = 64  # of what was found, until the best are taken
 
 _Side = TypeVar("_Side", Integers, ColumnTable)
-_EXACT_AT_ONCE = 1 << 15  # pairs
 _FEW_PAIRS = 256  # of a name: faster to compare one by one than as a product
 _MOST = 1.02 * GRID * GRID  # more than any product of vectors
-_ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
-_NEVER = np.float32(-1e30)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +135,8 @@ class Comparison:
         self._floor[asked] = -np.inf
         self._floor[held.out] = held.similarity / HALF_COSINE
         self._vectors = np.asarray(index.vectors.exact)
+        vectors = index["outgoing"]["row"][asked], index["incoming"]["row"][new]
+        self._bounds = CodeBounds.of(index.vectors, np.unique(np.concatenate(vectors)))
         self._found = [NO_MATCHES]
 
     def best(self) -> MatchColumns:
@@ -160,6 +162,8 @@ class Comparison:
 
     def _take(self, out: Integers, into: Integers) -> None:
         """Take these pairs, and let the floor rise."""
+        if not len(out):
+            return
         found = _similar(self._index, out, into)
         np.maximum.at(self._floor, found.out, found.similarity / HALF_COSINE)
         self._found.append(found)
@@ -192,49 +196,56 @@ class Comparison:
             for pairs in self._reaching(is_asked, own, other):
                 found.append(pairs)
                 held += len(pairs[0])
-            if held > _EXACT_AT_ONCE:
+            if held > EXACT_AT_ONCE:
                 self._take_all(is_asked, found)
                 found, held = [], 0
         self._take_all(is_asked, found)
 
     def _take_all(self, is_asked: bool, found: Sequence[tuple[Integers, Integers]]) -> None:
         if found:
-            self._take(*_directed(is_asked, *_joined(found)))
+            self._take(*_directed(is_asked, *joined(found)))
 
     def _reaching(
         self, is_asked: bool, column: Integers, row: Integers
     ) -> Iterator[tuple[Integers, Integers]]:
         """Pairs of questions that all have one name; the columns are asked, or answer."""
         columns, rows = _directed(is_asked, self._index["outgoing"], self._index["incoming"])
-        near = self._read(columns["row"][column]).T
+        bounds, near = self._bounds, self._read(columns["row"][column]).T
         size = columns["keywords"][column].astype(np.float32)
-        for start in range(0, len(row), _BLOCK):
-            block = row[start : start + _BLOCK]
+        height = BLOCK if bounds is None else 16 * BLOCK
+        for start in range(0, len(row), height):
+            block = row[start : start + height]
             sizes = rows["keywords"][block].astype(np.float32)[:, None]
-            product = self._read(rows["row"][block]) @ near
-            product[_alike(rows["entry"][block], columns["entry"][column])] = _NEVER
-            least = np.float32(GRID * GRID) / (sizes + size - 1)  # with one keyword in common
-            product += least
+            if bounds is None:
+                least = most = self._read(rows["row"][block]) @ near
+            else:
+                least, most = bounds.between(rows["row"][block], columns["row"][column])
+            least[alike(rows["entry"][block], columns["entry"][column])] = NEVER
+            shared = np.float32(GRID * GRID) / (sizes + size - 1)  # with one keyword in common
+            least += shared
             floor = self._floor[column if is_asked else block].astype(np.float32)
             floor = floor[None] if is_asked else floor[:, None]
-            best = product.max(0 if is_asked else 1, keepdims=True)
-            np.maximum(floor, best - _ROUNDING, out=floor)
+            best = least.max(0 if is_asked else 1, keepdims=True)
+            np.maximum(floor, best - ROUNDING, out=floor)
+            if most is not least:
+                most += shared
             if sizes.max() > 1 < size.max():
-                most = np.minimum(sizes, size) / np.maximum(sizes, size)
-                product += most * np.float32(GRID * GRID) - least
-            at, of = np.nonzero(product >= floor - _ROUNDING)
+                jaccard = np.minimum(sizes, size) / np.maximum(sizes, size)
+                most += jaccard * np.float32(GRID * GRID) - shared
+            at, of = np.nonzero(most >= floor - ROUNDING)
             yield column[of], block[at]
 
     def _compare_vectors(self) -> None:
         """All pairs, by their vectors alone: a Jaccard only adds to a product."""
         index = self._index
-        pairs = _VectorPairs(
+        pairs = VectorPairs(
             index.vectors,
             index["entries"]["end_row"],
             self._least(self._asked),
             self._least(self._held),
             self._having("incoming", self._among),
             self._having("incoming", self._new),
+            self._bounds,
         )
         asked, held = (_ByVector.of(index, "outgoing", one) for one in (self._asked, self._held))
         among, new = (_ByVector.of(index, "incoming", one) for one in (self._among, self._new))
@@ -250,7 +261,7 @@ class Comparison:
         least = np.full(len(self._vectors), np.inf)
         np.minimum.at(least, self._index["outgoing"]["row"][questions], self._floor[questions])
         least[least > _MOST] = np.inf
-        return (least - _ROUNDING).astype(np.float32)
+        return (least - ROUNDING).astype(np.float32)
 
     def _having(self, side: str, questions: Integers) -> NDArray[np.bool_]:
         """(r,) whether one of the questions has the vector."""
@@ -262,128 +273,6 @@ class Comparison:
         return self._vectors[rows].astype(np.float32)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _VectorPairs:
-    """Which pairs of vectors, a column and a row, have a product that a question has to reach.
-
-    For each of r vectors: `asks` and `holds` are the least products that matter to the questions
-    asked and to those with a match, infinite where none does; `asks` rises with what is found.
-    `answers` says whether those asked are compared with it, and `is_new` whether the others are.
-
-    Of many pairs the product is bounded first: vectors are turned so that most of their length lies
-    in few components, and what is left of two multiplies to no more than its lengths do. The codes
-    bound it more closely for the few that this leaves.
-    """
-
-    vectors: VectorTable
-    entry_end: Integers
-    asks: NDArray[np.float32]
-    holds: NDArray[np.float32]
-    answers: NDArray[np.bool_]
-    is_new: NDArray[np.bool_]
-
-    def reaching(self) -> Iterator[tuple[Integers, Integers]]:
-        """The pairs, by parts."""
-        asks, holds_ = self.asks < np.inf, self.holds < np.inf
-        columns = np.flatnonzero(asks | (self.is_new & holds_.any()))
-        rows = np.flatnonzero(holds_ | (self.answers & asks.any()))
-        self._raise_bare(columns, rows)
-        # By what they hold: so one number says it nearly for all of a block.
-        rows = rows[np.argsort(self.holds[rows])]
-        basis = missing = None
-        if len(columns) * len(rows) > _MANY_PAIRS and self.vectors.dimensions > 2 * _COMPONENTS:
-            basis, missing = self._basis(rows), self.vectors.missing()
-        found, count = list[tuple[Integers, Integers]](), 0
-        for start in range(0, len(columns), _COLUMNS):
-            for pairs in self._bounded(columns[start : start + _COLUMNS], rows, basis):
-                found.append(pairs)
-                count += len(pairs[0])
-                if count > _EXACT_AT_ONCE:
-                    yield self._exact(*_joined(found), missing)
-                    found, count = [], 0
-        if found:
-            yield self._exact(*_joined(found), missing)
-
-    def _bounded(
-        self, columns: Integers, rows: Integers, basis: NDArray[np.float32] | None
-    ) -> Iterator[tuple[Integers, Integers]]:
-        """The pairs that reach it by their components along the basis and what is left at most."""
-        near = self._turned(columns, basis).T
-        height = _BLOCK if len(columns) > _BLOCK else 2 * _BLOCK
-        for start in range(0, len(rows), height):
-            block = rows[start : start + height]
-            far, holds_ = self._turned(block, basis), self.holds[block] - _BOUND
-            for left in range(0, len(columns), _TILE):
-                tile = columns[left : left + _TILE]
-                most = far @ near[:, left : left + _TILE]
-                asks = self.asks[tile] - _BOUND
-                at = np.flatnonzero(most >= np.minimum(asks, holds_[0]))
-                row, column = np.divmod(at, len(tile))
-                reach = most.ravel()[at] >= np.minimum(asks[column], holds_[row])
-                yield tile[column[reach]], block[row[reach]]
-
-    def _exact(
-        self, column: Integers, row: Integers, missing: NDArray[np.float32] | None
-    ) -> tuple[Integers, Integers]:
-        """Those of the pairs that do reach it; their codes rule out most, if `missing` is told."""
-        if missing is not None:
-            most = self.vectors.most(column, row, missing)
-            reach = most >= np.minimum(self.asks[column], self.holds[row])
-            column, row = column[reach], row[reach]
-        others = self._entries(column) != self._entries(row)
-        column, row = column[others], row[others]
-        product = self.vectors.products(column, row)
-        answers = self.answers[row]
-        np.maximum.at(self.asks, column[answers], product[answers] - _ROUNDING)
-        reach = answers & (product >= self.asks[column])
-        reach |= self.is_new[column] & (product >= self.holds[row])
-        return column[reach], row[reach]
-
-    def _raise_bare(self, columns: Integers, rows: Integers) -> None:
-        """Let what has to reach nothing reach the best of a sample."""
-        bare, sample = columns[np.isneginf(self.asks[columns])], rows[self.answers[rows]]
-        sample = sample[:: max(1, len(sample) // _SAMPLE)]
-        if not len(sample):
-            return
-        far, entries = self._read(sample), self._entries(sample)
-        for start in range(0, len(bare), _TILE):
-            tile = bare[start : start + _TILE]
-            product = far @ self._read(tile).T
-            product[_alike(entries, self._entries(tile))] = _NEVER
-            self.asks[tile] = product.max(0) - _ROUNDING
-
-    def _basis(self, rows: Integers) -> NDArray[np.float32]:
-        """(d, c) the orthonormal directions in which most of the length of these vectors lies."""
-        sample = self._read(rows[:: max(1, len(rows) // (2 * _SAMPLE))])
-        _, directions = np.linalg.eigh((sample.T @ sample).astype(np.float64))
-        return np.ascontiguousarray(directions[:, -_COMPONENTS:], dtype=np.float32)
-
-    def _turned(self, rows: Integers, basis: NDArray[np.float32] | None) -> NDArray[np.float32]:
-        """The vectors by their components along the basis and the length of the rest."""
-        vectors = self._read(rows)
-        if basis is None:
-            return vectors
-        kept = vectors @ basis
-        left = np.einsum("ij,ij->i", vectors, vectors) - np.einsum("ij,ij->i", kept, kept)
-        return np.column_stack([kept, np.sqrt(np.maximum(left, 0) + _BOUND)])
-
-    def _entries(self, rows: Integers) -> Integers:
-        return np.searchsorted(self.entry_end, rows, "right")
-
-    def _read(self, rows: Integers) -> NDArray[np.float32]:
-        return np.asarray(self.vectors.exact)[rows].astype(np.float32)
-
-
-def _joined(pairs: Sequence[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
-    column, row = zip(*pairs, strict=True)
-    return np.concatenate(column), np.concatenate(row)
-
-
 def _directed(is_asked: bool, column: _Side, row: _Side) -> tuple[_Side, _Side]:
     """The outgoing side first, of a pair or its kind."""
     return (column, row) if is_asked else (row, column)
-
-
-def _alike(rows: Integers, columns: Integers) -> tuple[Integers, Integers]:
-    """The pairs of places at which two arrays are equal; the first is rising."""
-    return ranges(np.searchsorted(rows, columns), np.searchsorted(rows, columns, "right"))

@@ -15,6 +15,7 @@ force, at version 2 those of 7 and 9.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -116,6 +117,16 @@ def name_key(name: str) -> int:
     return content_id(name)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class StandIns:
+    """What a version without some sources matches instead of what these hold, by rising `out`."""
+
+    version: int
+    out: Integers
+    into: Integers
+    similarity: Floats
+
+
 class LiveIndex:
     """All columns. The one writer changes them; readers go by a `Snapshot`.
 
@@ -143,6 +154,7 @@ class LiveIndex:
         self.entry_of: dict[int, int] = {}  # by question set
         self.life_of: dict[int, int] = {}  # by passage, at the head
         self.document_of: dict[int, int] = {}  # by row in the store, at the head
+        self.stand_ins: Mapping[frozenset[str], StandIns] = {}  # by hidden sources; never changed
         self.version = 0  # as of which it is
         self._began: list[tuple[str, int, int]] = []
         self._ended: list[tuple[str, Integers]] = []

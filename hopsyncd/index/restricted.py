@@ -5,7 +5,9 @@ matched anew among the visible, and links of passages are read again where a hid
 the passage or could be meant.
 
 What was found for an older version is carried on as a commit would: only questions are looked at
-that began or ended since, whose match did, or whose match came into view or went out of it.
+that began or ended since, whose match did, or whose match came into view or went out of it. Without
+such a view, the matches that the index has as `stand_ins`, of whatever version and sources, spare
+most of the comparing.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +21,7 @@ from hopsyncd.index.documents import touched_by, ways_of
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import cut_of, edge_budget, match_rows, questions_of, renewed
 from hopsyncd.index.snapshot import UNMATCHED, Replaced, Rows, Snapshot
-from hopsyncd.index.statistics import Statistics, differing
+from hopsyncd.index.statistics import Statistics, Visible, differing
 from store.records import Version
 
 
@@ -28,12 +30,14 @@ class _Since:
     """What may differ from an older view of the index; all that is, where there is none.
 
     entries, documents: those that came into view or went out of it. questions: outgoing ones whose
-    own match may be another, rising. ended: matches of then that ended, by rising question.
+    own match may be another, rising. held: matches among what was visible then, by rising question.
+    ended: those of the whole that ended.
     """
 
     entries: Integers
     documents: Integers
     questions: Integers
+    held: MatchColumns
     ended: MatchColumns
 
 
@@ -85,9 +89,11 @@ def restricted(
 
 def _since(found: Snapshot, before: Snapshot | None) -> _Since:
     index, version, visible = found.index, found.version.id, found.statistics.visible
-    if before is None:
+    was = before.replaced if before else None
+    if before is None or was is None:
+        entries, held = _stood_in(found)
         every = np.arange(len(index["outgoing"]))
-        return _Since(found.entries, np.flatnonzero(visible.documents), every, NO_MATCHES)
+        return _Since(entries, np.flatnonzero(visible.documents), every, held, NO_MATCHES)
     then, older = before.statistics.visible, before.version.id
     entries = np.flatnonzero(differing(visible.entries, then.entries, False))
     out, born, died = index["matches"].views("out", "born", "died")
@@ -101,8 +107,23 @@ def _since(found: Snapshot, before: Snapshot | None) -> _Since:
         entries,
         np.flatnonzero(differing(visible.documents, then.documents, False)),
         np.union1d(out[moved], asked).astype(np.int64),
+        MatchColumns(was.out, was.into, was.similarity),
         match_rows(index, ended[np.argsort(out[ended])]),
     )
+
+
+def _stood_in(found: Snapshot) -> tuple[Integers, MatchColumns]:
+    """What stood in where the sources most like these were hidden, and the entries that were not
+    visible there and are now, or the other way round."""
+    index, visible = found.index, found.statistics.visible.entries
+    known = index.stand_ins
+    if not known:
+        return np.flatnonzero(visible), NO_MATCHES
+    nearest = min(known, key=lambda hidden: len(hidden ^ found.hidden))
+    then = known[nearest]
+    seen = Visible.of(index, then.version, nearest).entries
+    entries = np.flatnonzero(differing(visible, seen, False))
+    return entries, MatchColumns(then.out, then.into, then.similarity)
 
 
 def _matches(
@@ -112,18 +133,17 @@ def _matches(
     and the similarity of the match of each question."""
     index, visible = found.index, found.statistics.visible.entries
     of_question = np.full(len(index["outgoing"]), UNMATCHED)
-    alone, held = np.empty(0, dtype=np.int64), NO_MATCHES
+    alone = np.empty(0, dtype=np.int64)
     if was is not None:
         of_question[: len(was.of_question)] = was.of_question
         of_question[was.alone] = UNMATCHED
         alone = np.setdiff1d(was.alone, since.questions, assume_unique=True)
-        held = MatchColumns(was.out, was.into, was.similarity)
     own, similarity = _own(found, since.questions)
     of_question[since.questions] = UNMATCHED
     of_question[own] = similarity
     seen = since.questions[holds(visible, index["outgoing"]["entry"][since.questions])]
     alone = np.union1d(alone, seen[of_question[seen] == UNMATCHED])
-    held = _either(_standing(found, held, alone), _standing(found, since.ended, alone))
+    held = _either(_standing(found, since.held, alone), _standing(found, since.ended, alone))
     new = since.entries[holds(visible, since.entries)]
     begun = renewed(index, np.setdiff1d(alone, held.out, assume_unique=True), visible, held, new)
     matches = _either(begun, held)

@@ -1,19 +1,38 @@
-"""The vectors of the live index: exact ones to decide by, and coarse ones to scan."""
+"""Vectors that only grow, and which pairs of them have a product that a question has to reach.
 
-from collections.abc import Callable, Iterator
+Each is held exactly, on the grid, and as a code of eight bits a component. Codes tell between which
+bounds a product lies, and are multiplied ten times as fast.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numkong
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Floats, Integers
+from hopsyncd.index.columns import Floats, Integers, ranges
 from store.records import GRID, Vectors
+
+_FIRST = 256  # rows that there is room for at first
+EXACT_AT_ONCE = 1 << 15  # pairs
+NEVER = np.float32(-1e30)
+ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
+BLOCK = 1 << 9  # vectors that are multiplied with some
+_COLUMNS = 1 << 14  # vectors that are compared with all others
+_TILE = 1 << 9  # vectors of them in one product
+_MANY_PAIRS = 1 << 24  # whose products are bounded first, by so many components
+_COMPONENTS = 128
+_BOUND = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared length, can be rounded by
+_SAMPLE = 1 << 10  # vectors
+_FEW, _MOST_BOUNDS = 1 << 6, 1 << 23  # vectors whose products with all are bounded by codes; pairs
+_CODES = 1 << 13  # rows of codes at once
 
 Codes = NDArray[np.int8]
 Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
 """Gives a larger array, of so many rows, that begins with those of the old one."""
 
-_FIRST = 256  # rows that there is room for at first
 _AT_ONCE = 1 << 8  # rows, which fit into a processor's cache
 _LONGEST = 1.01 * GRID  # more than the length of any vector
 _MOST_CODE = 127
@@ -41,6 +60,7 @@ class VectorTable:
         self._grow = grow
         self._exact: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int16)
         self._codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
+        self._missing = np.empty(0, dtype=np.float32)
         self._used = 0
 
     def __len__(self) -> int:
@@ -70,10 +90,20 @@ class VectorTable:
         self._used = needed
         return first
 
-    def take(self, exact: NDArray[np.generic], codes: NDArray[np.generic], rows: int) -> None:
-        """Replace all rows by so many of these arrays, which may have room for more."""
+    def take(
+        self,
+        exact: NDArray[np.generic],
+        codes: NDArray[np.generic],
+        rows: int,
+        missing: NDArray[np.float32],
+    ) -> None:
+        """Replace all rows by so many of these arrays, which may have room for more.
+
+        `missing` is what these rows gave.
+        """
         room = min(len(exact), len(codes))  # a kill while they grow leaves one behind the other
         self._exact, self._codes, self._used = exact[:room], codes[:room], rows
+        self._missing = missing
 
     def cosines(self, vector: Vectors) -> NDArray[np.float32]:
         """(r,) about the cosine of each row with a (d,) grid vector: a function of the two alone.
@@ -106,13 +136,209 @@ class VectorTable:
 
     def missing(self) -> NDArray[np.float32]:
         """(r,) no less than the length of what the codes of each row leave out."""
-        exact, codes = np.asarray(self.exact), np.asarray(self.codes)
-        squared = np.empty(len(exact), dtype=np.float32)
-        for part in _parts(len(exact)):
-            rest = exact[part] - codes[part] * np.float32(self.step)
-            np.einsum("ij,ij->i", rest, rest, out=squared[part])
-        return np.sqrt(squared, out=squared) + np.float32(1)
+        known, used = self._missing, self._used
+        if len(known) < used:
+            exact, codes = np.asarray(self.exact), np.asarray(self.codes)
+            squared = np.empty(used - len(known), dtype=np.float32)
+            for part in _parts(len(squared)):
+                at = slice(len(known) + part.start, len(known) + part.stop)
+                rest = exact[at] - codes[at] * np.float32(self.step)
+                np.einsum("ij,ij->i", rest, rest, out=squared[part])
+            new = np.sqrt(squared, out=squared) + np.float32(1)
+            self._missing = known = np.concatenate([known, new])
+        return known[:used]
 
     def _coarse(self, vectors: Vectors) -> Codes:
         codes = np.rint(vectors / np.float32(self.step))
         return np.clip(codes, -_MOST_CODE, _MOST_CODE).astype(np.int8)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodeBounds:
+    """Between what the products of r vectors with few of them lie, by their codes.
+
+    columns: (c,) the rows of those, rising. about: (r, c) the products of the codes. missing: (r,)
+    the length of what each code leaves out.
+    """
+
+    columns: Integers
+    about: NDArray[np.float32]
+    missing: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, vectors: VectorTable, columns: Integers) -> Self | None:
+        """None where they are not few."""
+        missing = vectors.missing()
+        count = len(missing)
+        if not 0 < len(columns) <= min(_FEW, _MOST_BOUNDS // max(1, count)):
+            return None
+        codes = np.asarray(vectors.codes)
+        packed = numkong.dots_pack(codes[columns])
+        about = np.empty((count, len(columns)), dtype=np.float32)
+        for start in range(0, count, _CODES):
+            part = slice(start, min(start + _CODES, count))
+            about[part] = np.asarray(numkong.dots_packed(codes[part], packed))
+        about *= np.float32(vectors.step**2)
+        return cls(columns, about, missing)
+
+    def between(
+        self, rows: Integers, columns: Integers
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(m, n) what the products of these rows are at least, and at most; n are of `columns`."""
+        about = self.about[rows[:, None], np.searchsorted(self.columns, columns)]
+        left, right = self.missing[rows][:, None], self.missing[columns]
+        longest = np.float32(_LONGEST)
+        doubt = left * (longest + right) + (longest * right + _BOUND)
+        return about - doubt, about + doubt
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorPairs:
+    """Which pairs of vectors, a column and a row, have a product that a question has to reach.
+
+    For each of r vectors: `asks` and `holds` are the least products that matter to the questions
+    asked and to those with a match, infinite where none does; `asks` rises with what is found.
+    `answers` says whether those asked are compared with it, and `is_new` whether the others are.
+
+    Of few columns the products are bounded by codes, if `bounds` has them. Of many pairs they are
+    bounded in another way: vectors are turned so that most of their length lies in few components,
+    and what is left of two multiplies to no more than its lengths do. The codes bound it more
+    closely for the few that this leaves.
+    """
+
+    vectors: VectorTable
+    entry_end: Integers
+    asks: NDArray[np.float32]
+    holds: NDArray[np.float32]
+    answers: NDArray[np.bool_]
+    is_new: NDArray[np.bool_]
+    bounds: CodeBounds | None
+
+    def reaching(self) -> Iterator[tuple[Integers, Integers]]:
+        """The pairs, by parts."""
+        asks, holds_ = self.asks < np.inf, self.holds < np.inf
+        columns = np.flatnonzero(asks | (self.is_new & holds_.any()))
+        rows = np.flatnonzero(holds_ | (self.answers & asks.any()))
+        if self.bounds is not None:
+            yield from self._within(self.bounds, columns, rows)
+            return
+        self._raise_bare(columns, rows)
+        # By what they hold: so one number says it nearly for all of a block.
+        rows = rows[np.argsort(self.holds[rows])]
+        basis = missing = None
+        if len(columns) * len(rows) > _MANY_PAIRS and self.vectors.dimensions > 2 * _COMPONENTS:
+            basis, missing = self._basis(rows), self.vectors.missing()
+        found, count = list[tuple[Integers, Integers]](), 0
+        for start in range(0, len(columns), _COLUMNS):
+            for pairs in self._bounded(columns[start : start + _COLUMNS], rows, basis):
+                found.append(pairs)
+                count += len(pairs[0])
+                if count > EXACT_AT_ONCE:
+                    yield self._exact(*joined(found), missing)
+                    found, count = [], 0
+        if found:
+            yield self._exact(*joined(found), missing)
+
+    def _within(
+        self, bounds: CodeBounds, columns: Integers, rows: Integers
+    ) -> Iterator[tuple[Integers, Integers]]:
+        """The pairs that reach it, of columns that have bounds."""
+        found, count = list[tuple[Integers, Integers]](), 0
+        for start in range(0, len(rows), _CODES):
+            block = rows[start : start + _CODES]
+            least, most = bounds.between(block, columns)
+            answers, is_new = self.answers[block], self.is_new[columns]
+            least[alike(self._entries(block), self._entries(columns))] = NEVER
+            if answers.any():
+                self.asks[columns] = np.maximum(self.asks[columns], least[answers].max(0))
+            reach = (most >= self.asks[columns]) & answers[:, None]
+            if is_new.any():
+                reach |= (most >= self.holds[block][:, None]) & is_new
+            row, column = np.nonzero(reach)
+            found.append((columns[column], block[row]))
+            count += len(row)
+            if count > EXACT_AT_ONCE:
+                yield self._exact(*joined(found), None)
+                found, count = [], 0
+        if found:
+            yield self._exact(*joined(found), None)
+
+    def _bounded(
+        self, columns: Integers, rows: Integers, basis: NDArray[np.float32] | None
+    ) -> Iterator[tuple[Integers, Integers]]:
+        """The pairs that reach it by their components along the basis and what is left at most."""
+        near = self._turned(columns, basis).T
+        height = BLOCK if len(columns) > BLOCK else 2 * BLOCK
+        for start in range(0, len(rows), height):
+            block = rows[start : start + height]
+            far, holds_ = self._turned(block, basis), self.holds[block] - _BOUND
+            for left in range(0, len(columns), _TILE):
+                tile = columns[left : left + _TILE]
+                most = far @ near[:, left : left + _TILE]
+                asks = self.asks[tile] - _BOUND
+                at = np.flatnonzero(most >= np.minimum(asks, holds_[0]))
+                row, column = np.divmod(at, len(tile))
+                reach = most.ravel()[at] >= np.minimum(asks[column], holds_[row])
+                yield tile[column[reach]], block[row[reach]]
+
+    def _exact(
+        self, column: Integers, row: Integers, missing: NDArray[np.float32] | None
+    ) -> tuple[Integers, Integers]:
+        """Those of the pairs that do reach it; their codes rule out most, if `missing` is told."""
+        if missing is not None:
+            most = self.vectors.most(column, row, missing)
+            reach = most >= np.minimum(self.asks[column], self.holds[row])
+            column, row = column[reach], row[reach]
+        others = self._entries(column) != self._entries(row)
+        column, row = column[others], row[others]
+        product = self.vectors.products(column, row)
+        answers = self.answers[row]
+        np.maximum.at(self.asks, column[answers], product[answers] - ROUNDING)
+        reach = answers & (product >= self.asks[column])
+        reach |= self.is_new[column] & (product >= self.holds[row])
+        return column[reach], row[reach]
+
+    def _raise_bare(self, columns: Integers, rows: Integers) -> None:
+        """Let what has to reach nothing reach the best of a sample."""
+        bare, sample = columns[np.isneginf(self.asks[columns])], rows[self.answers[rows]]
+        sample = sample[:: max(1, len(sample) // _SAMPLE)]
+        if not len(sample):
+            return
+        far, entries = self._read(sample), self._entries(sample)
+        for start in range(0, len(bare), _TILE):
+            tile = bare[start : start + _TILE]
+            product = far @ self._read(tile).T
+            product[alike(entries, self._entries(tile))] = NEVER
+            self.asks[tile] = product.max(0) - ROUNDING
+
+    def _basis(self, rows: Integers) -> NDArray[np.float32]:
+        """(d, c) the orthonormal directions in which most of the length of these vectors lies."""
+        sample = self._read(rows[:: max(1, len(rows) // (2 * _SAMPLE))])
+        _, directions = np.linalg.eigh((sample.T @ sample).astype(np.float64))
+        return np.ascontiguousarray(directions[:, -_COMPONENTS:], dtype=np.float32)
+
+    def _turned(self, rows: Integers, basis: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        """The vectors by their components along the basis and the length of the rest."""
+        vectors = self._read(rows)
+        if basis is None:
+            return vectors
+        kept = vectors @ basis
+        left = np.einsum("ij,ij->i", vectors, vectors) - np.einsum("ij,ij->i", kept, kept)
+        return np.column_stack([kept, np.sqrt(np.maximum(left, 0) + _BOUND)])
+
+    def _entries(self, rows: Integers) -> Integers:
+        return np.searchsorted(self.entry_end, rows, "right")
+
+    def _read(self, rows: Integers) -> NDArray[np.float32]:
+        return np.asarray(self.vectors.exact)[rows].astype(np.float32)
+
+
+def joined(pairs: Sequence[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
+    """All pairs of several parts, of which there is one at least."""
+    column, row = zip(*pairs, strict=True)
+    return np.concatenate(column), np.concatenate(row)
+
+
+def alike(rows: Integers, columns: Integers) -> tuple[Integers, Integers]:
+    """The pairs of places at which two arrays are equal; the first is rising."""
+    return ranges(np.searchsorted(rows, columns), np.searchsorted(rows, columns, "right"))

@@ -24,7 +24,7 @@ import structlog
 from numpy.typing import NDArray
 
 from hopsyncd.index.columns import Column
-from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.live_index import LiveIndex, StandIns
 from hopsyncd.index.vectors import in_memory
 from hopsyncd.ingest.follow import follow
 from store.exceptions import NoSuchVersion
@@ -34,8 +34,9 @@ from store.sqlite.database import Connection
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 5
+_FORMAT = 6
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
+_MISSING = "vectors.missing"
 _VECTORS = {"exact": np.int16, "codes": np.int8}
 _MORE = 1.25  # saved again once it has so many times the entries, and 2,000 more
 _FEWEST = 2000
@@ -92,10 +93,12 @@ class SavedIndex:
     def _save(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         (self.folder / _MANIFEST).unlink(missing_ok=True)
-        columns = index.columns()
+        masks = index.stand_ins  # which a reader replaces as a whole
+        columns = {**index.columns(), **_columns_of(masks), _MISSING: index.vectors.missing()}
         layout = self._write(columns)
         names = [index.spelled, [*index.words], index.sources, index.paths, index.shown]
-        texts = [*names, index.properties]
+        hidden = [(one.version, sorted(mask)) for mask, one in masks.items()]
+        texts = [*names, index.properties, hidden]
         (self.folder / _TEXTS).write_text(json.dumps(texts), encoding="utf-8")
         rows = len(index.vectors)
         digests = {
@@ -176,12 +179,19 @@ class SavedIndex:
         if found != digests:
             raise ValueError("its digests are not those of the files")
         index = LiveIndex(dimensions, self._grow)
-        texts = json.loads(text)
-        index.spelled, words, index.sources, index.paths, index.shown, properties = texts
+        *names, properties, hidden = json.loads(text)
+        index.spelled, words, index.sources, index.paths, index.shown = names
         index.words = dict.fromkeys(words)
         index.properties = [(name, value) for name, value in properties]
-        index.vectors.take(vectors["exact"], vectors["codes"], rows)
+        missing = columns[_MISSING][: lengths[_MISSING]]
+        index.vectors.take(vectors["exact"], vectors["codes"], rows, missing)
         index.take(columns, lengths)
+        index.stand_ins = {
+            frozenset(mask): StandIns(
+                version, *(columns[name][: lengths[name]].copy() for name in _stand_in_names(at))
+            )
+            for at, (version, mask) in enumerate(hidden)
+        }
         return index
 
     def _columns(self, layout: Layout) -> dict[str, Column]:
@@ -223,6 +233,18 @@ class SavedIndex:
         grown[: len(old)] = old
         new.replace(self.folder / f"{name}.bin")
         return grown
+
+
+def _columns_of(masks: Mapping[frozenset[str], StandIns]) -> dict[str, Column]:
+    found: dict[str, Column] = {}
+    for at, one in enumerate(masks.values()):
+        parts = one.out, one.into, one.similarity
+        found |= zip(_stand_in_names(at), parts, strict=True)
+    return found
+
+
+def _stand_in_names(at: int) -> list[str]:
+    return [f"stand_ins{at}.{part}" for part in ("out", "into", "similarity")]
 
 
 def _lengths(layout: Layout) -> dict[str, int]:

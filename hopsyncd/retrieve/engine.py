@@ -13,7 +13,6 @@ import numpy as np
 from hopsyncd.config.values import Search
 from hopsyncd.index.filters import Filter, passing
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.restricted import restricted
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.encoder import Encoder, Reranker
@@ -22,6 +21,7 @@ from hopsyncd.models.llm.call import Llm
 from hopsyncd.retrieve.footprint import Footprint, is_touched
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.restricted_views import Mask, RestrictedViews
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
 from hopsyncd.retrieve.understood import respelled
@@ -95,11 +95,10 @@ class Engine:
         self._encoder = encoder
         self._searcher = Searcher(encoder, settings, llm, reranker)
         self._max_llm_calls = max_llm_calls
-        self._budget_factor = budget_factor
         self._local = threading.local()
         self._head: Snapshot | None = None
         self._pasts = _Kept(3)  # versions other than the head
-        self._restricted = _Kept(4)  # versions without some sources
+        self._restricted = RestrictedViews(budget_factor)
         self._narrowed = _Kept(8)  # versions as filters leave them
         self._being_read: Counter[int] = Counter()
         self._reading_lock = threading.Lock()
@@ -135,8 +134,17 @@ class Engine:
     def publish(self, head: Snapshot) -> None:
         """Serve another version from now on; a request that has begun keeps its own."""
         before, self._head = self._head, head
+        self._restricted.follow(head)
         if before is not None and before.index is not head.index:
             self.forget_pasts()
+
+    def expect(self, masks: Iterable[Mask]) -> None:
+        """What may be hidden from those who ask: such heads are made before they do."""
+        self._restricted.expect(masks)
+
+    def is_ready(self, version: int, hidden: Mask) -> bool:
+        """No if that is the head, and is not there yet without these sources; it soon will be."""
+        return not hidden or self._restricted.ready(version, hidden)
 
     @property
     def settings(self) -> WalkSettings:
@@ -150,7 +158,7 @@ class Engine:
     def forget_pasts(self) -> None:
         """Drop what is kept of past versions: a purge has rewritten them."""
         self._pasts.clear()
-        self._restricted.clear()
+        self._restricted.forget_pasts()
         self._narrowed.clear()
 
     @contextmanager
@@ -309,20 +317,7 @@ class Engine:
         self, connection: Connection, version: Version, hidden: frozenset[str]
     ) -> Snapshot:
         """The version without the hidden sources, kept for the next question about it."""
-        head = self._searchable(connection, version)
-
-        def made() -> Snapshot:
-            older = [
-                one
-                for (number, sources), one in self._restricted.of(head.index)
-                if sources == hidden and number < version.id
-            ]
-            before = max(older, key=lambda one: one.version.id, default=None)
-            return restricted(
-                head.index, version, hidden, self._budget_factor, head.statistics, before
-            )
-
-        return self._restricted.get((version.id, hidden), head.index, made)
+        return self._restricted.get(self._searchable(connection, version), version, hidden)
 
     def _filtered(self, served: Snapshot, wanted: Filter) -> Snapshot:
         """What the filter leaves of a snapshot, kept for the next question with that filter."""

@@ -88,6 +88,26 @@ def test_so_many_vectors_that_their_products_are_bounded_first_give_the_argmax_t
     assert matches.into.tolist() == products.argmax(1).tolist()
 
 
+def test_passages_that_come_one_by_one_to_many_give_the_argmax_too() -> None:
+    chance, dimensions = np.random.default_rng(3), 100
+    told, common = ["a", "a b", "b c", "a b c", ""], chance.standard_normal((4, dimensions))
+
+    def some(count: int) -> list[Triplet]:
+        mixed = chance.random((count, 4)) @ common + 0.05 * chance.standard_normal(dimensions)
+        return [(told[chance.integers(5)], one.tolist()) for one in mixed]
+
+    sets = [triplets(number, some(3), some(3)) for number in range(150)]
+    index = LiveIndex(dimensions)
+    for version, part in enumerate((sets[:130], *([one] for one in sets[130:])), 1):
+        new = add_entries(index, [NewPassage(one, 1, {}) for one in part])
+        index.begin_lives(new)
+        rematch(index, np.empty(0, dtype=np.int64), new)
+        index.settle(version)
+    rows = np.flatnonzero(index["matches"]["died"] == DEAD)
+    held = match_records(index, match_rows(index, rows))
+    assert {one.question: one for one in held} == expected(sets)
+
+
 @given(contents=contents, steps=steps)
 def test_every_change_gives_the_argmax_of_a_rebuild(
     contents: list[tuple[list[Triplet], list[Triplet]]], steps: list[set[int]]

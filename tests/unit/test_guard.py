@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hopsyncd.api.access import Access, AuditLog, Guard, token_in
+from hopsyncd.api.access import Access, AuditLog, Guard, masks_of, token_in
 from hopsyncd.api.server import bound_address
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
@@ -91,6 +91,15 @@ def test_members_of_the_group_read_and_admins_may_everything(tmp_path: Path) -> 
     for who in ("user:nobody", "group:daemon"):
         admin = client(tmp_path, MEMBER, admins=[who]).get("/")
         assert admin.json() == {"admin": True, "hidden": []}
+
+
+def test_what_may_be_hidden_from_members_is_known_before_they_ask() -> None:
+    named = {"notes": [], "minutes": ["group:daemon", "user:root"], "pay": ["user:root"]}
+    sources = [{"name": name, "path": f"/{name}", "visible_to": who} for name, who in named.items()]
+    wanted = Config.model_validate({"access": {"group": "daemon"}, "source": sources})
+    assert masks_of(wanted, ["old"]) == [{"old", "minutes", "pay"}, {"old", "pay"}, {"old"}]
+    assert {"old"} not in masks_of(wanted, [])
+    assert masks_of(config(), ["old"]) == []
 
 
 @pytest.mark.parametrize(

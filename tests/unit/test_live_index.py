@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.live_index import LiveIndex, StandIns
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.read import rules_of
@@ -29,7 +29,8 @@ PARIS = b"# Paris\n\nCaesar called Paris Lutetia.\n"
 def copied(index: LiveIndex) -> LiveIndex:
     """Another index of the same arrays."""
     copy, vectors = LiveIndex(index.vectors.dimensions), index.vectors
-    copy.vectors.take(vectors.exact.copy(), vectors.codes.copy(), len(vectors))
+    exact, codes, missing = vectors.exact.copy(), vectors.codes.copy(), vectors.missing()
+    copy.vectors.take(exact, codes, len(vectors), missing)
     columns = {name: column.copy() for name, column in index.columns().items()}
     copy.take(columns, {name: len(column) for name, column in columns.items()})
     for texts in ("spelled", "sources", "paths", "shown"):
@@ -118,6 +119,26 @@ def test_what_came_since_is_followed_and_past_versions_stay(kept: Kept) -> None:
     assert {**served_by(snapshot_at(again.index, 1)), "edges": 0} == {**then, "edges": 0}
     again.keep_index()
     assert kept.served(kept.started()) == kept.expected
+
+
+def test_what_stood_in_for_hidden_matches_is_known_at_the_next_start(kept: Kept) -> None:
+    writer, places = kept.started(), np.arange(3)
+    masks = {frozenset({"a"}): 3, frozenset({"a", "b"}): 0}
+    writer.index.stand_ins = {
+        mask: StandIns(1, places[:count], places[:count] + 1, places[:count] / 4)
+        for mask, count in masks.items()
+    }
+    writer.keep_index()
+    found = kept.started().index.stand_ins
+    assert [*found] == [*masks]
+    for mask, count in masks.items():
+        parts = found[mask].out, found[mask].into, found[mask].similarity
+        assert [part.tolist() for part in parts] == [
+            [0, 1, 2][:count],
+            [1, 2, 3][:count],
+            [0.0, 0.25, 0.5][:count],
+        ]
+        assert found[mask].version == 1
 
 
 def test_an_index_that_is_behind_the_head_is_kept_as_what_it_is(kept: Kept) -> None:

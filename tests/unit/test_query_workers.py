@@ -79,12 +79,12 @@ class Desk:
         before()
         return self.workers.answer(at, self.message(at, search, hidden), here)
 
-    def until_handed_over(self) -> None:
+    def until_handed_over(self, hidden: frozenset[str] = NOBODY) -> None:
         """Ask, two at a time, until the worker has the head and answers."""
         end_s = time.monotonic() + 60
         while time.monotonic() < end_s:
             before = self.here
-            self.ask()
+            self.ask(hidden=hidden)
             if self.here == before:
                 return
             self.meet(self.workers)
@@ -116,6 +116,10 @@ def test_a_worker_gives_the_same_answers_at_every_version_and_behind_every_mask(
     desk.until_handed_over()
     (pid,) = desk.workers.pids
     assert pid != os.getpid()
+    before = desk.here
+    assert desk.ask(hidden=HIDDEN) == desk.alone(hidden=HIDDEN)
+    assert desk.here == before + 1  # the worker makes what is behind the mask without an asker
+    desk.until_handed_over(HIDDEN)
     first, before = desk.stack.head.id, desk.here
     for strategy in ("hop", "bm25", "dense", "hybrid", "decompose"):
         search = Search(strategy)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.live_index import LiveIndex, StandIns
 from hopsyncd.index.restricted import restricted
 from hopsyncd.index.snapshot import Snapshot
 from tests.fakes.dump import served_by
@@ -16,13 +16,18 @@ from tests.fakes.indexed import advance, document, snapshot_at
 from tests.fakes.triplets import triplets
 
 HIDDEN = frozenset({"closed"})
+MASKS = [HIDDEN, frozenset({"open"}), frozenset({"open", "closed"})]
 
 
 def without(
-    index: LiveIndex, version: int, factor: float = 3.0, before: Snapshot | None = None
+    index: LiveIndex,
+    version: int,
+    factor: float = 3.0,
+    before: Snapshot | None = None,
+    hidden: frozenset[str] = HIDDEN,
 ) -> Snapshot:
     whole = snapshot_at(index, version)
-    return restricted(index, whole.version, HIDDEN, factor, whole.statistics, before)
+    return restricted(index, whole.version, hidden, factor, whole.statistics, before)
 
 
 def counted(graph: Snapshot) -> dict[str, Any]:
@@ -57,6 +62,26 @@ def test_carried_on_from_an_older_version_it_is_the_same(
         carried = without(index, version, before=before)
         assert counted(carried) == counted(afresh)
         before = carried if keep else before
+
+
+@given(
+    history=histories,
+    version=st.integers(1, 6),
+    known=st.dictionaries(st.sampled_from(MASKS), st.integers(1, 6), min_size=1),
+)
+def test_with_what_stood_in_at_any_version_behind_any_mask_it_is_the_same(
+    history: Sequence[Step], version: int, known: dict[frozenset[str], int]
+) -> None:
+    index = grown(states(history))
+    last = len(history)
+    afresh = without(index, min(version, last))
+    views = [without(index, min(one, last), hidden=hidden) for hidden, one in known.items()]
+    index.stand_ins = {
+        one.hidden: StandIns(one.version.id, found.out, found.into, found.similarity)
+        for one in views
+        if (found := one.replaced)
+    }
+    assert counted(without(index, min(version, last))) == counted(afresh)
 
 
 def test_what_stood_in_for_a_hidden_match_gives_way_to_a_better_one() -> None:

@@ -70,7 +70,7 @@ def test_a_table_grows_under_a_reader_and_its_rows_can_be_taken_over() -> None:
     assert (len(before), len(table)) == (100, 2000)
     assert (before == vectors[:100]).all() and (table.exact == vectors).all()
     assert (table.codes == table_of(vectors).codes).all()
-    other.take(table.exact, table.codes, len(table))
+    other.take(table.exact, table.codes, len(table), table.missing())
     assert other.append(vectors[:1]) == 2000
     assert (other.exact == np.vstack([vectors, vectors[:1]])).all()
     assert other.cosines(vectors[7])[:2000].tolist() == table.cosines(vectors[7]).tolist()
@@ -82,7 +82,7 @@ def test_a_table_grows_from_arrays_of_which_one_has_more_room(longer: str) -> No
     whole, table = table_of(vectors), VectorTable(8)
     room = {name: getattr(whole, name)[:100].copy() for name in ("exact", "codes")}
     room[longer] = np.resize(room[longer], (800, 8))
-    table.take(room["exact"], room["codes"], 100)
+    table.take(room["exact"], room["codes"], 100, whole.missing()[:100])
     table.append(vectors[100:200])
     table.append(vectors[200:])
     assert (table.exact == vectors).all() and (table.codes == whole.codes).all()

@@ -1,0 +1,167 @@
+"""Versions without the sources that some callers may not see, most made before they are asked for.
+
+For each set of hidden sources that was asked with lately, or that the configuration names, the head
+without them is made beside what else is done, as soon as it is the head. Whoever asks sooner waits
+for it, or makes it: nothing is made twice.
+"""
+
+import threading
+import time
+from collections.abc import Iterable
+
+import structlog
+
+from hopsyncd.index.live_index import LiveIndex, StandIns
+from hopsyncd.index.restricted import restricted
+from hopsyncd.index.snapshot import Snapshot
+from store.records import Version
+
+log = structlog.get_logger(__name__)
+
+_MASKS = 4  # sets of hidden sources that views are kept of
+_VIEWS = 3  # versions of each
+_REST = 4  # times as long as making one ahead took: it may take a fifth of a processor
+_LONGEST_REST_S = 10.0
+
+Mask = frozenset[str]
+"""The names of hidden sources."""
+
+
+class RestrictedViews:
+    """The views of one engine; for any thread."""
+
+    def __init__(self, budget_factor: float) -> None:
+        self._budget_factor = budget_factor
+        self._changed = threading.Condition()
+        # The mask that was asked with last is the last; of each, the view that was made last.
+        self._kept: dict[Mask, list[Snapshot]] = {}
+        self._making: set[Mask] = set()
+        self._head: Snapshot | None = None
+        self._is_ahead = False  # a thread makes views ahead
+
+    def get(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
+        """A version of the head's index without what only these sources hold."""
+        with self._changed:
+            self._want(hidden)
+            while (known := self._known(head.index, version.id, hidden)) is None:
+                if hidden not in self._making:
+                    self._making.add(hidden)
+                    break
+                self._changed.wait()
+        if known:
+            return known
+        return self._made(head, version, hidden)
+
+    def ready(self, version: int, hidden: Mask) -> bool:
+        """No if that is the head, and is not there yet without these sources; it soon will be."""
+        with self._changed:
+            self._want(hidden)
+            head = self._head
+            if head is None or head.version.id != version:
+                return True
+            self._go_on()
+            return self._known(head.index, version, hidden) is not None
+
+    def expect(self, masks: Iterable[Mask]) -> None:
+        """Others than those asked with lately may be asked with."""
+        with self._changed:
+            self._kept = {**{mask: [] for mask in masks}, **self._kept}
+            self._trim()
+            self._go_on()
+
+    def follow(self, head: Snapshot) -> None:
+        """Make the views of another head from now on."""
+        with self._changed:
+            if self._head is None or self._head.index is not head.index:
+                self._kept = {mask: [] for mask in {**head.index.stand_ins, **self._kept}}
+                self._trim()
+            self._head = head
+            self._go_on()
+
+    def forget_pasts(self) -> None:
+        """Drop those of versions that are not the head."""
+        with self._changed:
+            newest = self._head.version.id if self._head else 0
+            for views in self._kept.values():
+                views[:] = [one for one in views if one.version.id == newest]
+
+    def _want(self, hidden: Mask) -> None:
+        self._kept[hidden] = self._kept.pop(hidden, [])
+        self._trim()
+
+    def _trim(self) -> None:
+        for mask in [*self._kept][:-_MASKS]:
+            del self._kept[mask]
+
+    def _known(self, index: LiveIndex, number: int, hidden: Mask) -> Snapshot | None:
+        of_mask = self._kept.get(hidden, ())
+        found = (one for one in of_mask if one.version.id == number and one.index is index)
+        return next(found, None)
+
+    def _made(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
+        """Make what is noted as being made, and keep it."""
+        try:
+            with self._changed:
+                views = self._kept.get(hidden, [])
+                older = [
+                    one for one in views if one.index is head.index and one.version.id < version.id
+                ]
+            before = max(older, key=lambda one: one.version.id, default=None)
+            made = restricted(
+                head.index, version, hidden, self._budget_factor, head.statistics, before
+            )
+            with self._changed:
+                if self._kept.get(hidden) is views:  # else another index is served by now
+                    self._keep(made, views)
+            return made
+        finally:
+            with self._changed:
+                self._making.discard(hidden)
+                self._changed.notify_all()
+
+    def _keep(self, made: Snapshot, views: list[Snapshot]) -> None:
+        index, replaced = made.index, made.replaced
+        views.append(made)
+        newest = max(views, key=lambda one: one.version.id)
+        if len(views) > _VIEWS:
+            views.remove(next(one for one in views if one is not newest))
+        if newest is made and replaced is not None:
+            found = StandIns(made.version.id, replaced.out, replaced.into, replaced.similarity)
+            known = {**index.stand_ins, made.hidden: found}
+            index.stand_ins = {mask: known[mask] for mask in self._kept if mask in known}
+
+    def _go_on(self) -> None:
+        """Have a thread make what there is to make ahead. Call it with the lock."""
+        if not self._is_ahead and self._due():
+            self._is_ahead = True
+            threading.Thread(target=self._make_ahead, name="views", daemon=True).start()
+
+    def _due(self) -> tuple[Snapshot, Mask] | None:
+        """The head and the mask last asked with of those without which it is not there yet."""
+        head = self._head
+        if head is None:
+            return None
+        for mask in reversed(self._kept):
+            known = self._known(head.index, head.version.id, mask)
+            if known is None and mask not in self._making:
+                return head, mask
+        return None
+
+    def _make_ahead(self) -> None:
+        while True:
+            with self._changed:
+                due = self._due()
+                if due is None:
+                    self._is_ahead = False
+                    return
+                head, mask = due
+                self._making.add(mask)
+            began_s = time.monotonic()
+            try:
+                self._made(head, head.version, mask)
+            except Exception:
+                log.exception("a view was not made ahead", version=head.version.id)
+                with self._changed:
+                    self._is_ahead = False
+                return
+            time.sleep(min(_REST * (time.monotonic() - began_s), _LONGEST_REST_S))

@@ -1,0 +1,163 @@
+"""Views of those who may not see all: made ahead, made once, and those of others as they were."""
+
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+
+import pytest
+
+from hopsyncd.index.columns import ColumnTable
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.restricted_views import RestrictedViews
+from tests.fakes.dump import served_by
+from tests.fakes.indexed import advance, document, snapshot_at
+from tests.fakes.triplets import triplets
+
+HIDDEN = frozenset({"closed"})
+OTHERS = [frozenset({f"closed {number}"}) for number in range(4)]
+
+
+class GatedIndex(LiveIndex):
+    """Nothing in it is read while the gate is closed."""
+
+    def __init__(self) -> None:
+        self.gate, self.is_awaited = Event(), Event()
+        self.gate.set()
+        super().__init__(2)
+
+    def __getitem__(self, table: str) -> ColumnTable:
+        if not self.gate.is_set():
+            self.is_awaited.set()
+            assert self.gate.wait(20)
+        return super().__getitem__(table)
+
+
+class Asked:
+    """Passages that one of `open` and one of `closed` answer, more of them with each version."""
+
+    def __init__(self) -> None:
+        self.index = GatedIndex()
+        self.views = RestrictedViews(1.0)
+        self.head = self.grow(1)
+
+    def grow(self, version: int) -> Snapshot:
+        first = 10 * version
+        asker = triplets(first, outgoing=[("rome", (1.0, version))])
+        closed = triplets(first + 1, incoming=[("rome", (1.0, version))])
+        shown = triplets(first + 2, incoming=[("rome", (0.5, version))])
+        advance(
+            self.index,
+            version,
+            [asker, closed, shown],
+            documents=[
+                document(first, f"{first}.md", [first, first + 2], source="open"),
+                document(first + 1, f"{first + 1}.md", [first + 1], source="closed"),
+            ],
+        )
+        self.head = snapshot_at(self.index, version)
+        return self.head
+
+    def get(self, hidden: frozenset[str] = HIDDEN) -> Snapshot:
+        return self.views.get(self.head, self.head.version, hidden)
+
+    def meanwhile(self, asked: Callable[[], Snapshot]) -> tuple[Thread, list[Snapshot]]:
+        """Begin to ask in another thread, which comes to the closed gate."""
+        found = list[Snapshot]()
+        self.index.gate.clear()
+        self.index.is_awaited.clear()
+        thread = Thread(target=lambda: found.append(asked()))
+        thread.start()
+        assert self.index.is_awaited.wait(20)
+        return thread, found
+
+    def until_ready(self, hidden: frozenset[str] = HIDDEN) -> None:
+        end_s = time.monotonic() + 20
+        while not self.views.ready(self.head.version.id, hidden):
+            assert time.monotonic() < end_s
+            time.sleep(0.005)
+
+
+@pytest.fixture
+def asked() -> Asked:
+    return Asked()
+
+
+def test_of_two_that_ask_at_once_one_makes_it_for_both(asked: Asked) -> None:
+    first, found = asked.meanwhile(asked.get)
+    second = Thread(target=lambda: found.append(asked.get()))
+    second.start()
+    asked.index.gate.set()
+    for thread in (first, second):
+        thread.join(20)
+    assert found[0] is found[1] is asked.get()
+
+
+def test_the_head_is_there_before_it_is_asked_for_behind_masks_asked_with_or_expected(
+    asked: Asked,
+) -> None:
+    asked.views.expect([OTHERS[0]])
+    asked.get()
+    asked.views.follow(asked.grow(2))
+    asked.until_ready()
+    asked.until_ready(OTHERS[0])
+    afresh = RestrictedViews(1.0).get(asked.head, asked.head.version, HIDDEN)
+    assert served_by(asked.get()) == served_by(afresh)
+
+
+def test_only_the_masks_asked_with_last_are_carried_on(asked: Asked) -> None:
+    asked.get()
+    for hidden in OTHERS:
+        asked.get(hidden)
+    assert [*asked.index.stand_ins] == OTHERS
+    asked.views.expect([HIDDEN])
+    asked.views.follow(asked.grow(2))
+    for hidden in OTHERS:
+        asked.until_ready(hidden)
+    assert {one.version for one in asked.index.stand_ins.values()} == {2}
+    assert [*asked.index.stand_ins] == OTHERS
+
+
+def test_what_stood_in_before_a_start_names_the_masks_that_are_made_ahead(asked: Asked) -> None:
+    asked.get()
+    asked.grow(2)
+    again = RestrictedViews(1.0)
+    again.follow(asked.head)
+    end_s = time.monotonic() + 20
+    while asked.index.stand_ins[HIDDEN].version < 2:
+        assert time.monotonic() < end_s
+        time.sleep(0.005)
+    assert again.ready(2, HIDDEN)
+
+
+def test_what_is_being_made_of_an_index_is_not_kept_once_another_is_served(asked: Asked) -> None:
+    thread, found = asked.meanwhile(asked.get)
+    other = Asked()
+    asked.views.follow(other.head)
+    asked.index.gate.set()
+    thread.join(20)
+    assert asked.get() is not found[0]
+    assert served_by(asked.get()) == served_by(found[0])
+    assert asked.views.get(other.head, other.head.version, HIDDEN).index is other.index
+
+
+def test_past_versions_are_dropped_and_the_head_stays(asked: Asked) -> None:
+    past, before = asked.head, asked.get()
+    asked.views.follow(asked.grow(2))
+    head = asked.get()
+    asked.views.forget_pasts()
+    assert asked.get() is head
+    assert asked.views.get(asked.head, past.version, HIDDEN) is not before
+
+
+def test_a_view_that_cannot_be_made_is_no_reason_to_stop_the_others(asked: Asked) -> None:
+    with pytest.raises(AttributeError):
+        asked.views.get(asked.head, None, HIDDEN)  # type: ignore[arg-type]
+    assert asked.get().hidden == HIDDEN
+
+
+def test_a_version_asked_about_after_the_next_is_the_one_that_was_made(asked: Asked) -> None:
+    first, before = asked.head, asked.get()
+    asked.grow(2)
+    asked.get()
+    assert asked.views.get(asked.head, first.version, HIDDEN) is before
