@@ -48,7 +48,9 @@ def main() -> None:
         ("--passages", {"type": int, "default": 994}),
         ("--rounds", {"type": int, "default": 2, "help": "of one idle and one busy phase"}),
         ("--phase-s", {"type": float, "default": 20.0}),
+        ("--workers", {"type": int, "help": "limits.workers. Default: as the daemon chooses"}),
     )
+    settings = "" if given.workers is None else f"[limits]\nworkers = {given.workers}\n"
     folder = dataset(given.data, "hotpotqa")
     questions = [line["question"] for line in lines(folder / "questions.jsonl")]
     told: dict[str, list[Told]] = {"idle": [], "indexing": []}
@@ -56,7 +58,7 @@ def main() -> None:
         corpus = Path(cut) / "corpus.jsonl"
         whole = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
         corpus.write_text("".join(whole[: given.passages]), encoding="utf-8")
-        with indexed_daemon(corpus) as (place, files):
+        with indexed_daemon(corpus, settings) as (place, files):
             numbers = count()
             before = place.status()["version"]
             for _ in range(given.rounds):

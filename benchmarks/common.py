@@ -72,11 +72,12 @@ def write_markdown(corpus: Path, folder: Path) -> list[Path]:
 
 
 @contextmanager
-def indexed_daemon(corpus: Path) -> Iterator[tuple[Place, list[Path]]]:
-    """A daemon with default settings that has indexed the corpus, and the files it watches."""
+def indexed_daemon(corpus: Path, settings: str = "") -> Iterator[tuple[Place, list[Path]]]:
+    """A daemon that has indexed the corpus, and the files it watches; with default settings, or
+    with these sections of its configuration."""
     with new_place() as place:
         files = write_markdown(corpus, place.notes / "passages")
-        place.configure(source("notes", place.notes))
+        place.configure(source("notes", place.notes, settings))
         place.start()
         place.sync()
         yield place, files

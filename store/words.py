@@ -3,8 +3,8 @@
 import re
 import threading
 import unicodedata
-from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from store.sqlite.database import Connection, memory_database
 
@@ -17,6 +17,8 @@ _SPELLED = re.compile(r"(?<![^\W_])[^\W\d_]{4,32}(?![^\W_])")
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 _TOKENIZERS = threading.local()
+_MOST_KNOWN = 1 << 14
+_KNOWN: dict[str, tuple[str, ...]] = {}  # the terms of texts that were asked for
 
 
 def searchable(text: str) -> str:
@@ -96,14 +98,29 @@ def plain(text: str) -> str:
     return text.lower() if text.isascii() else text.lower().translate(_PLAIN)
 
 
-@lru_cache(1 << 14)
 def index_terms(text: str) -> tuple[str, ...]:
     """The distinct terms that full-text search finds in a text, sorted.
 
     >>> index_terms("The dogs, the dog")
     ('dog', 'the')
     """
-    return tuple(sorted(term_counts([text])[0]))
+    return terms_of_each([text])[text]
+
+
+def terms_of_each(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """`index_terms` of several texts, which are looked up together."""
+    found = {text: _KNOWN.get(text) for text in texts}
+    known = {text: terms for text, terms in found.items() if terms is not None}
+    if len(known) < len(found):
+        new = [text for text in found if text not in known]
+        made = {
+            text: tuple(sorted(counts)) for text, counts in zip(new, term_counts(new), strict=True)
+        }
+        if len(_KNOWN) > _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN.update(made)
+        known |= made
+    return known
 
 
 def term_counts(texts: Sequence[str]) -> list[dict[str, int]]:

@@ -22,7 +22,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.questions import sentence_spans
 from store.records import Passage, PassageId, Vectors
-from store.words import index_terms, plain, searchable
+from store.words import index_terms, plain, searchable, terms_of_each
 
 # The usual constants of BM25 (Robertson & Zaragoza 2009, section 3.5).
 K1 = 1.2
@@ -286,8 +286,8 @@ def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, froze
     """
     wanted = frozenset(terms)
     begins = tuple({term[: max(min(len(term) - 1, 3), 1)] for term in wanted})
-    alike = (word for word in words if word.startswith(begins))
-    return {word: has for word in alike if (has := wanted.intersection(index_terms(word)))}
+    known = terms_of_each(word for word in words if word.startswith(begins))
+    return {word: has for word, terms in known.items() if (has := wanted.intersection(terms))}
 
 
 def _terms_of(words: Iterable[str], by_word: Mapping[str, frozenset[str]]) -> set[str]:

@@ -29,6 +29,8 @@ from store.sqlite.content import known_passages, question_texts
 from store.sqlite.database import Connection
 from store.sqlite.reads import Place, places_at
 
+_ALIKE = re.compile("[\u0130\u0131\u017f\u212a]")  # that patterns take for i, s and k
+
 
 @dataclass(frozen=True, slots=True)
 class LlmCost:
@@ -268,9 +270,34 @@ def _as_written(answer: Answer, step: Hop) -> str | None:
     for end in (step.target, step.source):
         passage = answer.passages[end]
         text = " ".join((*passage.heading, passage.text))
-        if step.name and (found := re.search(rf"\b{re.escape(step.name)}\b", text, re.IGNORECASE)):
-            return found[0]
+        if step.name and (found := whole_words(text, step.name)):
+            return found
     return step.name
+
+
+def whole_words(text: str, wanted: str) -> str | None:
+    """The first place where whole words of a text are those wanted, whatever their case.
+
+    >>> whole_words("Europeans of EUROPE", "Europe")
+    'EUROPE'
+    """
+    if not wanted.isascii() or _ALIKE.search(text):
+        found = re.search(rf"\b{re.escape(wanted)}\b", text, re.IGNORECASE)
+        return found[0] if found else None
+    # A pattern for each name would have to be compiled, which takes longer than all else here.
+    lower, wanted = text.lower(), wanted.lower()
+    at = lower.find(wanted)
+    while at >= 0:
+        if _is_border(lower, at) and _is_border(lower, at + len(wanted)):
+            return text[at : at + len(wanted)]
+        at = lower.find(wanted, at + 1)
+    return None
+
+
+def _is_border(text: str, at: int) -> bool:
+    """As \\b: of the characters on both sides one belongs to a word."""
+    before, after = text[at - 1 : at], text[at : at + 1]
+    return (before.isalnum() or before == "_") != (after.isalnum() or after == "_")
 
 
 def _end(answer: Answer, passage: PassageId) -> HopEnd:

@@ -28,7 +28,7 @@ from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.retrieve.query_context import Read, having, names_in
 from store.records import PassageId
 from store.sqlite.content import full_text
-from store.words import index_terms, spellings
+from store.words import index_terms, spellings, terms_of_each
 
 _ALIASES = {
     **dict.fromkeys(("file", "folder"), "path"),
@@ -177,7 +177,8 @@ def respelled(snapshot: Snapshot, question: str, read: Read) -> dict[str, str]:
 
 def _passages_having(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]:
     """How many visible passages have each word, in any of its forms."""
-    terms = [one[0] if (one := index_terms(word)) else word for word in words]
+    known = terms_of_each(words)
+    terms = [known[word][0] if known[word] else word for word in words]
     _, of = having(snapshot, terms)
     return dict(zip(words, np.bincount(of, minlength=len(words)).tolist(), strict=True))
 

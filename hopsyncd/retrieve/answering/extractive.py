@@ -26,7 +26,7 @@ from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.answering.reply import Evidence
 from hopsyncd.retrieve.results import Answer
 from store.records import GRID, Direction, Passage, PassageId, QuestionSet, Vectors, to_grid
-from store.words import index_terms
+from store.words import index_terms, terms_of_each
 
 _COSINE = 0.5
 _NEW = 2.0
@@ -252,8 +252,9 @@ def sentences_of(
         topics = frozenset(filter(None, map(topic_of, passage.heading)))
         paths = [place.document for place in answer.places.get(ranked.passage, ())]
         above = frozenset(index_terms(" ".join((*passage.heading, *paths))))
+        said = terms_of_each(texts)
         for text, cosine in zip(texts, cosines.tolist(), strict=True):
-            has = above.union(index_terms(text)).intersection(terms)
+            has = above.union(said[text]).intersection(terms)
             names = stored[text][1] if text in stored else headings
             found.append(Sentence(ranked.passage, rank, text, cosine, has, names, topics))
     return found
