@@ -23,7 +23,7 @@ from hopsyncd.index.columns import ranges
 from hopsyncd.index.filters import DATES, KEYS, Condition, Filter, passing
 from hopsyncd.index.live_index import NO_DATE, LiveIndex
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.models.encoder import usual_words
+from hopsyncd.models.encoder import is_usual
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.retrieve.query_context import Read, having, names_in
 from store.records import PassageId
@@ -170,7 +170,7 @@ def respelled(snapshot: Snapshot, question: str, read: Read) -> dict[str, str]:
     if not unknown or len(unknown) > max(_FEW_UNKNOWN, len(words) // 3):
         return {}
     named = {part for name in names_in(question, snapshot.mentioned) for part in name.split()}
-    typos = [one for one in unknown if one not in named and one not in usual_words()]
+    typos = [one for one in unknown if one not in named and not is_usual(one)]
     near = {one: _nearest_word(snapshot, one, read) for one in typos}
     return {word: other for word, other in near.items() if other}
 
