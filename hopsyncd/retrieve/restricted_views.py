@@ -15,6 +15,7 @@ from hopsyncd.index.live_index import LiveIndex, StandIns
 from hopsyncd.index.restricted import restricted
 from hopsyncd.index.snapshot import Snapshot
 from store.records import Version
+from store.sqlite.space import release_heap
 
 log = structlog.get_logger(__name__)
 
@@ -164,4 +165,5 @@ class RestrictedViews:
                 with self._changed:
                     self._is_ahead = False
                 return
+            release_heap()
             time.sleep(min(_REST * (time.monotonic() - began_s), _LONGEST_REST_S))

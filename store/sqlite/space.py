@@ -48,6 +48,11 @@ def release_memory(connection: Connection) -> None:
         most = connection.execute("PRAGMA cache_size").fetchone()[0]
         for size in (-_PAGES_KIB, most):
             connection.execute(f"PRAGMA cache_size = {size}")
+    release_heap()
+
+
+def release_heap() -> None:
+    """Give the system back what is free between what is used."""
     with suppress(AttributeError):  # other C libraries than glibc have nothing of the kind
         ctypes.CDLL(None).malloc_trim(0)
 
