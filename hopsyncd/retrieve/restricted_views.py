@@ -21,6 +21,9 @@ log = structlog.get_logger(__name__)
 
 _MASKS = 4  # sets of hidden sources that views are kept of
 _VIEWS = 3  # versions of each
+_PAUSE_S = (
+    0.05  # before one is made ahead: the first questions about a version are not slowed by it
+)
 _REST = 4  # times as long as making one ahead took: it may take a fifth of a processor
 _LONGEST_REST_S = 10.0
 
@@ -150,6 +153,7 @@ class RestrictedViews:
 
     def _make_ahead(self) -> None:
         while True:
+            time.sleep(_PAUSE_S)
             with self._changed:
                 due = self._due()
                 if due is None:
