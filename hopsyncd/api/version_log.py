@@ -19,10 +19,10 @@ from hopsyncd.answers.changed import (
 from hopsyncd.formats.units import sentences
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.results import id_text
-from store.records import PassageId, QuestionId, Version
+from store.records import PassageId, Version
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection
-from store.sqlite.history import Diff, Edge, LogEntry, edge_ends, renames_of
+from store.sqlite.history import Diff, Edge, LogEntry, edge_ends, in_order, renames_of
 from store.sqlite.reads import document_at, documents_touched
 
 _FOLDERS = 12  # at most, unless the first level alone has more
@@ -216,8 +216,8 @@ def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
         documents_changed=seen(found.documents_changed),
         passages_added=tuple(sorted(live - lived)),
         passages_removed=tuple(sorted(lived - live)),
-        edges_added=tuple(Edge(*edge) for edge in sorted(now - was)),
-        edges_removed=tuple(Edge(*edge) for edge in sorted(was - now)),
+        edges_added=in_order(now - was),
+        edges_removed=in_order(was - now),
     )
 
 
@@ -225,11 +225,10 @@ def _passages_of(snapshot: Snapshot) -> set[PassageId]:
     return {PassageId(id_) for id_ in snapshot.ids[snapshot.entries].tolist()}
 
 
-def _edges_of(snapshot: Snapshot) -> set[tuple[QuestionId, QuestionId]]:
+def _edges_of(snapshot: Snapshot) -> set[Edge]:
     out, into, _ = snapshot.edges()
     asked, answered = snapshot.index["outgoing"]["id"][out], snapshot.index["incoming"]["id"][into]
-    pairs = zip(asked.tolist(), answered.tolist(), strict=True)
-    return {(QuestionId(question), QuestionId(answer)) for question, answer in pairs}
+    return set(zip(asked.tolist(), answered.tolist(), strict=True))
 
 
 def changed_texts(

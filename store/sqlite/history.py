@@ -5,6 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import itemgetter
+from typing import TypeAlias
 
 from store.exceptions import NoSuchVersion, TagRefused
 from store.records import PassageId, QuestionId, Version
@@ -12,6 +14,9 @@ from store.sqlite.database import Connection, transaction
 from store.sqlite.reads import SEEN_DOCUMENTS, VISIBLE_DOCUMENTS, VISIBLE_LIVES, placed_in
 from store.sqlite.sources import names_json
 from store.sqlite.versions import CHANGES, head, recorded, version
+
+Edge: TypeAlias = tuple[QuestionId, QuestionId]
+"""An outgoing question and the incoming question that it is matched with."""
 
 # Rows in force at the version ?1 and not at a later ?2, or an earlier one.
 _NO_LONGER = "born <= ?1 AND died > ?1 AND died <= ?2"
@@ -63,14 +68,6 @@ class LogEntry:
     passages_removed: int
     collected_ms: int | None
     documents_renamed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """An outgoing question and the incoming question that it is matched with."""
-
-    question: QuestionId
-    target: QuestionId
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +260,14 @@ def diff(connection: Connection, old: Version, new: Version) -> Diff:
         ),
         passages_added=tuple(sorted(live - lived)),
         passages_removed=tuple(sorted(lived - live)),
-        edges_added=tuple(Edge(*edge) for edge in sorted(now - was)),
-        edges_removed=tuple(Edge(*edge) for edge in sorted(was - now)),
+        edges_added=in_order(now - was),
+        edges_removed=in_order(was - now),
     )
+
+
+def in_order(edges: Iterable[Edge]) -> tuple[Edge, ...]:
+    """The edges of one version by their questions, of which each has one."""
+    return tuple(sorted(edges, key=itemgetter(0)))
 
 
 def source_changes(connection: Connection, source: str, old: int, new: int) -> SourceChanges:
@@ -308,10 +310,10 @@ def edge_ends(connection: Connection, edges: Iterable[Edge]) -> list[EdgeEnds]:
         "SELECT q.id, s.passage, q.text FROM question AS q"
         " JOIN question_set AS s ON s.id = q.question_set"
         " WHERE q.id IN (SELECT value FROM json_each(?))",
-        [json.dumps([end for edge in asked for end in (edge.question, edge.target)])],
+        [json.dumps([end for edge in asked for end in edge])],
     )
     of = {row[0]: (PassageId(row[1]), row[2]) for row in rows}
-    ends = ((of.get(edge.question), of.get(edge.target)) for edge in asked)
+    ends = ((of.get(question), of.get(target)) for question, target in asked)
     return [EdgeEnds(one[0], other[0], one[1]) for one, other in ends if one and other]
 
 
@@ -330,9 +332,7 @@ def _passages(connection: Connection, at: int, other: int) -> set[PassageId]:
     return {PassageId(row[0]) for row in rows}
 
 
-def _edges(
-    connection: Connection, at: Version, other: Version
-) -> set[tuple[QuestionId, QuestionId]]:
+def _edges(connection: Connection, at: Version, other: Version) -> set[Edge]:
     """The edges at `at` that are not edges at `other`: not in force there, or beyond its cut."""
     admitted = "(?4 IS NULL OR similarity > ?3 OR (similarity = ?3 AND question <= ?4))"
     values = [at.id, other.id, *_cut(at)]
@@ -347,7 +347,7 @@ def _edges(
             f" AND {admitted} AND NOT (similarity > ?5 OR (similarity = ?5 AND question <= ?6))",
             [*values, *_cut(other)],
         )
-    return {(QuestionId(row[0]), QuestionId(row[1])) for row in rows}
+    return set(rows)
 
 
 def _alone(table: str, at: int, other: int) -> str:

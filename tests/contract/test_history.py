@@ -102,8 +102,12 @@ class TestComparing:
         assert set(found.passages_added) == live - lived
         assert set(found.passages_removed) == lived - live
         edges = [{row[:2] for row in graph["edges"]} for graph in (before, after)]
-        assert {edge.question for edge in found.edges_added} == {q for q, _ in edges[1] - edges[0]}
-        assert {e.question for e in found.edges_removed} == {q for q, _ in edges[0] - edges[1]}
+        assert {question for question, _ in found.edges_added} == {
+            q for q, _ in edges[1] - edges[0]
+        }
+        assert {question for question, _ in found.edges_removed} == {
+            q for q, _ in edges[0] - edges[1]
+        }
 
     def test_a_version_does_not_differ_from_itself(self, stack: Stack) -> None:
         same = resolve(stack.connection, "2")

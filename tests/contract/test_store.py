@@ -75,7 +75,7 @@ def told(connection: Connection) -> dict[str, object]:
     diffs = [history.diff(connection, old, new) for old in kept for new in kept]
     edges = [edge for one in diffs for edge in one.edges_added][:20]
     passages = [passage for one in diffs for passage in one.passages_added]
-    questions = [edge.question for edge in edges]
+    questions = [question for question, _ in edges]
     under = ["a", "rome.md", ""]
     return {
         "versions": kept,
