@@ -4,7 +4,7 @@ Each is held exactly, on the grid, and as a code of eight bits a component. Code
 bounds a product lies, and are multiplied ten times as fast.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -220,7 +220,8 @@ class VectorPairs:
         columns = np.flatnonzero(asks | (self.is_new & holds_.any()))
         rows = np.flatnonzero(holds_ | (self.answers & asks.any()))
         if self.bounds is not None:
-            yield from self._within(self.bounds, columns, rows)
+            for pairs in _together(self._within(self.bounds, columns, rows)):
+                yield self._exact(*pairs, None)
             return
         self._raise_bare(columns, rows)
         # By what they hold: so one number says it nearly for all of a block.
@@ -228,22 +229,17 @@ class VectorPairs:
         basis = missing = None
         if len(columns) * len(rows) > _MANY_PAIRS and self.vectors.dimensions > 2 * _COMPONENTS:
             basis, missing = self._basis(rows), self.vectors.missing()
-        found, count = list[tuple[Integers, Integers]](), 0
-        for start in range(0, len(columns), _COLUMNS):
-            for pairs in self._bounded(columns[start : start + _COLUMNS], rows, basis):
-                found.append(pairs)
-                count += len(pairs[0])
-                if count > EXACT_AT_ONCE:
-                    yield self._exact(*joined(found), missing)
-                    found, count = [], 0
-        if found:
-            yield self._exact(*joined(found), missing)
+        for pairs in _together(
+            pairs
+            for start in range(0, len(columns), _COLUMNS)
+            for pairs in self._bounded(columns[start : start + _COLUMNS], rows, basis)
+        ):
+            yield self._exact(*pairs, missing)
 
     def _within(
         self, bounds: CodeBounds, columns: Integers, rows: Integers
     ) -> Iterator[tuple[Integers, Integers]]:
-        """The pairs that reach it, of columns that have bounds."""
-        found, count = list[tuple[Integers, Integers]](), 0
+        """The pairs that may reach it, of columns that have bounds."""
         for start in range(0, len(rows), _CODES):
             block = rows[start : start + _CODES]
             least, most = bounds.between(block, columns)
@@ -255,13 +251,7 @@ class VectorPairs:
             if is_new.any():
                 reach |= (most >= self.holds[block][:, None]) & is_new
             row, column = np.nonzero(reach)
-            found.append((columns[column], block[row]))
-            count += len(row)
-            if count > EXACT_AT_ONCE:
-                yield self._exact(*joined(found), None)
-                found, count = [], 0
-        if found:
-            yield self._exact(*joined(found), None)
+            yield columns[column], block[row]
 
     def _bounded(
         self, columns: Integers, rows: Integers, basis: NDArray[np.float32] | None
@@ -331,6 +321,19 @@ class VectorPairs:
 
     def _read(self, rows: Integers) -> NDArray[np.float32]:
         return np.asarray(self.vectors.exact)[rows].astype(np.float32)
+
+
+def _together(parts: Iterable[tuple[Integers, Integers]]) -> Iterator[tuple[Integers, Integers]]:
+    """The pairs of several parts, as many at once as are looked at exactly."""
+    found, count = list[tuple[Integers, Integers]](), 0
+    for pairs in parts:
+        found.append(pairs)
+        count += len(pairs[0])
+        if count > EXACT_AT_ONCE:
+            yield joined(found)
+            found, count = [], 0
+    if found:
+        yield joined(found)
 
 
 def joined(pairs: Sequence[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:

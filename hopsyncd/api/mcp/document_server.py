@@ -220,9 +220,14 @@ def _subscriptions(connection: Connection) -> dict[str, Callable[[], None]]:
     if _SUBSCRIBED not in connection.state:
         ends: dict[str, Callable[[], None]] = {}
         connection.state[_SUBSCRIBED] = ends
-        connection.exit_stack.callback(lambda: [end() for end in ends.values()])
+        connection.exit_stack.callback(_end_all, ends)
     found: dict[str, Callable[[], None]] = connection.state[_SUBSCRIBED]
     return found
+
+
+def _end_all(ends: Mapping[str, Callable[[], None]]) -> None:
+    for end in ends.values():
+        end()
 
 
 def make_server(client: Client, allow_write: bool, inbox: Path | None = None) -> MCPServer[Any]:
