@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from store.sqlite.database import Connection, memory_database
+from store.sqlite.database import Connection, memory_database, snapshot
 
 # Scripts written without spaces: each character is a word, so that part of a phrase can be found.
 _UNSPACED = re.compile(
@@ -132,16 +132,17 @@ def term_counts(texts: Sequence[str]) -> list[dict[str, int]]:
     [{'dog': 2, 'the': 2}]
     """
     memory = _tokenizer()
-    memory.execute("INSERT INTO body (body) VALUES ('delete-all')")
-    memory.executemany(
-        "INSERT INTO body (rowid, text) VALUES (?, ?)",
-        [(at, searchable(text)) for at, text in enumerate(texts, 1)],
-    )
     counts: list[dict[str, int]] = [{} for _ in texts]
-    for at, term, count in memory.execute(
-        "SELECT doc, term, count(*) FROM term GROUP BY term, doc"
-    ):
-        counts[at - 1][term] = count
+    with snapshot(memory):  # in one transaction a text takes a fifth of the time
+        memory.execute("INSERT INTO body (body) VALUES ('delete-all')")
+        memory.executemany(
+            "INSERT INTO body (rowid, text) VALUES (?, ?)",
+            [(at, searchable(text)) for at, text in enumerate(texts, 1)],
+        )
+        for at, term, count in memory.execute(
+            "SELECT doc, term, count(*) FROM term GROUP BY term, doc"
+        ):
+            counts[at - 1][term] = count
     return counts
 
 
