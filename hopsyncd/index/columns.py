@@ -231,6 +231,17 @@ def ranges(first: Integers, end: Integers) -> tuple[Integers, Integers]:
     return at, number
 
 
+def places(values: Integers, count: int) -> Integers:
+    """(count,) the place of each number below `count` among distinct values, -1 of all others.
+
+    >>> places(np.array([3, 1]), 4).tolist()
+    [-1, 1, -1, 0]
+    """
+    at = np.full(count, -1)
+    at[values] = np.arange(len(values))
+    return at
+
+
 def distinct(values: Integers) -> Integers:
     """Each of the values once, rising: np.unique takes several times as long for a few."""
     sorted_ = np.sort(values)

@@ -154,12 +154,11 @@ class Snapshot:
     @property
     def home(self) -> Integers:
         """The document that each visible entry is counted to, by entry."""
-        columns, visible = self.index["entries"], self.statistics.visible
-        return visible.home[columns["number"][: len(visible.entries)]]
+        return self.statistics.visible.home_of
 
     def homes(self, entries: Integers) -> Integers:
         """The document that each of these visible entries is counted to."""
-        return self.statistics.visible.home[self.index["entries"]["number"][entries]]
+        return self.statistics.visible.home_of[entries]
 
     def find(self, passage: int) -> int | None:
         """The entry of a passage; None if it is not visible."""
@@ -277,7 +276,8 @@ class Snapshot:
                 (replaced.out[at], replaced.into[at], replaced.similarity[at]),
             )
         kept = np.flatnonzero(self._admitted(out, similarity) & self._shown(out, into))
-        kept = kept[np.argsort(back[kept], kind="stable")]
+        if self.replaced is not None:
+            kept = kept[np.argsort(back[kept], kind="stable")]
         out, into, similarity, back = out[kept], into[kept], similarity[kept], back[kept]
         source = self.index["outgoing"]["entry"][out].astype(np.int64)
         target = self.index["incoming"]["entry"][into].astype(np.int64)
@@ -310,10 +310,9 @@ class Snapshot:
         cut = self.version.cut
         if cut is None:
             return np.ones(len(out), dtype=np.bool_)
-        ids = self.index["outgoing"]["id"][out]
-        admitted: Flags = (similarity > cut.similarity) | (
-            (similarity == cut.similarity) & (ids <= cut.question)
-        )
+        admitted: Flags = similarity >= cut.similarity
+        (level,) = (similarity == cut.similarity).nonzero()
+        admitted[level] = self.index["outgoing"]["id"][out[level]] <= cut.question
         return admitted
 
     def matches(self) -> tuple[Integers, Integers, Floats]:

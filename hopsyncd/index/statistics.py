@@ -27,14 +27,15 @@ class Visible:
 
     documents: (d,). entries: (e,) whether each is a vertex. entry: (p,) that of each passage by
     number, -1 if it is none. home: (p,) the document that a passage is counted to: the one with
-    the lowest `home` of those that hold it. by_home: the visible entries by that, then rising.
-    homes: rising, those of `by_home`.
+    the lowest `home` of those that hold it; `home_of` (e,) is that of each entry. by_home: the
+    visible entries by that, then rising. homes: rising, those of `by_home`.
     """
 
     documents: Flags
     entries: Flags
     entry: Integers
     home: Integers
+    home_of: Integers
     by_home: Integers
     homes: Integers
 
@@ -61,16 +62,17 @@ class Visible:
         numbers = index["entries"]["number"]
         home = np.full(len(index.passages), _NOWHERE)
         np.minimum.at(home, number[at], homes[document[at]])
+        home_of = home[numbers]
         if hidden or among is not None:
-            alive = alive[home[numbers[alive]] != _NOWHERE]
+            alive = alive[home_of[alive] != _NOWHERE]
         entries = np.zeros(len(numbers), dtype=np.bool_)
         entries[alive] = True
         entry = np.full(len(home), -1, dtype=np.int64)
         entry[numbers[alive]] = alive
         alive = np.flatnonzero(entries)
-        homes = home[numbers[alive]]
+        homes = home_of[alive]
         order = np.argsort(homes, kind="stable")
-        return cls(documents, entries, entry, home, alive[order], homes[order])
+        return cls(documents, entries, entry, home, home_of, alive[order], homes[order])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,9 +187,7 @@ def _recounted(index: LiveIndex, visible: Visible, wanted: Integers | int) -> tu
     mentioned = saying + np.bincount(called_of[more], minlength=count)
     # As `Snapshot.mentions_of` has them: a name that no passage says joins nothing.
     told = ~is_about(index, visible.entry[number], names[called_of]) & (saying[called_of] > 0)
-    home = np.concatenate(
-        [visible.home[index["entries"]["number"][entries]], visible.home[number[told]]]
-    )
+    home = np.concatenate([visible.home_of[entries], visible.home[number[told]]])
     joins = _has_two(np.concatenate([of, called_of[told]]), home, count)
     topical = (topics > 0) | ((called > 0) & (called <= MAX_CALLED))
     return tuple(column.astype(np.int32) for column in (saying, called, mentioned, joins, topical))

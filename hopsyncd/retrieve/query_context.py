@@ -87,13 +87,17 @@ class Coverage:
     share: Floats
     has: NDArray[np.bool_]
 
+    def held(self, entries: Integers) -> NDArray[np.bool_]:
+        """(t, w) which of the terms each of the entries has."""
+        return self.has.take(entries, axis=1)
+
     def of(self, entries: Integers) -> Floats:
         """(w,) the share of the query's words that each of the entries has."""
-        return weighed(self.share, self.has[:, entries])
+        return weighed(self.share, self.held(entries))
 
     def added(self, start: Integers, end: Integers) -> Floats:
         """(w,) the share that each end has, and the start beside it has not."""
-        return weighed(self.share, self.has[:, end] & ~self.has[:, start])
+        return weighed(self.share, self.held(end) & ~self.held(start))
 
 
 def weighed(share: Floats, lines: NDArray[np.generic]) -> Floats:

@@ -133,10 +133,11 @@ def helpful(context: QueryContext, arrived: NDArray[np.float64], k: int) -> list
 
     Where nothing can have arrived, it is below 0.
     """
-    snapshot, depth = context.snapshot, max(k, FUSION_DEPTH)
+    snapshot, is_fused = context.snapshot, k > AHEAD
+    depth = max(k, FUSION_DEPTH) if is_fused else k
     importance = importance_of(context, arrived)
     found = most_helpful(importance, snapshot.ids, snapshot.home, context.coverage, depth)
-    return with_plain(found, plain_order(context), snapshot.ids)[:k]
+    return with_plain(found, plain_order(context), snapshot.ids)[:k] if is_fused else found
 
 
 def importance_of(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -184,7 +185,7 @@ def most_helpful(
     order = largest(importance, ids, max(k, _DEPTH))
     order = order[importance[order] >= 0]
     first, rest = order[:_DEPTH], order[_DEPTH:].tolist()
-    has, worth, home = coverage.has[:, first], importance[first], document[first]
+    has, worth, home = coverage.held(first), importance[first], document[first]
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
     new, repeated = weighed(coverage.share, has), np.zeros(len(first))
     ranked: list[Helpful] = []

@@ -100,7 +100,7 @@ def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked
     ids = context.snapshot.ids[: len(seeds)]
     arrived, mass, least = seeds.copy(), seeds, None
     for _ in range(settings.hops):
-        some = np.flatnonzero(mass)
+        some = np.flatnonzero(mass > 0)
         active = some[largest(mass[some], ids[some], settings.heaviest)]
         sent = settings.damping * mass[active]
         if least is None:
@@ -126,6 +126,7 @@ class _Walk:
         self._by = settings
         self._sent = np.zeros(len(seeds))
         self._opened = np.zeros(len(seeds), dtype=np.bool_)
+        self._place = np.empty(len(seeds), dtype=np.int64)
         self._edges = self._links = NO_WAYS
         self._leaving = self._arriving = self._brought = NO_NAMES
         self._reached = np.empty(0)
@@ -173,16 +174,18 @@ class _Walk:
         if not len(entries):
             return
         self._opened[entries] = True
-        links = link_ways(self._context, entries, self._by)
+        place = self._place
+        place[entries] = np.arange(len(entries))
+        links = link_ways(self._context, entries, place, self._by)
         unlinked = np.ones(len(entries))
-        unlinked[np.searchsorted(entries, links.start)] = 1 - self._by.by_links
+        unlinked[place[links.start]] = 1 - self._by.by_links
         self._links = joined(self._links, links, self._by.by_links)
-        edges = edge_ways(self._context, entries, self._by)
-        part = (1 - self._by_names) * unlinked[np.searchsorted(entries, edges.start)]
+        edges = edge_ways(self._context, entries, place, self._by)
+        part = (1 - self._by_names) * unlinked[place[edges.start]]
         self._edges = joined(self._edges, edges, part)
         if self._by_names:
             names = leaving(self._context, entries)
-            part = self._by_names * unlinked[np.searchsorted(entries, names.entry)]
+            part = self._by_names * unlinked[place[names.entry]]
             before = len(self._leaving.name)
             self._leaving = joined(self._leaving, names, part)
             self._unpaired = np.concatenate(

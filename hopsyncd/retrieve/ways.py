@@ -17,6 +17,7 @@ from hopsyncd.index.columns import (
     best_of_each,
     exact_sums,
     largest_of_each,
+    places,
     ranges,
     rising,
     with_places,
@@ -109,9 +110,13 @@ def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
     return rarity
 
 
-def edge_ways(context: QueryContext, entries: Integers, by: "WalkSettings") -> Ways:
-    """All edges out of the entries (rising), both ways, to other documents; shares sum to 1 by
-    start."""
+def edge_ways(
+    context: QueryContext, entries: Integers, place: Integers, by: "WalkSettings"
+) -> Ways:
+    """All edges out of the entries, both ways, to other documents; shares sum to 1 by start.
+
+    `place` says where each entry stands among them.
+    """
     snapshot = context.snapshot
     edges = snapshot.edges_of(entries)
     apart = np.flatnonzero(snapshot.homes(edges.start) != snapshot.homes(edges.end))
@@ -120,11 +125,13 @@ def edge_ways(context: QueryContext, entries: Integers, by: "WalkSettings") -> W
     weight = pull_of(context, out, edges.similarity[apart], by.sharpness)
     weight *= np.where(back, by.backwards, 1.0)
     weight *= np.exp(by.gain * context.coverage.added(start, end))
-    return Ways(start, end, _shares(weight, np.searchsorted(entries, start)), out, back)
+    return Ways(start, end, _shares(weight, place[start]), out, back)
 
 
-def link_ways(context: QueryContext, entries: Integers, by: "WalkSettings") -> Ways:
-    """The ways by links out of the entries (rising); shares sum to 1 by start.
+def link_ways(
+    context: QueryContext, entries: Integers, place: Integers, by: "WalkSettings"
+) -> Ways:
+    """The ways by links out of the entries, as of `edge_ways`.
 
     From each entry to the best passages of every document that it links to; and from each that is
     one of the best of its own document to all that link to that.
@@ -159,7 +166,7 @@ def link_ways(context: QueryContext, entries: Integers, by: "WalkSettings") -> W
     return Ways(
         start,
         end,
-        _shares(weight, np.searchsorted(entries, start)),
+        _shares(weight, place[start]),
         np.concatenate([onwards.link[which], back.link[into]]),
         np.repeat([False, True], [len(at), len(into)]),
     )
@@ -251,9 +258,9 @@ def arriving(
     entry, of = found.entry, found.of
     cosines = context.cosines[found.row].astype(np.float64)
     weight = found.times * np.exp(by.name_sharpness * cosines)
-    known = _known(context, names, brought)
-    has = context.coverage.has[:, entry]
-    new = weighed(context.coverage.share, np.maximum(has - known[:, of], 0))
+    known = _known(context, names, brought).take(of, axis=1)
+    has = context.coverage.held(entry)
+    new = weighed(context.coverage.share, np.maximum(has - known, 0))
     weight *= np.exp(by.gain * new)
     return NameShares(entry, names[of], _shares(weight, of), snapshot.homes(entry)), of
 
@@ -264,12 +271,14 @@ def _most_like(context: QueryContext, names: Integers, near: Nearness, count: in
     Those that are not visible are left out in the end, when few mentions are left.
     """
     snapshot, mention = context.snapshot, context.snapshot.index["mention"]
-    common = snapshot.statistics.mentioned[names] > _COMMON
+    mentioned = snapshot.statistics.mentioned
+    common = mentioned[names] > _COMMON
     rows, of = snapshot.index.postings["mention_of_name"].of_each(names[~common])
     if common.any():
         numbers = np.flatnonzero(common)
         more, name = near.nearest
-        place, there = with_places(names[numbers], name)
+        place = places(names[numbers], len(mentioned))[name]
+        there = np.flatnonzero(place >= 0)
         rows = np.concatenate([rows, more[there]])
         of = np.concatenate([np.flatnonzero(~common)[of], numbers[place[there]]])
     own, called = snapshot.called(names)
@@ -295,12 +304,13 @@ def _most_like(context: QueryContext, names: Integers, near: Nearness, count: in
 
 def _known(context: QueryContext, names: Integers, brought: NameShares) -> Floats:
     """(t, k) which of the query's words the seeds bring to each name: the share of their mass."""
-    at, there = with_places(names, brought.name)
-    if not there.any():
+    at = places(names, len(context.snapshot.statistics.joins))[brought.name]
+    there = np.flatnonzero(at >= 0)
+    if not len(there):
         return np.zeros((len(context.coverage.share), len(names)))
     at, part, entry = at[there], brought.share[there], brought.entry[there]
     total = exact_sums(part, at, len(names), MASS)
-    has = context.coverage.has[:, entry]
+    has = context.coverage.held(entry)
     lines = [
         exact_sums(part * line, at, len(names), MASS) / np.maximum(total, MASS) for line in has
     ]
