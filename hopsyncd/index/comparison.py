@@ -2,8 +2,7 @@
 
 Pairs that share a keyword are compared first, name by name. They are few, and what they reach is
 the floor for the others, which have their vectors alone. Those are multiplied by blocks, each
-distinct vector once, exactly (`store.records`); what does not reach the floor is not looked at.
-Where few are compared, as after an edit, codes rule out nearly all pairs before (`CodeBounds`).
+distinct vector once: as codes, which rule out nearly all pairs (`CodeBounds`), then exactly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -134,7 +133,7 @@ class Comparison:
         self._floor = np.full(len(index["outgoing"]), np.inf)
         self._floor[asked] = -np.inf
         self._floor[held.out] = held.similarity / HALF_COSINE
-        self._vectors = np.asarray(index.vectors.exact)
+        self._rows = len(index.vectors)
         vectors = index["outgoing"]["row"][asked], index["incoming"]["row"][new]
         self._bounds = CodeBounds.of(index.vectors, np.unique(np.concatenate(vectors)))
         self._found = [NO_MATCHES]
@@ -210,16 +209,12 @@ class Comparison:
     ) -> Iterator[tuple[Integers, Integers]]:
         """Pairs of questions that all have one name; the columns are asked, or answer."""
         columns, rows = _directed(is_asked, self._index["outgoing"], self._index["incoming"])
-        bounds, near = self._bounds, self._read(columns["row"][column]).T
         size = columns["keywords"][column].astype(np.float32)
-        height = BLOCK if bounds is None else 16 * BLOCK
+        height = max(BLOCK, BLOCK * BLOCK // len(column))
         for start in range(0, len(row), height):
             block = row[start : start + height]
             sizes = rows["keywords"][block].astype(np.float32)[:, None]
-            if bounds is None:
-                least = most = self._read(rows["row"][block]) @ near
-            else:
-                least, most = bounds.between(rows["row"][block], columns["row"][column])
+            least, most = self._bounds.between(rows["row"][block], columns["row"][column])
             least[alike(rows["entry"][block], columns["entry"][column])] = NEVER
             shared = np.float32(GRID * GRID) / (sizes + size - 1)  # with one keyword in common
             least += shared
@@ -227,8 +222,7 @@ class Comparison:
             floor = floor[None] if is_asked else floor[:, None]
             best = least.max(0 if is_asked else 1, keepdims=True)
             np.maximum(floor, best - ROUNDING, out=floor)
-            if most is not least:
-                most += shared
+            most += shared
             if sizes.max() > 1 < size.max():
                 jaccard = np.minimum(sizes, size) / np.maximum(sizes, size)
                 most += jaccard * np.float32(GRID * GRID) - shared
@@ -258,19 +252,16 @@ class Comparison:
     def _least(self, questions: Integers) -> NDArray[np.float32]:
         """(r,) for each vector the least product with which a question of it could reach its floor;
         infinite where none can."""
-        least = np.full(len(self._vectors), np.inf)
+        least = np.full(self._rows, np.inf)
         np.minimum.at(least, self._index["outgoing"]["row"][questions], self._floor[questions])
         least[least > _MOST] = np.inf
         return (least - ROUNDING).astype(np.float32)
 
     def _having(self, side: str, questions: Integers) -> NDArray[np.bool_]:
         """(r,) whether one of the questions has the vector."""
-        having = np.zeros(len(self._vectors), dtype=np.bool_)
+        having = np.zeros(self._rows, dtype=np.bool_)
         having[self._index[side]["row"][questions]] = True
         return having
-
-    def _read(self, rows: Integers) -> NDArray[np.float32]:
-        return self._vectors[rows].astype(np.float32)
 
 
 def _directed(is_asked: bool, column: _Side, row: _Side) -> tuple[_Side, _Side]:
