@@ -1,8 +1,9 @@
 """Versions without the sources that some callers may not see, most made before they are asked for.
 
 For each set of hidden sources that was asked with lately, or that the configuration names, the head
-without them is made beside what else is done, as soon as it is the head. Whoever asks sooner waits
-for it, or makes it: nothing is made twice.
+without them is made beside what else is done, once it has been the head for long enough to be worth
+it: in an import the next one comes sooner. Whoever asks before that makes it, or waits for who
+does: nothing is made twice.
 """
 
 import threading
@@ -21,10 +22,8 @@ log = structlog.get_logger(__name__)
 
 _MASKS = 4  # sets of hidden sources that views are kept of
 _VIEWS = 3  # versions of each
-_PAUSE_S = (
-    0.05  # before one is made ahead: the first questions about a version are not slowed by it
-)
-_REST = 4  # times as long as making one ahead took: it may take a fifth of a processor
+_PAUSE_S = 0.05  # before one is made ahead: the first questions to a version are not slowed by it
+_REST = 20  # times as long as making the last one took: a twentieth of a processor
 _LONGEST_REST_S = 10.0
 
 Mask = frozenset[str]
@@ -42,6 +41,8 @@ class RestrictedViews:
         self._making: set[Mask] = set()
         self._head: Snapshot | None = None
         self._is_ahead = False  # a thread makes views ahead
+        self._since_s = 0.0  # when the head came, or the last view was made
+        self._took_s = 0.0
 
     def get(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
         """A version of the head's index without what only these sources hold."""
@@ -79,7 +80,7 @@ class RestrictedViews:
             if self._head is None or self._head.index is not head.index:
                 self._kept = {mask: [] for mask in {**head.index.stand_ins, **self._kept}}
                 self._trim()
-            self._head = head
+            self._head, self._since_s = head, time.monotonic()
             self._go_on()
 
     def forget_pasts(self) -> None:
@@ -110,11 +111,14 @@ class RestrictedViews:
                 older = [
                     one for one in views if one.index is head.index and one.version.id < version.id
                 ]
+            began_s = time.monotonic()
             before = max(older, key=lambda one: one.version.id, default=None)
             made = restricted(
                 head.index, version, hidden, self._budget_factor, head.statistics, before
             )
             with self._changed:
+                self._since_s = time.monotonic()
+                self._took_s = self._since_s - began_s
                 if self._kept.get(hidden) is views:  # else another index is served by now
                     self._keep(made, views)
             return made
@@ -153,15 +157,14 @@ class RestrictedViews:
 
     def _make_ahead(self) -> None:
         while True:
-            time.sleep(_PAUSE_S)
             with self._changed:
-                due = self._due()
+                while (due := self._due()) and (rest_s := self._rest_s()) > 0:
+                    self._changed.wait(rest_s)
                 if due is None:
                     self._is_ahead = False
                     return
                 head, mask = due
                 self._making.add(mask)
-            began_s = time.monotonic()
             try:
                 self._made(head, head.version, mask)
             except Exception:
@@ -170,4 +173,8 @@ class RestrictedViews:
                     self._is_ahead = False
                 return
             release_heap()
-            time.sleep(min(_REST * (time.monotonic() - began_s), _LONGEST_REST_S))
+
+    def _rest_s(self) -> float:
+        """How long the head has to stay the head until a view of it is made ahead."""
+        longest_s = min(max(_PAUSE_S, _REST * self._took_s), _LONGEST_REST_S)
+        return self._since_s + longest_s - time.monotonic()

@@ -105,6 +105,17 @@ def test_the_head_is_there_before_it_is_asked_for_behind_masks_asked_with_or_exp
     assert served_by(asked.get()) == served_by(afresh)
 
 
+def test_views_that_take_long_are_made_ahead_only_of_heads_that_stay(asked: Asked) -> None:
+    thread, _ = asked.meanwhile(asked.get)
+    time.sleep(0.05)
+    asked.index.gate.set()
+    thread.join(20)
+    asked.views.follow(asked.grow(2))
+    time.sleep(0.3)
+    assert not asked.views.ready(2, HIDDEN)
+    asked.until_ready()
+
+
 def test_only_the_masks_asked_with_last_are_carried_on(asked: Asked) -> None:
     asked.get()
     for hidden in OTHERS:
