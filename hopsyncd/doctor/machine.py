@@ -23,10 +23,9 @@ from hopsyncd.formats.sandbox.messages import Died
 from hopsyncd.formats.sandbox.reader_process import WORKER, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.ingest.connect import tesseract_of
-from hopsyncd.models.encoder import CrossReranker
+from hopsyncd.models.encoder import CrossReranker, has_onnxruntime
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import encoder_of
-from hopsyncd.models.minilm_onnx import has_onnxruntime
 from store.exceptions import OlderSchema, StoreError
 from store.place import open_reader, shown
 from store.sqlite.check import check

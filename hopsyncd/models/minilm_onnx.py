@@ -10,7 +10,6 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from hopsyncd.models.encoder import (
     checked_digest,
     locate,
     not_loaded,
+    session_of,
     tokenizer_in,
 )
 
@@ -44,11 +44,6 @@ _LEAST_LARGEST = 0.2  # a token's largest activation is not below that of the fu
 _CONTRIB = "com.microsoft"  # ONNX Runtime's own operators
 
 log = structlog.get_logger(__name__)
-
-
-def has_onnxruntime() -> bool:
-    """Whether the default encoder can run in ONNX Runtime here."""
-    return all(find_spec(package) for package in ("onnx", "onnxruntime"))
 
 
 class OnnxEncoder:
@@ -126,15 +121,9 @@ class OnnxEncoder:
 
 def _in_onnxruntime(folder: Path, graph: bytes) -> Callable[[str], NDArray[np.float32]]:
     """What gives the vector of one text."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    # It would spin on cores that others need; more texts at a time are for more threads.
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    if not _sums_bytes():
-        # Slower; without it, sums of two products would saturate.
-        options.add_session_config_entry("session.x64quantprecision", "1")
-    session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    # Slower, but without it sums of two products would saturate.
+    precise = {} if _sums_bytes() else {"x64quantprecision": "1"}
+    session = session_of(graph, **precise)
     tokenizer = tokenizer_in(folder)
 
     def vector(text: str) -> NDArray[np.float32]:

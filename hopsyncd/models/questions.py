@@ -46,7 +46,7 @@ GENERATOR = "builtin/2"
 _MIN_LINE_CHARACTERS = 40  # a shorter line, of code or a list, is read with the next
 _NICE = 10  # queries come first
 _FEW = 2  # passages of an edit, which waits neither for a thread nor at low priority
-_TOGETHER = 8  # passages whose names are asked for in one call, for which an edit may wait
+_TOGETHER = 16  # passages whose names are asked for in one call, for which an edit may wait
 
 Made = tuple[Passage, QuestionSet | LlmError]
 

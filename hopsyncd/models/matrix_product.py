@@ -1,0 +1,91 @@
+"""The matrix products of spaCy's networks, by ONNX Runtime.
+
+spaCy's own library, BLIS, has fast kernels for the processors that it knows. On a newer one it
+takes its slowest, and names take twice as long to find.
+
+As with BLIS, no row of a product depends on the rows beside it, so no name depends on other texts.
+numpy's products do not give that.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from thinc.api import Model, NumpyOps
+
+from hopsyncd.models.encoder import session_of
+
+Matrix = NDArray[np.float32]
+
+_OPSET, _IR_VERSION = 17, 8
+_LARGE = 10_000  # weights; with fewer, a call of a session costs more than it saves
+
+
+class OnnxOps(NumpyOps):  # type: ignore[misc]  # thinc does not say what it is
+    """thinc's operations, with products by large matrices of weights made in ONNX Runtime.
+
+    Which of the two makes a product is up to the weights alone, as their last bits differ.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sessions: dict[tuple[int, tuple[int, ...]], tuple[Any, Matrix]] = {}
+
+    def gemm(
+        self,
+        x: Matrix,
+        y: Matrix,
+        *,
+        out: Matrix | None = None,
+        trans1: bool = False,
+        trans2: bool = False,
+    ) -> Matrix:
+        is_of_weights = trans2 and not trans1 and y.size >= _LARGE
+        if not is_of_weights or not len(x) or not (out is None or out.flags.c_contiguous):
+            product: Matrix = super().gemm(x, y, out=out, trans1=trans1, trans2=trans2)
+            return product
+        given = np.ascontiguousarray(x, dtype=np.float32)
+        made = np.empty((len(x), len(y)), dtype=np.float32) if out is None else out
+        session = self._session(y)
+        binding = session.io_binding()
+        for bind, name, array in (
+            (binding.bind_input, "given", given),
+            (binding.bind_output, "made", made),
+        ):
+            bind(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
+        session.run_with_iobinding(binding)
+        return made
+
+    def _session(self, weights: Matrix) -> Any:
+        """The session that multiplies by these weights, which stay where they are."""
+        key = weights.ctypes.data, weights.shape
+        if key not in self._sessions:
+            self._sessions[key] = session_of(_model(weights)), weights
+        return self._sessions[key][0]
+
+
+def use_onnxruntime(nlp: Any) -> None:
+    """Have the networks of a spaCy pipeline make their products by ONNX Runtime."""
+    ops = OnnxOps()
+    for _, component in nlp.pipeline:
+        model = getattr(component, "model", None)
+        for node in model.walk() if isinstance(model, Model) else ():
+            if type(node.ops) is NumpyOps:
+                node.ops = ops
+
+
+def _model(weights: Matrix) -> bytes:
+    """A graph from `given` to `made`: given times the transposed weights."""
+    outputs, inputs = weights.shape
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["given", "weights"], ["made"])],
+        "product",
+        [helper.make_tensor_value_info("given", TensorProto.FLOAT, ["n", inputs])],
+        [helper.make_tensor_value_info("made", TensorProto.FLOAT, ["n", outputs])],
+        [numpy_helper.from_array(np.ascontiguousarray(weights.T), "weights")],
+    )
+    opsets = [helper.make_opsetid("", _OPSET)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+    written: bytes = model.SerializeToString()
+    return written
