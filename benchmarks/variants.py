@@ -107,7 +107,7 @@ class Step:
         arrived = np.zeros(len(graph.statistics.visible.entries))
         arrived[list(found.visits)] = list(found.visits.values())
         if self.ranking:
-            return by_ours(inquiry, arrived, k, graph.home)
+            return by_ours(inquiry, arrived, k, graph.statistics.visible.home_of)
         return by_paper(inquiry, arrived, min(k, TOP_K))
 
 
@@ -138,7 +138,7 @@ def within_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     joins = (counts.mentioned > 1) & (counts.saying > 0)
     apart = Apart(graph.index, graph.version, replace(counts, joins=joins))
     walked = walk(replace(inquiry, snapshot=apart), seeds(inquiry), DEFAULT)
-    return by_ours(inquiry, walked.arrived, k, graph.home)
+    return by_ours(inquiry, walked.arrived, k, graph.statistics.visible.home_of)
 
 
 Neighbours = Callable[[Snapshot], tuple[Integers, Integers]]
@@ -154,7 +154,7 @@ def spreading(neighbours: Neighbours, part: float = 0.1) -> Rank:
         each = np.bincount(start, minlength=len(mass))
         more = np.bincount(end, mass[start] / each[start], minlength=len(mass))
         walked = walk(inquiry, (mass + part * more) / (mass + part * more).sum(), DEFAULT)
-        return by_ours(inquiry, walked.arrived, k, graph.home)
+        return by_ours(inquiry, walked.arrived, k, graph.statistics.visible.home_of)
 
     return rank
 
@@ -228,7 +228,9 @@ def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     graph = inquiry.snapshot
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
     importance = np.where(graph.statistics.visible.entries, walked.arrived, -1.0)
-    found = most_helpful(importance, graph.ids, graph.home, inquiry.coverage, FUSION_DEPTH)
+    found = most_helpful(
+        importance, graph.ids, graph.statistics.visible.home_of, inquiry.coverage, FUSION_DEPTH
+    )
     fused = with_plain(found, plain_order(inquiry), graph.ids)
     return ranked(graph, [one[:2] for one in fused[:k]])
 
@@ -236,7 +238,9 @@ def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
 def helpfulness_alone(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for what plain searches find."""
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
-    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.home, is_fused=False)
+    return by_ours(
+        inquiry, walked.arrived, k, inquiry.snapshot.statistics.visible.home_of, is_fused=False
+    )
 
 
 def asked_as(change: Callable[[QueryContext], QueryContext]) -> Rank:
@@ -250,7 +254,7 @@ def seeds_of_whole_passages(inquiry: QueryContext, k: int) -> list[Ranked]:
     lengths = columns["end_row"] - columns["first_row"]
     whole = np.repeat(inquiry.cosines[columns["first_row"]], lengths)
     walked = walk(inquiry, seeds(replace(inquiry, cosines=whole)), DEFAULT)
-    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.home)
+    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.statistics.visible.home_of)
 
 
 def paper_ranking(inquiry: QueryContext, k: int) -> list[Ranked]:

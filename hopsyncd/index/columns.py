@@ -245,7 +245,9 @@ def places(values: Integers, count: int) -> Integers:
 def distinct(values: Integers) -> Integers:
     """Each of the values once, rising: np.unique takes several times as long for a few."""
     sorted_ = np.sort(values)
-    each: Integers = sorted_[np.diff(sorted_, prepend=sorted_[:1] - 1) != 0]
+    is_first = np.ones(len(sorted_), dtype=np.bool_)
+    np.not_equal(sorted_[1:], sorted_[:-1], out=is_first[1:])
+    each: Integers = sorted_[is_first]
     return each
 
 
@@ -314,7 +316,7 @@ def exact_sums(values: Floats, group: Integers, count: int, unit: float) -> Floa
     >>> exact_sums(np.array([0.5, 0.25]), np.array([1, 1]), 2, 2.0**-48).tolist()
     [0.0, 0.75]
     """
-    sums = np.bincount(group, np.rint(values / unit), count) * unit
+    sums = np.bincount(group, np.rint(values * (1 / unit)), count) * unit
     return sums.astype(np.float64, copy=False)
 
 

@@ -85,7 +85,7 @@ def _add(index: LiveIndex, contents: Sequence[NewPassage]) -> None:
         ends.append((row, *counts))
     _append_questions(index, "incoming", sides[Direction.INCOMING])
     _append_questions(index, "outgoing", sides[Direction.OUTGOING])
-    starts = _append_names(index, said, mention)
+    starts = _append_names(index, said, mention, row)
     _append_terms(index, term)
     _append_entries(index, contents, (*starts, index["heading"].append(key=heading)), ends)
 
@@ -104,9 +104,12 @@ def _append_questions(index: LiveIndex, side: str, new: _Questions) -> None:
 
 
 def _append_names(
-    index: LiveIndex, said: list[tuple[int, str, bool]], mention: list[tuple[int, str, int]]
+    index: LiveIndex,
+    said: list[tuple[int, str, bool]],
+    mention: list[tuple[int, str, int]],
+    end_row: int,
 ) -> tuple[int, int]:
-    """Returns the first new rows of `said` and of `mention`."""
+    """Of vectors up to `end_row`. Returns the first new rows of `said` and of `mention`."""
     names = index.number_names([name for _, name, _ in said])
     first_said = index["said"].append(
         entry=[entry for entry, _, _ in said], name=names, about=[about for _, _, about in said]
@@ -114,9 +117,12 @@ def _append_names(
     rows = np.arange(first_said, first_said + len(names), dtype=np.int32)
     index.postings["said_of_name"].add(names, rows)
     names = index.number_names([name for _, name, _ in mention])
+    of_row = np.array([row for _, _, row in mention], dtype=np.int64)
     first = index["mention"].append(
-        entry=[entry for entry, _, _ in mention], name=names, row=[row for _, _, row in mention]
+        entry=[entry for entry, _, _ in mention], name=names, row=of_row
     )
+    new = np.arange(len(index["vector"]), end_row)
+    index["vector"].append(end_mention=first + np.searchsorted(of_row, new, "right"))
     rows = np.arange(first, first + len(names), dtype=np.int32)
     index.postings["mention_of_name"].add(names, rows)
     return first_said, first

@@ -60,6 +60,7 @@ TABLES: dict[str, dict[str, DTypeLike]] = {
     "keyword": {"name": np.int32},
     "said": {"entry": np.int32, "name": np.int32, "about": np.bool_},
     "mention": {"entry": np.int32, "name": np.int32, "row": np.int32},
+    "vector": {"end_mention": np.int32},
     "term": {"entry": np.int32, "count": np.int32},
     "heading": {"key": np.int64},
     "documents": {
@@ -134,8 +135,9 @@ class LiveIndex:
     of a kind lies together, from `first_...` up to `end_...`. lives: when an entry is a vertex.
     incoming, outgoing: questions; `keyword` has their names, and `match` is the row of an outgoing
     question's match at the head, -1 without one. said: the distinct names of an entry's questions,
-    `about` those of its topic. mention: the names of each sentence, with its vector's row. term:
-    how often an entry has a term. `hopsyncd.index.documents` says what documents have.
+    `about` those of its topic. mention: the names of each sentence, with its vector's row, by which
+    they rise; in `vector` is where those of each row end. term: how often an entry has a term.
+    `hopsyncd.index.documents` says what documents have.
     """
 
     def __init__(self, dimensions: int, grow: Grow = in_memory) -> None:

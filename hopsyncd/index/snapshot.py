@@ -31,6 +31,7 @@ LinkColumns = tuple[Integers, Integers, Integers, Flags]
 
 
 UNMATCHED = -1.0  # less than any similarity
+_FEW_LINKS = 16  # for each passage whose links are wanted: all of them are looked at
 NAME_WEIGHT = 6.0  # of a name of the passage's document: that of so many sentences with a name
 
 
@@ -151,11 +152,6 @@ class Snapshot:
         """The passage of each entry, visible or not."""
         return self.index["entries"]["passage"]
 
-    @property
-    def home(self) -> Integers:
-        """The document that each visible entry is counted to, by entry."""
-        return self.statistics.visible.home_of
-
     def homes(self, entries: Integers) -> Integers:
         """The document that each of these visible entries is counted to."""
         return self.statistics.visible.home_of[entries]
@@ -221,10 +217,9 @@ class Snapshot:
 
     def mentions_in(self, rows: Integers) -> tuple[Integers, Integers]:
         """The rows of `mention` in the sentences of these vectors, visible or not; their names."""
-        name, at = self.index["mention"].views("name", "row")
-        rows = rows.astype(at.dtype)  # else all of the column is copied as the other type
-        found, _ = ranges(np.searchsorted(at, rows), np.searchsorted(at, rows, "right"))
-        return found, name[found].astype(np.int64)
+        end = self.index["vector"]["end_mention"]
+        found, _ = ranges(np.where(rows, end[rows - 1], 0), end[rows])
+        return found, self.index["mention"]["name"][found].astype(np.int64)
 
     def called(self, names: Integers) -> tuple[Integers, Integers]:
         """The entries that have one of the names from their document, as another one to mention;
@@ -358,12 +353,15 @@ class Snapshot:
         return self._links("ways_to", entries, True)
 
     def _links(self, side: str, of: Integers, back: bool) -> LinkColumns:
-        numbers = self.index["entries"]["number"][of].astype(np.int64)
-        rows, _ = self.index.postings[side].of_each(numbers)
-        source, target, link, born, died = (
-            column[rows]
-            for column in self.index["link_ways"].views("source", "target", "link", "born", "died")
-        )
+        numbers, entry = self.index["entries"]["number"][of], self.statistics.visible.entry
+        columns = self.index["link_ways"].views("source", "target", "link", "born", "died")
+        if len(columns[0]) < _FEW_LINKS * len(numbers):
+            wanted = np.zeros(len(entry), dtype=np.bool_)
+            wanted[numbers] = True
+            rows = np.flatnonzero(holds(wanted, columns[1 if back else 0]))
+        else:
+            rows, _ = self.index.postings[side].of_each(numbers.astype(np.int64))
+        source, target, link, born, died = (column[rows] for column in columns)
         held = (born <= self.version.id) & (self.version.id < died)
         if self.replaced is not None:
             held &= ~np.isin(source, self.replaced.numbers)
@@ -374,17 +372,24 @@ class Snapshot:
             source = np.concatenate([source, ways.start[more]])
             target = np.concatenate([target, ways.end[more]])
             link = np.concatenate([link, self.replaced.link[more]])
-        entry = self.statistics.visible.entry
-        seen = holds(entry >= 0, source) & holds(entry >= 0, target)
-        start, end = entry[source[seen]].astype(np.int64), entry[target[seen]].astype(np.int64)
-        start, end = (end, start) if back else (start, end)
-        return start, end, link[seen].astype(np.int64), np.full(len(start), back)
+        start, end = (target, source) if back else (source, target)
+        start, end = entry[start], entry[end]
+        seen = np.flatnonzero((start >= 0) & (end >= 0))
+        start, end, link = start[seen], end[seen], link[seen].astype(np.int64)
+        return start, end, link, np.full(len(start), back)
 
     def entries_at(self, homes: Integers) -> tuple[Integers, Integers]:
         """The entries that are counted to each of these documents, and which of them."""
         visible = self.statistics.visible
         first, end = (np.searchsorted(visible.homes, homes, side) for side in ("left", "right"))
-        at, of = ranges(first, end)
+        at, of = ranges(visible.home_starts[first], visible.home_starts[end])
+        return visible.by_home[at], of
+
+    def entries_of(self, nth_homes: Integers) -> tuple[Integers, Integers]:
+        """The same for documents by their place among `homes`."""
+        visible = self.statistics.visible
+        starts = visible.home_starts
+        at, of = ranges(starts[nth_homes], starts[nth_homes + 1])
         return visible.by_home[at], of
 
 

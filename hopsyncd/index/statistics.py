@@ -27,8 +27,10 @@ class Visible:
 
     documents: (d,). entries: (e,) whether each is a vertex. entry: (p,) that of each passage by
     number, -1 if it is none. home: (p,) the document that a passage is counted to: the one with
-    the lowest `home` of those that hold it; `home_of` (e,) is that of each entry. by_home: the
-    visible entries by that, then rising. homes: rising, those of `by_home`.
+    the lowest `home` of those that hold it; `home_of` (e,) is that of each entry. homes: (h,)
+    each that an entry is counted to, rising; `nth_home` (e,) is the place of each visible entry's
+    among them. by_home: the visible entries by that, then rising; those of each home begin at its
+    place of `home_starts` (h + 1,).
     """
 
     documents: Flags
@@ -36,8 +38,10 @@ class Visible:
     entry: Integers
     home: Integers
     home_of: Integers
-    by_home: Integers
     homes: Integers
+    nth_home: Integers
+    by_home: Integers
+    home_starts: Integers
 
     @classmethod
     def of(
@@ -70,9 +74,12 @@ class Visible:
         entry = np.full(len(home), -1, dtype=np.int64)
         entry[numbers[alive]] = alive
         alive = np.flatnonzero(entries)
-        homes = home_of[alive]
-        order = np.argsort(homes, kind="stable")
-        return cls(documents, entries, entry, home, home_of, alive[order], homes[order])
+        by_home = alive[np.argsort(home_of[alive], kind="stable")]
+        homes, starts = np.unique(home_of[by_home], return_index=True)
+        starts = np.append(starts, len(by_home))
+        nth_home = np.full(len(numbers), -1)
+        nth_home[by_home] = np.arange(len(homes)).repeat(np.diff(starts))
+        return cls(documents, entries, entry, home, home_of, homes, nth_home, by_home, starts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,6 +237,8 @@ def is_about(index: LiveIndex, entries: Integers, names: Integers) -> Flags:
 
 
 def _has(index: LiveIndex, entries: Integers, names: Integers) -> tuple[Flags, Flags]:
+    if not len(entries):
+        return np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
     columns = index["entries"]
     rows, of = ranges(columns["first_said"][entries], columns["end_said"][entries])
     same = index["said"]["name"][rows] == names[of]

@@ -34,7 +34,7 @@ from store.sqlite.database import Connection
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 6
+_FORMAT = 7
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
 _MISSING = "vectors.missing"
 _VECTORS = {"exact": np.int16, "codes": np.int8}

@@ -165,8 +165,8 @@ class _Order:
         self.worth = importance_of(context, np.where(visible, walked.arrived, -1.0))
 
     def helpful(self, worth: Floats) -> list[Helpful]:
-        ids, coverage = self.snapshot.ids, self._context.coverage
-        return most_helpful(worth, ids, self.snapshot.home, coverage, FUSION_DEPTH)
+        ids, home = self.snapshot.ids, self.snapshot.statistics.visible.home_of
+        return most_helpful(worth, ids, home, self._context.coverage, FUSION_DEPTH)
 
     def found(self, worth: Floats, k: int) -> tuple[int, ...]:
         ranked = with_plain(self.helpful(worth), self._plain, self.snapshot.ids)

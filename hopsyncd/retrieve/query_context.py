@@ -219,17 +219,21 @@ class QueryContext:
         }
         every = chain.from_iterable(chain(above, *parts) for above, parts in words.values())
         found = terms_by_word(self.terms, {*every})
+        known, shares = found.keys(), dict[frozenset[str], float]()
         best = np.zeros(len(ids))
         for number, (entry, id_) in enumerate(zip(entries.tolist(), ids, strict=True)):
             if id_ not in words:  # a purge has removed it; the index in memory still has it
                 continue
             above, sentences = words[id_]
-            heading, most = _terms_of(above, found), 0.0
+            heading, most = known & above, 0.0
             for sentence, cosine in zip(
                 sentences, self._of_sentences(entry, len(sentences)), strict=True
             ):
-                has = sorted(heading | _terms_of(sentence, found))
-                most = max(most, cosine + sum(self.terms[term] for term in has))
+                both = frozenset(heading | (known & sentence))
+                if both not in shares:
+                    terms = sorted({term for word in both for term in found[word]})
+                    shares[both] = sum(self.terms[term] for term in terms)
+                most = max(most, cosine + shares[both])
             best[number] = most
         return best
 
@@ -294,13 +298,9 @@ def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, froze
     return {word: has for word, terms in known.items() if (has := wanted.intersection(terms))}
 
 
-def _terms_of(words: Iterable[str], by_word: Mapping[str, frozenset[str]]) -> set[str]:
-    return {term for word in words if word in by_word for term in by_word[word]}
-
-
 def words_in(text: str) -> tuple[str, ...]:
     """The distinct words of a text as full-text search compares them, in no order."""
-    return tuple({intern(word) for word in _WORD.findall(plain(searchable(text)))})
+    return tuple(map(intern, {*_WORD.findall(plain(searchable(text)))}))
 
 
 @lru_cache(_PASSAGES_KEPT)

@@ -136,7 +136,8 @@ def helpful(context: QueryContext, arrived: NDArray[np.float64], k: int) -> list
     snapshot, is_fused = context.snapshot, k > AHEAD
     depth = max(k, FUSION_DEPTH) if is_fused else k
     importance = importance_of(context, arrived)
-    found = most_helpful(importance, snapshot.ids, snapshot.home, context.coverage, depth)
+    home = snapshot.statistics.visible.home_of
+    found = most_helpful(importance, snapshot.ids, home, context.coverage, depth)
     return with_plain(found, plain_order(context), snapshot.ids)[:k] if is_fused else found
 
 

@@ -20,9 +20,8 @@ from hopsyncd.index.columns import (
     places,
     ranges,
     rising,
-    with_places,
 )
-from hopsyncd.index.snapshot import NAME_WEIGHT, Mentions, Snapshot
+from hopsyncd.index.snapshot import NAME_WEIGHT, Flags, Mentions, Snapshot
 from hopsyncd.retrieve.query_context import QueryContext, weighed
 
 if TYPE_CHECKING:
@@ -139,26 +138,25 @@ def link_ways(
     snapshot = context.snapshot
     if not snapshot.has_links:
         return NO_WAYS
-    homes, own = np.unique(snapshot.homes(entries), return_inverse=True)
-    inside, _ = snapshot.entries_at(homes)
+    visible = snapshot.statistics.visible
+    homes, own = len(visible.homes), visible.nth_home[entries]
+    inside, _ = snapshot.entries_of(np.flatnonzero(_flags(homes, own)))
     onwards = _once(snapshot, *snapshot.links_from(entries)[:3])
     target, source, link_back, _ = snapshot.links_to(inside)
     back = _once(snapshot, source, target, link_back)
     if not len(onwards.link) and not len(back.link):
         return NO_WAYS
-    linked = np.unique(np.concatenate([onwards.home, back.home]))
+    linked = np.flatnonzero(_flags(homes, onwards.home, back.home))
     best, of = _best_of(context, linked, by.linked)
-    low, high = (np.searchsorted(of, np.arange(len(linked)), side) for side in ("left", "right"))
-    home = np.searchsorted(linked, onwards.home)
-    at, which = ranges(low[home], high[home])
-    order = np.argsort(back.home, kind="stable")
-    sorted_ = back.home[order]
-    _, is_best = with_places(np.sort(best), entries)
-    _, is_linked = with_places(sorted_, homes)
-    leading = np.flatnonzero(is_best & is_linked[own])
-    home = homes[own[leading]]
-    into, by_which = ranges(np.searchsorted(sorted_, home), np.searchsorted(sorted_, home, "right"))
-    into = order[into]
+    count = np.bincount(of, minlength=len(linked))
+    end, home = count.cumsum(), places(linked, homes)[onwards.home]
+    at, which = ranges((end - count)[home], end[home])
+    is_best = _flags(len(visible.entries), best)
+    count = np.bincount(back.home, minlength=homes)
+    leading = np.flatnonzero(is_best[entries] & (count[own] > 0))
+    end, home = count.cumsum(), own[leading]
+    into, by_which = ranges((end - count)[home], end[home])
+    into = np.argsort(back.home, kind="stable")[into]
     start = np.concatenate([onwards.entry[which], entries[leading][by_which]])
     end = np.concatenate([best[at], back.entry[into]])
     weight = np.exp(by.link_sharpness * context.first_cosines(end))
@@ -172,9 +170,18 @@ def link_ways(
     )
 
 
+def _flags(count: int, *numbers: Integers) -> Flags:
+    """(count,) whether each number is among some."""
+    flags = np.zeros(count, dtype=np.bool_)
+    for some in numbers:
+        flags[some] = True
+    return flags
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Linked:
-    """Entries that link to a document of another home than their own, with one link to each."""
+    """Entries that link to a document of another home than their own, with one link to each; `home`
+    is its place among all."""
 
     entry: Integers
     home: Integers
@@ -183,18 +190,20 @@ class _Linked:
 
 def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers) -> _Linked:
     """Once for each entry and document, however many of its passages the entry links to."""
-    home = snapshot.homes(target)
-    apart = np.flatnonzero(snapshot.homes(entry) != home)
+    visible = snapshot.statistics.visible
+    home = visible.nth_home[target]
+    apart = np.flatnonzero(visible.nth_home[entry] != home)
     entry, target, link, home = entry[apart], target[apart], link[apart], home[apart]
-    homes, number = np.unique(home, return_inverse=True)
-    first = best_of_each(entry * max(len(homes), 1) + number, snapshot.ids[target])
+    first = best_of_each(entry * len(visible.homes) + home, snapshot.ids[target])
     return _Linked(entry[first], home[first], link[first])
 
 
-def _best_of(context: QueryContext, homes: Integers, linked: int) -> tuple[Integers, Integers]:
+def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[Integers, Integers]:
     """The passages of each document most like the query, and which of the documents, rising."""
-    entries, of = context.snapshot.entries_at(homes)
+    entries, of = context.snapshot.entries_of(nth_homes)
     like = context.first_cosines(entries) + context.coverage.of(entries)
+    best = largest_of_each(of, rising(like.astype(np.float32)), linked)  # about: with a few more
+    entries, of, like = entries[best], of[best], like[best]
     best = best_of_each(of, -like, context.snapshot.ids[entries], count=linked)
     return entries[best], of[best]
 
