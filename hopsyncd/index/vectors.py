@@ -4,9 +4,12 @@ Each is held exactly, on the grid, and as a code of eight bits a component. Code
 bounds a product lies, and are multiplied three times as fast.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Self
+from itertools import chain
+from typing import Self, TypeVar
 
 import numkong
 import numpy as np
@@ -22,6 +25,7 @@ ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
 BLOCK = 1 << 9  # vectors that are multiplied with some
 _COLUMNS = 1 << 14  # vectors that are compared with all others
 _TILE = 1 << 9  # vectors of them in one product
+_MANY_PAIRS = 1 << 23  # that two threads compare
 _FAR = 2.0**30  # more than any product of codes
 _UNLIKE = 4  # times as much as usual: what the code of such a vector misses
 _BOUND = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared length, can be rounded by
@@ -30,8 +34,13 @@ _FEW, _MOST_BOUNDS = 1 << 6, 1 << 23  # vectors whose products with all are boun
 _CODES = 1 << 13  # rows of codes at once
 
 Codes = NDArray[np.int8]
+Pairs = tuple[Integers, Integers]
+"""The column and the row of each."""
 Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
 """Gives a larger array, of so many rows, that begins with those of the old one."""
+
+_Part = TypeVar("_Part")
+_Found = TypeVar("_Found")
 
 _AT_ONCE = 1 << 8  # rows, which fit into a processor's cache
 _LONGEST = 1.01 * GRID  # more than the length of any vector
@@ -215,7 +224,7 @@ class VectorPairs:
     is_new: NDArray[np.bool_]
     bounds: CodeBounds
 
-    def reaching(self) -> Iterator[tuple[Integers, Integers]]:
+    def reaching(self) -> Iterator[Pairs]:
         """The pairs, by parts."""
         asks, holds_ = self.asks < np.inf, self.holds < np.inf
         columns = np.flatnonzero(asks | (self.is_new & holds_.any()))
@@ -230,16 +239,15 @@ class VectorPairs:
         # So one number says nearly for all of a block what they hold, and what their codes miss.
         missing = self.bounds.missing[rows]
         rows = rows[np.lexsort((self.holds[rows], missing > _UNLIKE * missing.mean()))]
-        for pairs in _together(
-            pairs
-            for start in range(0, len(columns), _COLUMNS)
-            for pairs in self._bounded(columns[start : start + _COLUMNS], rows)
-        ):
-            yield self._exact(*pairs)
+        each = map if len(columns) * len(rows) < _MANY_PAIRS else _shared
+        for start in range(0, len(columns), _COLUMNS):
+            part = columns[start : start + _COLUMNS]
+            blocks = [rows[first : first + BLOCK] for first in range(0, len(rows), BLOCK)]
+            found = each(self._with_columns(part), blocks)
+            for pairs in _together(chain.from_iterable(found)):
+                yield self._exact(*pairs)
 
-    def _within(
-        self, bounds: CodeBounds, columns: Integers, rows: Integers
-    ) -> Iterator[tuple[Integers, Integers]]:
+    def _within(self, bounds: CodeBounds, columns: Integers, rows: Integers) -> Iterator[Pairs]:
         """The pairs that may reach it, of columns that have bounds."""
         for start in range(0, len(rows), _CODES):
             block = rows[start : start + _CODES]
@@ -254,14 +262,15 @@ class VectorPairs:
             row, column = np.nonzero(reach)
             yield columns[column], block[row]
 
-    def _bounded(self, columns: Integers, rows: Integers) -> Iterator[tuple[Integers, Integers]]:
-        """The pairs that may reach it, by their codes."""
+    def _with_columns(self, columns: Integers) -> Callable[[Integers], list[Pairs]]:
+        """What finds those of the pairs of a block of rows that may reach it, by their codes."""
         codes, missing = np.asarray(self.vectors.codes), self.bounds.missing
         step = np.float32(self.vectors.step**2)
         tiles = [columns[start : start + _TILE] for start in range(0, len(columns), _TILE)]
         packed = [(tile, numkong.dots_pack(codes[tile])) for tile in tiles]
-        for start in range(0, len(rows), BLOCK):
-            block = rows[start : start + BLOCK]
+
+        def reaching(block: Integers) -> list[Pairs]:
+            found = list[Pairs]()
             far, holds_, left = codes[block], self.holds[block], missing[block]
             for tile, near in packed:
                 about = np.asarray(numkong.dots_packed(far, near))
@@ -271,7 +280,10 @@ class VectorPairs:
                 row, column = np.divmod(at, len(tile))
                 most = about.ravel()[at] * step + _doubt(left[row], right[column])
                 reach = most >= np.minimum(asks[column], holds_[row])
-                yield tile[column[reach]], block[row[reach]]
+                found.append((tile[column[reach]], block[row[reach]]))
+            return found
+
+        return reaching
 
     def _exact(self, column: Integers, row: Integers) -> tuple[Integers, Integers]:
         """Those of the pairs that do reach it."""
@@ -304,9 +316,36 @@ class VectorPairs:
         return np.asarray(self.vectors.exact)[rows].astype(np.float32)
 
 
-def _together(parts: Iterable[tuple[Integers, Integers]]) -> Iterator[tuple[Integers, Integers]]:
+def _shared(work: Callable[[_Part], _Found], parts: Iterable[_Part]) -> Iterator[_Found]:
+    """What comes of each part, in any order: another thread helps this one."""
+    waiting, found = deque(parts), deque[_Found]()
+
+    def next_part() -> _Part | None:
+        try:
+            return waiting.popleft()
+        except IndexError:
+            return None
+
+    def help_() -> None:
+        while (part := next_part()) is not None:
+            found.append(work(part))
+
+    with ThreadPoolExecutor(1, "matching") as pool:
+        helping = pool.submit(help_)
+        try:
+            while (part := next_part()) is not None:
+                yield work(part)
+                while found:
+                    yield found.popleft()
+        finally:
+            waiting.clear()
+        helping.result()
+    yield from found
+
+
+def _together(parts: Iterable[Pairs]) -> Iterator[Pairs]:
     """The pairs of several parts, as many at once as are looked at exactly."""
-    found, count = list[tuple[Integers, Integers]](), 0
+    found, count = list[Pairs](), 0
     for pairs in parts:
         found.append(pairs)
         count += len(pairs[0])
@@ -317,7 +356,7 @@ def _together(parts: Iterable[tuple[Integers, Integers]]) -> Iterator[tuple[Inte
         yield joined(found)
 
 
-def joined(pairs: Sequence[tuple[Integers, Integers]]) -> tuple[Integers, Integers]:
+def joined(pairs: Sequence[Pairs]) -> tuple[Integers, Integers]:
     """All pairs of several parts, of which there is one at least."""
     column, row = zip(*pairs, strict=True)
     return np.concatenate(column), np.concatenate(row)

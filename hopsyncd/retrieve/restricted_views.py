@@ -24,7 +24,7 @@ _MASKS = 4  # sets of hidden sources that views are kept of
 _VIEWS = 3  # versions of each
 _PAUSE_S = 0.05  # before one is made ahead: the first questions to a version are not slowed by it
 _REST = 20  # times as long as making the last one took: a twentieth of a processor
-_LONGEST_REST_S = 10.0
+_LONGEST_REST_S = 60.0
 
 Mask = frozenset[str]
 """The names of hidden sources."""
