@@ -21,10 +21,10 @@ from store.exceptions import PurgeRefused
 from store.records import ALIVE, Cut, PassageId, QuestionId
 from store.sqlite.acknowledged import count_rewrite
 from store.sqlite.database import Connection, transaction
+from store.sqlite.erasure import erase
 from store.sqlite.gc import Between, drop_sets, drop_unused, sweep, unchecked, unheld_sets
 from store.sqlite.losses import CutSearch, Losses, Span
 from store.sqlite.search import put_vectors
-from store.sqlite.space import erase
 
 _REVISIONS_AT_ONCE, _PASSAGES_AT_ONCE = 200, 800  # what one transaction removes
 

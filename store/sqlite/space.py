@@ -1,4 +1,4 @@
-"""The database as a file: reclaiming the space of deleted rows, erasing their bytes, copying it.
+"""The database as a file: its space, and copies of it.
 
 A backup is a consistent copy, made while the writer works. SQLite's online backup copies pages
 inside one read transaction, so the copy is one version, and in WAL mode neither readers nor the
@@ -26,8 +26,8 @@ from store.sqlite.database import (
 from store.sqlite.presence import expect_shrinking, note_size
 from store.sqlite.search import move_vectors, recipes, renew_vectors, sparse_chunks
 
-_PAGES = 2000  # freed per step
-_QUICK_BYTES = 1 << 26  # of a file that is rewritten within a second
+_PAGES = 1000  # freed per step
+_QUICK_BYTES = 1 << 25  # of a file that is rewritten within a second
 _WAIT_MS, _NO_WAIT_MS = 10_000, 200
 _PAGES_KIB = 2000  # of its pages that the writer keeps in memory while it has nothing to do
 
@@ -132,20 +132,6 @@ def truncate_wal(connection: Connection, *, wait: bool) -> bool:
     finally:
         connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
     return not busy
-
-
-def erase(connection: Connection, between: Callable[[], None]) -> bool:
-    """Leave no byte of deleted rows in the database's files. Returns what truncate_wal does.
-
-    `between` runs after each step; the last one, the rewriting of the whole file, is a long one.
-    Freeing pages in steps would not do: SQLite zeroes what is deleted, but where it moved a row
-    from one page to another, a copy may stay in the gap of the first.
-    """
-    if connection.server:
-        connection.server.give_back(whole=True)
-        return True
-    vacuum(connection, between)
-    return truncate_wal(connection, wait=True)
 
 
 def backup(connection: Connection, target: Path) -> None:

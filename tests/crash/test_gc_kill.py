@@ -7,8 +7,8 @@ import pytest
 from store.sqlite.database import open_writer
 from store.sqlite.gc import Retention, collect, plan_gc
 from store.sqlite.history import set_tag
-from tests.crash.sweep import sweep
-from tests.fakes.kill import Step, trace
+from tests.crash.sweep import Sweep, sweep
+from tests.fakes.kill import Step, copy_database, torn_writes, trace
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
@@ -34,6 +34,18 @@ def text(words: int, number: int) -> bytes:
     return f"Nero{number} met Ada of Rome{number}: {'and again ' * words}.".encode()
 
 
+def swept(folder: Path, kept_words: int) -> Sweep:
+    """gc of a page that is edited, beside one of so many words that stays."""
+    files = MemoryConnector({"kept.md": text(kept_words, 0)})
+    stack = Stack(folder / "s.db", files, passage_tokens=100_000)
+    for number in range(1, VERSIONS + 1):
+        files.put("edited.md", text(1000, number))
+        stack.sync()
+    set_tag(stack.connection, "mine", TAGGED, 0)
+    stack.close()
+    return sweep(folder / "s.db", gc, folder)
+
+
 @pytest.mark.parametrize(
     ("kept_words", "ends_with"),
     [(10, "VACUUM"), (40_000, "PRAGMA incremental_vacuum")],
@@ -42,16 +54,24 @@ def text(words: int, number: int) -> bytes:
 def test_a_kill_while_gc_works_leaves_the_kept_versions_as_they_were(
     kept_words: int, ends_with: str, tmp_path: Path, folder: Path
 ) -> None:
-    files = MemoryConnector({"kept.md": text(kept_words, 0)})
-    stack = Stack(tmp_path / "s.db", files, passage_tokens=100_000)
-    for number in range(1, VERSIONS + 1):
-        files.put("edited.md", text(1000, number))
-        stack.sync()
-    set_tag(stack.connection, "mine", TAGGED, 0)
-    stack.close()
-    swept = sweep(tmp_path / "s.db", gc, tmp_path)
-    assert swept.find(ends_with)
-    assert swept.after.keys() == KEPT
-    assert all(swept.before[number] == swept.after[number] for number in KEPT)
-    lefts = swept.kills(folder, swept.places(vacuuming=30))
-    assert all(left.graphs in (swept.before, swept.after) for left in lefts)
+    gc_ = swept(tmp_path, kept_words)
+    assert gc_.find(ends_with)
+    assert gc_.after.keys() == KEPT
+    assert all(gc_.before[number] == gc_.after[number] for number in KEPT)
+    lefts = gc_.kills(folder, gc_.places(vacuuming=30))
+    assert all(left.graphs in (gc_.before, gc_.after) for left in lefts)
+
+
+def test_a_kill_amid_the_writes_of_a_vacuum_leaves_the_same_rows(
+    tmp_path: Path, folder: Path
+) -> None:
+    gc_ = swept(tmp_path, kept_words=10)
+    path = copy_database(gc_.base, folder / "torn.db")
+    vacuum = gc_.find("VACUUM")
+    end = gc_.find("PRAGMA busy_timeout", vacuum)
+    for _ in torn_writes(gc, path, (vacuum, end), 24):
+        assert gc_.judge(path).graphs == gc_.after
+    checkpoint = gc_.find("PRAGMA wal_checkpoint")
+    copy_database(gc_.base, path)
+    for _ in torn_writes(gc, path, (checkpoint, checkpoint + 1), 12, ending=""):
+        assert gc_.judge(path).graphs == gc_.after

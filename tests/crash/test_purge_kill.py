@@ -14,10 +14,12 @@ from tests.crash.sweep import Graphs, Sweep, sweep
 from tests.fakes.kill import Step, copy_database, torn_writes, trace
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
+from tests.fakes.unused_bytes import fill_gaps
 
 NOW_MS = 10_000_000_000
 # Words that stand nowhere else.
 WORDS = HEADING, TEXT, EDIT = "Zqheading", "Xqtext", "Wqedit"
+PLANTED = "Vqgap."  # where SQLite leaves copies of rows, now and then
 SECRET = f"# {HEADING}\n\nCaesar told Brutus of {TEXT}.\n"
 OTHER = "# Rome\n\nCaesar met Brutus in Rome. Nero burnt Rome.\n"
 
@@ -35,7 +37,11 @@ def purge(path: Path, step: Step) -> None:
 def remains(path: Path) -> list[str]:
     """The words of the document, or most of each, that the database's files have in any case."""
     files = [file.read_bytes().lower() for file in path.parent.glob(path.name + "*")]
-    return [word for word in WORDS if any(word.lower()[1:-1].encode() in file for file in files)]
+    return [
+        word
+        for word in (*WORDS, PLANTED)
+        if any(word.lower()[1:-1].encode() in file for file in files)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +58,7 @@ def purge_(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     stack.sync()
     stack.close()
     assert remains(folder / "s.db") == [*WORDS]
+    fill_gaps(folder / "s.db", PLANTED.encode())
     return sweep(folder / "s.db", purge, folder)
 
 
@@ -76,15 +83,10 @@ def test_a_kill_while_a_document_is_purged_leaves_it_in_all_its_versions_or_none
     assert found == sorted(found) and {*found} == {0, 1, 2}
 
 
-def test_a_kill_amid_the_writes_of_a_vacuum_leaves_the_same_rows(
+def test_a_kill_amid_the_writes_of_a_scrub_leaves_the_same_rows(
     purge_: Sweep, folder: Path
 ) -> None:
     path = copy_database(purge_.base, folder / "torn.db")
-    vacuum = purge_.find("VACUUM")
-    end = purge_.find("PRAGMA busy_timeout", vacuum)
-    for _ in torn_writes(purge, path, (vacuum, end), 24):
-        assert purge_.judge(path).graphs == purge_.after
-    checkpoint = purge_.find("PRAGMA wal_checkpoint")
-    copy_database(purge_.base, path)
-    for _ in torn_writes(purge, path, (checkpoint, checkpoint + 1), 12, ending=""):
+    end = purge_.find("ROLLBACK")
+    for _ in torn_writes(purge, path, (end - 1, end), 24, ending=""):
         assert purge_.judge(path).graphs == purge_.after

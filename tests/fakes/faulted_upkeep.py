@@ -19,6 +19,7 @@ from tests.fakes.dump import Rows, graph_at
 from tests.fakes.faulted_batch import LIVE, Outcome
 from tests.fakes.lived import lived
 from tests.fakes.stack import fake_maker
+from tests.fakes.unused_bytes import fill_gaps
 
 NOW_MS = 10_000_000_000
 KEEP = Retention(keep_versions=2, keep_days=0)
@@ -61,6 +62,7 @@ def prepare(folder: Path, act: str) -> Before:
     made.mkdir()
     with closing(lived(made / "s.db")) as stack:
         graphs = _graphs(stack.connection)
+    fill_gaps(made / "s.db", b"something deleted ")
     shutil.copytree(made, folder / "undisturbed")
     with closing(open_writer(folder / "undisturbed/s.db")) as connection:
         ACTS[act](connection)

@@ -139,7 +139,7 @@ class TestTheFiles:
     def test_a_reader_in_the_way_is_reported_and_a_second_purge_finishes(
         self, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("store.sqlite.space._WAIT_MS", 100)
+        monkeypatch.setattr("store.sqlite.erasure._TRIES", 1)
         reader = open_reader(tmp_path / "s.db")
         with snapshot(reader):
             graph_at(reader, 1)
@@ -147,6 +147,15 @@ class TestTheFiles:
         again = purge(stack.connection, stack.source.id, "secret.md", NOW_MS)
         assert again.erased and again.revisions == 0
         assert files_with(tmp_path, TEXT) == []
+
+    def test_a_file_without_a_pointer_map_is_rewritten_and_has_one_then(
+        self, stack: Stack, tmp_path: Path
+    ) -> None:
+        stack.connection.execute("PRAGMA auto_vacuum = NONE")
+        stack.connection.execute("VACUUM")
+        assert purged(stack).erased
+        assert files_with(tmp_path, TEXT) == []
+        assert stack.connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
 
     def test_the_file_is_still_one_that_shrinks_in_steps(self, stack: Stack) -> None:
         purged(stack)
