@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence, Set
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import astuple, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +29,7 @@ _MIN_WORDS = 12
 # A text with fewer names than this has its compound nouns taken for names too.
 _FEW_NAMES = 4
 _NICE = 10  # whoever asks, or works at this machine, comes first
+_WORDS_KEPT = 8000  # the first that are met, so that they are taken apart only once
 _PARTS_READ = frozenset({"PROPN", "ADJ", "NOUN"})  # the parts of speech that names are found by
 
 
@@ -177,13 +178,15 @@ class _Pipeline:
         last: Any = self._nlp.pipeline[-1][1]
         is_greedy = type(last).__name__ == "EntityRecognizer" and last.cfg["beam_width"] == 1
         self._recogniser = last if is_greedy else None
+        self._most_words = len(self._nlp.vocab.strings) + _WORDS_KEPT
 
     def found(self, wanted: str, texts: Sequence[str]) -> list[Sequence[Mention | Entity]]:
         """The mentions of each text, or the entities."""
         function_words = self._nlp.Defaults.stop_words
         spoken = [_speaks(text, function_words) for text in texts]
         find = _mentions if wanted == "mentions" else _kinds
-        with self._nlp.memory_zone():
+        is_full = len(self._nlp.vocab.strings) >= self._most_words
+        with self._nlp.memory_zone() if is_full else nullcontext():
             docs = self._read([text for text, is_so in zip(texts, spoken, strict=True) if is_so])
             return [
                 find(text, next(docs) if is_so else None)

@@ -43,6 +43,8 @@ _LOUD = {99: 6, 157: 3, 223: 4, 63: 3, 338: 2.5, 94: 2, 112: 2, 127: 2, 267: 2, 
 _LEAST_LARGEST = 0.2  # a token's largest activation is not below that of the function's dip
 _CONTRIB = "com.microsoft"  # ONNX Runtime's own operators
 
+_Vectors = Callable[[Sequence[str]], NDArray[np.float32]]
+
 log = structlog.get_logger(__name__)
 
 
@@ -68,24 +70,21 @@ class OnnxEncoder:
         self.name = f"{self.predecessor}/{_GRAPH}"
         self.preparing = False
         self._lock = threading.Lock()
-        self._vector: Callable[[str], NDArray[np.float32]] | None = None
+        self._vectors: _Vectors | None = None
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """As in the protocol. Raises ModelUnavailable."""
-        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
-        vector = self._vector or self._opened()
-        for row, text in enumerate(texts):
-            vectors[row] = vector(text[:MAX_CHARACTERS])
-        return vectors
+        vectors = self._vectors or self._opened()
+        return vectors([text[:MAX_CHARACTERS] for text in texts])
 
-    def _opened(self) -> Callable[[str], NDArray[np.float32]]:
+    def _opened(self) -> _Vectors:
         with self._lock:
-            if self._vector is None:
+            if self._vectors is None:
                 try:
-                    self._vector = _in_onnxruntime(self._folder, self._kept())
+                    self._vectors = _in_onnxruntime(self._folder, self._kept())
                 except (OSError, ValueError) as error:
                     raise not_loaded(self._folder, error) from error
-            return self._vector
+            return self._vectors
 
     def _kept(self) -> bytes:
         """The model as it is kept, or made anew."""
@@ -119,19 +118,22 @@ class OnnxEncoder:
         return graph
 
 
-def _in_onnxruntime(folder: Path, graph: bytes) -> Callable[[str], NDArray[np.float32]]:
-    """What gives the vector of one text."""
+def _in_onnxruntime(folder: Path, graph: bytes) -> _Vectors:
+    """What gives the vectors of texts."""
     # Slower, but without it sums of two products would saturate.
     precise = {} if _sums_bytes() else {"x64quantprecision": "1"}
     session = session_of(graph, **precise)
     tokenizer = tokenizer_in(folder)
 
-    def vector(text: str) -> NDArray[np.float32]:
-        tokens = np.array([tokenizer.encode(text).ids])
-        found: NDArray[np.float32] = session.run(None, {"tokens": tokens})[0]
-        return found
+    def vectors_of(texts: Sequence[str]) -> NDArray[np.float32]:
+        # All tokens first: each run of the session drives the tokenizer's tables out of the cache.
+        tokens = [np.array([tokenizer.encode(text).ids]) for text in texts]
+        vectors = np.empty((len(texts), DEFAULT_DIMENSIONS), dtype=np.float32)
+        for row, of_text in enumerate(tokens):
+            vectors[row] = session.run(None, {"tokens": of_text})[0]
+        return vectors
 
-    return vector
+    return vectors_of
 
 
 def _sums_bytes() -> bool:
