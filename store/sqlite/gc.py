@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from store.records import ALIVE
 from store.sqlite.database import Connection, transaction
 from store.sqlite.space import file_bytes, shrink
 from store.sqlite.versions import head, kept_versions
@@ -130,13 +131,14 @@ def collect(
     `between` may raise to stop early; another run continues.
     """
     size = file_bytes(connection)
+    unheld = unheld_sets(connection, between)
     with transaction(connection):
         versions = expired(connection, retention, now_ms)
         connection.executemany(
             "UPDATE version SET collected_ms = ? WHERE id = ?",
             [(now_ms, number) for number in versions],
         )
-        _note_unused(connection, now_ms)
+        _note_unused(connection, unheld, now_ms)
     between()
     gone = sweep(connection, between)
     gone.update(drop_unused(connection, _forsaken(connection, retention, now_ms), between))
@@ -205,10 +207,29 @@ def drop_sets(connection: Connection, sets: Iterable[int]) -> Counter[str]:
     return Counter(question_sets=len(ids), passages=len(passages))
 
 
-def unheld_sets(connection: Connection) -> list[int]:
-    """The question sets that no interval uses."""
-    rows = connection.execute(f"SELECT s.id FROM question_set AS s WHERE {_UNHELD}")
-    return [row[0] for row in rows]
+def unheld_sets(connection: Connection, between: Between, sets_at_once: int = 50_000) -> list[int]:
+    """The question sets that no interval uses; `between` runs each time so many were seen.
+
+    What it commits may be missing here, and may use one of these.
+    """
+    unheld: list[int] = []
+    after = -1
+    while True:
+        row = connection.execute(
+            "SELECT passage FROM question_set WHERE passage > ? ORDER BY passage LIMIT 1 OFFSET ?",
+            [after, sets_at_once],
+        ).fetchone()
+        until = row[0] if row else ALIVE  # no id is larger
+        rows = connection.execute(
+            "SELECT s.id FROM question_set AS s"
+            f" WHERE s.passage > ? AND s.passage <= ? AND {_UNHELD}",
+            [after, until],
+        )
+        unheld += [row_id for (row_id,) in rows]
+        if row is None:
+            return unheld
+        after = until
+        between()
 
 
 @contextmanager
@@ -266,14 +287,14 @@ _STEPS = (
 )
 
 
-def _note_unused(connection: Connection, now_ms: int) -> None:
+def _note_unused(connection: Connection, unheld: Sequence[int], now_ms: int) -> None:
     connection.execute(
-        "DELETE FROM unused WHERE question_set NOT IN"
-        f" (SELECT s.id FROM question_set AS s WHERE {_UNHELD})"
+        "DELETE FROM unused WHERE question_set NOT IN (SELECT value FROM json_each(?))",
+        [json.dumps(unheld)],
     )
     connection.executemany(
         "INSERT INTO unused VALUES (?, ?) ON CONFLICT DO NOTHING",
-        [(id_, now_ms) for id_ in unheld_sets(connection)],
+        [(id_, now_ms) for id_ in unheld],
     )
 
 
@@ -281,8 +302,9 @@ def _forsaken(connection: Connection, retention: Retention, now_ms: int) -> list
     """The question sets that were found unused long ago and still are."""
     newest = head(connection)
     rows = connection.execute(
-        "SELECT s.id FROM unused AS u JOIN question_set AS s ON s.id = u.question_set"
-        f" WHERE u.since_ms <= ? AND u.since_ms < ? AND {_UNHELD} ORDER BY s.id",
+        "SELECT s.id FROM question_set AS s WHERE s.id IN"
+        " (SELECT question_set FROM unused WHERE since_ms <= ? AND since_ms < ?)"
+        f" AND {_UNHELD} ORDER BY s.id",
         [now_ms - retention.keep_days * _DAY_MS, newest.created_ms if newest else 0],
     )
     return [row[0] for row in rows]

@@ -109,7 +109,7 @@ def _purge(connection: Connection, revisions: Sequence[_Revision], between: Betw
         versions.update(losses.kept[losses.documents > 0].tolist())
         passages.update(held)
         between()
-    gone.update(drop_unused(connection, unheld_sets(connection), between))
+    gone.update(drop_unused(connection, unheld_sets(connection, between), between))
     return PurgeResult(
         revisions=len(revisions),
         passages=gone["passages"],

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from store.records import ALIVE, Passage
 from store.sqlite.content import known_passages
-from store.sqlite.gc import Retention, collect, plan_gc, sweep
+from store.sqlite.gc import Retention, collect, plan_gc, sweep, unheld_sets
 from store.sqlite.history import set_tag
 from store.sqlite.search import move_vectors, sparse_chunks
 from store.sqlite.space import file_bytes
@@ -51,6 +51,18 @@ class TestUnusedContent:
         assert (plan.question_sets, plan.passages) == (done.question_sets, done.passages)
         assert not known_passages(stack.connection, [paid.id])
         assert_whole(stack.connection)
+
+    @pytest.mark.parametrize("sets_at_once", [1, 2, 7, 1000])
+    def test_it_is_found_in_parts(self, stack: Stack, sets_at_once: int) -> None:
+        known = [row[0] for row in stack.connection.execute("SELECT id FROM question_set")]
+        for number in range(5):
+            stack.prepare(Passage((), f"Paid for Brutus and {number}."))
+        steps: list[int] = []
+        found = unheld_sets(stack.connection, lambda: steps.append(1), sets_at_once)
+        now = [row[0] for row in stack.connection.execute("SELECT id FROM question_set")]
+        assert sorted(found) == sorted({*now} - {*known})
+        assert len(found) == len({*found}) == 5
+        assert len(steps) == len(now) // (sets_at_once + 1)
 
     def test_what_came_into_use_is_no_longer_counted_as_unused(self, stack: Stack) -> None:
         assert isinstance(stack.connector, MemoryConnector)
