@@ -148,7 +148,8 @@ def renewed(
 
     Of equal ones the lower id is better.
     """
-    among = questions_of(index, "incoming", np.flatnonzero(entries))
+    every = np.flatnonzero(entries) if len(asked) else asked
+    among = questions_of(index, "incoming", every)
     answers = questions_of(index, "incoming", new)
     best = Comparison(index, asked, among, held, answers).best()
     at, is_held = with_places(held.out, best.out)

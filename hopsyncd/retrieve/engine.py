@@ -133,8 +133,8 @@ class Engine:
 
     def publish(self, head: Snapshot) -> None:
         """Serve another version from now on; a request that has begun keeps its own."""
-        before, self._head = self._head, head
         self._restricted.follow(head)
+        before, self._head = self._head, head
         if before is not None and before.index is not head.index:
             self.forget_pasts()
 

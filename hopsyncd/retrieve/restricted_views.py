@@ -2,14 +2,16 @@
 
 For each set of hidden sources that was asked with lately, or that the configuration names, the head
 without them is made beside what else is done, once it has been the head for long enough to be worth
-it: in an import the next one comes sooner. Whoever asks before that makes it, or waits for who
-does: nothing is made twice.
+it: in an import the next one comes sooner. Where only an edit lies between two heads, that behind
+the mask asked with last is made before the second is served. Whoever asks before a view is there
+makes it, or waits for who does: nothing is made twice.
 """
 
 import threading
 import time
 from collections.abc import Iterable
 
+import numpy as np
 import structlog
 
 from hopsyncd.index.live_index import LiveIndex, StandIns
@@ -25,6 +27,8 @@ _VIEWS = 3  # versions of each
 _PAUSE_S = 0.05  # before one is made ahead: the first questions to a version are not slowed by it
 _REST = 20  # times as long as making the last one took: a twentieth of a processor
 _LONGEST_REST_S = 60.0
+_REST_OF_EDITS = 4  # the same for views that are made before their head is served
+_EDITED = 64  # passages that came or went, at most, for a view to be made before its head is served
 
 Mask = frozenset[str]
 """The names of hidden sources."""
@@ -41,7 +45,7 @@ class RestrictedViews:
         self._making: set[Mask] = set()
         self._head: Snapshot | None = None
         self._is_ahead = False  # a thread makes views ahead
-        self._since_s = 0.0  # when the head came, or the last view was made
+        self._since_s = self._made_s = 0.0  # when the head came, and the last view was made
         self._took_s = 0.0
 
     def get(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
@@ -75,13 +79,18 @@ class RestrictedViews:
             self._go_on()
 
     def follow(self, head: Snapshot) -> None:
-        """Make the views of another head from now on."""
+        """Make the views of another head from now on. Call it before that is served."""
         with self._changed:
             if self._head is None or self._head.index is not head.index:
                 self._kept = {mask: [] for mask in {**head.index.stand_ins, **self._kept}}
                 self._trim()
             self._head, self._since_s = head, time.monotonic()
+            mask = self._mask_at_once(head)
+            if mask:
+                self._making.add(mask)
             self._go_on()
+        if mask:
+            self._make(head, mask)
 
     def forget_pasts(self) -> None:
         """Drop those of versions that are not the head."""
@@ -103,22 +112,36 @@ class RestrictedViews:
         found = (one for one in of_mask if one.version.id == number and one.index is index)
         return next(found, None)
 
+    def _before(self, head: Snapshot, number: int, hidden: Mask) -> Snapshot | None:
+        """The newest view of an older version of the head's index."""
+        views = self._kept.get(hidden, ())
+        older = (one for one in views if one.index is head.index and one.version.id < number)
+        return max(older, key=lambda one: one.version.id, default=None)
+
+    def _mask_at_once(self, head: Snapshot) -> Mask | None:
+        """The one asked with last, if a view behind it costs little: an edit, after a rest."""
+        mask = next(reversed(self._kept), None)
+        before = mask and self._before(head, head.version.id, mask)
+        if not mask or not before or mask in self._making or self._rests():
+            return None
+        born, died = head.index["lives"].views("born", "died")
+        first, last = before.version.id, head.version.id
+        came, went = ((first < at) & (at <= last) for at in (born, died))
+        return mask if np.count_nonzero(came) + np.count_nonzero(went) <= _EDITED else None
+
     def _made(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
         """Make what is noted as being made, and keep it."""
         try:
             with self._changed:
                 views = self._kept.get(hidden, [])
-                older = [
-                    one for one in views if one.index is head.index and one.version.id < version.id
-                ]
+                before = self._before(head, version.id, hidden)
             began_s = time.monotonic()
-            before = max(older, key=lambda one: one.version.id, default=None)
             made = restricted(
                 head.index, version, hidden, self._budget_factor, head.statistics, before
             )
             with self._changed:
-                self._since_s = time.monotonic()
-                self._took_s = self._since_s - began_s
+                self._since_s = self._made_s = time.monotonic()
+                self._took_s = self._made_s - began_s
                 if self._kept.get(hidden) is views:  # else another index is served by now
                     self._keep(made, views)
             return made
@@ -165,14 +188,24 @@ class RestrictedViews:
                     return
                 head, mask = due
                 self._making.add(mask)
-            try:
-                self._made(head, head.version, mask)
-            except Exception:
-                log.exception("a view was not made ahead", version=head.version.id)
+            if not self._make(head, mask):
                 with self._changed:
                     self._is_ahead = False
                 return
             release_heap()
+
+    def _make(self, head: Snapshot, mask: Mask) -> bool:
+        """Make a view that nobody waits for; False, and logged, where it cannot be made."""
+        try:
+            self._made(head, head.version, mask)
+        except Exception:
+            log.exception("a view was not made ahead", version=head.version.id)
+            return False
+        return True
+
+    def _rests(self) -> bool:
+        """Whether too little time has passed for another view that is made at once."""
+        return time.monotonic() < self._made_s + _REST_OF_EDITS * self._took_s
 
     def _rest_s(self) -> float:
         """How long the head has to stay the head until a view of it is made ahead."""

@@ -105,6 +105,25 @@ def test_the_head_is_there_before_it_is_asked_for_behind_masks_asked_with_or_exp
     assert served_by(asked.get()) == served_by(afresh)
 
 
+def test_after_an_edit_the_head_is_there_when_it_is_served_and_in_an_import_it_is_not(
+    asked: Asked,
+) -> None:
+    asked.views.follow(asked.head)
+    asked.get()
+    asked.grow(2)
+    asked.get()
+    time.sleep(0.5)
+    asked.views.follow(asked.grow(3))
+    assert asked.views.ready(3, HIDDEN)
+    afresh = RestrictedViews(1.0).get(asked.head, asked.head.version, HIDDEN)
+    assert served_by(asked.get()) == served_by(afresh)
+    for version in range(4, 27):
+        asked.grow(version)
+    time.sleep(0.5)
+    asked.views.follow(asked.head)
+    assert not asked.views.ready(26, HIDDEN)
+
+
 def test_views_that_take_long_are_made_ahead_only_of_heads_that_stay(asked: Asked) -> None:
     thread, _ = asked.meanwhile(asked.get)
     time.sleep(0.05)
