@@ -58,6 +58,8 @@ from store.sqlite.reads import matches_at, places_at
 from store.sqlite.sources import source_names
 from store.sqlite.versions import commit, commit_rebuilt, head, put_seen
 
+_AT_ONCE = 500  # passages that are put into the index, which takes as much memory as they do
+
 
 class Writer:
     """The one writer: the store's connection, the question maker, and the live index."""
@@ -335,7 +337,9 @@ class Writer:
         """`foreign` are questions whose matches end too, though the index does not know them."""
         with self._advancing() as index:
             before = head(self._connection)
-            new = add_entries(index, new_passages(self._connection, begun))
+            parts = [begun[at : at + _AT_ONCE] for at in range(0, len(begun), _AT_ONCE)]
+            added = [add_entries(index, new_passages(self._connection, part)) for part in parts]
+            new = np.concatenate([np.empty(0, dtype=np.int64), *added])
             ours = [passage for passage in ended if passage in index.life_of]
             gone = index["lives"]["entry"][[index.life_of[passage] for passage in ours]]
             index.end_lives(ours)

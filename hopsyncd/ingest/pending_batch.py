@@ -76,7 +76,8 @@ class Progress:
         self.batch_documents = self.passages_done = self.passages_total = 0
 
 
-_FIRST_PASSAGES, _MOST_PASSAGES = 32, 4096
+_FIRST_PASSAGES = 32
+_MOST_PASSAGES = 2048  # all in memory until they are committed
 _SOON_S = 10.0  # passages that take no longer are one batch, however few there were before
 _LONGEST_BATCH_S = 60.0  # for which questions are made before there is a version
 _LONGEST_COMMIT_S = 4.0  # of what its passages cost: nothing else runs meanwhile

@@ -22,12 +22,12 @@ def batches(passages: int, each_s: float, commit_s: float, commit_each_s: float)
 class TestBatches:
     def test_cheap_passages_are_few_versions(self) -> None:
         made = batches(20_000, 0.0, 0.0, 0.0001)
-        assert made == [32, 4096, 4096, 4096, 4096, 3584]
+        assert made == [32, *[2048] * 9, 1536]
 
     def test_the_second_is_what_ten_seconds_are_enough_for(self) -> None:
-        made = batches(10_000, 0.005, 0.0, 0.0001)
+        made = batches(10_000, 0.0125, 0.0, 0.0001)
         assert made[0] == 32
-        assert 9 < made[1] * 0.005 <= 10
+        assert 9 < made[1] * 0.0125 <= 10
         assert made[2] == 2 * made[1]
 
     def test_slow_models_have_a_version_a_minute(self) -> None:
@@ -44,7 +44,7 @@ class TestBatches:
 
     def test_what_a_version_costs_by_itself_makes_none_of_them_smaller(self) -> None:
         """It would only be paid more often."""
-        assert len(batches(20_000, 0.0, 3.0, 0.0)) == 11
+        assert len(batches(20_000, 0.0, 3.0, 0.0)) == 15
 
     def test_passages_that_are_slow_to_commit_keep_nobody_waiting_for_long(self) -> None:
         assert 3 < max(batches(5_000, 0.0, 0.1, 0.02)) * 0.02 < 6
