@@ -127,17 +127,19 @@ class Words:
 def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
     """The idf of each of the question's terms, also of those that no passage has."""
     terms = index_terms(question)
-    _, of = having(snapshot, terms)
+    _, of, _ = having(snapshot, terms)
     idf = _idf(snapshot, np.bincount(of, minlength=len(terms)))
     return dict(zip(terms, idf.tolist(), strict=True))
 
 
-def having(snapshot: Snapshot, terms: Sequence[str]) -> tuple[Integers, Integers]:
-    """The rows of `term` of visible passages that have the terms, and which of them each has."""
+def having(snapshot: Snapshot, terms: Sequence[str]) -> tuple[Integers, Integers, Integers]:
+    """The rows of `term` of visible passages that have the terms, which of them each has, and the
+    entries."""
     keys = np.array([name_key(term) for term in terms], dtype=np.int64)
     rows, of = snapshot.index.postings["term_rows"].of_each(keys)
-    seen = holds(snapshot.statistics.visible.entries, snapshot.index["term"]["entry"][rows])
-    return rows[seen], of[seen]
+    entries = snapshot.index["term"]["entry"].take(rows).astype(np.int64)
+    seen = holds(snapshot.statistics.visible.entries, entries)
+    return (rows, of, entries) if seen.all() else (rows[seen], of[seen], entries[seen])
 
 
 def _idf(snapshot: Snapshot, df: Integers) -> Floats:
@@ -152,8 +154,8 @@ def words_of(snapshot: Snapshot, question: str) -> Words:
     visible = statistics.visible.entries
     mean = max(statistics.words / max(statistics.passages, 1), 1.0)
     terms = index_terms(question)
-    rows, of = having(snapshot, terms)
-    entries, counts = index["term"]["entry"][rows].astype(np.int64), index["term"]["count"][rows]
+    rows, of, entries = having(snapshot, terms)
+    counts = index["term"]["count"].take(rows)
     df = np.bincount(of, minlength=len(terms))
     idf = _idf(snapshot, df)
     saturation = K1 * (1 - B + B * index["entries"]["words"][entries] / mean)
@@ -214,7 +216,7 @@ class QueryContext:
         ids = [PassageId(id_) for id_ in self.snapshot.ids[entries].tolist()]
         passages = self.read(ids)
         words = {
-            id_: (words_in(" ".join(one.heading)), _words_of_sentences(one.text))
+            id_: (_words_of_heading(one.heading), _words_of_sentences(one.text))
             for id_, one in passages.items()
         }
         every = chain.from_iterable(chain(above, *parts) for above, parts in words.values())
@@ -295,12 +297,21 @@ def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, froze
     wanted = frozenset(terms)
     begins = tuple({term[: max(min(len(term) - 1, 3), 1)] for term in wanted})
     known = terms_of_each(word for word in words if word.startswith(begins))
-    return {word: has for word, terms in known.items() if (has := wanted.intersection(terms))}
+    return {
+        word: wanted.intersection(terms)
+        for word, terms in known.items()
+        if not wanted.isdisjoint(terms)
+    }
 
 
 def words_in(text: str) -> tuple[str, ...]:
     """The distinct words of a text as full-text search compares them, in no order."""
     return tuple(map(intern, {*_WORD.findall(plain(searchable(text)))}))
+
+
+@lru_cache(_PASSAGES_KEPT)
+def _words_of_heading(heading: tuple[str, ...]) -> tuple[str, ...]:
+    return words_in(" ".join(heading))
 
 
 @lru_cache(_PASSAGES_KEPT)

@@ -179,7 +179,7 @@ def _passages_having(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]
     """How many visible passages have each word, in any of its forms."""
     known = terms_of_each(words)
     terms = [known[word][0] if known[word] else word for word in words]
-    _, of = having(snapshot, terms)
+    _, of, _ = having(snapshot, terms)
     return dict(zip(words, np.bincount(of, minlength=len(words)).tolist(), strict=True))
 
 
@@ -206,8 +206,8 @@ def _nearest_word(snapshot: Snapshot, word: str, read: Read) -> str | None:
 
 def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
     """Whether a visible passage has it just so: the words of the index are those of all sources."""
-    rows, _ = having(snapshot, index_terms(word))
-    passages = np.sort(snapshot.ids[snapshot.index["term"]["entry"][rows]])[:_LOOKED_AT]
+    _, _, entries = having(snapshot, index_terms(word))
+    passages = np.sort(snapshot.ids[entries])[:_LOOKED_AT]
     found = read([PassageId(one) for one in passages.tolist()])
     return any(word in spellings(full_text(one)) for one in found.values())
 

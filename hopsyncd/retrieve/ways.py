@@ -233,7 +233,8 @@ class Nearness:
         self._snapshot = snapshot
         # The last is in the place of all rows that came later.
         self._rising = np.full(len(shown) + 1, LEAST)
-        self._rising[:-1][shown] = rising(context.cosines[: len(shown)][shown].astype(np.float32))
+        like = rising(context.cosines[: len(shown)].astype(np.float32, copy=False))
+        np.copyto(self._rising[:-1], like, where=shown)
 
     def of(self, rows: Integers) -> NDArray[np.int32]:
         """(w,) rises with the likeness; LEAST where a row is not visible."""
