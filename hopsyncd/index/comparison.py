@@ -210,18 +210,19 @@ class Comparison:
         """Pairs of questions that all have one name; the columns are asked, or answer."""
         columns, rows = _directed(is_asked, self._index["outgoing"], self._index["incoming"])
         size = columns["keywords"][column].astype(np.float32)
+        floor = self._floor[column].astype(np.float32)
         height = max(BLOCK, BLOCK * BLOCK // len(column))
         for start in range(0, len(row), height):
             block = row[start : start + height]
             sizes = rows["keywords"][block].astype(np.float32)[:, None]
             least, most = self._bounds.between(rows["row"][block], columns["row"][column])
-            least[alike(rows["entry"][block], columns["entry"][column])] = NEVER
             shared = np.float32(GRID * GRID) / (sizes + size - 1)  # with one keyword in common
-            least += shared
-            floor = self._floor[column if is_asked else block].astype(np.float32)
-            floor = floor[None] if is_asked else floor[:, None]
-            best = least.max(0 if is_asked else 1, keepdims=True)
-            np.maximum(floor, best - ROUNDING, out=floor)
+            if is_asked:  # what one block reaches is a floor for the next
+                least[alike(rows["entry"][block], columns["entry"][column])] = NEVER
+                least += shared
+                np.maximum(floor, least.max(0) - ROUNDING, out=floor)
+            else:
+                floor = self._floor[block].astype(np.float32)[:, None]
             most += shared
             if sizes.max() > 1 < size.max():
                 jaccard = np.minimum(sizes, size) / np.maximum(sizes, size)
