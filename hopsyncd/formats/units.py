@@ -9,12 +9,15 @@ from hopsyncd.formats.blocks import Block, WrittenLink
 from hopsyncd.formats.images import IMAGES
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f"
-_ENDS = r"[.!?…؟\u06d4।]"
+_ENDS = ".!?…؟\u06d4।"
 _CLOSERS = r"[\"'”\u2019»\u203a)\]}*_]"
 _CJK_ENDS = "。\uff01\uff1f｡"
-# Without the look-behind a run of marks (".....") would take quadratic time.
+# It begins with a set, for which `re` looks fast. Without the second look-behind a run of marks
+# (".....") would take quadratic time.
 _SENTENCE_END = re.compile(
-    rf"(?<!{_ENDS}){_ENDS}++{_CLOSERS}*+\s++|[{_CJK_ENDS}]++[」』”\u2019\uff09]*+\s*+"
+    rf"[{_ENDS}{_CJK_ENDS}]"
+    rf"(?:(?<=[{_ENDS}])(?<![{_ENDS}][{_ENDS}])[{_ENDS}]*+{_CLOSERS}*+\s++"
+    rf"|(?<=[{_CJK_ENDS}])[{_CJK_ENDS}]*+[」』”\u2019\uff09]*+\s*+)"
 )
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(\"'“\u2018\[])(?:\w|(?:\w\.)+\w|mrs?|ms|dr|prof|st|sr|jr|rev|gen|col|lt|sgt|capt|gov|sen"
