@@ -6,7 +6,7 @@ bounds a product lies, and are multiplied three times as fast.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import Self, TypeVar
@@ -26,6 +26,7 @@ BLOCK = 1 << 9  # vectors that are multiplied with some
 _COLUMNS = 1 << 14  # vectors that are compared with all others
 _TILE = 1 << 9  # vectors of them in one product
 _MANY_PAIRS = 1 << 23  # that two threads compare
+_AHEAD = 8  # blocks
 _FAR = 2.0**30  # more than any product of codes
 _UNLIKE = 4  # times as much as usual: what the code of such a vector misses
 _BOUND = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared length, can be rounded by
@@ -317,30 +318,21 @@ class VectorPairs:
 
 
 def _shared(work: Callable[[_Part], _Found], parts: Iterable[_Part]) -> Iterator[_Found]:
-    """What comes of each part, in any order: another thread helps this one."""
-    waiting, found = deque(parts), deque[_Found]()
+    """What comes of each part, in any order: another thread helps this one.
 
-    def next_part() -> _Part | None:
-        try:
-            return waiting.popleft()
-        except IndexError:
-            return None
-
-    def help_() -> None:
-        while (part := next_part()) is not None:
-            found.append(work(part))
-
+    It is given a few parts at a time, as it outlives this thread when the process ends.
+    """
+    waiting, helping = deque(parts), deque[Future[_Found]]()
     with ThreadPoolExecutor(1, "matching") as pool:
-        helping = pool.submit(help_)
-        try:
-            while (part := next_part()) is not None:
-                yield work(part)
-                while found:
-                    yield found.popleft()
-        finally:
-            waiting.clear()
-        helping.result()
-    yield from found
+        while waiting:
+            while waiting and len(helping) < _AHEAD:
+                helping.append(pool.submit(work, waiting.popleft()))
+            if waiting:
+                yield work(waiting.popleft())
+            while helping and helping[0].done():
+                yield helping.popleft().result()
+        for one in helping:
+            yield one.result()
 
 
 def _together(parts: Iterable[Pairs]) -> Iterator[Pairs]:
