@@ -210,7 +210,7 @@ class Comparison:
         """Pairs of questions that all have one name; the columns are asked, or answer."""
         columns, rows = _directed(is_asked, self._index["outgoing"], self._index["incoming"])
         size = columns["keywords"][column].astype(np.float32)
-        floor = self._floor[column].astype(np.float32)
+        reached = self._floor[column if is_asked else row].astype(np.float32)
         height = max(BLOCK, BLOCK * BLOCK // len(column))
         for start in range(0, len(row), height):
             block = row[start : start + height]
@@ -220,9 +220,9 @@ class Comparison:
             if is_asked:  # what one block reaches is a floor for the next
                 least[alike(rows["entry"][block], columns["entry"][column])] = NEVER
                 least += shared
-                np.maximum(floor, least.max(0) - ROUNDING, out=floor)
+                floor = np.maximum(reached, least.max(0) - ROUNDING, out=reached)
             else:
-                floor = self._floor[block].astype(np.float32)[:, None]
+                floor = reached[start : start + height, None]
             most += shared
             if sizes.max() > 1 < size.max():
                 jaccard = np.minimum(sizes, size) / np.maximum(sizes, size)
