@@ -133,7 +133,6 @@ class Comparison:
         self._floor = np.full(len(index["outgoing"]), np.inf)
         self._floor[asked] = -np.inf
         self._floor[held.out] = held.similarity / HALF_COSINE
-        self._rows = len(index.vectors)
         vectors = index["outgoing"]["row"][asked], index["incoming"]["row"][new]
         self._bounds = CodeBounds.of(index.vectors, np.unique(np.concatenate(vectors)))
         self._found = [NO_MATCHES]
@@ -253,14 +252,14 @@ class Comparison:
     def _least(self, questions: Integers) -> NDArray[np.float32]:
         """(r,) for each vector the least product with which a question of it could reach its floor;
         infinite where none can."""
-        least = np.full(self._rows, np.inf)
+        least = np.full(len(self._index.vectors), np.inf)
         np.minimum.at(least, self._index["outgoing"]["row"][questions], self._floor[questions])
         least[least > _MOST] = np.inf
         return (least - ROUNDING).astype(np.float32)
 
     def _having(self, side: str, questions: Integers) -> NDArray[np.bool_]:
         """(r,) whether one of the questions has the vector."""
-        having = np.zeros(self._rows, dtype=np.bool_)
+        having = np.zeros(len(self._index.vectors), dtype=np.bool_)
         having[self._index[side]["row"][questions]] = True
         return having
 

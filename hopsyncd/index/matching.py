@@ -148,8 +148,8 @@ def renewed(
 
     Of equal ones the lower id is better.
     """
-    every = np.flatnonzero(entries) if len(asked) else asked
-    among = questions_of(index, "incoming", every)
+    # All that answer are listed only if something asks: an edit may leave every match in place.
+    among = questions_of(index, "incoming", np.flatnonzero(entries & bool(len(asked))))
     answers = questions_of(index, "incoming", new)
     best = Comparison(index, asked, among, held, answers).best()
     at, is_held = with_places(held.out, best.out)
