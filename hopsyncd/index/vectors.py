@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.columns import Integers, ranges
+from hopsyncd.index.precedence import politely
 from store.records import GRID, Vectors
 
 _FIRST = 256  # rows that there is room for at first
@@ -244,7 +245,7 @@ class VectorPairs:
         for start in range(0, len(columns), _COLUMNS):
             part = columns[start : start + _COLUMNS]
             blocks = [rows[first : first + BLOCK] for first in range(0, len(rows), BLOCK)]
-            found = each(self._with_columns(part), blocks)
+            found = each(politely(self._with_columns(part)), blocks)
             for pairs in _together(chain.from_iterable(found)):
                 yield self._exact(*pairs)
 

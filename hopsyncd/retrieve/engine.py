@@ -13,6 +13,7 @@ import numpy as np
 from hopsyncd.config.values import Search
 from hopsyncd.index.filters import Filter, passing
 from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.precedence import asking
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.encoder import Encoder, Reranker
@@ -171,18 +172,19 @@ class Engine:
         With the connection in whose snapshot it can be read; None while there is no version at all.
         Raises NoSuchVersion.
         """
-        while True:
-            connection = self._connection(at)
-            with snapshot(connection):
-                head = self._head
-                if at == "head" and head is None:
-                    yield connection, None
-                    return
-                asked = head.version if head and at == "head" else resolve(connection, at)
-                if self._is_kept(connection, asked):
-                    served = self._served(connection, asked, head, hidden)
-                    yield connection, self._filtered(served, wanted) if wanted else served
-                    return
+        with asking():
+            while True:
+                connection = self._connection(at)
+                with snapshot(connection):
+                    head = self._head
+                    if at == "head" and head is None:
+                        yield connection, None
+                        return
+                    asked = head.version if head and at == "head" else resolve(connection, at)
+                    if self._is_kept(connection, asked):
+                        served = self._served(connection, asked, head, hidden)
+                        yield connection, self._filtered(served, wanted) if wanted else served
+                        return
 
     @contextmanager
     def holding(self, at: str, hidden: frozenset[str] = frozenset()) -> Iterator[str]:

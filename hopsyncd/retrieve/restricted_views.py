@@ -15,6 +15,7 @@ import numpy as np
 import structlog
 
 from hopsyncd.index.live_index import LiveIndex, StandIns
+from hopsyncd.index.precedence import giving_way, waiting
 from hopsyncd.index.restricted import restricted
 from hopsyncd.index.snapshot import Snapshot
 from store.records import Version
@@ -27,6 +28,7 @@ _VIEWS = 3  # versions of each
 _PAUSE_S = 0.05  # before one is made ahead: the first questions to a version are not slowed by it
 _REST = 20  # times as long as making the last one took: a twentieth of a processor
 _LONGEST_REST_S = 60.0
+_RESTS = 4.0  # at most so many times as long as it works, while others ask
 _REST_OF_EDITS = 4  # the same for views that are made before their head is served
 _EDITED = 64  # passages that came or went, at most, for a view to be made before its head is served
 
@@ -56,7 +58,8 @@ class RestrictedViews:
                 if hidden not in self._making:
                     self._making.add(hidden)
                     break
-                self._changed.wait()
+                with waiting():
+                    self._changed.wait()
         if known:
             return known
         return self._made(head, version, hidden)
@@ -188,7 +191,9 @@ class RestrictedViews:
                     return
                 head, mask = due
                 self._making.add(mask)
-            if not self._make(head, mask):
+            with giving_way(_RESTS):
+                is_made = self._make(head, mask)
+            if not is_made:
                 with self._changed:
                     self._is_ahead = False
                 return

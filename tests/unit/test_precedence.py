@@ -1,0 +1,74 @@
+"""Bulk work rests while somebody asks, and comes to its end all the same."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from hopsyncd.index.precedence import asking, giving_way, politely, waiting
+
+_WORK_S = 0.05
+_TIMES = 4.0
+_QUIET_S = 0.05  # more than what is waited for without a question
+
+
+def _work(part: int) -> int:
+    time.sleep(_WORK_S)
+    return 2 * part
+
+
+def _took_s(work: threading.Thread) -> float:
+    began_s = time.monotonic()
+    work.start()
+    work.join()
+    return time.monotonic() - began_s
+
+
+def _politely_once(times: float = _TIMES) -> threading.Thread:
+    def run() -> None:
+        with giving_way(times):
+            assert politely(_work)(3) == 6
+
+    return threading.Thread(target=run)
+
+
+def test_bulk_work_rests_while_somebody_asks() -> None:
+    with asking():
+        assert _took_s(_politely_once()) >= (1 + _TIMES) * _WORK_S
+
+
+def test_it_goes_on_when_nobody_asks_any_more() -> None:
+    asked = threading.Event()
+
+    def ask() -> None:
+        with asking():
+            asked.set()
+            time.sleep(2 * _WORK_S)
+
+    question = threading.Thread(target=ask)
+    question.start()
+    asked.wait()
+    assert 2 * _WORK_S <= _took_s(_politely_once(100.0)) < 50 * _WORK_S
+    question.join()
+
+
+def test_it_rests_not_at_all_where_nobody_asks() -> None:
+    time.sleep(_QUIET_S)
+    assert _took_s(_politely_once(100.0)) < 20 * _WORK_S
+
+
+def test_who_waits_for_another_thread_does_not_make_it_rest() -> None:
+    with asking(), waiting():
+        time.sleep(_QUIET_S)
+        assert _took_s(_politely_once(100.0)) < 20 * _WORK_S
+
+
+def test_a_thread_that_does_not_give_way_is_not_slowed() -> None:
+    with asking():
+        assert politely(_work) is _work
+
+
+def test_the_threads_that_help_rest_too() -> None:
+    with asking(), giving_way(_TIMES), ThreadPoolExecutor(1) as pool:
+        began_s = time.monotonic()
+        assert pool.submit(politely(_work), 3).result() == 6
+        assert time.monotonic() - began_s >= (1 + _TIMES) * _WORK_S
