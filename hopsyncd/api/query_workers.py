@@ -6,74 +6,36 @@ answers itself. Workers start when two queries meet, and follow when a query mis
 """
 
 import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import structlog
-from numpy.typing import NDArray
 
 import hopsyncd
-from hopsyncd.answers.found import QueryAnswer
+from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings
 from hopsyncd.config.values import Search
-from hopsyncd.errors import REPORTABLE
-from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.index.statistics import Statistics
-from hopsyncd.ingest.follow import follow
-from hopsyncd.ingest.saved_index import SavedIndex
-from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.searcher import EncodedTexts
-from hopsyncd.retrieve.understood import Understood
-from hopsyncd.retrieve.walk import WalkSettings
-from store.exceptions import NoSuchVersion
-from store.place import Database, open_reader
-from store.records import Recipe, Version
-from store.sqlite.acknowledged import rewrites
-from store.sqlite.content import recipe_of
-from store.sqlite.database import snapshot
-from store.sqlite.versions import head, version
 
 log = structlog.get_logger(__name__)
 
-_SERVE = "import sys; from hopsyncd.api.query_workers import serve; serve(int(sys.argv[1]))"
+_SERVE = "import sys; from hopsyncd.api.query_process import serve; serve(int(sys.argv[1]))"
 _ROOT = Path(hopsyncd.__file__).resolve().parents[1]
 _FAILED_STARTS = 3  # in a row, after which no worker is started any more
 _STOP_S = 2.0
 _START_S = 300.0  # a worker may have to make the index from the store
+
+Given = Callable[[Wanted], Any]
+"""What a worker wants of this process's models; None where they fail."""
+
+_Answer = TypeVar("_Answer")
+
 _STRATEGIES = ("hop", "bm25", "dense", "hybrid", "decompose")  # that need vectors at most
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
-    """What a worker answers from."""
-
-    database: Database
-    index: Path
-    budget_factor: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class QueryMessage:
-    """A query at the number of a version; `encoded` are its texts by the encoder named so."""
-
-    meant: Understood
-    k: int
-    search: Search
-    at: str
-    hidden: frozenset[str]
-    settings: WalkSettings
-    encoder: str
-    encoded: EncodedTexts
 
 
 @dataclass(slots=True, eq=False)
@@ -83,12 +45,19 @@ class _Worker:
     version: int = 0
     busy: bool = True
 
-    def told(self, message: QueryMessage | WorkerSettings | int, patience_s: float) -> Any:
+    def told(self, message: object, patience_s: float) -> Any:
         """Its reply. Raises OSError or EOFError when none comes."""
         self.pipe.send(message)
         if not self.pipe.poll(patience_s):
             raise TimeoutError(f"it did not reply within {patience_s:g} s")
         return self.pipe.recv()
+
+    def asked(self, message: QueryMessage | AskMessage, given: Given, patience_s: float) -> Any:
+        """Its answer; None where it has none. Raises OSError or EOFError."""
+        reply = self.told(message, patience_s)
+        while isinstance(reply, Wanted):
+            reply = self.told(given(reply), patience_s)
+        return reply
 
     def end(self) -> None:
         self.process.kill()
@@ -124,12 +93,16 @@ class QueryWorkers:
             return [one.process.pid for one in self._workers]
 
     def answer(
-        self, number: int, asked: QueryMessage, here: Callable[[], QueryAnswer]
-    ) -> QueryAnswer:
+        self,
+        number: int,
+        asked: QueryMessage | AskMessage,
+        given: Given,
+        here: Callable[[], _Answer],
+    ) -> _Answer:
         """The answer of a worker that has the version, or that of this process."""
         worker = self._taken(number)
         if worker is not None:
-            found = self._asked(worker, asked)
+            found: _Answer | None = self._asked(worker, asked, given)
             if found is not None:
                 return found
             with self._changed:
@@ -176,10 +149,10 @@ class QueryWorkers:
                     return None
                 self._changed.wait()
 
-    def _asked(self, worker: _Worker, asked: QueryMessage) -> QueryAnswer | None:
+    def _asked(self, worker: _Worker, asked: QueryMessage | AskMessage, given: Given) -> Any:
         """Its answer; None where it has none."""
         try:
-            found: QueryAnswer | None = worker.told(asked, self._patience_s)
+            found = worker.asked(asked, given, self._patience_s)
         except (OSError, EOFError) as error:
             self._lose(worker, error)
             return None
@@ -289,110 +262,3 @@ def _started(settings: WorkerSettings) -> _Worker:
         worker.end()
         raise
     return worker
-
-
-class _Outdated(Exception):
-    """What the process holds is not true any more: another is to take its settings."""
-
-
-class _UnknownVector(Exception):
-    """A question was understood as another, whose vectors the process was not told."""
-
-
-class _ToldVectors:
-    """The encoder of a worker, which is told the vectors of each query."""
-
-    def __init__(self, recipe: Recipe) -> None:
-        self.name = recipe.encoder
-        self.dimensions = recipe.dimensions
-        self.told: EncodedTexts = {}
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As in the protocol. Raises _UnknownVector for a text that it was not told of."""
-        if not self.told.keys() >= {*texts}:
-            raise _UnknownVector
-        return np.array([self.told[text] for text in texts])
-
-
-class _Copy:
-    """The live index of a worker, and the engine that answers from it. Belongs to one thread."""
-
-    def __init__(self, settings: WorkerSettings) -> None:
-        self._connection = open_reader(settings.database)
-        with snapshot(self._connection):
-            newest = head(self._connection)
-            if newest is None:
-                raise _Outdated
-            recipe = recipe_of(self._connection, newest.recipe)
-            self._rewrites = rewrites(self._connection)
-            saved = SavedIndex(settings.index, is_owned=False)
-            self._index = saved.load(self._connection, recipe, newest.id)
-        self._encoder = _ToldVectors(recipe)
-        self._engine = Engine(
-            settings.database, self._encoder, WalkSettings(), budget_factor=settings.budget_factor
-        )
-        self._statistics: Statistics | None = None
-        self.version = 0
-        self._publish(newest)
-
-    def follow(self, number: int) -> None:
-        """Come to a version. Raises _Outdated."""
-        with snapshot(self._connection):
-            self._check()
-            if number <= self.version:
-                return
-            try:
-                wanted = version(self._connection, number)
-                if recipe_of(self._connection, wanted.recipe).encoder != self._encoder.name:
-                    raise _Outdated
-                follow(self._connection, self._index, self._encoder.name, self.version, number)
-            except NoSuchVersion:  # one of the two was collected
-                raise _Outdated from None
-        self._publish(wanted)
-
-    def answer(self, asked: QueryMessage) -> QueryAnswer | None:
-        """None where another has to answer. Raises _Outdated."""
-        with snapshot(self._connection):
-            self._check()
-        if asked.encoder != self._encoder.name or int(asked.at) > self.version:
-            return None
-        if not self._engine.is_ready(int(asked.at), asked.hidden):
-            return None
-        self._encoder.told = asked.encoded
-        self._engine.walk_by(asked.settings)
-        try:
-            meant, hidden = asked.meant, asked.hidden
-            found = self._engine.query(
-                meant.question, asked.k, asked.search, asked.at, hidden=hidden, wanted=meant.wanted
-            )
-        except (*REPORTABLE, _UnknownVector):  # the daemon meets the same, and tells or encodes it
-            return None
-        return answer_json(found, asked.search, meant)
-
-    def _check(self) -> None:
-        """A purge or a rebuild rewrites history, which the feed does not tell."""
-        if rewrites(self._connection) != self._rewrites:
-            raise _Outdated
-
-    def _publish(self, newest: Version) -> None:
-        self._statistics = Statistics.of(self._index, newest.id, base=self._statistics)
-        self._engine.publish(Snapshot(self._index, newest, self._statistics))
-        self.version = newest.id
-
-
-def serve(descriptor: int) -> None:
-    """Answer what the daemon asks over the pipe, until it closes that or the index is outdated."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with (
-        suppress(EOFError, BrokenPipeError, ConnectionResetError, _Outdated),
-        Pipe(descriptor) as pipe,
-    ):
-        copy = _Copy(pipe.recv())
-        pipe.send(copy.version)
-        while True:
-            message = pipe.recv()
-            if isinstance(message, QueryMessage):
-                pipe.send(copy.answer(message))
-            else:
-                copy.follow(message)
-                pipe.send(copy.version)

@@ -2,10 +2,11 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from hopsyncd.answers.changed import DiffAnswer, LogAnswer
 from hopsyncd.answers.found import (
@@ -30,12 +31,8 @@ from hopsyncd.api.passages import (
     passage_answer,
     paths_answer,
 )
-from hopsyncd.api.query_workers import (
-    QueryMessage,
-    QueryWorkers,
-    WorkerSettings,
-    handed_over_at,
-)
+from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings
+from hopsyncd.api.query_workers import QueryWorkers, handed_over_at
 from hopsyncd.api.requests import (
     AskRequest,
     DiffRequest,
@@ -64,7 +61,7 @@ from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.understood import understood
+from hopsyncd.retrieve.understood import Understood, understood
 from store.exceptions import DatabaseGone, NoSuchVersion
 from store.place import open_reader
 from store.sqlite.database import Connection, snapshot
@@ -72,6 +69,20 @@ from store.sqlite.history import diff as history_diff
 from store.sqlite.history import log as history_log
 from store.sqlite.history import resolve, visible_entry
 from store.sqlite.sources import source_names
+
+_Answer = TypeVar("_Answer", QueryAnswer, AskAnswer)
+
+
+def _given(models: Models, encoder: str, wanted: Wanted) -> Sequence[object] | None:
+    """What a worker wants of the models; None where they fail, or are not those of its query."""
+    if models.encoder.name != encoder:
+        return None
+    try:
+        if wanted.what == "entities":
+            return models.language.entities(wanted.texts)
+        return [*models.encoder.encode(wanted.texts)]
+    except REPORTABLE:
+        return None
 
 
 class ReadService:
@@ -127,19 +138,33 @@ class ReadService:
             )
             return answer_json(found, search, meant)
 
-        newest = engine.head.version.id if engine.head else 0
-        number = handed_over_at(search, request.at, newest)
-        if number:
-            # Before a worker is taken: it would wait while texts are encoded.
-            encoded, encoder = engine.encoded_for(meant.question, search), engine.encoder
-            at, settings = str(number), engine.settings
-            asked = QueryMessage(meant, k, search, at, hidden, settings, encoder, encoded)
-            answer = self.workers.answer(number, asked, here)
-        else:
-            answer = here()
+        answer = self._answered(meant, k, search, request.at, hidden, here)
         self._queries += 1
         self.measurements.note_query(search.strategy, time.perf_counter() - began_s)
         return {**answer, "degraded": [*self._degraded(hidden), *answer["degraded"]]}
+
+    def _answered(
+        self,
+        meant: Understood,
+        k: int,
+        search: Search,
+        at: str,
+        hidden: frozenset[str],
+        here: Callable[[], _Answer],
+        message: Callable[[QueryMessage], QueryMessage | AskMessage] = lambda query: query,
+    ) -> _Answer:
+        """What a worker answers to the message, where one could; else what this process does."""
+        engine, models = self._engine, self._models
+        number = handed_over_at(search, at, engine.head.version.id if engine.head else 0)
+        if number is None:
+            return here()
+        # Before a worker is taken: it would wait while texts are encoded.
+        encoded, encoder = engine.encoded_for(meant.question, search), engine.encoder
+        query = QueryMessage(
+            meant, k, search, str(number), hidden, engine.settings, encoder, encoded
+        )
+        given = partial(_given, models, encoder)
+        return self.workers.answer(number, message(query), given, here)
 
     @endpoint("POST", "/v1/queries", "read")
     def queries(self, request: QueriesRequest, caller: Caller, listener: Listener) -> QueriesAnswer:
@@ -178,26 +203,36 @@ class ReadService:
         )
         meant = understood(request.question, request.filters, datetime.now().astimezone())
         search = Search(request.strategy or self.config.query.strategy, method=request.method)
-        found, reply = self._asker.ask(
-            meant.question,
-            request.k,
-            search,
-            request.at,
-            by_llm=request.llm,
-            hidden=caller.hidden,
-            wanted=meant.wanted,
-            usage=usage,
-            on_found=lambda found: listener.tell(
-                "progress", stage="answer", passages=len(found.ranked)
-            ),
-            sink=draft if listener.wants_events else None,
-            tell=lambda stage, questions: listener.tell(
-                "progress", stage=stage, questions=[*questions]
-            ),
-        )
+        asker, hidden = self._asker, caller.hidden
+
+        def here() -> AskAnswer:
+            found, reply = asker.ask(
+                meant.question,
+                request.k,
+                search,
+                request.at,
+                by_llm=request.llm,
+                hidden=hidden,
+                wanted=meant.wanted,
+                usage=usage,
+                on_found=lambda found: listener.tell(
+                    "progress", stage="answer", passages=len(found.ranked)
+                ),
+                sink=draft if listener.wants_events else None,
+                tell=lambda stage, questions: listener.tell(
+                    "progress", stage=stage, questions=[*questions]
+                ),
+            )
+            draft.finish(reply)
+            return reply_json(found, reply, [], meant, request.passages)
+
+        if request.llm or listener.wants_events:
+            answer = here()
+        else:
+            message = partial(AskMessage, with_passages=request.passages)
+            answer = self._answered(meant, request.k, search, request.at, hidden, here, message)
         self._queries += 1
-        draft.finish(reply)
-        return reply_json(found, reply, self._degraded(caller.hidden), meant, request.passages)
+        return {**answer, "degraded": [*self._degraded(hidden), *answer["degraded"]]}
 
     @endpoint("GET", "/v1/passages/{id}", "read")
     def passage(self, request: PassageRequest, caller: Caller) -> PassageAnswer:

@@ -54,7 +54,15 @@ class Entity:
     kind: EntityKind
 
 
-class Language(Protocol):
+class EntityFinder(Protocol):
+    """What tells kinds of things in a text."""
+
+    def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
+        """The persons, places, dates and numbers in each text, in order, where it can tell them."""
+        ...
+
+
+class Language(EntityFinder, Protocol):
     """What finds the names in a text."""
 
     @property
@@ -64,10 +72,6 @@ class Language(Protocol):
 
     def mentions(self, texts: Sequence[str]) -> list[tuple[Mention, ...]]:
         """The names that each text mentions, in order; they do not depend on the other texts."""
-        ...
-
-    def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
-        """The persons, places, dates and numbers in each text, in order, where it can tell them."""
         ...
 
 

@@ -11,21 +11,19 @@ from threading import Thread
 
 import pytest
 
-from hopsyncd.answers.found import QueryAnswer
-from hopsyncd.api.query_workers import (
-    QueryMessage,
-    QueryWorkers,
-    WorkerSettings,
-    handed_over_at,
-)
+from hopsyncd.answers.found import AskAnswer, QueryAnswer
+from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerSettings
+from hopsyncd.api.query_workers import QueryWorkers, handed_over_at
 from hopsyncd.config.values import Search
 from hopsyncd.ingest.upkeep import purged
+from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.results import answer_json
 from hopsyncd.retrieve.understood import Understood
 from hopsyncd.retrieve.walk import WalkSettings
 from tests.fakes.memory import MemoryConnector
-from tests.fakes.models import FakeEncoder
+from tests.fakes.models import FakeEncoder, FakeLanguage
 from tests.fakes.stack import Stack
 
 ROME = b"# Rome\n\nRome lies on the Tiber. Caesar ruled in Rome.\n"
@@ -45,6 +43,8 @@ class Desk:
         self.workers = QueryWorkers(WorkerSettings(folder / "s.db", folder / "index", 1.0), 1, 20.0)
         self.here = 0
         self.question = QUESTION
+        self.wanted: list[Wanted] = []  # by workers, of the models
+        self.has_models = True
         self.sync()
 
     def sync(self) -> None:
@@ -77,7 +77,32 @@ class Desk:
             return self.alone(at, search, hidden)
 
         before()
-        return self.workers.answer(at, self.message(at, search, hidden), here)
+        return self.workers.answer(at, self.message(at, search, hidden), self.given, here)
+
+    def reply_alone(self) -> AskAnswer:
+        """The answer from what this process finds."""
+        asker = Asker(self.engine, FakeEncoder(), FakeLanguage())
+        found, reply = asker.ask(self.question, 5, HOP, str(self.stack.head.id))
+        return reply_json(found, reply, [], Understood(self.question), True)
+
+    def reply(self) -> AskAnswer:
+        """That of the workers, or of this process in their place."""
+
+        def here() -> AskAnswer:
+            self.here += 1
+            return self.reply_alone()
+
+        at = self.stack.head.id
+        message = AskMessage(self.message(at, HOP, NOBODY), with_passages=True)
+        return self.workers.answer(at, message, self.given, here)
+
+    def given(self, wanted: Wanted) -> list[object] | None:
+        self.wanted.append(wanted)
+        if not self.has_models:
+            return None
+        if wanted.what == "entities":
+            return [*FakeLanguage().entities(wanted.texts)]
+        return [*FakeEncoder().encode(wanted.texts)]
 
     def until_handed_over(self, hidden: frozenset[str] = NOBODY) -> None:
         """Ask, two at a time, until the worker has the head and answers."""
@@ -94,7 +119,7 @@ class Desk:
     def meet(self, workers: QueryWorkers) -> QueryAnswer:
         """Ask while another query is answered."""
         message = self.message(self.stack.head.id, HOP, NOBODY)
-        return workers.answer(self.stack.head.id, message, self.ask)
+        return workers.answer(self.stack.head.id, message, self.given, self.ask)
 
     def message(self, at: int, search: Search, hidden: frozenset[str]) -> QueryMessage:
         encoded = self.engine.encoded_for(self.question, search)
@@ -128,12 +153,11 @@ def test_a_worker_gives_the_same_answers_at_every_version_and_behind_every_mask(
     assert desk.ask(first, HOP, HIDDEN)["passages"] == []
     assert desk.here == before
 
-    desk.question = "Where did Ceasar rule?"  # a worker cannot encode what it is taken for
-    for search, here in ((Search("bm25"), 0), (HOP, 1)):
-        before = desk.here
+    desk.question = "Where did Ceasar rule?"  # what it is taken for comes with no vector
+    for search in (Search("bm25"), HOP):
         assert desk.ask(first, search) == desk.alone(first, search)
         assert desk.ask(first, search)["understood"]["question"] == "Where did Caesar rule?"
-        assert desk.here == before + 2 * here
+    assert (desk.here, {one.what for one in desk.wanted}) == (before, {"vectors"})
     desk.question, before = QUESTION, desk.here
 
     desk.stack.connector.put("oslo.md", b"# Oslo\n\nCaesar never called on Oslo.\n")
@@ -145,6 +169,31 @@ def test_a_worker_gives_the_same_answers_at_every_version_and_behind_every_mask(
     for at in (first, desk.stack.head.id):
         assert desk.ask(at) == desk.alone(at)
     assert (desk.here, desk.workers.pids) == (before, [pid])
+
+
+def test_a_worker_answers_questions_with_what_the_daemons_models_tell_it(desk: Desk) -> None:
+    desk.until_handed_over()
+    desk.stack.connector.put("dates.md", b"# Rome\n\nCaesar died in Rome on 15 March 44.\n")
+    desk.sync()
+    desk.until_handed_over()
+    before = desk.here
+    for question, found in ((QUESTION, True), ("When did Caesar die?", True), ("Why?", False)):
+        desk.question = question
+        assert desk.reply() == desk.reply_alone()
+        assert desk.reply()["found"] == found
+    assert desk.here == before
+    assert "entities" in {one.what for one in desk.wanted}
+
+
+def test_where_the_models_fail_this_process_answers_and_the_worker_stays(desk: Desk) -> None:
+    desk.until_handed_over()
+    before, pids = desk.here, desk.workers.pids
+    desk.question, desk.has_models = "Where did Ceasar rule?", False
+    assert desk.ask() == desk.alone()
+    assert desk.here == before + 1
+    desk.question = QUESTION
+    assert desk.ask() == desk.alone()
+    assert (desk.here, desk.workers.pids) == (before + 1, pids)
 
 
 def test_a_query_whose_worker_is_killed_is_answered_and_another_worker_comes(desk: Desk) -> None:

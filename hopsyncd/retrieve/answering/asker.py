@@ -8,7 +8,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmError
 from hopsyncd.index.filters import Filter
 from hopsyncd.models.encoder import Encoder
-from hopsyncd.models.language import Language
+from hopsyncd.models.language import EntityFinder
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, TokenSink
 from hopsyncd.retrieve.answering.extractive import (
@@ -72,7 +72,7 @@ class Asker:
         self,
         engine: Engine,
         encoder: Encoder,
-        language: Language,
+        language: EntityFinder,
         llm: Llm | None = None,
     ) -> None:
         self._engine = engine

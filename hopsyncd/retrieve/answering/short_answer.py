@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from hopsyncd.models.keywords import normalise
-from hopsyncd.models.language import Entity, Language
+from hopsyncd.models.language import Entity, EntityFinder
 from hopsyncd.retrieve.answering.extractive import Kind, QuestionNeeds, Sentence
 from store.words import index_terms
 
@@ -194,7 +194,7 @@ def candidates(
     asked: QuestionNeeds,
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
-    language: Language,
+    language: EntityFinder,
 ) -> list[Candidate]:
     """The values of the kind asked for that the question does not name itself."""
     if not sentences:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from hopsyncd.models.language import Language
+from hopsyncd.models.language import EntityFinder
 from hopsyncd.retrieve.answering.comparison_answer import compared
 from hopsyncd.retrieve.answering.extractive import QuestionNeeds, Sentence, asked_of
 from hopsyncd.retrieve.answering.short_answer import (
@@ -104,7 +104,7 @@ def judged(
     sentences: Sequence[Sentence],
     weights: Mapping[str, float],
     passages: int,
-    language: Language,
+    language: EntityFinder,
 ) -> Judgement:
     """Judge the sentences of what was found in a collection of so many passages.
 

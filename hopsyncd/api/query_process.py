@@ -1,0 +1,215 @@
+"""The process that answers queries beside the daemon, and what the two send each other.
+
+It has the live index of its own and no models: the vectors of a query come with it. What else a
+query needs of the daemon's models, the process asks the daemon for.
+"""
+
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.answers.found import AskAnswer, QueryAnswer
+from hopsyncd.config.values import Search
+from hopsyncd.errors import REPORTABLE
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.statistics import Statistics
+from hopsyncd.ingest.follow import follow
+from hopsyncd.ingest.saved_index import SavedIndex
+from hopsyncd.models.language import Entity
+from hopsyncd.retrieve.answering.asker import Asker
+from hopsyncd.retrieve.answering.reply import reply_json
+from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.results import answer_json
+from hopsyncd.retrieve.searcher import EncodedTexts
+from hopsyncd.retrieve.understood import Understood
+from hopsyncd.retrieve.walk import WalkSettings
+from store.exceptions import NoSuchVersion
+from store.place import Database, open_reader
+from store.records import Recipe, Version
+from store.sqlite.acknowledged import rewrites
+from store.sqlite.content import recipe_of
+from store.sqlite.database import snapshot
+from store.sqlite.versions import head, version
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What a worker answers from."""
+
+    database: Database
+    index: Path
+    budget_factor: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryMessage:
+    """A query at the number of a version; `encoded` are its texts by the encoder named so."""
+
+    meant: Understood
+    k: int
+    search: Search
+    at: str
+    hidden: frozenset[str]
+    settings: WalkSettings
+    encoder: str
+    encoded: EncodedTexts
+
+
+@dataclass(frozen=True, slots=True)
+class AskMessage:
+    """A question to be answered from what its query finds."""
+
+    query: QueryMessage
+    with_passages: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a process wants of the daemon's models amid a query: something of each text."""
+
+    what: Literal["vectors", "entities"]
+    texts: tuple[str, ...]
+
+
+class _Outdated(Exception):
+    """What the process holds is not true any more: another is to take its settings."""
+
+
+class _Unaided(Exception):
+    """The daemon's models fail, or are others by now."""
+
+
+class _DaemonModels:
+    """The models of a worker, which are the daemon's. `told` are vectors that it was given."""
+
+    def __init__(self, recipe: Recipe, wants: Callable[[Wanted], Any]) -> None:
+        self.name = recipe.encoder
+        self.dimensions = recipe.dimensions
+        self.told: Mapping[str, NDArray[np.float32]] = {}
+        self._wants = wants
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As in the protocol. Raises _Unaided."""
+        missing = tuple(text for text in dict.fromkeys(texts) if text not in self.told)
+        if missing:
+            vectors = self._wants(Wanted("vectors", missing))
+            self.told = {**self.told, **dict(zip(missing, vectors, strict=True))}
+        return np.array([self.told[text] for text in texts]).reshape(len(texts), self.dimensions)
+
+    def entities(self, texts: Sequence[str]) -> list[tuple[Entity, ...]]:
+        """As in the protocol. Raises _Unaided."""
+        found: list[tuple[Entity, ...]] = self._wants(Wanted("entities", tuple(texts)))
+        return found
+
+
+class _Copy:
+    """The live index of a worker, and the engine that answers from it. Belongs to one thread."""
+
+    def __init__(self, settings: WorkerSettings, wants: Callable[[Wanted], Any]) -> None:
+        self._connection = open_reader(settings.database)
+        with snapshot(self._connection):
+            newest = head(self._connection)
+            if newest is None:
+                raise _Outdated
+            recipe = recipe_of(self._connection, newest.recipe)
+            self._rewrites = rewrites(self._connection)
+            saved = SavedIndex(settings.index, is_owned=False)
+            self._index = saved.load(self._connection, recipe, newest.id)
+        self._models = _DaemonModels(recipe, wants)
+        self._engine = Engine(
+            settings.database, self._models, WalkSettings(), budget_factor=settings.budget_factor
+        )
+        self._asker = Asker(self._engine, self._models, self._models)
+        self._statistics: Statistics | None = None
+        self.version = 0
+        self._publish(newest)
+
+    def follow(self, number: int) -> None:
+        """Come to a version. Raises _Outdated."""
+        with snapshot(self._connection):
+            self._check()
+            if number <= self.version:
+                return
+            try:
+                wanted = version(self._connection, number)
+                if recipe_of(self._connection, wanted.recipe).encoder != self._models.name:
+                    raise _Outdated
+                follow(self._connection, self._index, self._models.name, self.version, number)
+            except NoSuchVersion:  # one of the two was collected
+                raise _Outdated from None
+        self._publish(wanted)
+
+    def answer(self, message: QueryMessage | AskMessage) -> QueryAnswer | AskAnswer | None:
+        """None where another has to answer. Raises _Outdated."""
+        asked = message.query if isinstance(message, AskMessage) else message
+        with snapshot(self._connection):
+            self._check()
+        if asked.encoder != self._models.name or int(asked.at) > self.version:
+            return None
+        if not self._engine.is_ready(int(asked.at), asked.hidden):
+            return None
+        self._models.told = asked.encoded
+        self._engine.walk_by(asked.settings)
+        try:
+            if isinstance(message, AskMessage):
+                return self._replied(asked, message.with_passages)
+            return self._found(asked)
+        except (*REPORTABLE, _Unaided):  # the daemon meets the same
+            return None
+
+    def _found(self, asked: QueryMessage) -> QueryAnswer:
+        meant, search, hidden = asked.meant, asked.search, asked.hidden
+        found = self._engine.query(
+            meant.question, asked.k, search, asked.at, hidden=hidden, wanted=meant.wanted
+        )
+        return answer_json(found, search, meant)
+
+    def _replied(self, asked: QueryMessage, with_passages: bool) -> AskAnswer:
+        meant, search, hidden = asked.meant, asked.search, asked.hidden
+        found, reply = self._asker.ask(
+            meant.question, asked.k, search, asked.at, hidden=hidden, wanted=meant.wanted
+        )
+        return reply_json(found, reply, [], meant, with_passages)
+
+    def _check(self) -> None:
+        """A purge or a rebuild rewrites history, which the feed does not tell."""
+        if rewrites(self._connection) != self._rewrites:
+            raise _Outdated
+
+    def _publish(self, newest: Version) -> None:
+        self._statistics = Statistics.of(self._index, newest.id, base=self._statistics)
+        self._engine.publish(Snapshot(self._index, newest, self._statistics))
+        self.version = newest.id
+
+
+def serve(descriptor: int) -> None:
+    """Answer what the daemon asks over the pipe, until it closes that or the index is outdated."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with (
+        suppress(EOFError, BrokenPipeError, ConnectionResetError, _Outdated),
+        Pipe(descriptor) as pipe,
+    ):
+
+        def wants(wanted: Wanted) -> Any:
+            pipe.send(wanted)
+            given = pipe.recv()
+            if given is None:
+                raise _Unaided
+            return given
+
+        copy = _Copy(pipe.recv(), wants)
+        pipe.send(copy.version)
+        while True:
+            message = pipe.recv()
+            if isinstance(message, int):
+                copy.follow(message)
+                pipe.send(copy.version)
+            else:
+                pipe.send(copy.answer(message))
