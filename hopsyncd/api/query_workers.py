@@ -1,4 +1,4 @@
-"""Processes that answer queries beside the daemon, since one process walks on one core only.
+"""Processes that answer queries in the daemon's place, since one process walks on one core only.
 
 Each has the live index of its own, follows the store by its feed, and answers whole queries. The
 daemon asks a worker only at a version that this has; what no worker can answer, or one dies of, it
@@ -144,7 +144,7 @@ class QueryWorkers:
                         return one
                 if len(current) < self._count and (self._here or self._workers):
                     self._tend(number)
-                if not self._here or not current:
+                if not current or (not self._here and len(current) < self._count):
                     self._here += 1
                     return None
                 self._changed.wait()

@@ -284,10 +284,10 @@ def _processors() -> int:
 class LimitsConfig(Section):
     """How much work one daemon accepts; the rest is answered 503, to be tried again."""
 
-    connections: int = Field(default=64, ge=1, le=10_000)
+    connections: int = Field(default=256, ge=1, le=10_000)
     parallel: int = Field(default=4, ge=1, le=256)
     workers: Annotated[int, Field(ge=0, le=64)] | Literal["auto"] = "auto"
-    queue: int = Field(default=64, ge=0, le=10_000)
+    queue: int = Field(default=256, ge=0, le=10_000)
     query_s: Seconds = 30.0
     header_s: Seconds = 10.0
     body_s: Seconds = 30.0
@@ -297,4 +297,4 @@ class LimitsConfig(Section):
         """How many processes answer beside the daemon's own."""
         if self.workers != "auto":
             return self.workers
-        return min(_processors() - 1, _MOST_WORKERS)
+        return min(_processors(), _MOST_WORKERS) if _processors() > 1 else 0

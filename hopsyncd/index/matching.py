@@ -23,9 +23,12 @@ from numpy.typing import NDArray
 from hopsyncd.index.columns import Integers, ranges, with_places
 from hopsyncd.index.comparison import HALF_COSINE, NO_MATCHES, Comparison, MatchColumns
 from hopsyncd.index.live_index import DEAD, LiveIndex
+from hopsyncd.index.precedence import giving_way
 from store.records import Cut, Match, QuestionId
 
 Flags = NDArray[np.bool_]
+
+_RESTS = 1.0  # at most so many times as long as it works, while somebody asks
 
 
 def jaccard(a: Set[str], b: Set[str]) -> float:
@@ -88,7 +91,8 @@ def rematch(index: LiveIndex, gone: Integers, new: Integers) -> MatchDelta:
     unmatched = np.flatnonzero(match < 0)
     alive = index.alive
     unmatched = unmatched[alive[index["outgoing"]["entry"][unmatched]]]
-    begun = renewed(index, np.union1d(orphans, unmatched), alive, held, new)
+    with giving_way(_RESTS):
+        begun = renewed(index, np.union1d(orphans, unmatched), alive, held, new)
     beaten = begun.out[match[begun.out] >= 0]
     delta = MatchDelta(np.union1d(ended, np.union1d(orphans, beaten)), begun)
     index.end_matches(delta.ended)

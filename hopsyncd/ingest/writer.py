@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import structlog
 
 from hopsyncd.errors import REPORTABLE, SyncFailed
-from hopsyncd.index.precedence import giving_way
 from hopsyncd.ingest.source_scheduler import (
     Request,
     SourceScheduler,
@@ -35,7 +34,6 @@ _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not
 _MOST_HINTED = 50_000  # paths of a source, the newest, that wait
 _LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed
 
-_RESTS = 1.0  # of what takes long, at most so many times as long as it works, while others ask
 _HEAR_S = 0.1  # after which the writer of a server's record looks what others ask of it
 UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
 
@@ -242,8 +240,7 @@ class SyncWorker:
             self.busy = True
             try:
                 refuse_gone(self._write_path.connection)
-                with giving_way(_RESTS):
-                    answered = self._turn()
+                answered = self._turn()
                 self.busy = self._syncs.is_wanted
             except BaseException:
                 self.busy = False
