@@ -156,6 +156,9 @@ class QueryWorkers:
         except (OSError, EOFError) as error:
             self._lose(worker, error)
             return None
+        except BaseException as error:  # it waits for what it wants, and never gets it
+            self._lose(worker, error)
+            raise
         self._give_back(worker)
         return found
 
@@ -164,7 +167,7 @@ class QueryWorkers:
             worker.busy = False
             self._changed.notify_all()
 
-    def _lose(self, worker: _Worker, error: Exception) -> None:
+    def _lose(self, worker: _Worker, error: BaseException) -> None:
         """End a worker that does not reply; another takes its place once it is missed."""
         with self._changed:
             if worker not in self._workers:  # closed meanwhile
@@ -234,7 +237,7 @@ class QueryWorkers:
         worker.end()
 
 
-def _why(error: Exception) -> str:
+def _why(error: BaseException) -> str:
     return str(error) or "its process is gone"
 
 

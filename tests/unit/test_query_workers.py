@@ -196,6 +196,21 @@ def test_where_the_models_fail_this_process_answers_and_the_worker_stays(desk: D
     assert (desk.here, desk.workers.pids) == (before + 1, pids)
 
 
+def test_a_worker_that_never_gets_what_it_wants_is_replaced(desk: Desk) -> None:
+    desk.until_handed_over()
+    (pid,) = desk.workers.pids
+    desk.question = "Where did Ceasar rule?"
+
+    def fail(_: Wanted) -> None:
+        raise RuntimeError("the model has a mistake")
+
+    message = desk.message(desk.stack.head.id, HOP, NOBODY)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        desk.workers.answer(desk.stack.head.id, message, fail, desk.alone)
+    desk.until_handed_over()
+    assert desk.workers.pids != [pid]
+
+
 def test_a_query_whose_worker_is_killed_is_answered_and_another_worker_comes(desk: Desk) -> None:
     desk.until_handed_over()
     (pid,) = desk.workers.pids
