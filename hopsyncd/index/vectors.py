@@ -34,6 +34,8 @@ _BOUND = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared lengt
 _SAMPLE = 1 << 10  # vectors
 _FEW, _MOST_BOUNDS = 1 << 6, 1 << 23  # vectors whose products with all are bounded by codes; pairs
 _CODES = 1 << 13  # rows of codes at once
+_MANY_CODES = 1 << 15  # rows that two threads fill
+_SECOND = ThreadPoolExecutor(2, "codes")
 
 Codes = NDArray[np.int8]
 Pairs = tuple[Integers, Integers]
@@ -50,9 +52,20 @@ _MOST_CODE = 127
 _WIDEST = 6.0  # times the usual component: what is beyond has the largest code
 
 
-def _parts(count: int) -> Iterator[slice]:
-    for start in range(0, count, _AT_ONCE):
-        yield slice(start, min(start + _AT_ONCE, count))
+def _parts(count: int, at_once: int = _AT_ONCE) -> Iterator[slice]:
+    for start in range(0, count, at_once):
+        yield slice(start, min(start + at_once, count))
+
+
+def _fill_all(rows: int, fill: Callable[[slice], None]) -> None:
+    """Fill all rows by parts: of many, another thread fills half, as it has memory's other half."""
+    parts = [*_parts(rows, _CODES)]
+    half = len(parts) // 2 if rows >= _MANY_CODES else len(parts)
+    other = _SECOND.submit(lambda: [*map(fill, parts[half:])]) if half < len(parts) else None
+    for part in parts[:half]:
+        fill(part)
+    if other:
+        other.result()
 
 
 def in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
@@ -121,12 +134,17 @@ class VectorTable:
 
         Both are taken as their codes, which moves a cosine by about 0.001.
         """
-        if not self._used:
-            return np.empty(0, dtype=np.float32)
-        codes = np.asarray(self.codes)
-        # Row by row: a product of matrices takes twice as long where one has a single row.
-        dots = numkong.dot(codes, np.broadcast_to(self._coarse(vector[None]), codes.shape))
-        return np.asarray(dots).astype(np.float32) * np.float32((self.step / GRID) ** 2)
+        codes, coarse = np.asarray(self.codes), self._coarse(vector[None])
+        found = np.empty(len(codes), dtype=np.float32)
+        unit = np.float32((self.step / GRID) ** 2)
+
+        def fill(part: slice) -> None:
+            # Row by row: a product of matrices takes twice as long where one has a single row.
+            dots = numkong.dot(codes[part], np.broadcast_to(coarse, codes[part].shape))
+            np.multiply(np.asarray(dots).astype(np.float32), unit, out=found[part])
+
+        _fill_all(len(codes), fill)
+        return found
 
     def products(self, rows: Integers, others: Integers) -> NDArray[np.float32]:
         """The exact product of each pair of rows."""
@@ -179,10 +197,13 @@ class CodeBounds:
         codes = np.asarray(vectors.codes)
         packed = numkong.dots_pack(codes[columns])
         about = np.empty((count, len(columns)), dtype=np.float32)
-        for start in range(0, count, _CODES):
-            part = slice(start, min(start + _CODES, count))
-            about[part] = np.asarray(numkong.dots_packed(codes[part], packed))
-        about *= np.float32(vectors.step**2)
+        unit = np.float32(vectors.step**2)
+
+        def fill(part: slice) -> None:
+            dots = numkong.dots_packed(codes[part], packed)
+            np.multiply(np.asarray(dots).astype(np.float32), unit, out=about[part])
+
+        _fill_all(count, fill)
         return cls(vectors, missing, columns, about)
 
     def between(
@@ -232,7 +253,7 @@ class VectorPairs:
         columns = np.flatnonzero(asks | (self.is_new & holds_.any()))
         rows = np.flatnonzero(holds_ | (self.answers & asks.any()))
         if self.bounds.about is not None:
-            for pairs in _together(self._within(self.bounds, columns, rows)):
+            for pairs in _together(self._within(self.bounds.about, rows)):
                 yield self._exact(*pairs)
             return
         if not len(rows):
@@ -249,20 +270,38 @@ class VectorPairs:
             for pairs in _together(chain.from_iterable(found)):
                 yield self._exact(*pairs)
 
-    def _within(self, bounds: CodeBounds, columns: Integers, rows: Integers) -> Iterator[Pairs]:
-        """The pairs that may reach it, of columns that have bounds."""
-        for start in range(0, len(rows), _CODES):
-            block = rows[start : start + _CODES]
-            least, most = bounds.between(block, columns)
-            answers, is_new = self.answers[block], self.is_new[columns]
-            least[alike(self._entries(block), self._entries(columns))] = NEVER
+    def _within(self, about: NDArray[np.float32], rows: Integers) -> Iterator[Pairs]:
+        """The pairs that may reach it, of `bounds.columns`, of which `about` has the products."""
+        columns, missing = self.bounds.columns, self.bounds.missing
+        right, is_new = missing[columns], self.is_new[columns]
+        own, of = self._own(columns, rows)
+        for part in _parts(len(rows), _CODES):
+            block = rows[part]
+            most, answers, left = about[block], self.answers[block], missing[block]
+            inside = (own >= part.start) & (own < part.stop)
+            most[own[inside] - part.start, of[inside]] = NEVER
+            doubt = _doubt(left.max(), right)
             if answers.any():
-                self.asks[columns] = np.maximum(self.asks[columns], least[answers].max(0))
-            reach = (most >= self.asks[columns]) & answers[:, None]
+                best = (most if answers.all() else most[answers]).max(0)
+                self.asks[columns] = np.maximum(self.asks[columns], best - doubt)
+            asks, holds_ = self.asks[columns], self.holds[block]
+            most += doubt
+            reach = most >= asks
+            if not answers.all():
+                reach &= answers[:, None]
             if is_new.any():
-                reach |= (most >= self.holds[block][:, None]) & is_new
-            row, column = np.nonzero(reach)
-            yield columns[column], block[row]
+                reach |= (most >= holds_[:, None]) & is_new
+            row, column = np.divmod(np.flatnonzero(reach), len(columns))
+            best = about[block[row], column] + _doubt(left[row], right[column])
+            reach = answers[row] & (best >= asks[column])
+            reach |= is_new[column] & (best >= holds_[row])
+            yield columns[column[reach]], block[row[reach]]
+
+    def _own(self, columns: Integers, rows: Integers) -> Pairs:
+        """The places of rows, rising, that are of one entry with a column, and of which."""
+        entry = self._entries(columns)
+        first = np.concatenate([[0], self.entry_end])[entry]
+        return ranges(*(np.searchsorted(rows, end) for end in (first, self.entry_end[entry])))
 
     def _with_columns(self, columns: Integers) -> Callable[[Integers], list[Pairs]]:
         """What finds those of the pairs of a block of rows that may reach it, by their codes."""
