@@ -32,7 +32,7 @@ _FAR = 2.0**30  # more than any product of codes
 _UNLIKE = 4  # times as much as usual: what the code of such a vector misses
 _BOUND = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared length, can be rounded by
 _SAMPLE = 1 << 10  # vectors
-_FEW, _MOST_BOUNDS = 1 << 6, 1 << 23  # vectors whose products with all are bounded by codes; pairs
+_FEW, _MOST_BOUNDS = 1 << 6, 1 << 24  # vectors whose products with all are bounded by codes; pairs
 _CODES = 1 << 13  # rows of codes at once
 _MANY_CODES = 1 << 15  # rows that two threads fill
 _SECOND = ThreadPoolExecutor(2, "codes")
@@ -178,7 +178,7 @@ class CodeBounds:
     """Between what products of vectors lie, by their codes.
 
     missing: (r,) the length of what each code leaves out. columns, about: the rows of a few
-    vectors, rising, and (r, c) the products of all codes with theirs; None where it is not about a
+    vectors, rising, and (c, r) the products of theirs with all codes; None where it is not about a
     few.
     """
 
@@ -196,12 +196,12 @@ class CodeBounds:
             return cls(vectors, missing, columns, None)
         codes = np.asarray(vectors.codes)
         packed = numkong.dots_pack(codes[columns])
-        about = np.empty((count, len(columns)), dtype=np.float32)
+        about = np.empty((len(columns), count), dtype=np.float32)
         unit = np.float32(vectors.step**2)
 
         def fill(part: slice) -> None:
             dots = numkong.dots_packed(codes[part], packed)
-            np.multiply(np.asarray(dots).astype(np.float32), unit, out=about[part])
+            np.multiply(np.asarray(dots).T.astype(np.float32), unit, out=about[:, part])
 
         _fill_all(count, fill)
         return cls(vectors, missing, columns, about)
@@ -216,7 +216,7 @@ class CodeBounds:
             about = np.asarray(dots).astype(np.float32)
             about *= np.float32(self.vectors.step**2)
         else:
-            about = self.about[rows[:, None], np.searchsorted(self.columns, columns)]
+            about = self.about[np.searchsorted(self.columns, columns), rows[:, None]]
         doubt = _doubt(self.missing[rows][:, None], self.missing[columns])
         return about - doubt, about + doubt
 
@@ -273,29 +273,22 @@ class VectorPairs:
     def _within(self, about: NDArray[np.float32], rows: Integers) -> Iterator[Pairs]:
         """The pairs that may reach it, of `bounds.columns`, of which `about` has the products."""
         columns, missing = self.bounds.columns, self.bounds.missing
-        right, is_new = missing[columns], self.is_new[columns]
+        left, answers, holds_ = missing[rows], self.answers[rows], self.holds[rows]
+        barred = np.where(answers, np.float32(0), NEVER)
         own, of = self._own(columns, rows)
-        for part in _parts(len(rows), _CODES):
-            block = rows[part]
-            most, answers, left = about[block], self.answers[block], missing[block]
-            inside = (own >= part.start) & (own < part.stop)
-            most[own[inside] - part.start, of[inside]] = NEVER
-            doubt = _doubt(left.max(), right)
-            if answers.any():
-                best = (most if answers.all() else most[answers]).max(0)
-                self.asks[columns] = np.maximum(self.asks[columns], best - doubt)
-            asks, holds_ = self.asks[columns], self.holds[block]
-            most += doubt
-            reach = most >= asks
-            if not answers.all():
-                reach &= answers[:, None]
-            if is_new.any():
-                reach |= (most >= holds_[:, None]) & is_new
-            row, column = np.divmod(np.flatnonzero(reach), len(columns))
-            best = about[block[row], column] + _doubt(left[row], right[column])
-            reach = answers[row] & (best >= asks[column])
-            reach |= is_new[column] & (best >= holds_[row])
-            yield columns[column[reach]], block[row[reach]]
+        for number, column in enumerate(columns.tolist()):
+            line = about[number][rows]
+            line[own[of == number]] = NEVER
+            doubt = _doubt(left, missing[column])
+            most = line + doubt
+            reach = most >= holds_ if self.is_new[column] else np.zeros(len(rows), dtype=np.bool_)
+            if self.asks[column] < np.inf:
+                line += barred
+                line -= doubt
+                self.asks[column] = max(self.asks[column], line.max(initial=NEVER))
+                reach |= (most >= self.asks[column]) & answers
+            row = rows[np.flatnonzero(reach)]
+            yield np.full(len(row), column), row
 
     def _own(self, columns: Integers, rows: Integers) -> Pairs:
         """The places of rows, rising, that are of one entry with a column, and of which."""
