@@ -266,7 +266,8 @@ class VectorPairs:
         for start in range(0, len(columns), _COLUMNS):
             part = columns[start : start + _COLUMNS]
             blocks = [rows[first : first + BLOCK] for first in range(0, len(rows), BLOCK)]
-            found = each(politely(self._with_columns(part)), blocks)
+            work = self._with_columns(part)
+            found = each(politely(work) if len(part) > _TILE else work, blocks)
             for pairs in _together(chain.from_iterable(found)):
                 yield self._exact(*pairs)
 

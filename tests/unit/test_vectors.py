@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from hopsyncd.index.vectors import VectorTable
+from hopsyncd.index.vectors import CodeBounds, VectorTable
 from store.records import GRID, Vectors, to_grid
 
 # Few components, as codes are made for; many, of which most are nothing, as they are not.
@@ -86,3 +86,23 @@ def test_a_table_grows_from_arrays_of_which_one_has_more_room(longer: str) -> No
     table.append(vectors[100:200])
     table.append(vectors[200:])
     assert (table.exact == vectors).all() and (table.codes == whole.codes).all()
+
+
+def test_of_many_rows_two_threads_find_what_one_does() -> None:
+    vectors = to_grid(np.random.default_rng(3).normal(size=(40_000, 24)))
+    table, asked = table_of(vectors), vectors[7]
+    found = table.cosines(asked)
+    for part in (slice(0, 1000), slice(19_500, 20_500), slice(39_000, 40_000)):
+        assert (found[part] == table_of(vectors[part]).cosines(asked)).all()
+
+
+def test_codes_say_between_what_the_products_with_a_few_vectors_lie() -> None:
+    vectors = to_grid(np.random.default_rng(4).normal(size=(40_000, 24)))
+    table, columns = table_of(vectors), np.array([3, 20_000, 39_999])
+    bounds = CodeBounds.of(table, columns)
+    assert bounds.about is not None
+    rows = np.arange(0, 40_000, 97)
+    least, most = bounds.between(rows, columns[1:])
+    exact = vectors[rows].astype(np.float64) @ vectors[columns[1:]].astype(np.float64).T
+    assert ((least <= exact) & (exact <= most)).all()
+    assert (most - least).mean() < 0.1 * GRID**2
