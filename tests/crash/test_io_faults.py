@@ -272,14 +272,21 @@ def test_a_full_disk_leaves_the_write_path_open_and_the_next_request_is_tried(
 def test_a_database_that_was_overwritten_is_called_so_where_its_pages_are_read_anew(
     stack: Stack, tmp_path: Path
 ) -> None:
-    opening = Opening(stack)
-    with working(opening) as (worker, first):
-        assert first.result(WAIT_S)
-        stack.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        (tmp_path / "a.db").write_bytes(b"some text\n" * 100_000)
-        stack.connection.execute("PRAGMA shrink_memory").fetchall()
-        with pytest.raises(DatabaseGone, match="it can no longer be read"):
-            worker.request((), accept_empty=False).result(WAIT_S)
+    sound = [True]
+
+    def overwrite() -> None:
+        if sound:
+            sound.clear()
+            stack.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            (tmp_path / "a.db").write_bytes(b"some text\n" * 100_000)
+            stack.connection.execute("PRAGMA shrink_memory").fetchall()
+
+    stack.path.yield_to_edits = overwrite  # on the worker's thread, in the middle of a sync
+    with (
+        working(Opening(stack)) as (_, first),
+        pytest.raises(DatabaseGone, match="it can no longer be read"),
+    ):
+        first.result(WAIT_S)
 
 
 def test_who_waits_for_a_database_that_does_not_open_is_told(stack: Stack) -> None:
