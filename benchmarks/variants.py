@@ -18,7 +18,7 @@ from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.retrieve.answering.extractive import function_terms
 from hopsyncd.retrieve.edge_traversal import Offers, choose_first, traverse
 from hopsyncd.retrieve.hop import hop
-from hopsyncd.retrieve.query_context import QueryContext, seeds
+from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import (
     FUSION_DEPTH,
     Ranked,
@@ -29,7 +29,7 @@ from hopsyncd.retrieve.ranking import (
     plain_order,
     with_plain,
 )
-from hopsyncd.retrieve.walk import WalkSettings, walk
+from hopsyncd.retrieve.walk import WalkSettings, seeds, walk
 from hopsyncd.retrieve.ways import pull_of
 from store.records import PassageId, Version
 from store.sqlite.database import Connection, snapshot
@@ -58,8 +58,9 @@ WALKS = {
 }
 _ALL = 10**9
 LIMITS = {
-    "default: 100, 10, 3, 0.03 %": DEFAULT,
+    "default: 100, 10, 3, 0.1 %": DEFAULT,
     "30 passages send on in a round": replace(DEFAULT, heaviest=30),
+    "50 passages": replace(DEFAULT, heaviest=50),
     "300 passages": replace(DEFAULT, heaviest=300),
     "all passages": replace(DEFAULT, heaviest=_ALL),
     "3 mentions of a name": replace(DEFAULT, mentions=3),
@@ -69,7 +70,8 @@ LIMITS = {
     "10 passages": replace(DEFAULT, linked=10),
     "all passages of it": replace(DEFAULT, linked=_ALL),
     "any mass is sent on": replace(DEFAULT, least_share=0.0),
-    "from 0.1 % of what is sent first": replace(DEFAULT, least_share=1e-3),
+    "from 0.03 % of what is sent first": replace(DEFAULT, least_share=3e-4),
+    "from 0.2 %": replace(DEFAULT, least_share=2e-3),
     "from 0.3 %": replace(DEFAULT, least_share=3e-3),
     "no limit at all": replace(DEFAULT, heaviest=_ALL, mentions=_ALL, linked=_ALL, least_share=0.0),
 }

@@ -294,6 +294,28 @@ def largest_of_each(group: Integers, values: NDArray[np.int32], count: int) -> I
     return np.flatnonzero(values >= least.astype(np.int32)[group])
 
 
+def largest_between(
+    values: NDArray[np.float32], first: Integers, end: Integers
+) -> NDArray[np.float32]:
+    """The largest value of each stretch, none of them empty: the larger of the largest of its first
+    and of its last 2 ** k values, which are all of it. np.maximum.reduceat takes three times as
+    long where stretches are short.
+
+    >>> values = np.array([4.0, 1.0, 3.0, 2.0], dtype=np.float32)
+    >>> largest_between(values, np.array([0, 1]), np.array([1, 4])).tolist()
+    [4.0, 3.0]
+    """
+    size = end - first
+    level = np.frexp(size.astype(np.float32))[1] - 1
+    tops = np.empty((int(level.max()) + 1, len(values)), dtype=np.float32)
+    tops[0] = values
+    for at in range(1, len(tops)):
+        half, whole = 1 << at - 1, len(values) - (1 << at) + 1
+        np.maximum(tops[at - 1, :whole], tops[at - 1, half : half + whole], out=tops[at, :whole])
+    begin, every = level * len(values), tops.ravel()
+    return np.maximum(every.take(begin + first), every.take(begin + end - (1 << level)))
+
+
 def holds(flags: NDArray[np.bool_], at: Integers) -> NDArray[np.bool_]:
     """The flag of each row; rows that came after the flags were taken have none.
 

@@ -25,16 +25,17 @@ _NOWHERE = np.iinfo(np.int64).max
 class Visible:
     """What a version shows, without what only hidden sources or documents filtered out hold.
 
-    documents: (d,). entries: (e,) whether each is a vertex. entry: (p,) that of each passage by
-    number, -1 if it is none. home: (p,) the document that a passage is counted to: the one with
-    the lowest `home` of those that hold it; `home_of` (e,) is that of each entry. homes: (h,)
-    each that an entry is counted to, rising; `nth_home` (e,) is the place of each visible entry's
-    among them. by_home: the visible entries by that, then rising; those of each home begin at its
-    place of `home_starts` (h + 1,).
+    documents: (d,). entries: (e,) whether each is a vertex; rows: (r,) that of each vector's entry.
+    entry: (p,) that of each passage by number, -1 if it is none. home: (p,) the document that a
+    passage is counted to: the one with the lowest `home` of those that hold it; `home_of` (e,) is
+    that of each entry. homes: (h,) each that an entry is counted to, rising; `nth_home` (e,) is the
+    place of each visible entry's among them. by_home: the visible entries by that, then rising;
+    those of each home begin at its place of `home_starts` (h + 1,).
     """
 
     documents: Flags
     entries: Flags
+    rows: Flags
     entry: Integers
     home: Integers
     home_of: Integers
@@ -63,7 +64,7 @@ class Visible:
             documents[: len(among)] &= among[: len(documents)]
             documents[len(among) :] = False
         at = documents[document]
-        numbers = index["entries"]["number"]
+        numbers, first_row, end_row = index["entries"].views("number", "first_row", "end_row")
         home = np.full(len(index.passages), _NOWHERE)
         np.minimum.at(home, number[at], homes[document[at]])
         home_of = home[numbers]
@@ -71,6 +72,7 @@ class Visible:
             alive = alive[home_of[alive] != _NOWHERE]
         entries = np.zeros(len(numbers), dtype=np.bool_)
         entries[alive] = True
+        rows = entries.repeat(end_row - first_row)
         entry = np.full(len(home), -1, dtype=np.int64)
         entry[numbers[alive]] = alive
         alive = np.flatnonzero(entries)
@@ -79,7 +81,7 @@ class Visible:
         starts = np.append(starts, len(by_home))
         nth_home = np.full(len(numbers), -1)
         nth_home[by_home] = np.arange(len(homes)).repeat(np.diff(starts))
-        return cls(documents, entries, entry, home, home_of, homes, nth_home, by_home, starts)
+        return cls(documents, entries, rows, entry, home, home_of, homes, nth_home, by_home, starts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

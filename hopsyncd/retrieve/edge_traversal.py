@@ -17,9 +17,9 @@ import numpy as np
 
 from hopsyncd.index.columns import Floats, Integers
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.query_context import QueryContext, seeds
+from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, largest, paper_helpfulness
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk import WalkSettings, seeds
 from hopsyncd.retrieve.ways import pull_of
 from store.records import PassageId, QuestionId
 

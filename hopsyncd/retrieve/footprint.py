@@ -22,14 +22,7 @@ from numpy.typing import NDArray
 from hopsyncd.index.columns import Floats, Integers, ranges
 from hopsyncd.index.live_index import LiveIndex, name_key
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.query_context import (
-    K1,
-    OF_LIKENESS,
-    OF_WORDS,
-    B,
-    QueryContext,
-    seed_likeness,
-)
+from hopsyncd.retrieve.query_context import K1, B, QueryContext
 from hopsyncd.retrieve.ranking import (
     AHEAD,
     FUSION_DEPTH,
@@ -40,7 +33,7 @@ from hopsyncd.retrieve.ranking import (
     plain_order,
     with_plain,
 )
-from hopsyncd.retrieve.walk import Walked
+from hopsyncd.retrieve.walk import OF_LIKENESS, OF_WORDS, Walked, seed_likeness
 from store.records import Vectors
 
 _DRIFT = 100  # one passage in so many

@@ -6,9 +6,9 @@ import numpy as np
 
 from hopsyncd.index.columns import Floats, Integers, exact_sums
 from hopsyncd.index.snapshot import Flags, Snapshot
-from hopsyncd.retrieve.query_context import QueryContext, seeds
+from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful
-from hopsyncd.retrieve.walk import Walked, WalkSettings, walk
+from hopsyncd.retrieve.walk import Walked, WalkSettings, seeds, walk
 from hopsyncd.retrieve.ways import MASS
 from store.records import PassageId, QuestionId
 

@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Floats, Integers, exact_sums, holds
+from hopsyncd.index.columns import Floats, Integers, holds, largest_between
 from hopsyncd.index.live_index import name_key
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.keywords import STOP_WORDS
@@ -30,6 +30,8 @@ B = 0.75
 
 Mentioned = Callable[[Sequence[str]], AbstractSet[str]]
 """Those of the names that the graph knows."""
+
+Bits = NDArray[np.uint8]
 
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 
@@ -79,25 +81,55 @@ def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, floa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coverage:
-    """Which of the query's t terms each entry has.
+    """Which of the query's t terms each entry has, as bits: term 8i + j is bit j of line i.
 
-    share: (t,) idf, summing to 1. has: (t, n) bool.
+    share: (t,) idf, summing to 1. has: (lines, n). worth: (lines, 256) the share of all terms of
+    a line that a byte tells of.
+
+    >>> coverage = Coverage.of(np.array([0.75, 0.25]), [np.array([0, 2]), np.array([2])], 3)
+    >>> coverage.of_each(np.arange(3)).tolist()
+    [0.75, 0.0, 1.0]
     """
 
     share: Floats
-    has: NDArray[np.bool_]
+    has: Bits
+    worth: Floats
 
-    def held(self, entries: Integers) -> NDArray[np.bool_]:
-        """(t, w) which of the terms each of the entries has."""
+    @classmethod
+    def of(cls, share: Floats, having: Sequence[Integers], count: int) -> Self:
+        """Of so many entries; `having` are those that have each term, once."""
+        lines = max(-(-len(share) // 8), 1)
+        has = np.zeros((lines, count), dtype=np.uint8)
+        worth = np.zeros((lines, 256))
+        for term, (part, entries) in enumerate(zip(share.tolist(), having, strict=True)):
+            line, bit = term // 8, 1 << term % 8
+            has[line, entries] |= np.uint8(bit)
+            worth[line, bit : 2 * bit] = worth[line, :bit] + part
+        return cls(share, has, worth)
+
+    def held(self, entries: Integers) -> Bits:
+        """(lines, w) the terms that each of the entries has."""
         return self.has.take(entries, axis=1)
 
-    def of(self, entries: Integers) -> Floats:
+    def by_term(self, entries: Integers) -> Bits:
+        """(t, w) for each term 1 where an entry has it, else 0."""
+        held = self.held(entries)
+        return np.unpackbits(held, axis=0, count=len(self.share), bitorder="little")
+
+    def weighed(self, terms: Bits) -> Floats:
+        """(w,) the share of each column of such terms."""
+        total: Floats = self.worth[0].take(terms[0])
+        for worth, line in zip(self.worth[1:], terms[1:], strict=True):
+            total += worth.take(line)
+        return total
+
+    def of_each(self, entries: Integers) -> Floats:
         """(w,) the share of the query's words that each of the entries has."""
-        return weighed(self.share, self.held(entries))
+        return self.weighed(self.held(entries))
 
     def added(self, start: Integers, end: Integers) -> Floats:
         """(w,) the share that each end has, and the start beside it has not."""
-        return weighed(self.share, self.held(end) & ~self.held(start))
+        return self.weighed(self.held(end) & ~self.held(start))
 
 
 def weighed(share: Floats, lines: NDArray[np.generic]) -> Floats:
@@ -162,15 +194,13 @@ def words_of(snapshot: Snapshot, question: str) -> Words:
     scores = np.zeros(len(visible))
     part = idf[of] * counts * (K1 + 1) / (counts + saturation)
     ends = np.cumsum(df)
-    for first, end in zip((ends - df).tolist(), ends.tolist(), strict=True):
-        scores[entries[first:end]] += part[first:end]
-    telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
-    line = np.cumsum(telling) - 1
-    has = np.zeros((int(telling.sum()), len(visible)), dtype=np.bool_)
-    kept = telling[of]
-    has[line[of[kept]], entries[kept]] = True
+    of_each = [slice(*span) for span in zip((ends - df).tolist(), ends.tolist(), strict=True)]
+    for one in of_each:
+        scores[entries[one]] += part[one]
+    telling = np.flatnonzero((df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum()))
     share = idf[telling]
-    coverage = Coverage(share / share.sum() if len(share) else share, has)
+    held = [entries[of_each[term]] for term in telling.tolist()]
+    coverage = Coverage.of(share / share.sum() if len(share) else share, held, len(visible))
     return Words(dict(zip(terms, idf.tolist(), strict=True)), scores, coverage)
 
 
@@ -319,19 +349,12 @@ def _words_of_sentences(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(words_in(text[start:end]) for start, end in sentence_spans(text))
 
 
-OF_LIKENESS = 15.0
-OF_WORDS = 25.0
-_OF_TOPIC = 2.0
-_MENTION_SHARPNESS = 4.0
-_UNIT = 2.0**-32
-
-
 def best_cosines(snapshot: Snapshot, cosines: NDArray[np.float32]) -> Floats:
     """(n,) of each passage that of its best row; there must be one."""
     count = len(snapshot.statistics.visible.entries)
     columns = snapshot.index["entries"]
     first, end = columns["first_row"][:count], columns["end_row"][:count]
-    return np.maximum.reduceat(cosines[: end[-1]], first).astype(np.float64)
+    return largest_between(cosines[: end[-1]], first, end).astype(np.float64)
 
 
 def fit(snapshot: Snapshot, vector: Vectors) -> float:
@@ -340,49 +363,3 @@ def fit(snapshot: Snapshot, vector: Vectors) -> float:
     if not visible.any():
         return 0.0
     return float(best_cosines(snapshot, snapshot.index.vectors.cosines(vector))[visible].max())
-
-
-def seed_likeness(context: QueryContext) -> Floats:
-    """(n,) how alike each passage and the question are, as the exponent of its mass as a seed."""
-    best = best_cosines(context.snapshot, context.cosines)
-    like: Floats = OF_LIKENESS * best + OF_WORDS * context.by_words
-    like[~context.snapshot.statistics.visible.entries] = -np.inf
-    return like
-
-
-def seeds(context: QueryContext) -> Floats:
-    """(n,) mass by entry that sums to 1.
-
-    A softmax over the best cosine of each passage's rows and its words, of 0 to 1; and for each
-    name of the query, by the square of its worth, mass on the passages that it is the topic of, and
-    half as much on those that mention it, in the sentences most like the query. A name that is most
-    of the query is what it is about; a small part of it may only be a word of it.
-    """
-    snapshot, like = context.snapshot, seed_likeness(context)
-    mass = _shares(np.exp(like - like.max()))
-    for name, share in context.names.items():
-        number = snapshot.number_of(name)
-        mass += share**2 * (_OF_TOPIC * _by_topic(snapshot, number) + _by_mention(context, number))
-    return _shares(mass)
-
-
-def _shares(mass: Floats) -> Floats:
-    """Each part of the whole, which no order of the parts can change."""
-    rounded = np.rint(mass / _UNIT)
-    shares: Floats = rounded / max(rounded.sum(), 1.0)
-    return shares
-
-
-def _by_topic(snapshot: Snapshot, name: int) -> Floats:
-    mass = np.zeros(len(snapshot.statistics.visible.entries))
-    about = snapshot.about(name)
-    mass[about] = 1 / max(len(about), 1)
-    return mass
-
-
-def _by_mention(context: QueryContext, name: int) -> Floats:
-    mentions = context.snapshot.mentions_of(np.array([name]))
-    cosines = context.cosines[mentions.row].astype(np.float64)
-    like = mentions.times * np.exp(_MENTION_SHARPNESS * cosines)
-    count = len(context.snapshot.statistics.visible.entries)
-    return _shares(exact_sums(like, mentions.entry, count, _UNIT))

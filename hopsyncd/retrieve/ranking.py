@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.retrieve.query_context import Coverage, QueryContext, weighed
+from hopsyncd.retrieve.query_context import Coverage, QueryContext
 from store.records import PassageId, QuestionId
 
 
@@ -164,11 +164,12 @@ def with_plain(
 def plain_order(context: QueryContext) -> list[int]:
     """The best positions by words and by the vectors of whole passages, fused."""
     snapshot, words = context.snapshot, context.by_words
-    ids, visible = snapshot.ids, np.flatnonzero(snapshot.statistics.visible.entries)
-    some = np.flatnonzero(words)
-    near = largest(context.first_cosines(visible), ids[visible], FUSION_DEPTH)
-    having = largest(words[some], ids[some], FUSION_DEPTH)
-    scores = reciprocal_ranks(some[having].tolist(), visible[near].tolist())
+    ids, visible = snapshot.ids, snapshot.statistics.visible.entries
+    first_rows = snapshot.index["entries"]["first_row"][: len(visible)]
+    like = np.where(visible, context.cosines[first_rows], -np.inf)
+    near = largest(like, ids, FUSION_DEPTH)
+    having = largest(words, ids, FUSION_DEPTH)
+    scores = reciprocal_ranks(having[words[having] > 0].tolist(), near[visible[near]].tolist())
     return sorted(scores, key=lambda at: (-scores[at], ids[at]))
 
 
@@ -187,8 +188,7 @@ def most_helpful(
     order = order[importance[order] >= 0]
     first, rest = order[:_DEPTH], order[_DEPTH:].tolist()
     has, worth, home = coverage.held(first), importance[first], document[first]
-    covered = np.zeros(len(coverage.share), dtype=np.bool_)
-    new, repeated = weighed(coverage.share, has), np.zeros(len(first))
+    new, repeated = coverage.weighed(has), np.zeros(len(first))
     ranked: list[Helpful] = []
     for _ in range(min(k, len(first))):
         values = worth * np.exp(_WEIGHT * new - _REPEATED * repeated)
@@ -199,8 +199,8 @@ def most_helpful(
         ranked.append(Helpful(int(first[best]), value, lead))
         worth[best] = -1.0  # it has its place
         repeated += home == home[best]
-        if (has[:, best] & ~covered).any():
-            covered |= has[:, best]
-            new = weighed(coverage.share, has & ~covered[:, None])
+        if (found := has[:, best : best + 1]).any():
+            has &= ~found
+            new = coverage.weighed(has)
     ranked += [Helpful(position, float(importance[position]), 0.0) for position in rest]
     return ranked[:k]

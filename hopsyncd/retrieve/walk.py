@@ -33,7 +33,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hopsyncd.index.columns import Floats, Integers, exact_sums, ranges
-from hopsyncd.retrieve.query_context import QueryContext
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.query_context import QueryContext, best_cosines
 from hopsyncd.retrieve.ranking import largest
 from hopsyncd.retrieve.ways import (
     MASS,
@@ -48,6 +49,12 @@ from hopsyncd.retrieve.ways import (
     leaving,
     link_ways,
 )
+
+OF_LIKENESS = 15.0
+OF_WORDS = 25.0
+_OF_TOPIC = 2.0
+_MENTION_SHARPNESS = 4.0
+_SEEDS = 2.0**-32  # sums of the seeds' mass are exact in these units
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,7 @@ class WalkSettings:
     heaviest: int = 100
     mentions: int = 10
     linked: int = 3
-    least_share: float = 3e-4
+    least_share: float = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,6 +99,53 @@ class Walked:
     left: Floats
     arriving: NameShares
     reached: Floats
+
+
+def seed_likeness(context: QueryContext) -> Floats:
+    """(n,) how alike each passage and the question are, as the exponent of its mass as a seed."""
+    best = best_cosines(context.snapshot, context.cosines)
+    like: Floats = OF_LIKENESS * best + OF_WORDS * context.by_words
+    like[~context.snapshot.statistics.visible.entries] = -np.inf
+    return like
+
+
+def seeds(context: QueryContext) -> Floats:
+    """(n,) mass by entry that sums to 1.
+
+    A softmax over the best cosine of each passage's rows and its words, of 0 to 1; and for each
+    name of the query, by the square of its worth, mass on the passages that it is the topic of, and
+    half as much on those that mention it, in the sentences most like the query. A name that is most
+    of the query is what it is about; a small part of it may only be a word of it.
+    """
+    snapshot, like = context.snapshot, seed_likeness(context)
+    mass = _shares(np.exp(like - like.max()))
+    for name, share in context.names.items():
+        number = snapshot.number_of(name)
+        for entries, part in (_by_topic(snapshot, number), _by_mention(context, number)):
+            mass[entries] += share**2 * part
+    return _shares(mass)
+
+
+def _shares(mass: Floats) -> Floats:
+    """Each part of the whole, which no order of the parts can change."""
+    rounded = np.rint(mass / _SEEDS)
+    shares: Floats = rounded / max(rounded.sum(), 1.0)
+    return shares
+
+
+def _by_topic(snapshot: Snapshot, name: int) -> tuple[Integers, Floats]:
+    """The entries that a name is the topic of, and the mass it brings to each."""
+    about = snapshot.about(name)
+    return about, np.full(len(about), _OF_TOPIC / max(len(about), 1))
+
+
+def _by_mention(context: QueryContext, name: int) -> tuple[Integers, Floats]:
+    """The entries that mention a name, and the mass it brings to each."""
+    mentions = context.snapshot.mentions_of(np.array([name]))
+    cosines = context.cosines[mentions.row].astype(np.float64)
+    like = mentions.times * np.exp(_MENTION_SHARPNESS * cosines)
+    entries, of = np.unique(mentions.entry, return_inverse=True)
+    return entries, _shares(exact_sums(like, of, len(entries), _SEEDS))
 
 
 def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked:

@@ -16,6 +16,7 @@ from hopsyncd.index.columns import (
     Integers,
     best_of_each,
     exact_sums,
+    holds,
     largest_of_each,
     places,
     ranges,
@@ -31,7 +32,6 @@ _WEIGHTS = 2.0**-32  # sums of weights, of which the largest is 1, are exact in 
 MASS = 2.0**-46  # and sums of mass in these
 _COMMON = 100  # a name that more passages have reaches only mentions among the nearest rows
 _NEAREST = 2000
-_ROWS = ("first_row", "end_row")
 _OF_TOPICS = 2.0  # a name that has passages of its own, to one that is only mentioned
 
 
@@ -201,7 +201,7 @@ def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers)
 def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[Integers, Integers]:
     """The passages of each document most like the query, and which of the documents, rising."""
     entries, of = context.snapshot.entries_of(nth_homes)
-    like = context.first_cosines(entries) + context.coverage.of(entries)
+    like = context.first_cosines(entries) + context.coverage.of_each(entries)
     best = largest_of_each(of, rising(like.astype(np.float32)), linked)  # about: with a few more
     entries, of, like = entries[best], of[best], like[best]
     best = best_of_each(of, -like, context.snapshot.ids[entries], count=linked)
@@ -226,25 +226,22 @@ class Nearness:
     """How like the query the rows are that are visible, for one walk."""
 
     def __init__(self, context: QueryContext) -> None:
-        snapshot = context.snapshot
-        visible = snapshot.statistics.visible.entries
-        first, end = (snapshot.index["entries"][name][: len(visible)] for name in _ROWS)
-        shown = visible.repeat(end - first)
-        self._snapshot = snapshot
-        # The last is in the place of all rows that came later.
-        self._rising = np.full(len(shown) + 1, LEAST)
-        like = rising(context.cosines[: len(shown)].astype(np.float32, copy=False))
-        np.copyto(self._rising[:-1], like, where=shown)
+        self._snapshot = context.snapshot
+        self._cosines = context.cosines.astype(np.float32, copy=False)
+        self._shown = context.snapshot.statistics.visible.rows
 
     def of(self, rows: Integers) -> NDArray[np.int32]:
         """(w,) rises with the likeness; LEAST where a row is not visible."""
-        return self._rising.take(rows, mode="clip")
+        like = rising(self._cosines.take(rows, mode="clip"))
+        like[~holds(self._shown, rows)] = LEAST
+        return like
 
     @cached_property
     def nearest(self) -> tuple[Integers, Integers]:
         """The mentions in the rows most like the query, and in as many more as are equally like:
         rows of `mention`, and their names."""
-        near, least = self._rising[:-1], LEAST
+        near = np.where(self._shown, self._cosines[: len(self._shown)], np.float32(-np.inf))
+        least = -np.inf
         if len(near) > _NEAREST:
             least = np.partition(near, len(near) - _NEAREST)[len(near) - _NEAREST]
         return self._snapshot.mentions_in(np.flatnonzero(near >= least))
@@ -269,7 +266,7 @@ def arriving(
     cosines = context.cosines[found.row].astype(np.float64)
     weight = found.times * np.exp(by.name_sharpness * cosines)
     known = _known(context, names, brought).take(of, axis=1)
-    has = context.coverage.held(entry)
+    has = context.coverage.by_term(entry)
     new = weighed(context.coverage.share, np.maximum(has - known, 0))
     weight *= np.exp(by.gain * new)
     return NameShares(entry, names[of], _shares(weight, of), snapshot.homes(entry)), of
@@ -320,7 +317,7 @@ def _known(context: QueryContext, names: Integers, brought: NameShares) -> Float
         return np.zeros((len(context.coverage.share), len(names)))
     at, part, entry = at[there], brought.share[there], brought.entry[there]
     total = exact_sums(part, at, len(names), MASS)
-    has = context.coverage.held(entry)
+    has = context.coverage.by_term(entry)
     lines = [
         exact_sums(part * line, at, len(names), MASS) / np.maximum(total, MASS) for line in has
     ]

@@ -8,9 +8,9 @@ from hopsyncd.config.values import Search
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import MAX_CALLED, called_passages
 from hopsyncd.retrieve.engine import Engine
-from hopsyncd.retrieve.query_context import names_in, seeds
+from hopsyncd.retrieve.query_context import names_in
 from hopsyncd.retrieve.results import answer_json
-from hopsyncd.retrieve.walk import WalkSettings
+from hopsyncd.retrieve.walk import WalkSettings, seeds
 from store.records import PassageId
 from store.sqlite.content import known_passages
 from store.sqlite.history import resolve

@@ -73,7 +73,7 @@ def test_the_words_that_passages_have_are_told_by_their_share() -> None:
     coverage = found.coverage
     assert coverage.share.sum() == pytest.approx(1)
     gaul, rome = coverage.share.tolist()
-    assert coverage.of(np.arange(3)).tolist() == pytest.approx([1, rome, 0])
+    assert coverage.of_each(np.arange(3)).tolist() == pytest.approx([1, rome, 0])
     added = coverage.added(np.array([1, 2]), np.array([0, 1]))
     assert added.tolist() == pytest.approx([gaul, rome])
 
@@ -171,7 +171,7 @@ def best(text: str, cosines: Sequence[float], heading: tuple[str, ...] = ()) -> 
         np.array(cosines, dtype=np.float32),
         {},
         np.zeros(1),
-        Coverage(np.empty(0), np.empty((0, 1), dtype=np.bool_)),
+        Coverage.of(np.empty(0), [], 1),
         TERMS,
         lambda _: {PassageId(int(graph.ids[0])): Passage(heading, text)},
     )

@@ -7,7 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.query_context import seeds, worths
+from hopsyncd.retrieve.query_context import worths
+from hopsyncd.retrieve.walk import seeds
 from tests.fakes.indexed import advance, asked, document, indexed, snapshot_at
 from tests.fakes.triplets import triplets
 

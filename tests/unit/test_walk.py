@@ -42,7 +42,9 @@ def walked(
     seeds = np.zeros(len(graph.entries))
     seeds[start] = 1.0
     cosines = {} if toward is None else {toward: 0.9}
-    coverage = None if has is None else Coverage(np.array([1.0]), np.array([has]))
+    coverage = (
+        None if has is None else Coverage.of(np.array([1.0]), [np.flatnonzero(has)], len(has))
+    )
     return walk(asked(graph, cosines, coverage=coverage), seeds, replace(settings, hops=hops))
 
 
