@@ -53,7 +53,7 @@ from store.records import Passage, PassageId, Vectors, to_grid
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, snapshot
 
-_KEPT_VECTORS = 16  # of questions under way: who answers one searched for it before
+_KEPT_VECTORS = 512  # of questions: more than may be under way, and agents ask many again
 
 EncodedTexts = Mapping[str, NDArray[np.float32]]
 """(d,) the vector of each text, as its encoder gives it."""
