@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from operator import add
 from sys import intern
 from typing import Self
 
@@ -35,7 +36,7 @@ Bits = NDArray[np.uint8]
 
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 
-_PASSAGES_KEPT = 1 << 12  # of which the words of each sentence are known
+_PASSAGES_KEPT = 1 << 11  # of which the words of each sentence are known
 _MIN_SHARE = 0.02  # of the idf of all terms
 _MAX_NAME_WORDS = 8
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
@@ -245,29 +246,26 @@ class QueryContext:
         """
         ids = [PassageId(id_) for id_ in self.snapshot.ids[entries].tolist()]
         passages = self.read(ids)
-        words = {
-            id_: (_words_of_heading(one.heading), _words_of_sentences(one.text))
-            for id_, one in passages.items()
-        }
-        every = chain.from_iterable(chain(above, *parts) for above, parts in words.values())
-        found = terms_by_word(self.terms, {*every})
-        known, shares = found.keys(), dict[frozenset[str], float]()
+        having = {id_: _sentences_having(one.heading, one.text) for id_, one in passages.items()}
+        every = chain.from_iterable(words for _, words in having.values())
+        found = terms_by_word(self.terms, every)
         best = np.zeros(len(ids))
         for number, (entry, id_) in enumerate(zip(entries.tolist(), ids, strict=True)):
-            if id_ not in words:  # a purge has removed it; the index in memory still has it
+            if id_ not in having:  # a purge has removed it; the index in memory still has it
                 continue
-            above, sentences = words[id_]
-            heading, most = known & above, 0.0
-            for sentence, cosine in zip(
-                sentences, self._of_sentences(entry, len(sentences)), strict=True
-            ):
-                both = frozenset(heading | (known & sentence))
-                if both not in shares:
-                    terms = sorted({term for word in both for term in found[word]})
-                    shares[both] = sum(self.terms[term] for term in terms)
-                most = max(most, cosine + shares[both])
-            best[number] = most
-        return best
+            count, words = having[id_]
+            of_terms = dict[str, int]()
+            for word in found.keys() & words.keys():
+                for term in found[word]:
+                    of_terms[term] = of_terms.get(term, 0) | words[word]
+            shares = [0.0] * count
+            for term, which in sorted(of_terms.items()):
+                for at in range(count):
+                    if which >> at & 1:
+                        shares[at] += self.terms[term]
+            cosines = self._of_sentences(entry, count)
+            best[number] = max(map(add, cosines, shares), default=0.0)
+        return np.maximum(best, 0.0)
 
     def _of_sentences(self, entry: int, count: int) -> list[float]:
         columns = self.snapshot.index["entries"]
@@ -335,18 +333,22 @@ def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, froze
 
 
 def words_in(text: str) -> tuple[str, ...]:
-    """The distinct words of a text as full-text search compares them, in no order."""
-    return tuple(map(intern, {*_WORD.findall(plain(searchable(text)))}))
+    """The distinct words of a text as full-text search compares them."""
+    return tuple(map(intern, dict.fromkeys(_WORD.findall(plain(searchable(text))))))
 
 
 @lru_cache(_PASSAGES_KEPT)
-def _words_of_heading(heading: tuple[str, ...]) -> tuple[str, ...]:
-    return words_in(" ".join(heading))
+def _sentences_having(heading: tuple[str, ...], text: str) -> tuple[int, Mapping[str, int]]:
+    """How many sentences a passage has, and which have each word, as bits; all those of headings.
 
-
-@lru_cache(_PASSAGES_KEPT)
-def _words_of_sentences(text: str) -> tuple[tuple[str, ...], ...]:
-    return tuple(words_in(text[start:end]) for start, end in sentence_spans(text))
+    >>> _sentences_having(("Rome",), "It fell. It rose.")
+    (2, {'it': 3, 'fell': 1, 'rose': 2, 'rome': 3})
+    """
+    spans, having = sentence_spans(text), dict[str, int]()
+    for at, (start, end) in enumerate(spans):
+        for word in words_in(text[start:end]):
+            having[word] = having.get(word, 0) | 1 << at
+    return len(spans), having | dict.fromkeys(words_in(" ".join(heading)), (1 << len(spans)) - 1)
 
 
 def best_cosines(snapshot: Snapshot, cosines: NDArray[np.float32]) -> Floats:
