@@ -75,8 +75,11 @@ def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, floa
     {'due south': 0.75}
     """
     total = sum(weights.values())
+    terms = terms_of_each(word for name in names for word in name.split())
+    found = {name: {term for word in name.split() for term in terms[word]} for name in names}
     return {
-        name: sum(weights.get(term, 0.0) for term in index_terms(name)) / total for name in names
+        name: sum(weights.get(term, 0.0) for term in sorted(of)) / total
+        for name, of in found.items()
     }
 
 
