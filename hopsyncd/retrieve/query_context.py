@@ -36,7 +36,7 @@ Bits = NDArray[np.uint8]
 
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 
-_PASSAGES_KEPT = 1 << 11  # of which the words of each sentence are known
+_PASSAGES_KEPT = 1 << 10  # of which the words of each sentence are known
 _MIN_SHARE = 0.02  # of the idf of all terms
 _MAX_NAME_WORDS = 8
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
