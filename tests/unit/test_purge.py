@@ -336,7 +336,8 @@ class TestManyRevisions:
     """More than one transaction removes: each leaves every version sound."""
 
     @pytest.fixture(scope="class")
-    def base(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    @classmethod
+    def base(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
         """secret.md with a revision in each of 230 versions, beside a page that stays."""
         files = MemoryConnector({"secret.md": SECRET, "other.md": OTHER})
         path = tmp_path_factory.mktemp("edited") / "s.db"
