@@ -25,7 +25,7 @@ _NOWHERE = np.iinfo(np.int64).max
 class Visible:
     """What a version shows, without what only hidden sources or documents filtered out hold.
 
-    documents: (d,). entries: (e,) whether each is a vertex; rows: (r,) that of each vector's entry.
+    documents: (d,). entries: (e,) whether each is a vertex; rows: (r,) the same by their vectors.
     entry: (p,) that of each passage by number, -1 if it is none. home: (p,) the document that a
     passage is counted to: the one with the lowest `home` of those that hold it; `home_of` (e,) is
     that of each entry. homes: (h,) each that an entry is counted to, rising; `nth_home` (e,) is the
