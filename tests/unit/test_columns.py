@@ -15,6 +15,7 @@ from hopsyncd.index.columns import (
     best_of_each,
     exact_sums,
     holds,
+    largest_between,
     largest_of_each,
     ranges,
     rising,
@@ -185,3 +186,13 @@ def test_flags_and_places_of_what_is_not_there() -> None:
         [1, 1, 0],
         [True, False, False],
     ]
+
+
+@given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=12), data=st.data())
+def test_the_largest_between_is_that_of_each_stretch(sizes: list[int], data: st.DataObject) -> None:
+    near = st.floats(-1, 1, width=32)
+    values = data.draw(st.lists(near, min_size=sum(sizes), max_size=sum(sizes)))
+    end = np.cumsum(sizes)
+    first = end - sizes
+    found = largest_between(np.array(values, dtype=np.float32), first, end)
+    assert found.tolist() == [max(values[a:b]) for a, b in zip(first, end, strict=True)]

@@ -78,6 +78,18 @@ def test_the_words_that_passages_have_are_told_by_their_share() -> None:
     assert added.tolist() == pytest.approx([gaul, rome])
 
 
+@given(having=st.lists(st.lists(st.booleans(), min_size=3, max_size=3), max_size=20))
+def test_coverage_holds_any_number_of_terms(having: list[list[bool]]) -> None:
+    has = np.array(having, dtype=np.bool_).reshape(len(having), 3)
+    share = np.arange(1.0, len(having) + 1)
+    coverage = Coverage.of(share, [np.flatnonzero(line) for line in has], 3)
+    every = np.arange(3)
+    assert (coverage.by_term(every) == has).all()
+    assert coverage.of_each(every).tolist() == (share @ has).tolist()
+    new = has[:, [2, 0]] & ~has[:, [0, 1]]
+    assert coverage.added(np.array([0, 1]), np.array([2, 0])).tolist() == (share @ new).tolist()
+
+
 def test_a_word_that_nearly_all_passages_have_tells_nothing() -> None:
     sets = [passage(triplets(at), "rome" if at else "rome and gaul") for at in range(99)]
     assert words_of(indexed(sets), "rome gaul").coverage.share.tolist() == [1.0]
