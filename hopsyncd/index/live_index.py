@@ -31,7 +31,7 @@ from hopsyncd.index.columns import (
     Segment,
 )
 from hopsyncd.index.vectors import Grow, VectorTable, in_memory
-from store.records import text_id
+from store.records import content_id
 
 DEAD = 2**31 - 1  # `died` of what is in force at the head
 PENDING = DEAD - 1
@@ -115,7 +115,7 @@ POSTINGS = (
 @lru_cache(1 << 14)
 def name_key(name: str) -> int:
     """The content id of a name or a term."""
-    return text_id(name)
+    return content_id(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

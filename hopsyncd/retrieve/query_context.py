@@ -32,8 +32,6 @@ B = 0.75
 Mentioned = Callable[[Sequence[str]], AbstractSet[str]]
 """Those of the names that the graph knows."""
 
-Bits = NDArray[np.uint8]
-
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 
 _PASSAGES_KEPT = 1 << 10  # of which the words of each sentence are known
@@ -85,55 +83,25 @@ def worths(names: Sequence[str], weights: Mapping[str, float]) -> dict[str, floa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coverage:
-    """Which of the query's t terms each entry has, as bits: term 8i + j is bit j of line i.
+    """Which of the query's t terms each entry has.
 
-    share: (t,) idf, summing to 1. has: (lines, n). worth: (lines, 256) the share of all terms of
-    a line that a byte tells of.
-
-    >>> coverage = Coverage.of(np.array([0.75, 0.25]), [np.array([0, 2]), np.array([2])], 3)
-    >>> coverage.of_each(np.arange(3)).tolist()
-    [0.75, 0.0, 1.0]
+    share: (t,) idf, summing to 1. has: (t, n) bool.
     """
 
     share: Floats
-    has: Bits
-    worth: Floats
+    has: NDArray[np.bool_]
 
-    @classmethod
-    def of(cls, share: Floats, having: Sequence[Integers], count: int) -> Self:
-        """Of so many entries; `having` are those that have each term, once."""
-        lines = max(-(-len(share) // 8), 1)
-        has = np.zeros((lines, count), dtype=np.uint8)
-        worth = np.zeros((lines, 256))
-        for term, (part, entries) in enumerate(zip(share.tolist(), having, strict=True)):
-            line, bit = term // 8, 1 << term % 8
-            has[line, entries] |= np.uint8(bit)
-            worth[line, bit : 2 * bit] = worth[line, :bit] + part
-        return cls(share, has, worth)
-
-    def held(self, entries: Integers) -> Bits:
-        """(lines, w) the terms that each of the entries has."""
+    def held(self, entries: Integers) -> NDArray[np.bool_]:
+        """(t, w) which of the terms each of the entries has."""
         return self.has.take(entries, axis=1)
 
-    def by_term(self, entries: Integers) -> Bits:
-        """(t, w) for each term 1 where an entry has it, else 0."""
-        held = self.held(entries)
-        return np.unpackbits(held, axis=0, count=len(self.share), bitorder="little")
-
-    def weighed(self, terms: Bits) -> Floats:
-        """(w,) the share of each column of such terms."""
-        total: Floats = self.worth[0].take(terms[0])
-        for worth, line in zip(self.worth[1:], terms[1:], strict=True):
-            total += worth.take(line)
-        return total
-
-    def of_each(self, entries: Integers) -> Floats:
+    def of(self, entries: Integers) -> Floats:
         """(w,) the share of the query's words that each of the entries has."""
-        return self.weighed(self.held(entries))
+        return weighed(self.share, self.held(entries))
 
     def added(self, start: Integers, end: Integers) -> Floats:
         """(w,) the share that each end has, and the start beside it has not."""
-        return self.weighed(self.held(end) & ~self.held(start))
+        return weighed(self.share, self.held(end) & ~self.held(start))
 
 
 def weighed(share: Floats, lines: NDArray[np.generic]) -> Floats:
@@ -198,13 +166,15 @@ def words_of(snapshot: Snapshot, question: str) -> Words:
     scores = np.zeros(len(visible))
     part = idf[of] * counts * (K1 + 1) / (counts + saturation)
     ends = np.cumsum(df)
-    of_each = [slice(*span) for span in zip((ends - df).tolist(), ends.tolist(), strict=True)]
-    for one in of_each:
-        scores[entries[one]] += part[one]
-    telling = np.flatnonzero((df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum()))
+    for first, end in zip((ends - df).tolist(), ends.tolist(), strict=True):
+        scores[entries[first:end]] += part[first:end]
+    telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
+    line = np.cumsum(telling) - 1
+    has = np.zeros((int(telling.sum()), len(visible)), dtype=np.bool_)
+    kept = telling[of]
+    has[line[of[kept]], entries[kept]] = True
     share = idf[telling]
-    held = [entries[of_each[term]] for term in telling.tolist()]
-    coverage = Coverage.of(share / share.sum() if len(share) else share, held, len(visible))
+    coverage = Coverage(share / share.sum() if len(share) else share, has)
     return Words(dict(zip(terms, idf.tolist(), strict=True)), scores, coverage)
 
 

@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.retrieve.query_context import Coverage, QueryContext
+from hopsyncd.retrieve.query_context import Coverage, QueryContext, weighed
 from store.records import PassageId, QuestionId
 
 
@@ -188,7 +188,8 @@ def most_helpful(
     order = order[importance[order] >= 0]
     first, rest = order[:_DEPTH], order[_DEPTH:].tolist()
     has, worth, home = coverage.held(first), importance[first], document[first]
-    new, repeated = coverage.weighed(has), np.zeros(len(first))
+    covered = np.zeros(len(coverage.share), dtype=np.bool_)
+    new, repeated = weighed(coverage.share, has), np.zeros(len(first))
     ranked: list[Helpful] = []
     for _ in range(min(k, len(first))):
         values = worth * np.exp(_WEIGHT * new - _REPEATED * repeated)
@@ -199,8 +200,8 @@ def most_helpful(
         ranked.append(Helpful(int(first[best]), value, lead))
         worth[best] = -1.0  # it has its place
         repeated += home == home[best]
-        if (found := has[:, best : best + 1]).any():
-            has &= ~found
-            new = coverage.weighed(has)
+        if (has[:, best] & ~covered).any():
+            covered |= has[:, best]
+            new = weighed(coverage.share, has & ~covered[:, None])
     ranked += [Helpful(position, float(importance[position]), 0.0) for position in rest]
     return ranked[:k]

@@ -201,7 +201,7 @@ def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers)
 def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[Integers, Integers]:
     """The passages of each document most like the query, and which of the documents, rising."""
     entries, of = context.snapshot.entries_of(nth_homes)
-    like = context.first_cosines(entries) + context.coverage.of_each(entries)
+    like = context.first_cosines(entries) + context.coverage.of(entries)
     best = largest_of_each(of, rising(like.astype(np.float32)), linked)  # about: with a few more
     entries, of, like = entries[best], of[best], like[best]
     best = best_of_each(of, -like, context.snapshot.ids[entries], count=linked)
@@ -266,7 +266,7 @@ def arriving(
     cosines = context.cosines[found.row].astype(np.float64)
     weight = found.times * np.exp(by.name_sharpness * cosines)
     known = _known(context, names, brought).take(of, axis=1)
-    has = context.coverage.by_term(entry)
+    has = context.coverage.held(entry)
     new = weighed(context.coverage.share, np.maximum(has - known, 0))
     weight *= np.exp(by.gain * new)
     return NameShares(entry, names[of], _shares(weight, of), snapshot.homes(entry)), of
@@ -317,7 +317,7 @@ def _known(context: QueryContext, names: Integers, brought: NameShares) -> Float
         return np.zeros((len(context.coverage.share), len(names)))
     at, part, entry = at[there], brought.share[there], brought.entry[there]
     total = exact_sums(part, at, len(names), MASS)
-    has = context.coverage.by_term(entry)
+    has = context.coverage.held(entry)
     lines = [
         exact_sums(part * line, at, len(names), MASS) / np.maximum(total, MASS) for line in has
     ]

@@ -185,7 +185,7 @@ def asked(
     for row, cosine in (cosines or {}).items():
         near[row] = cosine
     said = np.zeros(count) if by_words is None else np.array(by_words, dtype=np.float64)
-    unasked = Coverage.of(np.empty(0), [], count)
+    unasked = Coverage(np.empty(0), np.empty((0, count), dtype=np.bool_))
     return QueryContext(snapshot, near, names or {}, said, coverage or unasked, {}, lambda _: {})
 
 

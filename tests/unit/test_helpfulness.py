@@ -7,7 +7,7 @@ from hopsyncd.retrieve.ranking import Helpful, most_helpful, with_plain
 
 IDS = np.array([1, 2, 3])
 APART = np.array([1, 2, 3])
-UNASKED = Coverage.of(np.empty(0), [], 3)
+UNASKED = Coverage(np.empty(0), np.empty((0, 3), dtype=np.bool_))
 
 
 def order(importance: list[float], document: np.ndarray, coverage: Coverage, k: int) -> list[int]:
@@ -16,7 +16,7 @@ def order(importance: list[float], document: np.ndarray, coverage: Coverage, k: 
 
 
 def test_what_adds_words_of_the_query_comes_before_what_repeats_them() -> None:
-    words = Coverage.of(np.array([0.5, 0.5]), [np.array([0, 1]), np.array([2])], 3)
+    words = Coverage(np.array([0.5, 0.5]), np.array([[True, True, False], [False, False, True]]))
     assert order([1.0, 0.9, 0.5], APART, words, 3) == [0, 2, 1]
     assert order([1.0, 0.9, 0.5], APART, UNASKED, 3) == [0, 1, 2]
 

@@ -73,21 +73,9 @@ def test_the_words_that_passages_have_are_told_by_their_share() -> None:
     coverage = found.coverage
     assert coverage.share.sum() == pytest.approx(1)
     gaul, rome = coverage.share.tolist()
-    assert coverage.of_each(np.arange(3)).tolist() == pytest.approx([1, rome, 0])
+    assert coverage.of(np.arange(3)).tolist() == pytest.approx([1, rome, 0])
     added = coverage.added(np.array([1, 2]), np.array([0, 1]))
     assert added.tolist() == pytest.approx([gaul, rome])
-
-
-@given(having=st.lists(st.lists(st.booleans(), min_size=3, max_size=3), max_size=20))
-def test_coverage_holds_any_number_of_terms(having: list[list[bool]]) -> None:
-    has = np.array(having, dtype=np.bool_).reshape(len(having), 3)
-    share = np.arange(1.0, len(having) + 1)
-    coverage = Coverage.of(share, [np.flatnonzero(line) for line in has], 3)
-    every = np.arange(3)
-    assert (coverage.by_term(every) == has).all()
-    assert coverage.of_each(every).tolist() == (share @ has).tolist()
-    new = has[:, [2, 0]] & ~has[:, [0, 1]]
-    assert coverage.added(np.array([0, 1]), np.array([2, 0])).tolist() == (share @ new).tolist()
 
 
 def test_a_word_that_nearly_all_passages_have_tells_nothing() -> None:
@@ -183,7 +171,7 @@ def best(text: str, cosines: Sequence[float], heading: tuple[str, ...] = ()) -> 
         np.array(cosines, dtype=np.float32),
         {},
         np.zeros(1),
-        Coverage.of(np.empty(0), [], 1),
+        Coverage(np.empty(0), np.empty((0, 1), dtype=np.bool_)),
         TERMS,
         lambda _: {PassageId(int(graph.ids[0])): Passage(heading, text)},
     )

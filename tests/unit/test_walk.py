@@ -42,9 +42,7 @@ def walked(
     seeds = np.zeros(len(graph.entries))
     seeds[start] = 1.0
     cosines = {} if toward is None else {toward: 0.9}
-    coverage = (
-        None if has is None else Coverage.of(np.array([1.0]), [np.flatnonzero(has)], len(has))
-    )
+    coverage = None if has is None else Coverage(np.array([1.0]), np.array([has]))
     return walk(asked(graph, cosines, coverage=coverage), seeds, replace(settings, hops=hops))
 
 
