@@ -12,7 +12,7 @@ import numpy as np
 from hopsyncd.index.columns import Floats, Integers, with_places
 from hopsyncd.index.comparison import HALF_COSINE, MatchColumns
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import cut_of, questions_of, replaced
+from hopsyncd.index.matching import cut_of, questions_of, replace_matches
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.retrieve.answering.extractive import function_terms
@@ -361,7 +361,7 @@ def topics_count_double(connection: Connection, version: Version) -> Snapshot:
         for name in ("out", "into", "similarity")
     )
     best = MatchColumns(*columns)
-    replaced(index, best)
+    replace_matches(index, best)
     index.settle(version.id + 1)
     cut = cut_of(index["outgoing"]["id"][best.out], best.similarity, version.edge_budget)
     return replace(served, version=replace(version, id=version.id + 1, cut=cut))

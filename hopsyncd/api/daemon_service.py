@@ -95,7 +95,7 @@ def collect(path: SourceSync, config: Config, engine: Engine, *, dry_run: bool =
         done = collected(path, retention, now_ms(), dry_run)
     finally:
         engine.forget_pasts()
-    if done["versions"] and not dry_run and path.writer.is_worn:
+    if done["versions"] and not dry_run and path.writer.index.is_worn:
         reload_index(path, engine)
     if not dry_run:
         log.info("gc", versions=len(done["versions"]), freed_bytes=done["freed_bytes"])

@@ -179,8 +179,8 @@ def build(
         if newest is None or newest.rules != rules or not writer.serves(newest):
             source = register_source(connection, "corpus", "corpus", str(folder))
             batch, cost = _whole(source, corpus), Cost(Usage())
-            prepared = writer.prepare(batch.read, cost, on_progress)
-            newest = writer.commit(batch, cost, prepared)
+            writer.prepare(batch.read, cost, on_progress)
+            newest, _ = writer.commit(batch, cost)
         if newest is None:
             raise ValueError("the corpus is empty")
         return writer.snapshot_of(newest)

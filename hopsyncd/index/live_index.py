@@ -172,6 +172,17 @@ class LiveIndex:
         alive[lives["entry"][lives["died"] == DEAD]] = True
         return alive
 
+    @property
+    def is_worn(self) -> bool:
+        """Whether most of it is of no use at the head; a gc may have freed it."""
+        columns = self["entries"]
+        rows = columns["end_row"] - columns["first_row"]
+        living = int(rows[self.alive].sum())
+        dead = len(self.vectors) - living
+        died, of = self["documents"]["died"], self["placements"]["document"]
+        placed = int(np.count_nonzero(died[of] == DEAD))
+        return dead > max(1000, living) or len(of) - placed > max(1000, placed)
+
     def number_names(self, names: Sequence[str]) -> Integers:
         """The number of each name; new ones get the next."""
         numbers = self.names.add(np.array([name_key(name) for name in names], dtype=np.int64))
@@ -251,6 +262,15 @@ class LiveIndex:
         """Rows in force at the head end."""
         self[table]["died"][rows] = died
         self._ended.append((table, rows))
+
+    def pending(self, table: str) -> tuple[Integers, Integers]:
+        """The rows that the next version begins, and those that it ends."""
+        none, rows = np.empty(0, dtype=np.int64), self[table]
+        begun = np.concatenate(
+            [none, *(np.arange(first, end) for of, first, end in self._began if of == table)]
+        )
+        ended = np.concatenate([none, *(some for of, some in self._ended if of == table)])
+        return begun[rows["died"][begun] == DEAD], ended[rows["born"][ended] != PENDING]
 
     def settle(self, version: int) -> None:
         """What is pending holds from this version on."""

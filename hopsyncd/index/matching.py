@@ -71,13 +71,13 @@ def questions_of(index: LiveIndex, side: str, entries: Integers) -> Integers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchDelta:
-    """What a change does to the matches; a question whose match moves is in both."""
+    """What a version does to the matches; a question whose match moves is in both."""
 
     ended: Integers
     begun: MatchColumns
 
 
-def rematch(index: LiveIndex, gone: Integers, new: Integers) -> MatchDelta:
+def rematch(index: LiveIndex, gone: Integers, new: Integers) -> None:
     """Bring the matches at the head up to date with entries that ceased or came to be vertices."""
     match = index["outgoing"]["match"]
     asked = questions_of(index, "outgoing", gone)
@@ -94,24 +94,25 @@ def rematch(index: LiveIndex, gone: Integers, new: Integers) -> MatchDelta:
     with giving_way(_RESTS):
         begun = renewed(index, np.union1d(orphans, unmatched), alive, held, new)
     beaten = begun.out[match[begun.out] >= 0]
-    delta = MatchDelta(np.union1d(ended, np.union1d(orphans, beaten)), begun)
-    index.end_matches(delta.ended)
+    index.end_matches(np.union1d(ended, np.union1d(orphans, beaten)))
     index.begin_matches(begun.out, begun.into, begun.similarity)
-    return delta
 
 
-def replaced(index: LiveIndex, best: MatchColumns) -> MatchDelta:
+def replace_matches(index: LiveIndex, best: MatchColumns) -> None:
     """Let these be the matches at the head: those that hold already stay as they are."""
     match = index["outgoing"]["match"]
     held = match_rows(index, match[best.out])
     same = (match[best.out] >= 0) & (held.into == best.into) & (held.similarity == best.similarity)
     stays = np.zeros(len(match), dtype=np.bool_)
     stays[best.out[same]] = True
-    ended = np.flatnonzero((match >= 0) & ~stays)
-    begun = MatchColumns(best.out[~same], best.into[~same], best.similarity[~same])
-    index.end_matches(ended)
-    index.begin_matches(begun.out, begun.into, begun.similarity)
-    return MatchDelta(ended, begun)
+    index.end_matches(np.flatnonzero((match >= 0) & ~stays))
+    index.begin_matches(best.out[~same], best.into[~same], best.similarity[~same])
+
+
+def pending_matches(index: LiveIndex) -> MatchDelta:
+    """What the next version does to the matches, in however many steps that came about."""
+    begun, ended = index.pending("matches")
+    return MatchDelta(np.unique(index["matches"]["out"][ended]), match_rows(index, begun))
 
 
 def match_rows(index: LiveIndex, rows: Integers) -> MatchColumns:

@@ -1,7 +1,9 @@
 """From documents that changed to one committed version.
 
-The slow part, questions for passages that have none yet, is done and stored first; then passages,
-matches and the cut go into one transaction. Until that commits the old version serves.
+The slow part, questions for passages that have none yet, is done and stored first. Then the live
+index takes in the passages and matches them, part by part: what is pending there no version sees,
+and a large version can end early if somebody is awaited. At last one transaction has it all. Until
+that commits the old version serves.
 """
 
 import math
@@ -12,23 +14,24 @@ from dataclasses import replace
 
 import numpy as np
 
+from hopsyncd.index.columns import Integers
 from hopsyncd.index.entries import add_entries
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.matching import (
-    MatchDelta,
     best_matches,
     cut_of,
     edge_budget,
     match_records,
+    pending_matches,
     questions_of,
     rematch,
-    replaced,
+    replace_matches,
 )
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.ingest.follow import follow_documents, load_index, new_passages
 from hopsyncd.ingest.pending_batch import Batch, PassageIntervals, intervals_of
-from hopsyncd.ingest.prepare import BySource, Cost, OnProgress, Prepared, Preparer
+from hopsyncd.ingest.prepare import BySource, Cost, OnProgress, Preparer, placed_passages
 from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_thread import YieldToEdits
@@ -39,7 +42,7 @@ from store.records import (
     Passage,
     PassageId,
     QuestionId,
-    QuestionSet,
+    SetId,
     Version,
     set_id,
 )
@@ -54,11 +57,15 @@ from store.sqlite.content import (
 )
 from store.sqlite.database import Connection, snapshot
 from store.sqlite.operational import due_passages
-from store.sqlite.reads import matches_at, places_at
+from store.sqlite.reads import living, matches_at
 from store.sqlite.sources import source_names
 from store.sqlite.versions import commit, commit_rebuilt, head, put_seen
 
 _AT_ONCE = 500  # passages that are put into the index, which takes as much memory as they do
+_PART_S = 2.0  # about as long the passages are matched that nothing interrupts
+
+BegunSets = Sequence[tuple[PassageId, SetId]]
+"""The passages that become vertices, with their question sets, in the order of these."""
 
 
 class Writer:
@@ -89,6 +96,7 @@ class Writer:
         self._saved = saved
         self._index: LiveIndex | None = None
         self._statistics: Statistics | None = None
+        self._part = _AT_ONCE  # passages that are matched in about _PART_S
 
     @property
     def rules(self) -> str:
@@ -113,17 +121,6 @@ class Writer:
         """The head, as readers are given it."""
         self._statistics = Statistics.of(self.index, version.id, base=self._statistics)
         return Snapshot(self.index, version, self._statistics)
-
-    @property
-    def is_worn(self) -> bool:
-        """Whether most of the index is of no use at the head; a gc may have freed it."""
-        columns = self.index["entries"]
-        rows = columns["end_row"] - columns["first_row"]
-        living = int(rows[self.index.alive].sum())
-        dead = len(self.index.vectors) - living
-        died, of = self.index["documents"]["died"], self.index["placements"]["document"]
-        placed = int(np.count_nonzero(died[of] == DEAD))
-        return dead > max(1000, living) or len(of) - placed > max(1000, placed)
 
     def go_on_with(self, index: LiveIndex | None, statistics: Statistics | None) -> None:
         """Take an index that is as of the head, with its counts."""
@@ -156,30 +153,51 @@ class Writer:
         on_progress: OnProgress = lambda done, total: None,
         yield_to_edits: YieldToEdits = lambda: None,
         most: int | None = None,
-    ) -> Prepared:
+    ) -> None:
         """Make and store the questions of the documents, the slow part of a version.
 
         Raises TooMuch where more than `most` passages have none.
         """
-        return self._preparer.prepare(
-            self._by_source(read), cost, on_progress, yield_to_edits, most
-        )
+        self._preparer.prepare(self._by_source(read), cost, on_progress, yield_to_edits, most)
 
     def apply(self, batch: Batch) -> Version | None:
         """Prepare and commit the batch; an LLM may cost what it will."""
         cost = Cost(Usage())
-        return self.commit(batch, cost, self.prepare(batch.read, cost))
+        self.prepare(batch.read, cost)
+        return self.commit(batch, cost)[0]
 
-    def commit(self, batch: Batch, cost: Cost, prepared: Prepared) -> Version | None:
-        """Commit a batch whose passages all have questions, those just `prepared` or older ones.
+    def commit(
+        self, batch: Batch, cost: Cost, is_awaited: Callable[[], bool] = lambda: False
+    ) -> tuple[Version | None, Batch]:
+        """Commit a batch whose passages all have questions.
 
-        None when it changes no document.
+        Once somebody `is_awaited`, the version takes in no more than the first documents, those
+        whose passages are matched by then. Returns it, None where it would change no document, and
+        what it took in.
         """
         if not batch.read and not batch.gone:
             put_seen(self._connection, batch.seen, batch.unseen)
-            return None
-        intervals = intervals_of(self._connection, batch)
-        return self._advance(batch, intervals, self._rules, cost, prepared)
+            return None, batch
+        with self._advancing() as index:
+            taken = self._matched(index, batch, is_awaited)
+            changed = intervals_of(self._connection, taken)
+            return self._commit(taken, changed, self._rules, cost), taken
+
+    def _matched(self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]) -> Batch:
+        """Take in and match all but the last part of the batch, or only its first documents, which
+        are returned."""
+        done = 0
+        while (end := batch.end_of_part(done, self._part)) < len(batch.read):
+            began_s = time.perf_counter()
+            held = {passage.id for one in batch.read[done:end] for passage in one.passages}
+            begun = self._begun(held - living(self._connection, held))
+            rematch(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
+            took_s = time.perf_counter() - began_s
+            self._part = max(1, min(2 * self._part, int(self._part * _PART_S / took_s)))
+            done = end
+            if is_awaited():
+                return batch.first(done)
+        return batch
 
     def upgrade(
         self, limit: int, usage: Usage, go_on: Callable[[], bool] = lambda: True
@@ -195,12 +213,12 @@ class Writer:
         cost = Cost(usage)
         wait = due_passages(self._connection, newest.id, self._recipe, self._now_ms(), limit)
         lack = set(wait) - self._whole(wait)
-        self._preparer.ask_again(_placed(self._connection, newest, lack), cost, go_on)
+        self._preparer.ask_again(placed_passages(self._connection, newest, lack), cost, go_on)
         done = tuple(sorted(self._whole(wait)))
         if not done:
             return None
         reason = Batch(f"{len(done)} passages got their LLM questions")
-        return self._advance(reason, PassageIntervals(done, done), newest.rules, cost, {})
+        return self._commit(reason, PassageIntervals(done, done), newest.rules, cost)
 
     def _whole(self, passages: Iterable[PassageId]) -> set[PassageId]:
         """Those of the passages that have a set which is not provisional."""
@@ -220,7 +238,8 @@ class Writer:
         if newest.recipe != self._recipe:
             return self._switch_recipe(newest)
         if newest.edge_budget != budget:
-            return self._commit(Batch("the edge budget changed"), (), (), newest.rules, {})
+            reason = Batch("the edge budget changed")
+            return self._commit(reason, PassageIntervals((), ()), newest.rules, Cost())
         return None
 
     def rebuild(self) -> Version | None:
@@ -236,9 +255,9 @@ class Writer:
         with self._advancing() as index:
             alive = index.alive
             asked = questions_of(index, "outgoing", np.flatnonzero(alive))
-            delta = replaced(index, best_matches(index, asked, alive))
+            replace_matches(index, best_matches(index, asked, alive))
             reason = Batch("rebuilt from the stored content")
-            change = self._change(index, reason, (), (), delta, newest.rules, {})
+            change = self._change(index, reason, (), (), newest.rules, {})
             change = replace(
                 change,
                 matches_ended=[*change.matches_ended, *self._foreign(newest)],
@@ -269,14 +288,13 @@ class Writer:
 
     def _switch_recipe(self, newest: Version) -> Version:
         cost = Cost()
-        old = [questions.passage for questions in sets_at(self._connection, newest.id)]
+        old = tuple(questions.passage for questions in sets_at(self._connection, newest.id))
         # An LLM has other times for so many: until then the built-in questions are the new ones.
         passages = [*known_passages(self._connection, old).values()]
-        prepared = self._preparer.prepare({"": passages}, cost)
+        self._preparer.prepare({"": passages}, cost)
         reason = Batch(f"the question generator is now {self._maker.recipe.name}")
-        begun = self._sets(old, prepared)
-        foreign = self._foreign(newest)
-        version = self._commit(reason, old, begun, newest.rules, cost.counters(), foreign)
+        changed, foreign = PassageIntervals(old, old), self._foreign(newest)
+        version = self._commit(reason, changed, newest.rules, cost, foreign)
         if recipe_of(self._connection, newest.recipe).encoder != self._maker.recipe.encoder:
             self.forget_index()  # its links were followed before it had passages
         return version
@@ -287,17 +305,6 @@ class Writer:
         questions = matches_at(self._connection, newest.id).question
         _, of = known.of_each(questions)
         return [QuestionId(one) for one in np.delete(questions, of).tolist()]
-
-    def _advance(
-        self,
-        batch: Batch,
-        intervals: PassageIntervals,
-        rules: str,
-        cost: Cost,
-        prepared: Prepared,
-    ) -> Version:
-        begun = self._sets(intervals.begun, prepared)
-        return self._commit(batch, intervals.ended, begun, rules, cost.counters())
 
     @contextmanager
     def _advancing(self) -> Iterator[LiveIndex]:
@@ -316,36 +323,37 @@ class Writer:
             passages.setdefault(names.get(one.document.source, ""), []).extend(one.passages)
         return passages
 
-    def _sets(self, passages: Iterable[PassageId], prepared: Prepared) -> list[QuestionSet]:
-        """The question sets of the passages, in the order of their ids."""
-        wanted = set(passages)
-        stored = best_sets(self._connection, self._recipe, wanted - prepared.keys())
-        made = [prepared[passage] for passage in wanted & prepared.keys()]
-        return sorted(
-            [*made, *sets_by_id(self._connection, stored.values())], key=lambda one: one.id
-        )
+    def _begun(self, passages: Iterable[PassageId]) -> BegunSets:
+        found = best_sets(self._connection, self._recipe, passages)
+        return sorted(found.items(), key=lambda pair: pair[1])
+
+    def _take_in(self, index: LiveIndex, begun: BegunSets) -> Integers:
+        """Let those of the passages be vertices that are none; returns their entries."""
+        sets = [one for passage, one in begun if passage not in index.life_of]
+        added = [np.empty(0, dtype=np.int64)]
+        for at in range(0, len(sets), _AT_ONCE):
+            part = [*sets_by_id(self._connection, sets[at : at + _AT_ONCE])]
+            added.append(add_entries(index, new_passages(self._connection, part)))
+        new = np.concatenate(added)
+        index.begin_lives(new)
+        return new
 
     def _commit(
         self,
         batch: Batch,
-        ended: Sequence[PassageId],
-        begun: Sequence[QuestionSet],
+        changed: PassageIntervals,
         rules: str,
-        counted: dict[str, int],
+        cost: Cost,
         foreign: Sequence[QuestionId] = (),
     ) -> Version:
         """`foreign` are questions whose matches end too, though the index does not know them."""
         with self._advancing() as index:
-            before = head(self._connection)
-            parts = [begun[at : at + _AT_ONCE] for at in range(0, len(begun), _AT_ONCE)]
-            added = [add_entries(index, new_passages(self._connection, part)) for part in parts]
-            new = np.concatenate([np.empty(0, dtype=np.int64), *added])
-            ours = [passage for passage in ended if passage in index.life_of]
+            before, begun = head(self._connection), self._begun(changed.begun)
+            ours = [passage for passage in changed.ended if passage in index.life_of]
             gone = index["lives"]["entry"][[index.life_of[passage] for passage in ours]]
             index.end_lives(ours)
-            index.begin_lives(new)
-            delta = rematch(index, gone, new)
-            change = self._change(index, batch, ended, begun, delta, rules, counted)
+            rematch(index, gone, self._take_in(index, begun))
+            change = self._change(index, batch, changed.ended, begun, rules, cost.counters())
             if foreign:
                 change = replace(change, matches_ended=[*change.matches_ended, *foreign])
             version = commit(self._connection, change, self._now_ms())
@@ -359,24 +367,24 @@ class Writer:
         index: LiveIndex,
         batch: Batch,
         ended: Sequence[PassageId],
-        begun: Sequence[QuestionSet],
-        delta: MatchDelta,
+        begun: BegunSets,
         rules: str,
         counted: dict[str, int],
     ) -> Change:
+        delta = pending_matches(index)
         rows = index["matches"].views("out", "similarity", "died")
         alive = rows[2] == DEAD
         out, similarity = rows[0][alive], rows[1][alive].astype(np.float64)
         asked = index["outgoing"]["id"]
         budget = edge_budget(len(index.life_of), self._budget_factor)
         return Change(
-            reason=batch.reason,
+            reason=batch.told,
             recipe=self._recipe,
             rules=rules,
             documents_gone=batch.gone,
             documents_new=[one.document for one in batch.read],
             passages_ended=ended,
-            passages_begun=[(one.passage, one.id) for one in begun],
+            passages_begun=begun,
             matches_ended=[QuestionId(one) for one in asked[delta.ended].tolist()],
             matches_begun=match_records(index, delta.begun),
             matches=len(out),
@@ -387,14 +395,3 @@ class Writer:
             pins=batch.pins,
             counters=counted,
         )
-
-
-def _placed(
-    connection: Connection, at: Version, passages: Iterable[PassageId]
-) -> dict[str, list[Passage]]:
-    """Passages in force at the version, by the name of the first source that has them."""
-    places = places_at(connection, at.id, passages)
-    placed: dict[str, list[Passage]] = {}
-    for id_, passage in sorted(known_passages(connection, places).items()):
-        placed.setdefault(places[id_][0].source, []).append(passage)
-    return placed

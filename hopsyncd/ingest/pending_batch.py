@@ -1,7 +1,8 @@
 """The state of one sync: how far it is, and the batch that its next version takes in."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 from hopsyncd.ingest.plan import RETRY, Action, Scope, Source, Step
 from hopsyncd.ingest.read import ReadDocument, Reading
@@ -14,7 +15,10 @@ from store.sqlite.reads import live_holders, live_passages, living
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one version takes in; `gone` and `unseen` name items as (source, path)."""
+    """What one version takes in; `gone` and `unseen` name items as (source, path).
+
+    Without a `reason`, it is of a sync of the source that it names.
+    """
 
     reason: str
     read: tuple[ReadDocument, ...] = ()
@@ -22,11 +26,34 @@ class Batch:
     seen: tuple[Seen, ...] = ()
     unseen: tuple[tuple[int, str], ...] = ()
     pins: tuple[Pin, ...] = ()
+    source: str = ""
+
+    @property
+    def told(self) -> str:
+        """Why there is its version."""
+        counts = {"new or changed": len(self.read), "removed": len(self.gone)}
+        changes = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        return self.reason or f"{self.source}: {changes or 'nothing changed'}"
 
     @property
     def paths(self) -> frozenset[str]:
         """All that it says something of."""
         return frozenset(one.path for one in self.seen).union(path for _, path in self.unseen)
+
+    def end_of_part(self, first: int, passages: int) -> int:
+        """Where a part of its documents ends that has about so many passages."""
+        end = first
+        while end < len(self.read) and passages > 0:
+            passages -= len(self.read[end].passages)
+            end += 1
+        return end
+
+    def first(self, documents: int) -> Self:
+        """So many of its documents, and nothing else."""
+        read = self.read[:documents]
+        paths = {(one.document.source, one.document.path) for one in read}
+        seen = tuple(one for one in self.seen if (one.source, one.path) in paths)
+        return replace(self, read=read, gone=(), seen=seen, unseen=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +104,9 @@ class Progress:
 
 
 _FIRST_PASSAGES = 32
-_MOST_PASSAGES = 2048  # all in memory until they are committed
+_MOST_PASSAGES = 4096  # nothing else runs while the transaction that has them is written
 _SOON_S = 10.0  # passages that take no longer are one batch, however few there were before
-_LONGEST_BATCH_S = 60.0  # for which questions are made before there is a version
-_LONGEST_COMMIT_S = 4.0  # of what its passages cost: nothing else runs meanwhile
-_OTHER_SIZE = 1.5  # times as large: from batches of such sizes, what a passage costs can be told
+_LONGEST_BATCH_S = 60.0  # until there is a version
 
 
 @dataclass(slots=True)
@@ -90,39 +115,18 @@ class Pace:
 
     The first batch is small, so that something can be asked for soon. Then each takes what ten
     seconds are enough for, or twice as many as the last, as a version has a cost of its own: few
-    versions make an import cheap. A batch stays below what a minute is enough for, and below what
-    would keep its commit busy for long. What a commit costs whatever it holds does not count there,
-    as smaller batches would only pay it more often; it takes two batches to tell it apart, so the
-    second one never grows beyond what the first one's whole commit allows.
+    versions make an import cheap. A batch stays below what a minute is enough for.
     """
 
     passages: int = _FIRST_PASSAGES
-    _commit_each_s: float = 0.0
-    _last: tuple[int, float] = (0, 0.0)
 
-    def after(self, passages: int, took_s: float, commit_s: float) -> None:
+    def after(self, passages: int, took_s: float) -> None:
         """Learn from a batch of so many new passages; `took_s` includes its commit."""
-        self._learn(passages, commit_s)
-        wanted, allowed = 2 * self.passages, [_MOST_PASSAGES]
+        wanted, most = 2 * self.passages, _MOST_PASSAGES
         if took_s and passages:
-            commit_each_s = self._commit_each_s or commit_s / passages
-            each = max(took_s / passages / _SOON_S, commit_each_s / _LONGEST_COMMIT_S)
-            wanted = max(wanted, int(1 / each))
-            allowed.append(int(_LONGEST_BATCH_S * passages / took_s))
-        if self._commit_each_s:
-            allowed.append(int(_LONGEST_COMMIT_S / self._commit_each_s))
-        self.passages = max(min(wanted, *allowed), _FIRST_PASSAGES)
-
-    def _learn(self, passages: int, commit_s: float) -> None:
-        before, before_s = self._last
-        self._last = passages, commit_s
-        smaller, larger = sorted((before, passages))
-        if not before:
-            return
-        if larger > _OTHER_SIZE * smaller:
-            self._commit_each_s = max((commit_s - before_s) / (passages - before), 0.0)
-        elif before_s:
-            self._commit_each_s *= commit_s / before_s
+            wanted = max(wanted, int(_SOON_S * passages / took_s))
+            most = min(most, int(_LONGEST_BATCH_S * passages / took_s))
+        self.passages = max(min(wanted, most), _FIRST_PASSAGES)
 
 
 @dataclass(slots=True, eq=False)
@@ -175,27 +179,28 @@ class PendingBatch:
             self.unsettled.add(self._reading)
             self._reading = None
 
-    def take(self) -> Batch:
-        """What a version is to take in; nothing is left here."""
-        changed = tuple(self.documents)
+    def whole(self) -> Batch:
+        """All of it, for a version to take in."""
         gone = [path for path, step in self.removals.items() if step.action is Action.REMOVE]
-        counts = {"new or changed": len(changed), "removed": len(gone)}
-        told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         problems = [
             Seen(self.source, path, RETRY, None, step.problem.why, step.problem.hint)
             for path, step in self.reports.items()
             if step.problem
         ]
-        batch = Batch(
-            reason=f"{self.name}: {told or 'nothing changed'}",
-            read=changed,
+        return Batch(
+            reason="",
+            read=tuple(self.documents),
             gone=tuple((self.source, path) for path in gone),
             seen=(*(reading.seen for reading in self.readings.values()), *problems),
             unseen=tuple((self.source, path) for path in self.removals),
+            source=self.name,
         )
-        for found in (self.readings, self.reports, self.removals, self.new):
-            found.clear()
-        return batch
+
+    def remove(self, taken: Batch) -> None:
+        """A version has taken this in."""
+        for path in taken.paths:
+            for found in (self.readings, self.reports, self.removals, self.new):
+                found.pop(path, None)
 
 
 @dataclass(slots=True, eq=False)

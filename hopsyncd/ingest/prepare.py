@@ -15,9 +15,19 @@ from hopsyncd.ingest.scan import TooMuch
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.questions import Made, QuestionMaker
-from store.records import Direction, Passage, PassageId, QuestionSet, SetId, question_id, set_id
+from store.records import (
+    Direction,
+    Passage,
+    PassageId,
+    QuestionSet,
+    SetId,
+    Version,
+    question_id,
+    set_id,
+)
 from store.sqlite.content import (
     best_sets,
+    known_passages,
     known_sets,
     put_content,
     recipe_row,
@@ -26,10 +36,10 @@ from store.sqlite.content import (
 )
 from store.sqlite.database import Connection
 from store.sqlite.operational import Wait, put_waits, waits_of
+from store.sqlite.reads import places_at
 
 OnProgress = Callable[[int, int], None]
 BySource = Mapping[str, Sequence[Passage]]
-Prepared = Mapping[PassageId, QuestionSet]
 
 _GROUP = 32  # provisional sets that are stored together
 _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
@@ -94,11 +104,11 @@ class Preparer:
         on_progress: OnProgress = lambda done, total: None,
         yield_to_edits: YieldToEdits = lambda: None,
         most: int | None = None,
-    ) -> Prepared:
+    ) -> None:
         """Let every passage have a set of the present recipe, at least a provisional one.
 
-        Returns the sets that were made. `on_progress` is told how many passages are done, of how
-        many. Another prepare() may run when this one yields; no set is made by both.
+        `on_progress` is told how many passages are done, of how many. Another prepare() may run
+        when this one yields; no set is made by both.
         Raises TooMuch where more than `most` passages have no set.
         """
         self._store()
@@ -107,16 +117,12 @@ class Preparer:
         if most is not None and total > most:
             raise TooMuch
         on_progress(done, total)
-        prepared: dict[PassageId, QuestionSet] = {}
         failed: list[tuple[Passage, LlmError]] = []
         lacking = {source: self._lacking(passages) for source, passages in missing.items()}
         for made in self._made(lacking, cost, lambda: True, yield_to_edits):
-            for passage, got in made:
-                if isinstance(got, LlmError):
-                    failed.append((passage, got))
-                else:
-                    prepared[passage.id] = got
-                    done += 1
+            lost = [(passage, got) for passage, got in made if isinstance(got, LlmError)]
+            failed += lost
+            done += len(made) - len(lost)
             on_progress(done, total)
             yield_to_edits()
         for start in range(0, len(failed), _GROUP):
@@ -125,7 +131,6 @@ class Preparer:
             self._wait(group)
             done += len(group)
             on_progress(done, total)
-        return prepared
 
     def _lacking(self, passages: Iterable[Passage]) -> Iterator[Passage]:
         """Those that still have no set when they are reached."""
@@ -238,3 +243,12 @@ def _copied(questions: QuestionSet, to: SetId) -> QuestionSet:
         for one in questions.questions
     )
     return replace(questions, id=to, questions=renamed, provisional=True)
+
+
+def placed_passages(connection: Connection, at: Version, passages: Iterable[PassageId]) -> BySource:
+    """Passages in force at the version, by the name of the first source that has them."""
+    places = places_at(connection, at.id, passages)
+    placed: dict[str, list[Passage]] = {}
+    for id_, passage in sorted(known_passages(connection, places).items()):
+        placed.setdefault(places[id_][0].source, []).append(passage)
+    return placed

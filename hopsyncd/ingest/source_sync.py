@@ -78,8 +78,9 @@ class SourceSync:
     """The write path over the store.
 
     `on_version` is told of each commit. `yield_to_edits` is called at every slow step: it may run a
-    small sync, or raise to abandon the work. `new_usage` limits what an LLM may cost one sync.
-    `paused` says why a source is.
+    small sync, or raise to abandon the work. A commit is one long step, which ends early, and in
+    more than one version, once it `is_awaited` there. `new_usage` limits what an LLM may cost one
+    sync. `paused` says why a source is.
     """
 
     connection: Connection
@@ -89,6 +90,7 @@ class SourceSync:
     now_ms: Callable[[], int]
     on_version: Callable[[Version], None]
     yield_to_edits: YieldToEdits = lambda: None
+    is_awaited: Callable[[], bool] = lambda: False
     new_usage: Callable[[], Usage] = Usage
     extract: Extract = extract
     paused: dict[str, str] = field(default_factory=dict)
@@ -301,15 +303,32 @@ class SourceSync:
         """Make the questions, and commit what nobody looked at later meanwhile."""
         batch, cost, began_s = run.batch, Cost(run.usage), self.monotonic_s()
         run.progress.batch_documents = len(batch.documents)
-        prepared = self.writer.prepare(
+        self.writer.prepare(
             batch.documents,
             cost,
             run.progress.count_passages,
             self.yield_to_edits,
             _SMALL_PASSAGES if run.scope.small else None,
         )
-        passages, taken, worked_s = batch.new_passages, batch.take(), time.thread_time()
-        version = self.writer.commit(taken, cost, prepared)
+        passages = batch.new_passages
+        while not self._commit_once(run, cost):
+            self.yield_to_edits()
+            cost = Cost(run.usage)
+        run.pace.after(passages, self.monotonic_s() - began_s)
+
+    def _commit_once(self, run: SyncRun, cost: Cost) -> bool:
+        """Commit the batch in hand, or a part of it while others wait; returns whether it is all.
+
+        What is read afresh is one version, and so is what others wait for.
+        """
+        whole = run.batch.whole()
+        is_one = run.scope.afresh or run.scope.small
+        version, taken = (
+            self.writer.commit(whole, cost)
+            if is_one
+            else self.writer.commit(whole, cost, self.is_awaited)
+        )
+        run.batch.remove(taken)
         run.progress.end_batch(len(taken.seen))
         run.changed += len(taken.read)
         run.removed += len(taken.gone)
@@ -317,7 +336,7 @@ class SourceSync:
         self._drop_preempted(run.source.id, taken.paths.__contains__)
         if version:
             self.on_version(version)
-        run.pace.after(passages, self.monotonic_s() - began_s, time.thread_time() - worked_s)
+        return taken is whole
 
     def _drop_preempted(self, source: int, is_later: Callable[[str], bool]) -> None:
         """Syncs that this one preempted have older readings of the paths that it looked at."""

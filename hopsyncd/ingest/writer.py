@@ -33,7 +33,6 @@ Result = TypeVar("Result")
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not one source's own
 _MOST_HINTED = 50_000  # paths of a source, the newest, that wait
 _LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed
-
 _HEAR_S = 0.1  # after which the writer of a server's record looks what others ask of it
 UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
 
@@ -67,11 +66,8 @@ class SyncWorker:
         self._unsure: set[str] = set()  # sources of which anything may have changed
         self._requests: list[Request] = []
         self._jobs: list[_Job] = []
-        self._stopping = False
-        self._ended = False
-        self._in_hints = False
-        self._next_hints_s = 0.0
-        self._retry_s = _RETRY_S
+        self._stopping = self._ended = self._in_hints = False
+        self._next_hints_s, self._retry_s = 0.0, _RETRY_S
         self._path: SourceSync | None = None
         self._timetable: Timetable | None = None
         self._rota: SourceScheduler | None = None
@@ -208,6 +204,7 @@ class SyncWorker:
         try:
             path, tasks = self._open_path(self._yield_to_edits)
             self._path = path
+            path.is_awaited = self._is_awaited
             self._rota = SourceScheduler(path, self._clocks.steady_s, self.on_synced)
             self.plan(tasks, self._chores)
         except Exception as error:
@@ -348,9 +345,9 @@ class SyncWorker:
         Edits get at most half of the time: a file that never rests must not hold up the others.
         """
         self._check_stop()
-        began_s = self._clocks.steady_s()
-        if self._in_hints or not self._hints or began_s < self._next_hints_s:
+        if not self._is_awaited():
             return
+        began_s = self._clocks.steady_s()
         self._in_hints = True
         try:
             self._serve_hints()
@@ -358,6 +355,11 @@ class SyncWorker:
             self._in_hints = False
             ended_s = self._clocks.steady_s()
             self._next_hints_s = ended_s + (ended_s - began_s)
+
+    def _is_awaited(self) -> bool:
+        """Whether edits may preempt what runs, or all is to stop."""
+        rests = self._in_hints or self._clocks.steady_s() < self._next_hints_s
+        return self._stopping or (bool(self._hints) and not rests)
 
     def _serve_hints(self) -> None:
         for name in [*self._hints]:
@@ -379,8 +381,7 @@ class SyncWorker:
         if self.standby and self.standby.is_deposed_by(error):
             self._tell_all(error)
         if not isinstance(error, DiskFailure):
-            # The store and the served head may differ now: begin as after a start.
-            self._path = None
+            self._path = None  # begin as after a start: the served head may be another now
         log.error("sync failed", why=self.error, exc_info=not isinstance(told, REPORTABLE))
         for request in self._rota.abandon() if self._rota else ():
             request.done.set_exception(_reportable(told))

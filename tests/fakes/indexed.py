@@ -10,7 +10,7 @@ from hopsyncd.index.documents import NewDocument, change_documents
 from hopsyncd.index.entries import NewPassage, add_entries
 from hopsyncd.index.links import named_heading
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import MatchDelta, cut_of, rematch
+from hopsyncd.index.matching import MatchDelta, cut_of, pending_matches, rematch
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.retrieve.query_context import Coverage, QueryContext
@@ -71,7 +71,8 @@ def advance(
     gone = index["lives"]["entry"][np.array(lives, dtype=np.int64)].astype(np.int64)
     index.end_lives(ended)
     index.begin_lives(new)
-    delta = rematch(index, gone, new)
+    rematch(index, gone, new)
+    delta = pending_matches(index)
     index.settle(version)
     change_documents(index, version, documents_ended, documents)
     index.settle(version)

@@ -195,10 +195,10 @@ def test_removing_most_of_a_large_graph_leaves_the_rest_whole(tmp_path: Path) ->
     fresh.sync()
     newest = graph_at(fresh.connection, fresh.head.id)
     assert graph_at(stack.connection, stack.head.id) == newest
-    assert stack.writer.is_worn
+    assert stack.writer.index.is_worn
     collect(stack.connection, Retention(1, 0), 10**13)
     stack.writer.forget_index()
-    assert not stack.writer.is_worn
+    assert not stack.writer.index.is_worn
     assert len(stack.writer.index["incoming"]) == 2
 
 
@@ -211,7 +211,7 @@ def test_an_index_is_worn_by_the_passages_of_documents_that_were_there_before(
     with closing(Stack(tmp_path / "graph.db", files)) as stack:
         stack.sync()
         for edit in range(3):
-            assert not stack.writer.is_worn
+            assert not stack.writer.index.is_worn
             files.put("a.md", text + b"# End\n\nName%d saw Oslo.\n" % edit)
             stack.sync()
-        assert stack.writer.is_worn
+        assert stack.writer.index.is_worn
