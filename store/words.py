@@ -104,7 +104,11 @@ def index_terms(text: str) -> tuple[str, ...]:
     >>> index_terms("The dogs, the dog")
     ('dog', 'the')
     """
-    return terms_of_each([text])[text]
+    if not text.isascii():
+        return terms_of_each([text])[text]
+    # Other texts have had most of its words, and what ends a word ends one for the tokenizer too.
+    terms = terms_of_each(_WORD.findall(text.lower()))
+    return tuple(sorted(frozenset().union(*terms.values())))
 
 
 def terms_of_each(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:

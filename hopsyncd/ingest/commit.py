@@ -62,7 +62,7 @@ from store.sqlite.sources import source_names
 from store.sqlite.versions import commit, commit_rebuilt, head, put_seen
 
 _AT_ONCE = 500  # passages that are put into the index, which takes as much memory as they do
-_PART_S = 2.0  # about as long the passages are matched that nothing interrupts
+_PART_S = 2.0  # that matching a part of a commit takes: nothing else runs meanwhile
 
 BegunSets = Sequence[tuple[PassageId, SetId]]
 """The passages that become vertices, with their question sets, in the order of these."""
@@ -81,10 +81,12 @@ class Writer:
         now_ms: Callable[[], int],
         patience_s: float = math.inf,
         saved: SavedIndex | None = None,
+        part: int = _AT_ONCE,
     ) -> None:
         """An LLM is asked for so many seconds at a time: the passages that are left wait.
 
-        Where the index is not `saved`, it is in memory alone.
+        Where the index is not `saved`, it is in memory alone. At first a part of a commit has about
+        so many passages.
         """
         self._connection = connection
         self._maker = maker
@@ -96,7 +98,7 @@ class Writer:
         self._saved = saved
         self._index: LiveIndex | None = None
         self._statistics: Statistics | None = None
-        self._part = _AT_ONCE  # passages that are matched in about _PART_S
+        self._part = part
 
     @property
     def rules(self) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from operator import add
 from sys import intern
 from typing import Self
@@ -220,7 +219,7 @@ class QueryContext:
         ids = [PassageId(id_) for id_ in self.snapshot.ids[entries].tolist()]
         passages = self.read(ids)
         having = {id_: _sentences_having(one.heading, one.text) for id_, one in passages.items()}
-        every = chain.from_iterable(words for _, words in having.values())
+        every = frozenset[str]().union(*(words for _, words in having.values()))
         found = terms_by_word(self.terms, every)
         best = np.zeros(len(ids))
         for number, (entry, id_) in enumerate(zip(entries.tolist(), ids, strict=True)):

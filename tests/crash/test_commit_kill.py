@@ -74,10 +74,13 @@ def maker_of(step: Step, dimensions: int = 16) -> BuiltinMaker:
     return BuiltinMaker(FakeLanguage(), encoder)
 
 
-def synced(path: Path, step: Step, files: Connector, batch_documents: int = 100) -> None:
-    """A sync in which every step can be the last."""
+def synced(
+    path: Path, step: Step, files: Connector, batch_documents: int = 100, part: int = 500
+) -> None:
+    """A sync in which every step can be the last; somebody is awaited all the time."""
     connector = SteppingConnector(files, step)
-    stack = Stack(path, connector, maker_of(step), batch_documents=batch_documents)
+    stack = Stack(path, connector, maker_of(step), batch_documents=batch_documents, part=part)
+    stack.path.is_awaited = lambda: True
     stack.connection.set_trace_callback(step)
     stack.path = replace(stack.path, on_version=lambda _: step("published"))
     stack.sync()
@@ -90,6 +93,10 @@ def sync(path: Path, step: Step) -> None:
 
 def sync_in_batches(path: Path, step: Step) -> None:
     synced(path, step, after(), batch_documents=1)
+
+
+def sync_in_parts(path: Path, step: Step) -> None:
+    synced(path, step, after(), part=1)
 
 
 def sync_preempted(path: Path, step: Step) -> None:
@@ -246,8 +253,11 @@ def test_a_kill_after_the_commit_leaves_the_new_version(sync_: Phases, folder: P
     assert ends(lefts) == {(2, 0)}
 
 
-def test_a_kill_between_two_batches_leaves_those_committed(base: Path, folder: Path) -> None:
-    swept = sweep(base, sync_in_batches, folder)
+@pytest.mark.parametrize("work", [sync_in_batches, sync_in_parts])
+def test_a_kill_between_two_batches_or_parts_of_one_leaves_those_committed(
+    work: Work, base: Path, folder: Path
+) -> None:
+    swept = sweep(base, work, folder)
     published = [number for number, name in enumerate(swept.steps) if name == "published"]
     lefts = swept.kills(folder, published)
     assert [left.head for left in lefts] == [2, 3, 4]

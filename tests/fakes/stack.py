@@ -38,6 +38,7 @@ class Stack:
         passage_tokens: int = 12,
         between: Callable[[], None] = lambda: None,
         extract: Extract = extract,
+        part: int = 1,
     ) -> None:
         self.connection = open_writer(path)
         self.connector = connector
@@ -50,6 +51,7 @@ class Stack:
             rules=rules_of(passage_tokens),
             budget_factor=budget_factor,
             now_ms=lambda: next(ticks),
+            part=part,
         )
         self.between = between
         self.source = Source(

@@ -11,19 +11,19 @@ from tests.fakes.dump import graph_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
-_FILES = 700  # some parts of a commit, with fewer documents than a batch takes
+_FILES = 120
 
 
 @pytest.fixture
 def files() -> MemoryConnector:
     """Notes that share names, so that later ones beat the matches of earlier ones."""
     return MemoryConnector(
-        {f"{n:03}.md": b"Name%d met Ship%d in Rome." % (n % 50, n) for n in range(_FILES)}
+        {f"{n:03}.md": b"Name%d met Ship%d in Rome." % (n % 9, n) for n in range(_FILES)}
     )
 
 
 def stack_over(path: Path, files: MemoryConnector) -> Stack:
-    return Stack(path, files, batch_documents=2 * _FILES)
+    return Stack(path, files, batch_documents=2 * _FILES, part=50)
 
 
 def added(versions: list[Version]) -> list[int]:

@@ -11,8 +11,9 @@ from hopsyncd.index.matching import (
     best_matches,
     jaccard,
     match_records,
+    pending_matches,
     questions_of,
-    replaced,
+    replace_matches,
     similarity,
 )
 from store.records import Match, QuestionSet, to_grid
@@ -175,10 +176,12 @@ def test_matches_that_turn_out_equal_stay_when_all_are_made_anew() -> None:
     was = held(index)
     asked = questions_of(index, "outgoing", np.flatnonzero(index.alive))
     best = best_matches(index, asked, index.alive)
-    same = replaced(index, best)
+    replace_matches(index, best)
+    same = pending_matches(index)
     assert (len(same.ended), len(same.begun)) == (0, 0)
     index["matches"]["similarity"][0] -= 0.5
-    delta = replaced(index, best)
+    replace_matches(index, best)
+    delta = pending_matches(index)
     assert (len(delta.ended), len(delta.begun)) == (1, 1)
     index.settle(2)
     assert held(index) == was

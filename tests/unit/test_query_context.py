@@ -18,7 +18,7 @@ from hopsyncd.retrieve.query_context import (
     words_of,
 )
 from store.records import Passage, PassageId, to_grid
-from store.words import count_words, index_terms, searchable
+from store.words import count_words, index_terms, searchable, term_counts
 from tests.fakes.indexed import advance, document, indexed, passage, snapshot_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
@@ -107,6 +107,11 @@ def test_words_are_found_in_other_forms_and_without_accents() -> None:
     assert index_terms("Dogs dog DOG") == ("dog",)
     assert index_terms("café cafe") == ("cafe",)
     assert index_terms("...") == ()
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_terms_of_an_ascii_text_are_those_of_its_words(text: str) -> None:
+    assert index_terms(text) == tuple(sorted(term_counts([text])[0]))
 
 
 def test_a_part_of_a_phrase_is_found_in_scripts_without_spaces(tmp_path: Path) -> None:
