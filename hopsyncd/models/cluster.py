@@ -14,7 +14,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -129,11 +128,9 @@ class ClusterMaker(BuiltinMaker):
                     yield [*zip(under_way.pop(done), found, strict=True)]
                 yield ()
         except (ray.exceptions.RayError, ConnectionError, _Refused) as error:
+            # Its tasks, a second's work each, are not cancelled: if an answer meets a cancellation,
+            # Ray 2.60 aborts the process ("tried to complete task that was not pending").
             self._leave(error)
-        finally:
-            for task in under_way:
-                with suppress(Exception):  # of a cluster that is lost nothing has to end
-                    ray.cancel(task)
         yield from super().make_each(chain(group, *under_way.values(), coming))
 
     def _is_joined(self) -> bool:

@@ -148,9 +148,6 @@ class GoneAtOnce:
     def cluster_resources(self) -> dict[str, float]:
         return {"CPU": 4}
 
-    def cancel(self, task: int) -> None:
-        pass
-
     def remote(self, *given: object, **options: object) -> Any:
         """Serves as the decorator, the task and its hand-over."""
         if options:
