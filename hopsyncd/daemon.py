@@ -110,7 +110,7 @@ class Daemon:
         engine = Engine(
             config.place,
             models.encoder,
-            WalkSettings(hops=config.query.hops),
+            WalkSettings.of(config.query),
             models.llm,
             models.reranker,
             config.llm.max_calls_per_query or None,
@@ -189,7 +189,7 @@ class Daemon:
         self.service.removed.clear()
         self._worker.plan(list(tasks.values()), chores)
         close_sources(task.source for task in ended)
-        self._engine.walk_by(WalkSettings(hops=config.query.hops))
+        self._engine.walk_by(WalkSettings.of(config.query))
         self._engine.expect(masks_of(config, self.known_sources))
         configure_logs(config.daemon.log_level, config.daemon.log_format, secrets_of(config))
         for name in rewatched:

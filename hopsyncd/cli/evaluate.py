@@ -266,7 +266,7 @@ def _experiment(
         _searches(given, strategies),
         models,
         config.index.edge_budget_factor,
-        WalkSettings(hops=config.query.hops),
+        WalkSettings.of(config.query),
         config.llm.max_calls_per_query or None,
         by if given["answers"] else "none",
     )

@@ -35,10 +35,10 @@ from hopsyncd.config.values import (
     McpConfig,
     ModelName,
     OpenConfig,
+    QueryConfig,
     Seconds,
     Section,
     StoreConfig,
-    Strategy,
     WebConfig,
     WorkersConfig,
     ZoneName,
@@ -150,12 +150,6 @@ class ModelsConfig(Section):
     reranker: Annotated[str, AfterValidator(is_model)] = ""
     threads: int = Field(default=1, ge=1, le=256)
     workers: int = Field(default=3, ge=1, le=256)
-
-
-class QueryConfig(Section):
-    strategy: Strategy = "hop"
-    k: int = Field(default=5, ge=1, le=1000)
-    hops: int = Field(default=4, ge=1, le=20)
 
 
 class WatchConfig(Section):

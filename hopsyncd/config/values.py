@@ -205,6 +205,17 @@ def is_database(value: str) -> str:
     return value
 
 
+class QueryConfig(Section):
+    """How to search unless a query says otherwise, and what bounds the walk of `hop`."""
+
+    strategy: Strategy = "hop"
+    k: int = Field(default=5, ge=1, le=1000)
+    hops: int = Field(default=4, ge=1, le=20)
+    heaviest: int = Field(default=100, ge=1)
+    mentions: int = Field(default=10, ge=1)
+    least_share: float = Field(default=0.001, ge=0, lt=1)
+
+
 class StoreConfig(Section):
     """Where the record is: with an empty `url`, a file in the data_dir."""
 

@@ -29,9 +29,11 @@ come back.
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
+from hopsyncd.config.values import QueryConfig
 from hopsyncd.index.columns import Floats, Integers, exact_sums, ranges
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext, best_cosines
@@ -79,6 +81,16 @@ class WalkSettings:
     mentions: int = 10
     linked: int = 3
     least_share: float = 1e-3
+
+    @classmethod
+    def of(cls, config: QueryConfig) -> Self:
+        """With the limits that are configured."""
+        return cls(
+            hops=config.hops,
+            heaviest=config.heaviest,
+            mentions=config.mentions,
+            least_share=config.least_share,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hopsyncd.config.values import QueryConfig
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import Coverage
 from hopsyncd.retrieve.walk import Walked, WalkSettings, walk
@@ -213,6 +214,12 @@ def test_only_the_heaviest_passages_send_their_mass_on() -> None:
     )
     assert both.tolist() == pytest.approx([0.4, 0.6, 0.2, 0.3])
     assert one.tolist() == pytest.approx([0.4, 0.6, 0.0, 0.3])
+
+
+def test_the_limits_are_those_that_are_configured() -> None:
+    assert WalkSettings.of(QueryConfig()) == WalkSettings()
+    given = QueryConfig(hops=2, heaviest=7, mentions=3, least_share=0.0)
+    assert WalkSettings.of(given) == WalkSettings(hops=2, heaviest=7, mentions=3, least_share=0.0)
 
 
 def test_too_small_a_share_of_the_mass_goes_no_further() -> None:
