@@ -250,15 +250,20 @@ class VectorPairs:
     def reaching(self) -> Iterator[Pairs]:
         """The pairs, by parts."""
         asks, holds_ = self.asks < np.inf, self.holds < np.inf
-        columns = np.flatnonzero(asks | (self.is_new & holds_.any()))
         rows = np.flatnonzero(holds_ | (self.answers & asks.any()))
         if self.bounds.about is not None:
             for pairs in _together(self._within(self.bounds.about, rows)):
                 yield self._exact(*pairs)
             return
+        asking, holding = np.flatnonzero(asks), np.flatnonzero(holds_)
+        self._raise_bare(asking, rows)
+        yield from self._compared(asking, rows)
+        # What is new and asks nothing matters to what holds a match alone.
+        yield from self._compared(np.flatnonzero(self.is_new & ~asks), holding)
+
+    def _compared(self, columns: Integers, rows: Integers) -> Iterator[Pairs]:
         if not len(rows):
             return
-        self._raise_bare(columns, rows)
         # So one number says nearly for all of a block what they hold, and what their codes miss.
         missing = self.bounds.missing[rows]
         rows = rows[np.lexsort((self.holds[rows], missing > _UNLIKE * missing.mean()))]
