@@ -32,6 +32,8 @@ else:
     except ImportError:
         import sqlite3 as sqlite
 
+__all__ = ["sqlite"]  # which tests take from here
+
 BUSY_S = 5.0
 _KEY_HINT = "Set `key` to a column whose values are never NULL and all different."
 _TEXT_TYPES = ("CHAR", "CLOB", "TEXT")  # SQLite's own rule for a column of text

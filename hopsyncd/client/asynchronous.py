@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +81,7 @@ class AsyncClient(Methods):
         answer: Answer = answer_of(self._place, call, response.status_code, media_type, content)
         return answer
 
-    async def events(self, call: Call[Any]) -> AsyncIterator[Event]:
+    async def events(self, call: Call[Any]) -> AsyncGenerator[Event, None]:
         """The events of the work; the last one has the answer.
 
         Closing the iterator early ends the work, unless somebody else needs it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
@@ -126,7 +126,7 @@ class Client(Methods):
         answer: Answer = answer_of(self._place, call, response.status, media_type, content)
         return answer
 
-    def events(self, call: Call[Any]) -> Iterator[Event]:
+    def events(self, call: Call[Any]) -> Generator[Event, None, None]:
         """The events of the work; the last one has the answer.
 
         Closing the iterator early ends the work, unless somebody else needs it.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
@@ -80,7 +80,7 @@ class Blocking(Protocol):
 
     def send(self, call: Call[Answer]) -> Answer: ...
 
-    def events(self, call: Call[Any]) -> Iterator[Event]: ...
+    def events(self, call: Call[Any]) -> Generator[Event, None, None]: ...
 
 
 class Asynchronous(Protocol):
@@ -88,7 +88,7 @@ class Asynchronous(Protocol):
 
     async def send(self, call: Call[Answer]) -> Answer: ...
 
-    def events(self, call: Call[Any]) -> AsyncIterator[Event]: ...
+    def events(self, call: Call[Any]) -> AsyncGenerator[Event, None]: ...
 
 
 class Method(Generic[Fields, Now, Later]):
@@ -116,7 +116,7 @@ def sent(make: Callable[Fields, Call[Answer]]) -> Method[Fields, Answer, Awaitab
 
 def streamed(
     make: Callable[Fields, Call[Any]],
-) -> Method[Fields, Iterator[Event], AsyncIterator[Event]]:
+) -> Method[Fields, Generator[Event, None, None], AsyncGenerator[Event, None]]:
     """A method that returns the events of the call's work."""
     return Method(make, "events")
 

@@ -1,29 +1,32 @@
 """Connectors on a git repository, here or from afar, and what they list."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from connectors.git import GitConnector, GitSettings
 from connectors.git_mirror import Mirror
 from connectors.git_program import Repository
 from connectors.protocol import Cursor, Found, Item
 from tests.fakes.git_repository import GitRepository
+from tests.fakes.listing import Named, named
 
 
-def here(repository: GitRepository, **settings: object) -> GitConnector:
+def here(repository: GitRepository, **settings: Any) -> GitConnector:
     origin = Repository(repository.root, str(repository.root))
     return GitConnector(origin, replace(GitSettings(), **settings))
 
 
-def mirror(repository: GitRepository, **settings: object) -> Mirror:
+def mirror(repository: GitRepository, **settings: Any) -> Mirror:
     made = Mirror(f"file://{repository.root}", repository.root.with_name("data") / "mirror.git")
     return replace(made, **settings)
 
 
-def listed(connector: GitConnector, since: str | None = None) -> tuple[list[Found], str]:
+def listed(connector: GitConnector, since: str | None = None) -> tuple[list[Named], str]:
     *found, cursor = connector.discover(since)
     assert isinstance(cursor, Cursor)
-    return found, cursor.value
+    return list(named(found)), cursor.value
 
 
-def ids(found: list[Found]) -> list[str]:
+def ids(found: Sequence[Found]) -> list[str]:
     return [one.id for one in found if isinstance(one, Item)]

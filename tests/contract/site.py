@@ -202,11 +202,9 @@ class WebHarness:
         elif trouble is Trouble.LOCKED:
             self._site.all = Answer(b"Who are you?", status=403)
         elif trouble is Trouble.GARBAGE:
-            self._site.all = lambda handler: (
-                handler.wfile.write(b"\xff\x00 no HTTP\r\n" * 100) and None
-            )
+            self._site.all = _talk_nonsense
         else:
-            self._site.all = lambda _: self._over.wait(120) and None
+            self._site.all = self._keep_waiting
 
     def end(self) -> None:
         self._site.all = None
@@ -219,6 +217,13 @@ class WebHarness:
         self.end()
         self._site.stop()
 
+    def _keep_waiting(self, _: BaseHTTPRequestHandler) -> None:
+        self._over.wait(120)
+
     def _name_all(self) -> None:
         pages = [self._site.url(path) for path in self._site.answers if path != "/sitemap.xml"]
         self._site.answers["/sitemap.xml"] = sitemap(*pages)
+
+
+def _talk_nonsense(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"\xff\x00 no HTTP\r\n" * 100)

@@ -34,7 +34,7 @@ def cluster() -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     head = {**SMALL, "include_dashboard": False, "ray_client_server_port": CLIENT_PORT}
-    made = Cluster(initialize_head=True, head_node_args=head)
+    made: Any = Cluster(initialize_head=True, head_node_args=head)
     made.add_node(**SMALL)
     yield made
     ray.shutdown()
@@ -105,7 +105,8 @@ def test_an_import_gives_the_same_rows(cluster: Any, tmp_path: Path) -> None:
 
 
 def test_what_a_killed_worker_had_in_hand_is_made_by_another(cluster: Any) -> None:
-    maker, killed = joined(cluster), []
+    maker = joined(cluster)
+    killed: list[int] = []
 
     def kill(done: int) -> None:
         if not killed and done > 20 and (there := workers()):

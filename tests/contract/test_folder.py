@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from connectors.folder import FolderConnector
 from connectors.protocol import Connector, Item, ItemVanished, Problem, SourceUnavailable
 from connectors.settings import FileSettings
+from tests.fakes.listing import named
 
 
 class Counterpart(Protocol):
@@ -121,7 +122,7 @@ def test_an_unreadable_item_is_a_problem_and_the_rest_goes_on(source: Counterpar
     for id_ in ("a.md", "b.md", "c.md"):
         source.put(id_, b"text")
     source.make_unreadable("b.md")
-    found = {entry.id: entry for entry in source.connector().discover(None)}
+    found = {entry.id: entry for entry in named(source.connector().discover(None))}
     assert [type(found[id_]) for id_ in ("a.md", "b.md", "c.md")] == [Item, Problem, Item]
     problem = found["b.md"]
     assert isinstance(problem, Problem)
@@ -143,7 +144,7 @@ def test_a_listing_streams(source: Counterpart) -> None:
     listing = source.connector().discover(None)
     next(listing)
     source.put("c/4.md", b"text")
-    assert "c/4.md" in {found.id for found in listing}
+    assert "c/4.md" in {found.id for found in named(listing)}
 
 
 NAMES = st.sampled_from(["a", "b.md", "c.txt", ".gitignore", "build", ".env", "e\nf.md", "ü.md"])
@@ -165,7 +166,7 @@ def test_a_listing_under_ids_is_that_part_of_the_whole(
         source = make(tmp_path_factory.mktemp("source"))
         for id_, data in tree.items():
             _put_where_possible(source, id_, data)
-        whole = list(source.connector().discover(None))
+        whole = list(named(source.connector().discover(None)))
         part = [found for found in whole if _is_under(found.id, under)]
         assert list(source.connector().discover(None, under)) == part
 

@@ -12,6 +12,7 @@ from connectors.mail.maildir import MaildirConnector
 from connectors.mail.mbox import MboxConnector
 from connectors.protocol import Connector, Item, ItemVanished, Problem, SourceUnavailable
 from tests.contract.mailboxes import message
+from tests.fakes.listing import named
 
 
 def items(connector: Connector, under: list[str] | None = None) -> dict[str, Item]:
@@ -151,7 +152,7 @@ class TestMbox:
         assert ids[2].startswith("sha256-")
         assert b"Second." in connector.fetch(found["a@example.org#2"]).data
         with closing(mailbox.mbox(path)) as box:
-            box.remove(0)
+            box.remove(box.keys()[0])
         left = items(connector)
         assert list(left) == ["a@example.org", ids[2]]
         assert left["a@example.org"].revision == found["a@example.org#2"].revision
@@ -169,7 +170,7 @@ class TestMbox:
                 file.write(first.replace(b"<a@x>", b"<%s@x>" % key) + b"\r\n")
         found = items(MboxConnector(path))
         assert list(found) == ["a@x", "b@x", "c@x"]
-        small = list(MboxConnector(path, max_bytes=1000).discover(None))
+        small = list(named(MboxConnector(path, max_bytes=1000).discover(None)))
         assert [one.id for one in small] == ["a@x", "b@x", "c@x"]
         assert all(isinstance(one, Problem) for one in small)
 

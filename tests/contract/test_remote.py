@@ -12,7 +12,6 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from connectors.protocol import (
-    Found,
     Item,
     ItemUnreadable,
     ItemVanished,
@@ -22,6 +21,7 @@ from connectors.protocol import (
 from connectors.remote import RemoteConnector, clock_tick_s, modified_s, revision_of
 from connectors.remote_driver import Driver, checked_url
 from connectors.settings import FileSettings
+from tests.fakes.listing import Named, named
 
 SETTINGS = FileSettings(max_bytes=1000)
 
@@ -87,8 +87,8 @@ def memory() -> Iterator[Remote]:
         system.rm("/notes", recursive=True)
 
 
-def listed(remote: Remote, settings: FileSettings = SETTINGS) -> list[Found]:
-    return list(remote.connector(settings).discover(None))
+def listed(remote: Remote, settings: FileSettings = SETTINGS) -> list[Named]:
+    return list(named(remote.connector(settings).discover(None)))
 
 
 def items(remote: Remote, settings: FileSettings = SETTINGS) -> dict[str, Item]:

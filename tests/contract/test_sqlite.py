@@ -32,7 +32,8 @@ class Database:
 
     def connector(self, **settings: Any) -> SqliteConnector:
         rows = {"table": "page"} if "query" not in settings else {}
-        given = {"key": "id", "text": ("body",), "max_bytes": 1000} | rows | settings
+        usual: dict[str, Any] = {"key": "id", "text": ("body",), "max_bytes": 1000}
+        given = usual | rows | settings
         return SqliteConnector(SqliteSettings(self.path, **given), busy_s=0.2)
 
 
@@ -47,9 +48,14 @@ def listed(connector: SqliteConnector) -> dict[str, Item | Problem]:
     return {found.id: found for found in connector.discover(None)}
 
 
-def text_of(connector: SqliteConnector, id_: str) -> str:
+def item(connector: SqliteConnector, id_: str) -> Item:
     found = listed(connector)[id_]
     assert isinstance(found, Item)
+    return found
+
+
+def text_of(connector: SqliteConnector, id_: str) -> str:
+    found = item(connector, id_)
     fetched = connector.fetch(found)
     assert fetched.revision == found.revision
     return fetched.data.decode()
@@ -122,7 +128,7 @@ def test_with_a_column_that_says_so_it_alone_decides(database: Database) -> None
     assert listed(connector)["1"] == before
     database.put(1, "Oslo", changed=6)
     assert listed(connector)["1"] != before
-    assert connector.fetch(before).revision == listed(connector)["1"].revision
+    assert connector.fetch(before).revision == item(connector, "1").revision
 
 
 @pytest.mark.parametrize("updated", ["", "changed"])
@@ -131,7 +137,7 @@ def test_other_columns_or_another_type_give_a_row_another_revision(
 ) -> None:
     database.put(1, "Rome", "A city")
     revisions = {
-        listed(database.connector(updated=updated, **settings))["1"].revision
+        item(database.connector(updated=updated, **settings), "1").revision
         for settings in (
             {},
             {"title": "title"},

@@ -81,7 +81,7 @@ def synced(
     connector = SteppingConnector(files, step)
     stack = Stack(path, connector, maker_of(step), batch_documents=batch_documents, part=part)
     stack.path.is_awaited = lambda: True
-    stack.connection.set_trace_callback(step)
+    stack.file.set_trace_callback(step)
     stack.path = replace(stack.path, on_version=lambda _: step("published"))
     stack.sync()
     stack.close()
@@ -103,7 +103,7 @@ def sync_preempted(path: Path, step: Step) -> None:
     """A file is edited again, and its hint served, when the long sync has read it."""
     files = after()
     stack = Stack(path, SteppingConnector(files, step), maker_of(step))
-    stack.connection.set_trace_callback(step)
+    stack.file.set_trace_callback(step)
     stack.path = replace(stack.path, on_version=lambda _: step("published"))
 
     def edit() -> None:
@@ -128,7 +128,7 @@ def sync_grown(path: Path, step: Step) -> None:
 
 def restore(path: Path, step: Step) -> None:
     stack = Stack(path, MemoryConnector())
-    stack.connection.set_trace_callback(step)
+    stack.file.set_trace_callback(step)
     stack.restore(1)
     step("done")
     stack.close()
@@ -136,7 +136,7 @@ def restore(path: Path, step: Step) -> None:
 
 def rebuild(path: Path, step: Step) -> None:
     stack = Stack(path, MemoryConnector())
-    stack.connection.set_trace_callback(step)
+    stack.file.set_trace_callback(step)
     if stack.head.id == 2:
         rebuilt(stack.path)
     step("done")
@@ -145,7 +145,7 @@ def rebuild(path: Path, step: Step) -> None:
 
 def change_models(path: Path, step: Step) -> None:
     stack = Stack(path, MemoryConnector(), maker_of(step, dimensions=8))
-    stack.connection.set_trace_callback(step)
+    stack.file.set_trace_callback(step)
     stack.writer.renew()
     step("done")
     stack.close()

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.writer import SyncWorker
 from store.exceptions import DatabaseGone, DiskFailure
 from store.records import Version
-from store.sqlite.database import Connection
+from store.sqlite.database import Connection, FileConnection
 from tests.fakes.faulted_batch import Before, prepare, run
 from tests.fakes.faulty_io import build
 from tests.fakes.memory import MemoryConnector
@@ -119,6 +120,7 @@ class Denial:
 
     @contextmanager
     def at_work(self, connection: Connection) -> Iterator[None]:
+        assert isinstance(connection, FileConnection)
         connection.set_authorizer(self)
         try:
             yield
@@ -139,6 +141,7 @@ class Interrupt:
 
     @contextmanager
     def at_work(self, connection: Connection) -> Iterator[None]:
+        assert isinstance(connection, FileConnection)
         connection.set_progress_handler(self, 1)
         try:
             yield
@@ -174,7 +177,7 @@ def test_wherever_a_statement_is_interrupted_versions_are_whole(
 
 
 @contextmanager
-def no_file_above(size: int) -> Iterator[None]:
+def no_file_above(size: int, _: Connection) -> Iterator[None]:
     """Python ignores SIGXFSZ, so that a longer write is cut short, and the next one refused."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -198,8 +201,7 @@ def test_wherever_the_room_ends_versions_are_whole_and_work_resumes(
     odd = 7919  # not a part of a page: writes are cut short in their midst
     limits = range(odd, sizes[0], odd)
     failures = [
-        run(before, tmp_path / "round", lambda _, limit=limit: no_file_above(limit)).failed
-        for limit in limits
+        run(before, tmp_path / "round", partial(no_file_above, limit)).failed for limit in limits
     ]
     assert len(failures) >= 20
     assert all(failures)

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_changes_are_told_exactly_when_versions_differ_and_once_after_kills(
             place.kill()
             place.start()
         version = place.sync()["version"]
-        place.until(lambda now=version: all(_is_told(place, heard, at, now) for at in (1, 2, 3)))
+        place.until(partial(_are_told, place, heard, version))
         lines = heard.read_text().splitlines()
         for one in map(json.loads, lines[read:]):
             tellings[one["id"]] += 1
@@ -90,6 +91,10 @@ def test_changes_are_told_exactly_when_versions_differ_and_once_after_kills(
     assert len(tellings) > edits * 2 / files
     # One is delivered after the other, and a kill repeats the one that it was amid.
     assert sum(tellings.values()) - len(tellings) <= kills
+
+
+def _are_told(place: Place, heard: Path, version: int) -> bool:
+    return all(_is_told(place, heard, at, version) for at in (1, 2, 3))
 
 
 def _is_told(place: Place, heard: Path, watch: int, version: int) -> bool:

@@ -112,7 +112,7 @@ def test_the_first_words_come_before_the_llm_has_written_the_last(
         yield END
 
     endpoint.play = lambda _: stream(texts())
-    seen = []
+    seen: list[Any] = []
     for one in Client(place.socket).ask_events(question, llm=True):
         seen.append(one)
         if one["event"] == "text":

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from hopsyncd.answers.found import Event
 from hopsyncd.api.daemon_service import ENDPOINTS
 from hopsyncd.client import AsyncClient, Client, RequestFailed, calls
 from hopsyncd.errors import DaemonUnavailable
@@ -110,12 +111,13 @@ def test_events_end_with_the_answer(place: Place, client: Client) -> None:
     assert events[-1] == {"event": "answer", "answer": answer}
     assert "".join(one["text"] for one in events if one["event"] == "text") == answer["answer"]
 
-    async def listen() -> list[dict[str, Any]]:
+    async def listen() -> list[Event]:
         async with AsyncClient(place.socket) as other:
             return [event async for event in other.ask_events(ASKED)]
 
     assert asyncio.run(listen()) == events
-    assert list(client.sync_events())[-1]["answer"]["sources"][0]["name"] == "notes"
+    last = list(client.sync_events())[-1]
+    assert last["event"] == "answer" and last["answer"]["sources"][0]["name"] == "notes"
 
 
 def test_a_line_end_in_a_name_ends_no_event(place: Place, client: Client) -> None:
@@ -123,11 +125,12 @@ def test_a_line_end_in_a_name_ends_no_event(place: Place, client: Client) -> Non
     place.write(name, "# Glass Harp\n\nThe Glass Harp is played by Ansgar Nyborg.\n")
     place.sync()
 
-    async def listen() -> dict[str, Any]:
+    async def listen() -> Event:
         async with AsyncClient(place.socket) as other:
             return [event async for event in other.ask_events("Who plays the Glass Harp?")][-1]
 
     for last in (asyncio.run(listen()), list(client.ask_events("Who plays the Glass Harp?"))[-1]):
+        assert last["event"] == "answer"
         assert name in [one["document"] for one in last["answer"]["citations"]]
 
 

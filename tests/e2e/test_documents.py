@@ -161,7 +161,8 @@ def test_several_queries_are_answered_in_order_each_as_if_alone(client: Client) 
         {"question": "What?", "reasoner": "llm"},
         {"question": "Tove Lindqvist", "strategy": "bm25"},
     ]
-    first, unknown, refused_, last = client.queries(asked)["answers"]
+    answers: list[Any] = client.queries(asked)["answers"]
+    first, unknown, refused_, last = answers
     assert [first, last] == alone
     assert unknown["error"]["code"] == "no_such_version"
     assert refused_["error"]["code"] == "bad_request"
@@ -176,7 +177,7 @@ def test_several_queries_are_of_one_version_while_documents_change(
         round_ = len(versions)
         place.write(f"changing/{round_}.md", f"# Change {round_}\n\nRound {round_} has begun.\n")
         client.start_sync()
-        answers = client.queries([{"question": ASKED, "k": 1}] * 40)["answers"]
+        answers: list[Any] = client.queries([{"question": ASKED, "k": 1}] * 40)["answers"]
         assert len({one["version"] for one in answers}) == 1
         versions.append(answers[0]["version"])
         return len(versions) > 5 and len({*versions}) > 1

@@ -95,7 +95,7 @@ def test_an_llm_is_asked_nothing_more_for_a_client_that_went_away(
         answering.clear()
         before = len(endpoint.requests)
         client = begin(place, path, body, accept)
-        place.until(lambda before=before: len(endpoint.requests) > before)
+        place.until(lambda before=before: len(endpoint.requests) > before)  # type: ignore[misc]
         client.close()
         place.until(lambda: is_alone(place))
         answering.set()

@@ -13,9 +13,10 @@ from tests.e2e.daemon import SMALL, Place, new_place, source
 
 # Digits that int() takes: Arabic and wide ones; and a superscript, which only looks like one.
 THREE, ONE, SQUARE = "\u0663", "\uff11", "\u00b2"
-NUMBERS = ("", THREE, ONE, SQUARE, " 1", "+1", "1_0", "-1", "0", "0x1", "1e3", "1.0", "nan")
-NUMBERS += ("9" * 30,)
-VERSIONS = ("", THREE, ONE, SQUARE, " 1", "1 ", "1\n", "+1", "1_0", "-1", "HEAD", "head ", "null")
+NUMBERS: tuple[str, ...] = ("", THREE, ONE, SQUARE, " 1", "+1", "1_0", "-1", "0")
+NUMBERS += ("0x1", "1e3", "1.0", "nan", "9" * 30)
+VERSIONS: tuple[str, ...] = ("", THREE, ONE, SQUARE, " 1", "1 ", "1\n", "+1", "1_0", "-1")
+VERSIONS += ("HEAD", "head ", "null")
 VERSIONS += ("9" * 30, "9" * 190, "9" * 201, "2026-13-01", THREE * 4 + "-01-01", "0001-01-01", "\0")
 IDS = ("", "x", THREE * 16, "0" * 16, "8" * 16, "ABCD", "0000\n", "../status", "0" * 17)
 NAMES = ("", "nowhere", "x" * 201, "\0", "no/where")

@@ -177,7 +177,7 @@ def test_the_newest_of_too_many_busy_connections_makes_room_for_another_process(
             client.settimeout(60)
             head = b"POST /v1/ask HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n"
             client.sendall(head % len(body) + body)
-            made.until(lambda number=number: len(endpoint.requests) > number, 60)
+            made.until(lambda number=number: len(endpoint.requests) > number, 60)  # type: ignore[misc]
         ran = made.run("status", "--json")
         answered.set()
         assert ran.returncode == 0, ran.stderr

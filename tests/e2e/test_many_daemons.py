@@ -231,7 +231,7 @@ def test_every_daemon_answers_any_question_while_the_server_is_away(
 
 
 def _is_whole(place: Place) -> bool:
-    return place.post("/v1/query", {"question": "What became Paris?"})["degraded"] == []
+    return bool(place.post("/v1/query", {"question": "What became Paris?"})["degraded"] == [])
 
 
 def _shows_nothing_of(word: str, place: Place) -> bool:

@@ -66,7 +66,7 @@ class Agent:
 
     def calls(self, *wanted: tuple[str, dict[str, Any]]) -> list[CallToolResult]:
         """What tools answer, called one after the other."""
-        return [self.run(lambda client, one=one: client.call_tool(*one)) for one in wanted]
+        return [self.run(lambda client, one=one: client.call_tool(*one)) for one in wanted]  # type: ignore[misc]
 
     def called(self, name: str, **arguments: Any) -> dict[str, Any]:
         return answer_of(self.calls((name, arguments))[0])

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from mcp import ClientSession
-from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.types import CallToolResult, TextContent
 
 from hopsyncd.config.values import LimitsConfig

@@ -185,7 +185,7 @@ def test_so_is_an_endless_line(place: Place) -> None:
 
 
 def test_more_than_is_known_is_welcome() -> None:
-    end = {"id": "x", "heading": [], "document": None}
+    end: dict[str, Any] = {"id": "x", "heading": [], "document": None}
     hop = {"from": end, "to": end, "question": "x", "asked_by": "a new kind", "share": 1}
     (passage,) = QUERY["passages"]
     newer = {**QUERY, "new": 1, "passages": [{**passage, "hops": [hop], "statements": []}]}

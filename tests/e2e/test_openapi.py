@@ -3,6 +3,7 @@
 HOPSYNCD_API_CASES says how many requests are made up in all; 10,000 are a thorough run.
 """
 
+import json
 import os
 import socket
 from collections.abc import Iterator
@@ -182,7 +183,7 @@ def test_every_event_of_a_stream_has_the_form_that_is_documented(
     ]:
         answer = session.post(f"http://hopsyncd{path}", json=body, headers={"accept": NDJSON})
         content = document["paths"][path]["post"]["responses"]["200"]["content"]
-        events = [requests.compat.json.loads(line) for line in answer.text.splitlines()]
+        events = [json.loads(line) for line in answer.text.splitlines()]
         assert events
         for event in events:
             assert problems(event, content[NDJSON]["schema"], document) == []
@@ -213,7 +214,7 @@ def test_requests_that_are_made_up_are_answered_or_refused_as_documented(
         derandomize="HOPSYNCD_API_CASES" not in os.environ,
         suppress_health_check=list(HealthCheck),
     )
-    def ask(case: Case) -> None:
+    def ask(case: Case[Any]) -> None:
         answer = case.call(base_url="http://hopsyncd", session=session)
         # What names something that is not there is refused however well it is written.
         excluded = [positive_data_acceptance]

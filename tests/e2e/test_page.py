@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect
 
 from tests.e2e.conftest import FILMS
 from tests.e2e.daemon import SMALL, Place, new_place, source
@@ -47,12 +47,13 @@ class Shown:
     def page(self, path: str = "/") -> Page:
         page = self.context.new_page()
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on(
-            "console",
-            lambda told: "Content Security" in told.text and self.complaints.append(told.text),
-        )
+        page.on("console", self._note)
         page.goto(self.base + path)
         return page
+
+    def _note(self, told: ConsoleMessage) -> None:
+        if "Content Security" in told.text:
+            self.complaints.append(told.text)
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +185,7 @@ def test_an_unknown_version_is_told_in_words(opened: Page, view: Shown) -> None:
 
 def test_it_works_without_scripts(view: Shown, browser: Browser) -> None:
     context = browser.new_context(java_script_enabled=False)
-    context.add_cookies(view.context.cookies(view.base))
+    context.add_cookies(view.context.cookies(view.base))  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(view.base + "/")
     page.locator("#q").fill(QUESTION)
@@ -216,6 +217,12 @@ def test_the_first_tab_offers_to_skip_to_the_content(opened: Page, view: Shown) 
     expect(opened.locator("main")).to_be_focused()
 
 
+def left_of(box: Locator) -> float:
+    found = box.bounding_box()
+    assert found
+    return found["x"]
+
+
 def test_how_it_was_found_is_drawn_from_seeds_over_hops(opened: Page, view: Shown) -> None:
     opened.goto(view.base + ASKED + "&at=1")
     with opened.expect_navigation():
@@ -224,10 +231,10 @@ def test_how_it_was_found_is_drawn_from_seeds_over_hops(opened: Page, view: Show
     assert hops.count() == opened.locator("svg .number").count() > 0
     start, end = hops.first.locator("strong").all_inner_texts()
     boxes = {
-        box.get_attribute("aria-label").partition(", result")[0]: box.bounding_box()
+        (box.get_attribute("aria-label") or "").partition(", result")[0]: left_of(box)
         for box in opened.locator("svg .box").all()
     }
-    assert boxes[start]["x"] < boxes[end]["x"]
+    assert boxes[start] < boxes[end]
     question = opened.locator("svg .hop title").first.text_content()
     assert question and question in hops.first.inner_text()
 
@@ -253,7 +260,7 @@ def test_the_neighbourhood_is_walked_by_keys(opened: Page) -> None:
     opened.keyboard.press("ArrowRight")
     expect(opened.locator("svg .centre")).to_be_focused()
     beside = opened.locator("svg .box:not(.centre)").first
-    is_right = beside.bounding_box()["x"] > opened.locator("svg .centre").bounding_box()["x"]
+    is_right = left_of(beside) > left_of(opened.locator("svg .centre"))
     opened.keyboard.press("ArrowRight" if is_right else "ArrowLeft")
     assert opened.evaluate("document.activeElement.matches('.box:not(.centre)')")
     opened.keyboard.press("Enter")

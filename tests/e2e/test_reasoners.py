@@ -88,7 +88,7 @@ def test_an_endpoint_that_refuses_degrades_the_answer_and_says_so(
 
 def test_an_old_version_is_asked_by_every_reasoner_as_it_was(notes: Place) -> None:
     version = notes.get("/v1/health")["version"]
-    searches = [
+    searches: list[dict[str, Any]] = [
         {"profile": "paper"},
         {"reasoner": "similarity"},
         {"reasoner": "llm", "top_k": 1, "n_hop": 1},

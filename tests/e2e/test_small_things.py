@@ -1,6 +1,7 @@
 """What a new user meets: renames told as such, commands that need no daemon, hints that help."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_a_rename_is_told_as_one(place: Place) -> None:
 def test_who_wants_no_graph_has_passages_and_edges_only_counted(place: Place) -> None:
     whole, counted = (Client(place.socket).diff("1", graph=graph) for graph in (True, False))
     assert whole["passages"]["added"] and whole["edges"]["added"]
-    nothing = {"added": [], "removed": []}
+    nothing: dict[str, list[Any]] = {"added": [], "removed": []}
     assert counted == {**whole, "passages": nothing, "edges": nothing}
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import extract
@@ -48,6 +49,10 @@ def _endless() -> Blocks:
     return tuple(Block("paragraph", "word " * 200_000, 1, 1) for _ in range(80))
 
 
+def _nonsense() -> Any:
+    return ("nonsense",)
+
+
 def _said(text: str) -> Blocks:
     return (Block("paragraph", text, 1, 1),)
 
@@ -71,7 +76,7 @@ _DOES: dict[str, Callable[..., Blocks | None]] = {
     "spin": _spin,
     "memory": _hoard,
     "endless": _endless,
-    "nonsense": lambda: ("nonsense",),  # type: ignore[return-value]
+    "nonsense": _nonsense,
     "print": lambda: print("not a reply", flush=True),
     "call": lambda: _said(str(os.system("true"))),
     "connect": lambda: _said(str(socket.create_connection(("127.0.0.1", 9), 1))),

@@ -1,6 +1,7 @@
 """The graph of one version as plain values, to be compared with that of another database."""
 
 import json
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,7 @@ ROWS = {
 }
 
 SEARCHED = ("passage_vectors",)  # on a server, the live index is asked
-Rows = dict[str, list[tuple[object, ...]]]
+Rows = dict[str, list[tuple[Any, ...]]]
 
 
 def graph_at(connection: Connection, number: int) -> Rows:

@@ -128,10 +128,10 @@ def run(
         assert told == reached or (told < reached and not isinstance(error, DiskFailure))
         ahead = _head_after_a_kill(before, live, folder / "killed") - reached
         assert ahead in (0, 1)
-        stored, made = _stored(reader), len(stack.maker.made)
+        stored, made = _stored(reader), len(stack.made)
         stack.sync()
         _require_done(before, stack)
-        assert not stored & set(stack.maker.made[made:]), "questions were made again"
+        assert not stored & set(stack.made[made:]), "questions were made again"
     shutil.rmtree(folder)
     return Outcome(error is not None, ahead == 1)
 

@@ -57,8 +57,8 @@ class Follower:
         ):
             for key, *row in zip(*(column.tolist() for column in columns), strict=True):
                 known.setdefault(key, []).append(row)
-        for one in fed.documents_begun:
-            self.documents[one.id] = one, [one.born, one.died]
+        for document in fed.documents_begun:
+            self.documents[document.id] = document, [document.born, document.died]
 
     def at(self, version: int) -> dict[str, object]:
         """What it has at a version, in the form of `read_at`."""

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
 from store.sqlite.acknowledged import note_path
-from store.sqlite.database import Connection
+from store.sqlite.database import Connection, FileConnection
 
 Step = Callable[[str], None]
 # What is done to a file: a function of a module, which calls Step with a name wherever it may die.
@@ -52,6 +52,7 @@ def trace(connection: Connection, step: Step) -> None:
         if "vacuum" in running[0].lower():
             step("vacuuming")
 
+    assert isinstance(connection, FileConnection)
     connection.set_trace_callback(statement)
     connection.set_progress_handler(instruction, 1)
 

@@ -11,11 +11,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.ingest.prepare import QuestionMaker
 from hopsyncd.models.keywords import Mention, mentions, neutral_spans
 from hopsyncd.models.language import Entity, EntityKind
 from hopsyncd.models.llm.budget import LlmContext
-from hopsyncd.models.questions import BuiltinMaker, Made
+from hopsyncd.models.questions import BuiltinMaker, Made, QuestionMaker
 from store.records import Passage, PassageId, QuestionSet, Recipe
 
 _WORD = re.compile(r"\w+")

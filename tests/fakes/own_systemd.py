@@ -144,11 +144,11 @@ def _openings() -> Iterator[str]:
                 break
     for number, (folder, paths) in enumerate(closed.items()):
         kept = [(shlex.quote(str(path)), f"/run/{number}-{n}") for n, path in enumerate(paths)]
-        for path, place in kept:
-            yield f"mkdir {place} && mount -n --bind {path} {place}"
+        for quoted, place in kept:
+            yield f"mkdir {place} && mount -n --bind {quoted} {place}"
         yield f"mount -n -t tmpfs -o mode=755 none {shlex.quote(str(folder))}"
-        for path, place in kept:
-            yield f"mkdir -p {path} && mount -n --move {place} {path} && rmdir {place}"
+        for quoted, place in kept:
+            yield f"mkdir -p {quoted} && mount -n --move {place} {quoted} && rmdir {place}"
 
 
 def _up(process: subprocess.Popen[bytes], shared: Path, user: str) -> Machine:

@@ -7,14 +7,15 @@ from connectors.protocol import Connector
 from hopsyncd.formats.readers import Extract, extract
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.plan import Scope, Source
-from hopsyncd.ingest.prepare import Cost, Preparer, QuestionMaker
+from hopsyncd.ingest.prepare import Cost, Preparer
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.upkeep import restore
 from hopsyncd.models.llm.budget import Usage
-from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.models.questions import BuiltinMaker, QuestionMaker
 from store.place import Database, open_writer
-from store.records import Passage, Version
+from store.records import Passage, PassageId, Version
+from store.sqlite.database import FileConnection
 from store.sqlite.sources import register_source
 from store.sqlite.versions import head
 from tests.fakes.models import CountingMaker, FakeEncoder, FakeLanguage
@@ -98,6 +99,18 @@ class Stack:
         newest = head(self.connection)
         assert newest is not None
         return newest
+
+    @property
+    def file(self) -> FileConnection:
+        """The connection, where the record is in a file."""
+        assert isinstance(self.connection, FileConnection)
+        return self.connection
+
+    @property
+    def made(self) -> list[PassageId]:
+        """For which passages the maker made sets, where it counts them."""
+        assert isinstance(self.maker, CountingMaker)
+        return self.maker.made
 
     def close(self) -> None:
         self.connection.close()

@@ -64,7 +64,10 @@ class Watching:
     def restart(self) -> None:
         """As after a kill: nothing is known but what is stored."""
         self.watched = WatchedQuestions(
-            self._database, lambda: (self.engine, self.asker), Inline(self.stack), lambda: 1
+            self._database,
+            lambda: (self.engine, self.asker),
+            Inline(self.stack),  # type: ignore[arg-type]
+            lambda: 1,
         )
 
     def publish(self) -> None:

@@ -10,7 +10,7 @@ from connectors.protocol import Selection
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.walk import WalkSettings
 from store.place import Database
-from store.records import content_hash
+from store.records import PassageId, content_hash
 from store.sqlite.check import check
 from store.sqlite.content import counters
 from store.sqlite.reads import live_documents
@@ -49,6 +49,10 @@ class Followed(RuleBasedStateMachine):
     """
 
     maker_of: MakerOf = staticmethod(builtin_maker)
+    stack: Stack
+    dimensions: int
+    factor: float
+    batch_documents: int
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +69,7 @@ class Followed(RuleBasedStateMachine):
         self.past: dict[int, Rows] = {}
         self.newest = 0
         self.tagged: set[int] = set()
-        self.dropped: Counter[tuple[int, int]] = Counter()
+        self.dropped: Counter[tuple[int, PassageId]] = Counter()
         self.deleted: dict[str, bytes] = {}
         self.meanwhile: tuple[str, bytes] | None = None
         self.preempting: tuple[int, str, bytes | None] | None = None
@@ -220,7 +224,7 @@ class Followed(RuleBasedStateMachine):
     def _files_of(self, rows: Rows) -> dict[str, bytes]:
         return {str(path): self.texts[content] for _, path, content, *_ in rows["documents"]}
 
-    def _stored(self) -> set[tuple[int, int]]:
+    def _stored(self) -> set[tuple[int, PassageId]]:
         """The question sets there are, by dimensions and passage."""
         rows = self.stack.connection.execute(
             "SELECT r.dimensions, s.passage FROM question_set AS s JOIN recipe AS r"

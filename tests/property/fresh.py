@@ -60,7 +60,7 @@ def built_afresh(
 ) -> Fresh:
     """The graph of these files alone."""
     if not files:
-        nothing = {**{name: [] for name in ROWS}, "counts": [(0, 0, 0, 0, 0, None)]}
+        nothing: Rows = {**{name: [] for name in ROWS}, "counts": [(0, 0, 0, 0, 0, None)]}
         index = LiveIndex(dimensions)
         served = served_by(Snapshot(index, NO_VERSION, Statistics.of(index, 0)))
         return Fresh(nothing, served, [()] * len(ASKED))
@@ -71,9 +71,9 @@ def built_afresh(
         )
         stack.sync()
         engine = Engine(path, FakeEncoder(dimensions), WalkSettings())
-        engine.publish(served := stack.writer.snapshot_of(stack.head))
+        engine.publish(snapshot := stack.writer.snapshot_of(stack.head))
         fresh = Fresh(
-            graph_at(stack.connection, stack.head.id), served_by(served), answers_of(engine)
+            graph_at(stack.connection, stack.head.id), served_by(snapshot), answers_of(engine)
         )
         stack.close()
     return fresh

@@ -96,7 +96,7 @@ def held_against(graph: Snapshot, query: NDArray[np.int16], names: set[str]) -> 
     rows = graph.index.vectors.exact
     cosines = (rows.astype(np.int64) @ query.astype(np.int64)) / (GRID * GRID)
     known = dict.fromkeys(sorted(graph.mentioned(sorted(names))), 0.5)
-    return replace(asked(graph, names=known), cosines=cosines)
+    return replace(asked(graph, names=known), cosines=cosines)  # type: ignore[arg-type]
 
 
 @given(

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from hopsyncd.answers.changed import LoggedVersion
+from hopsyncd.answers.found import NeighboursAnswer, PathsAnswer
 from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.api.version_log import diff_answer, logged_version, restricted_diff
@@ -102,7 +104,7 @@ def told(engine: Engine, search: Search, question: str, at: str, hidden: frozens
 
 def _graph(engine: Engine, at: str, hidden: frozenset[str]) -> list[Any]:
     """What lies around each passage, and the ways from it to the next."""
-    found = []
+    found: list[NeighboursAnswer | PathsAnswer] = []
     with engine.reading(at, hidden) as (connection, head):
         ids = (
             [id_text(PassageId(one)) for one in sorted(head.ids[head.entries].tolist())]
@@ -205,7 +207,7 @@ def _check_history(both: Index, alone: Index, versions: list[tuple[str, str]]) -
     assert CANARY not in json.dumps(logs) and "closed" not in json.dumps(logs[0])
 
 
-def _changes(entry: dict[str, Any]) -> tuple[list[Any], list[int]]:
+def _changes(entry: LoggedVersion) -> tuple[list[Any], list[int]]:
     """What a version is, and what it changed."""
     kinds = ("documents_added", "documents_changed", "documents_removed", "passages_added",
              "passages_removed")  # fmt: skip

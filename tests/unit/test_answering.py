@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hopsyncd.answers.found import AskAnswer
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, LlmUnavailable
 from hopsyncd.models.llm.call import LlmCall
@@ -50,7 +51,7 @@ class Asked:
         stack = self.stack
         self.engine.publish(stack.writer.snapshot_of(stack.head))
 
-    def ask(self, question: str, at: str = "head", *, by_llm: bool = False) -> dict[str, object]:
+    def ask(self, question: str, at: str = "head", *, by_llm: bool = False) -> AskAnswer:
         found, reply = self.asker.ask(question, 8, Search(), at, by_llm=by_llm)
         return reply_json(found, reply, ())
 
@@ -97,7 +98,7 @@ def test_the_chain_joins_the_cited_passages(notes: Asked) -> None:
 def test_what_is_not_there_is_not_found(notes: Asked) -> None:
     told = notes.ask(FOREIGN)
     assert (told["found"], told["answer"], told["short"]) == (False, None, None)
-    assert told["citations"] == told["sentences"] == told["chain"] == []
+    assert (told["citations"], told["sentences"], told["chain"]) == ([], [], [])
     assert told["version"] == 1
 
 
@@ -207,7 +208,7 @@ def test_a_reply_that_cannot_be_used_gives_way_to_the_sentences(
 ) -> None:
     told = Asked(tmp_path, NOTES, FakeLlm(saying(reply))).ask(QUESTION, by_llm=True)
     assert (told["by"], told["found"]) == ("extractive", True)
-    (why,) = told["degraded"]  # type: ignore[misc]
+    (why,) = told["degraded"]
     assert "the answer is not the LLM's" in why
 
 

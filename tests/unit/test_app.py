@@ -154,11 +154,11 @@ def test_an_unexpected_error_tells_nothing_of_its_inside(
     client: TestClient, service: FakeService
 ) -> None:
     service.error = RuntimeError("the password is swordfish")
-    for ask in (
-        lambda: client.post("/v1/query", json={"question": "x"}),
-        lambda: client.get("/v1/status"),
+    for answer in (
+        client.post("/v1/query", json={"question": "x"}),
+        client.get("/v1/status"),
     ):
-        assert "swordfish" not in refused(ask(), 500, "internal")
+        assert "swordfish" not in refused(answer, 500, "internal")
 
 
 @pytest.mark.parametrize(

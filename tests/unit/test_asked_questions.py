@@ -16,14 +16,15 @@ from tests.fakes.models import FakeEncoder, FakeLanguage
 
 ROME = Passage(("Rome",), "Rome met Carthage. Carthage lost.")
 ODD = Passage((), "nothing of note")
-LINES = [
+Line = dict[str, object]
+LINES: list[Line] = [
     {"id": "r", "incoming": ["Who met Carthage?"], "outgoing": ["Who was Hannibal?", "Why war?"]},
     {"id": "o", "incoming": ["What is of note?"], "outgoing": []},
     {"id": "unused", "incoming": [], "outgoing": []},
 ]
 
 
-def recorded(folder: Path, mode: Mode, lines: list[dict[str, object]]) -> AskedMaker:
+def recorded(folder: Path, mode: Mode, lines: list[Line]) -> AskedMaker:
     file = folder / "questions.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)))
     corpus = {"r": ROME, "o": ODD}
@@ -75,17 +76,20 @@ def test_a_missing_line_is_an_error_that_says_how_many(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", [{"id": "r"}, {"incoming": [], "outgoing": []}, {**LINES[0], "incoming": [1]}]
 )
-def test_a_bad_line_is_named(tmp_path: Path, line: dict[str, object]) -> None:
+def test_a_bad_line_is_named(tmp_path: Path, line: Line) -> None:
     with pytest.raises(BadRequest, match="jsonl:3"):
         recorded(tmp_path, "both", [*LINES[:2], line])
 
 
 def test_what_is_recorded_and_how_it_is_used_names_the_recipe(tmp_path: Path) -> None:
     other = [{**LINES[0], "incoming": ["Who?"]}, *LINES[1:]]
-    names = [
-        recorded(tmp_path, mode, lines).recipe.name
-        for mode, lines in (("both", LINES), ("llm", LINES), ("both", other), ("both", LINES))
+    uses: list[tuple[Mode, list[Line]]] = [
+        ("both", LINES),
+        ("llm", LINES),
+        ("both", other),
+        ("both", LINES),
     ]
+    names = [recorded(tmp_path, mode, lines).recipe.name for mode, lines in uses]
     assert len(set(names)) == 3
     assert names[0] == names[3]
     assert "questions/1+fake temperature=0" in asked_maker(FakeLlm()).recipe.name

@@ -118,9 +118,9 @@ def test_the_feed_reads_what_changed(tmp_path: Path) -> None:
     """By their indexes: a scan would read every row of a table."""
     stack = lived(tmp_path / "s.db")
     asked: list[str] = []
-    stack.connection.set_trace_callback(asked.append)
+    stack.file.set_trace_callback(asked.append)
     changes(stack.connection, 5, 6)
-    stack.connection.set_trace_callback(None)
+    stack.file.set_trace_callback(None)
     for sql in asked:
         plan = stack.connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
         assert not [row for row in plan if row[3].startswith("SCAN")], (sql, plan)

@@ -65,9 +65,9 @@ def test_an_empty_store_has_no_findings(tmp_path: Path) -> None:
 
 
 def test_a_check_reads_and_writes_nothing(stack: Stack) -> None:
-    before = stack.connection.total_changes
+    before = stack.file.total_changes
     check(stack.connection, deep=True)
-    assert stack.connection.total_changes == before
+    assert stack.file.total_changes == before
 
 
 # The invariant that breaks, and ways to break it: statements, or some joined by "; ".
@@ -244,9 +244,9 @@ class TestOpening:
 
     def test_it_reads_no_row_of_a_match(self, stack: Stack) -> None:
         asked: list[str] = []
-        stack.connection.set_trace_callback(asked.append)
+        stack.file.set_trace_callback(asked.append)
         opening_check(stack.connection)
-        stack.connection.set_trace_callback(None)
+        stack.file.set_trace_callback(None)
         for sql in (one for one in asked if "match" in one and one.startswith("SELECT")):
             plan = stack.connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
             assert not [row for row in plan if row[3] == "SCAN match"], (sql, plan)

@@ -192,7 +192,7 @@ def test_flags_and_places_of_what_is_not_there() -> None:
 def test_the_largest_between_is_that_of_each_stretch(sizes: list[int], data: st.DataObject) -> None:
     near = st.floats(-1, 1, width=32)
     values = data.draw(st.lists(near, min_size=sum(sizes), max_size=sum(sizes)))
-    end = np.cumsum(sizes)
-    first = end - sizes
+    end = np.cumsum(ints(sizes))
+    first = end - ints(sizes)
     found = largest_between(np.array(values, dtype=np.float32), first, end)
     assert found.tolist() == [max(values[a:b]) for a, b in zip(first, end, strict=True)]

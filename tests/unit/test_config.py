@@ -50,6 +50,11 @@ def source(**keys: str) -> str:
     return "[[source]]\n" + "".join(f"{key} = {value}\n" for key, value in given_keys.items())
 
 
+def folder_source(found: object) -> FolderSource:
+    assert isinstance(found, FolderSource)
+    return found
+
+
 def test_the_shipped_file_is_the_default_and_explains_every_key() -> None:
     text = shipped_text()
     assert Config.model_validate(tomllib.loads(text)) == Config()
@@ -111,8 +116,8 @@ def test_values_paths_and_variables(
     assert config.daemon.data_dir == own_home / "data"
     assert config.daemon.socket == tmp_path / "run/s.sock"
     assert (config.query.k, config.watch.scan_every_s) == (7, 60.0)
-    assert config.sources[0].path == tmp_path / "elsewhere/notes"
-    assert config.sources[0].ignore == ("a$b", "*.x")
+    assert folder_source(config.sources[0]).path == tmp_path / "elsewhere/notes"
+    assert folder_source(config.sources[0]).ignore == ("a$b", "*.x")
 
 
 @pytest.mark.parametrize(
@@ -209,17 +214,18 @@ def test_where_the_daemon_listens_is_known_whatever_the_rest_says(tmp_path: Path
 
 
 def test_a_missing_source_folder_is_no_mistake(tmp_path: Path) -> None:
-    assert load(tmp_path, source(path="'unmounted'")).sources[0].path == tmp_path / "unmounted"
+    config = load(tmp_path, source(path="'unmounted'"))
+    assert folder_source(config.sources[0]).path == tmp_path / "unmounted"
 
 
 def test_write_config(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("notes", "x/notes", 'odd "\\ $HOME ${X} ü\t😀\x7f')]
-    for folder in folders:
-        folder.mkdir(parents=True)
+    for one in folders:
+        one.mkdir(parents=True)
     file = tmp_path / "new/config.toml"
     write_config(file, [*folders, folders[0]])
     config = load_config(file)
-    assert [found.path for found in config.sources] == folders
+    assert [folder_source(found).path for found in config.sources] == folders
     assert [found.name for found in config.sources][:2] == ["notes", "notes-2"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700

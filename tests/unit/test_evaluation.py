@@ -48,7 +48,7 @@ def measured(
     answers: Answers = "none",
     llm: FakeLlm | None = None,
 ) -> Evaluation:
-    searches = {name: Search(name) for name in STRATEGIES}
+    searches: dict[str, Search] = {name: Search(name) for name in STRATEGIES}
     experiment = Experiment(searches, models(llm), answers=answers)
     return evaluate(folder, CORPUS, questions, experiment)
 

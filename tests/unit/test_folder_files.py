@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors import folder, regular_file
+from connectors import regular_file
 from connectors.folder import FolderConnector
 from connectors.protocol import Item, ItemUnreadable, ItemVanished, Problem, SourceUnavailable
 
@@ -195,7 +195,7 @@ def test_an_error_in_the_middle_of_a_folder_covers_its_subtree(
     def breaking_in_a(path: str) -> object:
         return Breaking(path) if path.endswith("/a") else real(path)
 
-    monkeypatch.setattr(folder.os, "scandir", breaking_in_a)
+    monkeypatch.setattr(os, "scandir", breaking_in_a)
     entries = found(FolderConnector(tmp_path))
     assert entries.keys() == {"a", "b/x.md", "b/y.md"}
     assert problem(entries["a"]).subtree
@@ -270,7 +270,7 @@ def changing(path: Path, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
                 file.write(b"+")
         return state
 
-    monkeypatch.setattr(regular_file.os, "fstat", fstat)
+    monkeypatch.setattr(os, "fstat", fstat)
     monkeypatch.setattr(regular_file, "ATTEMPT_PAUSE_S", 0.001)
 
 

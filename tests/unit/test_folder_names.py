@@ -39,7 +39,7 @@ def test_a_newline_and_other_control_characters_in_a_name(tmp_path: Path) -> Non
 
 def test_patterns_hold_in_names_with_newlines(tmp_path: Path) -> None:
     write(tmp_path, "x\ny/private/a.md", "x\ny/b.md", "x\ny/.env", "c.md\n.md", "d.md\n")
-    assert listed(FolderConnector(tmp_path, FileSettings(deny=["private/"], ignore=["c*"]))) == [
+    assert listed(FolderConnector(tmp_path, FileSettings(deny=("private/",), ignore=("c*",)))) == [
         "x\ny/b.md"
     ]
 
@@ -69,18 +69,19 @@ def test_names_that_are_not_utf8_are_problems_with_storable_ids(tmp_path: Path) 
 def test_secrets_are_never_listed_whatever_brings_them_back(tmp_path: Path, name: str) -> None:
     write(tmp_path, name, "note.md")
     write(tmp_path, ".hopsyncdignore", text="!*\n")
-    connector = FolderConnector(tmp_path, FileSettings(include=["*"], ignore=["!*"], deny=["!*"]))
+    settings = FileSettings(include=("*",), ignore=("!*",), deny=("!*",))
+    connector = FolderConnector(tmp_path, settings)
     assert listed(connector) == [".hopsyncdignore", "note.md"]
     assert connector.is_noise(name)
     opened = FolderConnector(
-        tmp_path, FileSettings(include=["*"], ignore=["!*"], index_secrets=True)
+        tmp_path, FileSettings(include=("*",), ignore=("!*",), index_secrets=True)
     )
     assert name in listed(opened)
 
 
 def test_deny_extends_the_secrets_and_outranks_ignore(tmp_path: Path) -> None:
     write(tmp_path, "diary/a.md", "b.md")
-    assert listed(FolderConnector(tmp_path, FileSettings(ignore=["!*"], deny=["diary/"]))) == [
+    assert listed(FolderConnector(tmp_path, FileSettings(ignore=("!*",), deny=("diary/",)))) == [
         "b.md"
     ]
 
@@ -91,13 +92,13 @@ def test_noise_is_hidden_until_an_own_pattern_brings_it_back(tmp_path: Path) -> 
     assert listed(FolderConnector(tmp_path)) == ["g.md"]
     write(tmp_path, ".hopsyncdignore", text="!build/\n")
     assert listed(FolderConnector(tmp_path)) == ["build/a.md", "g.md"]
-    assert listed(FolderConnector(tmp_path, FileSettings(ignore=["build"]))) == ["g.md"]
-    assert not FolderConnector(tmp_path, FileSettings(ignore=["!build/"])).is_noise("build/a.md")
+    assert listed(FolderConnector(tmp_path, FileSettings(ignore=("build",)))) == ["g.md"]
+    assert not FolderConnector(tmp_path, FileSettings(ignore=("!build/",))).is_noise("build/a.md")
 
 
 def test_version_control_folders_stay_hidden(tmp_path: Path) -> None:
     write(tmp_path, ".git/a.md", "b.md")
-    assert listed(FolderConnector(tmp_path, FileSettings(ignore=["!*"], index_secrets=True))) == [
+    assert listed(FolderConnector(tmp_path, FileSettings(ignore=("!*",), index_secrets=True))) == [
         "b.md"
     ]
 
@@ -105,7 +106,7 @@ def test_version_control_folders_stay_hidden(tmp_path: Path) -> None:
 def test_own_data_is_never_listed(tmp_path: Path) -> None:
     write(tmp_path, "data/a.md", "b.md")
     (tmp_path / "link").symlink_to("data")
-    connector = FolderConnector(tmp_path, FileSettings(ignore=["!*"]), never=[tmp_path / "link"])
+    connector = FolderConnector(tmp_path, FileSettings(ignore=("!*",)), never=[tmp_path / "link"])
     assert listed(connector) == ["b.md"]
     assert listed(connector, ["data/a.md"]) == []
     assert connector.is_noise("data/a.md")
@@ -114,10 +115,10 @@ def test_own_data_is_never_listed(tmp_path: Path) -> None:
 def test_include_patterns(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "b.py", "docs/c.md", "d.csv", "e.png")
     assert listed(FolderConnector(tmp_path)) == ["a.md", "b.py", "docs/c.md"]
-    assert listed(FolderConnector(tmp_path, FileSettings(include=["docs/**/*.md"]))) == [
+    assert listed(FolderConnector(tmp_path, FileSettings(include=("docs/**/*.md",)))) == [
         "docs/c.md"
     ]
-    with_csv = FolderConnector(tmp_path, FileSettings(include=["@text", "*.csv", "!*.py"]))
+    with_csv = FolderConnector(tmp_path, FileSettings(include=("@text", "*.csv", "!*.py")))
     assert listed(with_csv) == ["a.md", "d.csv", "docs/c.md"]
 
 
@@ -156,8 +157,9 @@ def test_gitignore_files_mean_what_they_mean_to_git(tmp_path: Path, case: str) -
         subprocess.run(["git", "init", "-q", tmp_path], check=True)
     except FileNotFoundError:
         pytest.skip("the git program is not installed, so its opinion cannot be asked")
-    command = ["git", "-C", tmp_path, "ls-files", "-z", "--others", "--exclude-per-directory"]
-    said = subprocess.run([*command, ".gitignore"], check=True, capture_output=True).stdout
+    options = ["-z", "--others", "--exclude-per-directory", ".gitignore"]
+    command: list[str | Path] = ["git", "-C", tmp_path, "ls-files", *options]
+    said = subprocess.run(command, check=True, capture_output=True).stdout
     theirs = {name for name in said.decode().split("\0") if name.endswith((".md", ".txt"))}
     assert set(listed(FolderConnector(tmp_path))) == theirs
 

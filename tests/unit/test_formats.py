@@ -48,7 +48,7 @@ def engine(
     for sample in SAMPLES:
         (notes / sample.name).write_bytes(sample.data)
     connector = FolderConnector(
-        notes, FileSettings(include=["@text", "@documents", "*.csv", "*.json"])
+        notes, FileSettings(include=("@text", "@documents", "*.csv", "*.json"))
     )
     stack = Stack(folder / "s.db", connector, passage_tokens=200, extract=process.extract)
     assert stack.sync().changed == len({sample.name for sample in SAMPLES})

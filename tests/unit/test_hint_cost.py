@@ -52,9 +52,9 @@ def instructions_of_an_edit(path: Path, documents: int) -> int:
     stack.sync()
     memory.put("a.md", b"Oslo has a fjord.")
     done: list[None] = []
-    stack.connection.set_progress_handler(lambda: done.append(None), 1000)
+    stack.file.set_progress_handler(lambda: done.append(None), 1000)
     assert stack.sync(("a.md",)).changed == 1
-    stack.connection.set_progress_handler(None, 0)
+    stack.file.set_progress_handler(None, 0)
     stack.close()
     return len(done)
 

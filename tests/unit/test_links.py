@@ -6,6 +6,7 @@ import pytest
 
 from connectors.folder import FolderConnector
 from connectors.protocol import Fetched, Item
+from hopsyncd.answers.found import WalkedHop
 from hopsyncd.api.passages import neighbours_answer, paths_answer
 from hopsyncd.api.requests import NeighboursRequest, PathsRequest
 from hopsyncd.config.values import Search
@@ -136,10 +137,10 @@ def test_a_link_follows_its_target_and_is_dropped_with_it(tmp_path: Path) -> Non
     assert "Engine#The mill" in shown()
     (notes / "c/Engine.md").unlink()
     assert "Engine#The mill" not in shown()
-    made = len(stack.maker.made)  # type: ignore[attr-defined]
+    made = len(stack.made)
     (notes / "d.md").rename(notes / "Engine.md")
     assert shown() == {"the inventor", "Engine#The mill", "maths"}
-    assert len(stack.maker.made) == made  # type: ignore[attr-defined]
+    assert len(stack.made) == made
 
 
 def test_links_are_restored_with_their_documents(tmp_path: Path) -> None:
@@ -164,14 +165,14 @@ def test_an_answer_hops_over_a_link_and_back(tmp_path: Path) -> None:
     engine = Engine(tmp_path / "s.db", FakeEncoder(), WalkSettings(by_links=0.9))
     engine.publish(stack.writer.snapshot_of(stack.head))
 
-    def hop_to(document: str, question: str) -> dict[str, object]:
+    def hop_to(document: str, question: str) -> WalkedHop:
         search = Search()
         answer = answer_json(engine.query(question, 11, search), search)
-        return next(p for p in answer["passages"] if p["document"] == document)["hops"][-1]  # type: ignore[no-any-return]
+        return next(p for p in answer["passages"] if p["document"] == document)["hops"][-1]
 
     over = hop_to("quill.md", "What does the keeper who lives with her brother do?")
     assert (over["asked_by"], over["question"]) == ("link", "See her brother.")
-    assert over["from"]["document"] == "Zorn.md"  # type: ignore[index]
+    assert over["from"]["document"] == "Zorn.md"
     back = hop_to("Zorn.md", "Who repairs clocks?")
     assert (back["asked_by"], back["question"]) == ("backlink", "See her brother.")
 
@@ -252,7 +253,7 @@ def test_an_index_from_before_links_has_them_once_its_documents_are_read_again(
     files = MemoryConnector({path: text.encode() for path, text in OBSIDIAN.items()})
     stack = Stack(tmp_path / "s.db", files)
     stack.sync()
-    was, made = links_of(stack), len(stack.maker.made)  # type: ignore[attr-defined]
+    was, made = links_of(stack), len(stack.made)
     for statement in (
         "UPDATE document SET names = '[]'",
         "UPDATE placement SET links = '[]'",
@@ -269,7 +270,7 @@ def test_an_index_from_before_links_has_them_once_its_documents_are_read_again(
     assert links_of(again) == set()
     again.path.sync(again.source, Scope(afresh=True))
     assert links_of(again) == was
-    assert len(again.maker.made) == made  # type: ignore[attr-defined]
+    assert len(again.made) == made
 
 
 @pytest.mark.parametrize("column", ["document SET names", "placement SET links"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from hopsyncd.errors import BudgetSpent, LlmError, LlmNonsense, LlmRefused, LlmUnavailable
-from hopsyncd.models.asked_questions import Asked, Told
+from hopsyncd.models.asked_questions import Asked, Stated, Told
 from hopsyncd.models.llm.budget import LlmContext, Usage
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.llm_questions import (
@@ -70,7 +70,11 @@ def asked(
     groups = list(asker.ask_each(some, LlmContext("notes", usage or Usage())))
     results = [result for group in groups for result in group]
     assert sorted(passage.id for passage, _ in results) == sorted(passage.id for passage in some)
-    return dict(results)
+    replies: dict[Passage, Asked | LlmError] = {}
+    for passage, got in results:
+        assert not isinstance(got, Stated)
+        replies[passage] = got
+    return replies
 
 
 def many(count: int) -> list[Passage]:
@@ -181,6 +185,7 @@ class TestReply:
         for got in results:
             if isinstance(got, LlmNonsense):
                 continue
+            assert isinstance(got, Asked)
             assert 1 <= len(got.incoming) <= MAX_INCOMING
             assert len(got.outgoing) <= MAX_OUTGOING
             questions = [*got.incoming, *got.outgoing]

@@ -42,11 +42,9 @@ class Replying(FakeLlm):
         reply = self._replies[int(words[1])]
         return json.dumps(reply) if isinstance(reply, dict) else reply
 
-    def ask_each(
-        self, calls: Sequence[LlmCall], shape: Any, usage: Usage, yield_to_edits: Any = None
-    ) -> Iterator[Any]:
+    def ask_each(self, calls: Sequence[LlmCall], *how: Any, **more: Any) -> Iterator[Any]:
         self.rounds.append(len(calls))
-        return super().ask_each(calls, shape, usage)
+        return super().ask_each(calls, *how, **more)
 
 
 def reasoner(
@@ -148,10 +146,9 @@ def test_replies_that_come_after_the_cap_was_met_still_count() -> None:
     """Calls are under way together: the one that is too many ends at once, before the others."""
 
     class SpentFirst(FakeLlm):
-        def ask_each(
-            self, calls: Sequence[LlmCall], shape: Any, usage: Usage, yield_to_edits: Any = None
-        ) -> Iterator[Any]:
-            return iter(sorted(super().ask_each(calls, shape, usage), key=lambda one: one[0]))
+        def ask_each(self, calls: Sequence[LlmCall], *how: Any, **more: Any) -> Iterator[Any]:
+            replies = super().ask_each(calls, *how, **more)
+            return iter(sorted(replies, key=lambda one: one[0]))
 
     llm = SpentFirst(lambda _: '{"follow": 3}')
     chooser = LlmReasoner(llm, Usage(max_calls=2), "Why?", reading, graded=False)

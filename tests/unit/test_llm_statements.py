@@ -1,7 +1,7 @@
 """What an LLM says that passages state: how it is understood, and what is made and found of it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,9 @@ def test_there_is_an_end_however_much_it_states() -> None:
 
 def test_statements_take_the_place_of_sentences_and_their_entities_raise_questions() -> None:
     got = made(saying(topic(TIBER, CAESAR)))
-    told = [(one.direction, one.text, one.keywords, one.vector_row) for one in got.questions]
+    told: list[tuple[Direction, str, Set[str], int]] = [
+        (one.direction, one.text, one.keywords, one.vector_row) for one in got.questions
+    ]
     assert told == [
         (Direction.INCOMING, "What is Rome?", {"rome"}, 0),
         (Direction.INCOMING, "What is Rivers?", {"rivers"}, 0),

@@ -166,11 +166,13 @@ def test_a_program_that_fails_is_told() -> None:
 def test_pictures_are_documents_where_their_text_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = FolderSource(name="notes", path=str(tmp_path))
+    source = FolderSource.model_validate({"name": "notes", "path": str(tmp_path)})
     program = tmp_path / "tesseract"
     program.touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert as_read(source, Config()).include == ("@text", "@images", "@documents")
+    read = as_read(source, Config())
+    assert isinstance(read, FolderSource)
+    assert read.include == ("@text", "@images", "@documents")
     off = Config(formats=FormatsConfig(ocr="off"))
     assert as_read(source, off) == source
     program.unlink()

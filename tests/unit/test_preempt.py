@@ -11,10 +11,10 @@ import pytest
 
 from connectors.protocol import Fetched, Item, SourceUnavailable
 from hopsyncd.ingest.plan import Scope, Source
-from hopsyncd.ingest.prepare import QuestionMaker
 from hopsyncd.ingest.source_thread import SourceThread, Stopping, Turn
 from hopsyncd.ingest.upkeep import purged
 from hopsyncd.models.llm.budget import Usage
+from hopsyncd.models.questions import QuestionMaker
 from store.records import content_hash
 from store.sqlite.content import counters
 from store.sqlite.operational import waiting_by_reason

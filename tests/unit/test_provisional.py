@@ -21,7 +21,17 @@ from store.sqlite.operational import end_waits, waiting_by_reason
 from store.sqlite.sources import register_source
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.lived import NAMES, page
-from tests.fakes.llm import DOWN, FakeLlm, asked_maker, down, good_reply, library, passages_in, up
+from tests.fakes.llm import (
+    DOWN,
+    FakeLlm,
+    Play,
+    asked_maker,
+    down,
+    good_reply,
+    library,
+    passages_in,
+    up,
+)
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import CountingMaker
 from tests.fakes.stack import Stack, fake_maker
@@ -317,7 +327,7 @@ edits = st.lists(
 def test_whenever_the_llm_was_up_the_graph_in_the_end_is_the_same(
     edits: list[tuple[str, list[str] | None, str, bool]],
 ) -> None:
-    plays = {
+    plays: dict[str, Play] = {
         "up": up,
         "down": down,
         "nonsense": lambda call: "nonsense",
@@ -353,8 +363,8 @@ def test_counting_what_waits_looks_at_no_passage_that_does_not(tmp_path: Path) -
     many = Stack(tmp_path / "many.db", MemoryConnector(texts))
     many.sync()
     done: list[None] = []
-    many.connection.set_progress_handler(lambda: done.append(None), 100)
+    many.file.set_progress_handler(lambda: done.append(None), 100)
     assert waiting(many) == {}
-    many.connection.set_progress_handler(None, 0)
+    many.file.set_progress_handler(None, 0)
     assert len(done) < 5
     many.close()

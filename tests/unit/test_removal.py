@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hopsyncd.answers.changed import RemoveAnswer
 from hopsyncd.config.configuration import INDEX_NAME, Config, load_config
 from hopsyncd.config.source_kinds import GitSource
 from hopsyncd.ingest.connect import mirror_of
@@ -52,7 +53,7 @@ class TwoSources:
     def sync_more(self) -> None:
         self.stack.path.sync(self.more, Scope())
 
-    def remove(self, *, purge: bool = False) -> dict[str, Any]:
+    def remove(self, *, purge: bool = False) -> RemoveAnswer:
         return removed(self.stack.connection, self.stack.writer.apply, "more", purge)
 
     def head(self) -> dict[str, Any]:

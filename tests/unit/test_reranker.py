@@ -15,20 +15,20 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "ruled", "rome", "
 def saved(folder: Path, scores: int = 1) -> Path:
     """A BERT of one layer, as `CrossEncoder.save` would write it."""
     import torch
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
 
     torch.manual_seed(0)
     folder.mkdir()
     (folder / "vocab.txt").write_text("\n".join(WORDS))
-    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     shape = BertConfig(
         vocab_size=len(WORDS),
         hidden_size=8,
         num_hidden_layers=1,
         num_attention_heads=1,
         intermediate_size=8,
-        num_labels=scores,
     )
+    shape.num_labels = scores
     BertForSequenceClassification(shape).save_pretrained(folder)
     return folder
 

@@ -155,12 +155,12 @@ def test_another_document_is_read_while_one_takes_its_time() -> None:
             raise Stop
         if not inside:
             inside.append(True)
-            read.append(process.extract(b"Rome is in Italy.", "text/plain"))
+            read.append(reader.extract(b"Rome is in Italy.", "text/plain"))
 
-    process = ExtractionProcess(give_way, LIMITS, BAD)
+    reader = ExtractionProcess(give_way, LIMITS, BAD)
     with pytest.raises(Stop):
-        process.extract(b"hang", "text/plain")
-    process.close()
+        reader.extract(b"hang", "text/plain")
+    reader.close()
     assert [block.text for block in read[0]] == ["Rome is in Italy."]
 
 

@@ -52,7 +52,8 @@ def graph_of(
 
 
 def ids(graph: StatementGraph, statements: Sequence[int]) -> list[int]:
-    return graph.ids(np.array(statements, dtype=np.int64)).tolist()
+    found: list[int] = graph.ids(np.array(statements, dtype=np.int64)).tolist()
+    return found
 
 
 def test_a_path_grows_along_a_shared_name_while_its_score_rises() -> None:

@@ -14,9 +14,12 @@ from store.records import (
     Document,
     Match,
     Passage,
+    PassageId,
     Placement,
+    QuestionId,
     Recipe,
     Seen,
+    SetId,
     Version,
     content_hash,
     set_id,
@@ -51,7 +54,7 @@ def document(path: str, *passages: Passage) -> Document:
     return Document(1, path, content, "text/plain", placements)
 
 
-def begun(*passages: Passage) -> Sequence[tuple[int, int]]:
+def begun(*passages: Passage) -> Sequence[tuple[PassageId, SetId]]:
     return [(passage.id, set_id(passage.id, RECIPE)) for passage in passages]
 
 
@@ -183,7 +186,7 @@ def test_a_commit_that_fails_leaves_nothing(store: Connection) -> None:
         NOTHING,
         documents_new=[document("b.md", GAUL)],
         passages_ended=[ROME.id],
-        matches_begun=[replace(TO_GAUL, target=12345)],  # a question that no set has
+        matches_begun=[replace(TO_GAUL, target=QuestionId(12345))],  # a question that no set has
         seen=[Seen(1, "b.md", "r1", b"2")],
     )
     with pytest.raises(SqliteError):

@@ -27,7 +27,8 @@ class Library(Stack):
     """Two sources, of which one may be hidden."""
 
     def __init__(self, database: Path) -> None:
-        super().__init__(database, MemoryConnector({"rome.md": ROME, "paris.md": PARIS}))
+        self.files = MemoryConnector({"rome.md": ROME, "paris.md": PARIS})
+        super().__init__(database, self.files)
         self.database = database
         self.sync()
         row = register_source(self.connection, "diary", "memory", "")
@@ -91,7 +92,7 @@ def test_words_of_a_hidden_source_are_not_offered(library: Library) -> None:
     hidden = frozenset({"diary"})
     assert library.ask("the catapullt", hidden=hidden).question == "the catapullt"
     # Nor is the form of a word that only a hidden source has.
-    library.connector.put("rome.md", ROME + b"\nIts aqueducts are old, and garrisoned.\n")
+    library.files.put("rome.md", ROME + b"\nIts aqueducts are old, and garrisoned.\n")
     library.sync()
     assert library.ask("the garrisno").question == "the garrison"
     assert library.ask("the garrisno", hidden=hidden).question == "the garrisno"
@@ -99,7 +100,7 @@ def test_words_of_a_hidden_source_are_not_offered(library: Library) -> None:
 
 def test_only_words_of_the_version_are_offered(library: Library) -> None:
     before = library.head.id
-    library.connector.put("rome.md", b"# Rome\n\nThe amphitheatre of Rome.\n")
+    library.files.put("rome.md", b"# Rome\n\nThe amphitheatre of Rome.\n")
     library.sync()
     for typed, then, now in (
         ("the aquedcut", "the aqueduct", "the aquedcut"),
@@ -117,7 +118,7 @@ def test_a_filter_makes_no_word_unknown(library: Library) -> None:
 
 
 def test_a_word_with_marks_is_one_word_however_they_are_written(library: Library) -> None:
-    library.connector.put("istanbul.md", "# City\n\nİstanbul has Çinili baths.\n".encode())
+    library.files.put("istanbul.md", "# City\n\nİstanbul has Çinili baths.\n".encode())
     library.sync()
     for typed, meant in (
         ("the baths of İstambul", "the baths of Istanbul"),  # \u0130 has two letters in lower case

@@ -3,7 +3,8 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any
+from contextvars import Context
+from typing import TypeVarTuple, Unpack
 
 import pytest
 
@@ -12,6 +13,7 @@ from hopsyncd.api.worker_pools import FairQueue
 from hopsyncd.client.trust import Credentials
 from hopsyncd.errors import Busy, TimedOut
 
+_Arguments = TypeVarTuple("_Arguments")
 ANN, ANN_TOO, BOB = Credentials(1000, 1), Credentials(1000, 2), Credentials(1001, 3)
 
 
@@ -74,7 +76,7 @@ def test_in_a_full_queue_the_newest_of_whoever_has_most_gives_way() -> None:
         with pytest.raises(Busy):
             await turns.run(ANN, gate.work("a4"))
         gate.open.set()
-        assert await asyncio.gather(first, other, second) == ["a1", "b", "a2"]
+        assert [*await asyncio.gather(first, other, second)] == ["a1", "b", "a2"]
 
     asyncio.run(scenario())
 
@@ -125,7 +127,7 @@ def test_who_leaves_the_queue_costs_nobody_a_turn() -> None:
         await asyncio.sleep(0)
         assert load.queue == 1
         gate.open.set()
-        assert await asyncio.gather(first, last) == ["1", "3"]
+        assert [*await asyncio.gather(first, last)] == ["1", "3"]
         assert await turns.run(BOB, gate.work("4")) == "4"
         assert gate.done == ["1", "3", "4"]
 
@@ -138,7 +140,10 @@ class _Loop(asyncio.SelectorEventLoop):
     then: Callable[[], object] | None = None
 
     def call_soon_threadsafe(
-        self, callback: Callable[..., object], *arguments: Any, **more: Any
+        self,
+        callback: Callable[[Unpack[_Arguments]], object],
+        *arguments: *_Arguments,
+        context: Context | None = None,
     ) -> asyncio.Handle:
         then, self.then = self.then, None
 
@@ -147,7 +152,7 @@ class _Loop(asyncio.SelectorEventLoop):
             if then:
                 then()
 
-        return super().call_soon_threadsafe(both, **more)
+        return super().call_soon_threadsafe(both, context=context)
 
 
 def test_who_leaves_just_as_the_turn_comes_takes_none_with_them() -> None:
