@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hopsyncd.answers.found import AskAnswer, QueryAnswer
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE
+from hopsyncd.index.precedence import hand_over_soon
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.ingest.follow import follow
@@ -192,6 +193,7 @@ class _Copy:
 def serve(descriptor: int) -> None:
     """Answer what the daemon asks over the pipe, until it closes that or the index is outdated."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    hand_over_soon()
     with (
         suppress(EOFError, BrokenPipeError, ConnectionResetError, _Outdated),
         Pipe(descriptor) as pipe,

@@ -29,6 +29,7 @@ from hopsyncd.api.supervision import Supervisor, inherited_socket
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import LimitsConfig, group_id, host_and_port
 from hopsyncd.errors import AlreadyRunning, SocketRefused
+from hopsyncd.index.precedence import hand_over_soon
 
 _MAX_PATH_BYTES = 107  # sun_path on Linux holds 108 with its closing zero
 _PROBE_TIMEOUT_S = 1.0
@@ -254,6 +255,7 @@ def serve(
 
     Each request has the credentials of its process in its state.
     """
+    hand_over_soon()
     server = _Server(_bounded(app, limits, load), end_work, supervisor)
     end_at_signals(server)
     server.run(sockets=list(listeners))

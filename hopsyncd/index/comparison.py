@@ -22,12 +22,14 @@ from hopsyncd.index.columns import (
     with_places,
 )
 from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.precedence import politely
 from hopsyncd.index.vectors import (
     BLOCK,
     EXACT_AT_ONCE,
     NEVER,
     ROUNDING,
     CodeBounds,
+    Pairs,
     VectorPairs,
     alike,
     joined,
@@ -189,11 +191,14 @@ class Comparison:
         at, pair = ranges(first[name[few]], end[name[few]])
         is_asked = side == "outgoing"
         found, held = [(column[at], row[few][pair])], 0
-        for one in np.flatnonzero(~are_few & (count > 0)).tolist():
+
+        def reaching(one: int) -> list[Pairs]:
             own, other = column[first[one] : end[one]], row[until[one] - count[one] : until[one]]
-            for pairs in self._reaching(is_asked, own, other):
-                found.append(pairs)
-                held += len(pairs[0])
+            return [*self._reaching(is_asked, own, other)]
+
+        for pairs in map(politely(reaching), np.flatnonzero(~are_few & (count > 0)).tolist()):
+            found += pairs
+            held += sum(len(columns) for columns, _ in pairs)
             if held > EXACT_AT_ONCE:
                 self._take_all(is_asked, found)
                 found, held = [], 0

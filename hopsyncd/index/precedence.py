@@ -1,33 +1,43 @@
 """Questions go before bulk work, in one process.
 
 A question takes the interpreter's lock hundreds of times. Each time it would wait for a thread that
-compares many vectors, so it takes twice as long even where a processor is free. Such a thread rests
-while anybody asks: after each piece of work for a bounded time, so that it comes to its end.
+reads many files or compares many vectors, so it takes several times as long even where a processor
+is free. Such a thread hands the lock over soon, and rests while anybody asks: after each piece of
+work for a bounded time, so that it comes to its end.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+_SWITCH_S = 0.0002  # that a thread holds the interpreter's lock while another wants it
 _QUIET_S = 0.03  # without a question, until nobody is taken to ask any more
 
 _Part = TypeVar("_Part")
 _Found = TypeVar("_Found")
 
 
+def hand_over_soon() -> None:
+    """Let no thread hold the interpreter's lock for long: Python's own 5 ms are half a question."""
+    sys.setswitchinterval(_SWITCH_S)
+
+
 class _Asked:
-    """How many threads compute for a question, and when the last of them ended."""
+    """How many threads compute for a question, when the last of them ended, and how many wait for
+    bulk work, which does not rest then."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._count = 0
+        self._count = self._waiting = 0
         self._ended_s = -_QUIET_S
 
-    def change(self, by: int) -> None:
+    def change(self, by: int, waiting: int = 0) -> None:
         with self._changed:
             self._count += by
+            self._waiting += waiting
             self._ended_s = time.monotonic()
             self._changed.notify_all()
 
@@ -36,7 +46,7 @@ class _Asked:
         with self._changed:
             while (now_s := time.monotonic()) < until_s:
                 quiet_s = until_s if self._count else self._ended_s + _QUIET_S
-                if quiet_s <= now_s:
+                if quiet_s <= now_s or self._waiting:
                     return
                 self._changed.wait(min(quiet_s, until_s) - now_s)
 
@@ -58,11 +68,11 @@ def asking() -> Iterator[None]:
 @contextmanager
 def waiting() -> Iterator[None]:
     """While this thread, which is asking, waits for what another computes."""
-    _asked.change(-1)
+    _asked.change(-1, waiting=+1)
     try:
         yield
     finally:
-        _asked.change(+1)
+        _asked.change(+1, waiting=-1)
 
 
 @contextmanager

@@ -9,11 +9,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import structlog
 
 from connectors.protocol import SourceUnavailable
 from hopsyncd.formats.readers import Extract, extract
+from hopsyncd.index.precedence import giving_way, politely
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch, PendingBatch, Progress, SyncRun
 from hopsyncd.ingest.plan import (
@@ -53,6 +55,7 @@ from store.sqlite.sources import (
 log = structlog.get_logger(__name__)
 
 _MANY_DOCUMENTS = 100  # of more than these, the edited ones come first in a version of their own
+_RESTS = 4.0  # at most so many times as long as it reads many, while somebody asks
 _SMALL_PASSAGES = 32  # that a small sync makes questions of
 _LONGEST_READING_S = 10.0  # of a batch from a slow source: others have their turns then
 
@@ -213,7 +216,8 @@ class SourceSync:
         waiting = deque(steps)
         are_many = len(steps) > min(self.batch_documents, _MANY_DOCUMENTS)
         while waiting:
-            problem = self._fill(run, waiting, are_many)
+            with giving_way(_RESTS if are_many else 0.0):
+                problem = self._fill(run, waiting, are_many)
             # What a source gave before it stopped answering is not asked for twice.
             if (problem or waiting) and run.batch.readings and not run.scope.afresh:
                 yield from self._add_moved(run, plan)
@@ -225,6 +229,7 @@ class SourceSync:
     def _fill(self, run: SyncRun, waiting: deque[Step], are_many: bool) -> SourceUnavailable | None:
         """Read what waits until the batch is full, or the source stops answering: then why."""
         began_s, reason = self.monotonic_s(), None
+        read = politely(partial(self._read, run))
         while waiting:
             # Edits are answered before many new documents are read.
             is_last_edit = are_many and reason == CHANGED != waiting[0].reason
@@ -233,7 +238,7 @@ class SourceSync:
                 break
             reason = waiting[0].reason
             try:
-                self._read(run, waiting.popleft())
+                read(waiting.popleft())
             except SourceUnavailable as problem:
                 return problem
         return None

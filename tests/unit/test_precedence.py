@@ -3,8 +3,16 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 
+import pytest
+
+from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.readers import extract
 from hopsyncd.index.precedence import asking, giving_way, politely, waiting
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
 
 _WORK_S = 0.05
 _TIMES = 4.0
@@ -65,6 +73,11 @@ def test_who_waits_for_another_thread_does_not_make_it_rest() -> None:
         assert _took_s(_politely_once(100.0)) < 20 * _WORK_S
 
 
+def test_it_does_not_rest_while_somebody_waits_for_it() -> None:
+    with asking(), asking(), waiting():  # one waits, another computes
+        assert _took_s(_politely_once(100.0)) < 20 * _WORK_S
+
+
 def test_a_thread_that_does_not_give_way_is_not_slowed() -> None:
     with asking():
         assert politely(_work) is _work
@@ -75,3 +88,20 @@ def test_the_threads_that_help_rest_too() -> None:
         began_s = time.monotonic()
         assert pool.submit(politely(_work), 3).result() == 6
         assert time.monotonic() - began_s >= (1 + _TIMES) * _WORK_S
+
+
+@pytest.mark.parametrize(("documents", "read_s"), [(150, 0.002), (20, 0.02)])
+def test_many_documents_are_read_in_the_pauses_between_questions(
+    tmp_path: Path, documents: int, read_s: float
+) -> None:
+    def slowly(data: bytes, media: str) -> tuple[Block, ...]:
+        time.sleep(read_s)
+        return extract(data, media)
+
+    files = MemoryConnector({f"{n}.md": b"Rome fell." for n in range(documents)})
+    with closing(Stack(tmp_path / "s.db", files, extract=slowly, batch_documents=1000)) as stack:
+        began_s = time.monotonic()
+        with asking():
+            stack.sync()
+        took_s = time.monotonic() - began_s
+    assert (took_s > 4 * read_s * documents) == (documents > 100)
