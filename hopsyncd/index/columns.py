@@ -4,7 +4,10 @@ A writer appends and a reader goes on with what it has: an array that a reader h
 shortened or moved under it. Positions are int32 and never change.
 """
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +21,8 @@ Column = NDArray[Any]
 _FIRST = 256  # rows that there is room for at first
 _OPEN = 4096  # entries that postings keep in one small segment, sorted again at each addition
 _APART = 4  # times as far as there are entries: keys up to there have a table of where they start
+_ROWS_AT_ONCE, _MANY_ROWS = 1 << 13, 1 << 15  # that a thread fills, and that two fill
+_SECOND = ThreadPoolExecutor(2, "rows")
 
 
 class ColumnTable:
@@ -340,6 +345,36 @@ def exact_sums(values: Floats, group: Integers, count: int, unit: float) -> Floa
     """
     sums = np.bincount(group, np.rint(values * (1 / unit)), count) * unit
     return sums.astype(np.float64, copy=False)
+
+
+def parts_of(count: int, at_once: int) -> Iterator[slice]:
+    """So many rows at once, in order.
+
+    >>> [*parts_of(5, 3)]
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    for start in range(0, count, at_once):
+        yield slice(start, min(start + at_once, count))
+
+
+def filling(rows: int, fill: Callable[[slice], None]) -> Callable[[], None]:
+    """Begin to fill so many rows by parts, many of them in another thread, as it has memory's other
+    half; what is returned fills those that are left."""
+    parts = deque(parts_of(rows, _ROWS_AT_ONCE))
+
+    def go_on() -> None:
+        with suppress(IndexError):
+            while True:
+                fill(parts.popleft())
+
+    other = _SECOND.submit(go_on) if rows >= _MANY_ROWS else None
+
+    def finish() -> None:
+        go_on()
+        if other:
+            other.result()
+
+    return finish
 
 
 def with_places(sorted_: Integers, wanted: Integers) -> tuple[Integers, NDArray[np.bool_]]:

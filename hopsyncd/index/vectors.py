@@ -15,7 +15,7 @@ import numkong
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Integers, ranges
+from hopsyncd.index.columns import Integers, filling, parts_of, ranges
 from hopsyncd.index.precedence import politely
 from store.records import GRID, Vectors
 
@@ -33,9 +33,6 @@ _UNLIKE = 4  # times as much as usual: what the code of such a vector misses
 _BOUND = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared length, can be rounded by
 _SAMPLE = 1 << 10  # vectors
 _FEW, _MOST_BOUNDS = 1 << 6, 1 << 24  # vectors whose products with all are bounded by codes; pairs
-_CODES = 1 << 13  # rows of codes at once
-_MANY_CODES = 1 << 15  # rows that two threads fill
-_SECOND = ThreadPoolExecutor(2, "codes")
 
 Codes = NDArray[np.int8]
 Pairs = tuple[Integers, Integers]
@@ -50,22 +47,6 @@ _AT_ONCE = 1 << 8  # rows, which fit into a processor's cache
 _LONGEST = 1.01 * GRID  # more than the length of any vector
 _MOST_CODE = 127
 _WIDEST = 6.0  # times the usual component: what is beyond has the largest code
-
-
-def _parts(count: int, at_once: int = _AT_ONCE) -> Iterator[slice]:
-    for start in range(0, count, at_once):
-        yield slice(start, min(start + at_once, count))
-
-
-def _fill_all(rows: int, fill: Callable[[slice], None]) -> None:
-    """Fill all rows by parts: of many, another thread fills half, as it has memory's other half."""
-    parts = [*_parts(rows, _CODES)]
-    half = len(parts) // 2 if rows >= _MANY_CODES else len(parts)
-    other = _SECOND.submit(lambda: [*map(fill, parts[half:])]) if half < len(parts) else None
-    for part in parts[:half]:
-        fill(part)
-    if other:
-        other.result()
 
 
 def in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
@@ -134,6 +115,10 @@ class VectorTable:
 
         Both are taken as their codes, which moves a cosine by about 0.001.
         """
+        return self.cosines_soon(vector)()
+
+    def cosines_soon(self, vector: Vectors) -> Callable[[], NDArray[np.float32]]:
+        """Begin to compute the cosines; what is returned gives them."""
         codes, coarse = np.asarray(self.codes), self._coarse(vector[None])
         found = np.empty(len(codes), dtype=np.float32)
         unit = np.float32((self.step / GRID) ** 2)
@@ -143,13 +128,18 @@ class VectorTable:
             dots = numkong.dot(codes[part], np.broadcast_to(coarse, codes[part].shape))
             np.multiply(np.asarray(dots).astype(np.float32), unit, out=found[part])
 
-        _fill_all(len(codes), fill)
-        return found
+        finish = filling(len(codes), fill)
+
+        def give() -> NDArray[np.float32]:
+            finish()
+            return found
+
+        return give
 
     def products(self, rows: Integers, others: Integers) -> NDArray[np.float32]:
         """The exact product of each pair of rows."""
         exact, found = np.asarray(self.exact), np.empty(len(rows), dtype=np.float32)
-        for part in _parts(len(rows)):
+        for part in parts_of(len(rows), _AT_ONCE):
             one, other = (exact[at[part]].astype(np.float32) for at in (rows, others))
             np.einsum("ij,ij->i", one, other, out=found[part])
         return found
@@ -160,7 +150,7 @@ class VectorTable:
         if len(known) < used:
             exact, codes = np.asarray(self.exact), np.asarray(self.codes)
             squared = np.empty(used - len(known), dtype=np.float32)
-            for part in _parts(len(squared)):
+            for part in parts_of(len(squared), _AT_ONCE):
                 at = slice(len(known) + part.start, len(known) + part.stop)
                 rest = exact[at] - codes[at] * np.float32(self.step)
                 np.einsum("ij,ij->i", rest, rest, out=squared[part])
@@ -203,7 +193,7 @@ class CodeBounds:
             dots = numkong.dots_packed(codes[part], packed)
             np.multiply(np.asarray(dots).T.astype(np.float32), unit, out=about[:, part])
 
-        _fill_all(count, fill)
+        filling(count, fill)()
         return cls(vectors, missing, columns, about)
 
     def between(

@@ -161,17 +161,17 @@ def words_of(snapshot: Snapshot, question: str) -> Words:
     counts = index["term"]["count"].take(rows)
     df = np.bincount(of, minlength=len(terms))
     idf = _idf(snapshot, df)
-    saturation = K1 * (1 - B + B * index["entries"]["words"][entries] / mean)
-    scores = np.zeros(len(visible))
-    part = idf[of] * counts * (K1 + 1) / (counts + saturation)
-    ends = np.cumsum(df)
-    for first, end in zip((ends - df).tolist(), ends.tolist(), strict=True):
-        scores[entries[first:end]] += part[first:end]
     telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
-    line = np.cumsum(telling) - 1
+    words, scores = index["entries"]["words"], np.zeros(len(visible))
     has = np.zeros((int(telling.sum()), len(visible)), dtype=np.bool_)
-    kept = telling[of]
-    has[line[of[kept]], entries[kept]] = True
+    lines = iter(has)
+    ends = np.cumsum(df)
+    for first, end, worth, tells in zip(ends - df, ends, idf, telling, strict=True):
+        at, count = entries[first:end], counts[first:end]
+        saturation = K1 * (1 - B + B * words[at] / mean)
+        scores[at] += worth * count * (K1 + 1) / (count + saturation)
+        if tells:
+            next(lines)[at] = True
     share = idf[telling]
     coverage = Coverage(share / share.sum() if len(share) else share, has)
     return Words(dict(zip(terms, idf.tolist(), strict=True)), scores, coverage)
@@ -198,12 +198,14 @@ class QueryContext:
     @classmethod
     def of(cls, question: str, vector: Vectors, snapshot: Snapshot, read: Read) -> Self:
         """Hold it against the snapshot."""
+        cosines = snapshot.index.vectors.cosines_soon(vector)  # while words are looked up
         words = words_of(snapshot, question)
+        names = worths(names_in(question, snapshot.mentioned), words.weights)
         total = sum(words.weights.values())
         return cls(
             snapshot=snapshot,
-            cosines=snapshot.index.vectors.cosines(vector),
-            names=worths(names_in(question, snapshot.mentioned), words.weights),
+            cosines=cosines(),
+            names=names,
             by_words=words.scores / ((K1 + 1) * total or 1.0),
             coverage=words.coverage,
             terms={term: idf / (total or 1.0) for term, idf in words.weights.items()},
