@@ -247,6 +247,14 @@ def places(values: Integers, count: int) -> Integers:
     return at
 
 
+def marked(count: int, *numbers: Integers) -> NDArray[np.bool_]:
+    """(count,) whether each number below `count` is among some."""
+    flags = np.zeros(count, dtype=np.bool_)
+    for some in numbers:
+        flags[some] = True
+    return flags
+
+
 def distinct(values: Integers) -> Integers:
     """Each of the values once, rising: np.unique takes several times as long for a few."""
     sorted_ = np.sort(values)

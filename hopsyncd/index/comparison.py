@@ -136,7 +136,7 @@ class Comparison:
         self._floor[asked] = -np.inf
         self._floor[held.out] = held.similarity / HALF_COSINE
         vectors = index["outgoing"]["row"][asked], index["incoming"]["row"][new]
-        self._bounds = CodeBounds.of(index.vectors, np.unique(np.concatenate(vectors)))
+        self._bounds = CodeBounds.of(index.vectors, np.concatenate(vectors))
         self._found = [NO_MATCHES]
 
     def best(self) -> MatchColumns:

@@ -33,6 +33,7 @@ _UNLIKE = 4  # times as much as usual: what the code of such a vector misses
 _BOUND = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared length, can be rounded by
 _SAMPLE = 1 << 10  # vectors
 _FEW, _MOST_BOUNDS = 1 << 6, 1 << 24  # vectors whose products with all are bounded by codes; pairs
+_MANY = 1 << 12  # rows: too many to be so few vectors
 
 Codes = NDArray[np.int8]
 Pairs = tuple[Integers, Integers]
@@ -178,11 +179,14 @@ class CodeBounds:
     about: NDArray[np.float32] | None
 
     @classmethod
-    def of(cls, vectors: VectorTable, columns: Integers) -> Self:
-        """Of all vectors with those of the columns."""
+    def of(cls, vectors: VectorTable, rows: Integers) -> Self:
+        """Of all vectors with those of these rows, in any order."""
         missing = vectors.missing()
         count = len(missing)
-        if not 0 < len(columns) <= min(_FEW, _MOST_BOUNDS // max(1, count)):
+        if not 0 < len(rows) <= _MANY:
+            return cls(vectors, missing, rows, None)
+        columns = np.unique(rows)
+        if len(columns) > min(_FEW, _MOST_BOUNDS // count):
             return cls(vectors, missing, columns, None)
         codes = np.asarray(vectors.codes)
         packed = numkong.dots_pack(codes[columns])

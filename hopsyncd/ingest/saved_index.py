@@ -14,7 +14,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,9 @@ _ALIGNED = 64  # bytes
 
 Layout = Mapping[str, tuple[str, int, int, int]]
 """Of each column its type, where it begins in the file, its rows, and for how many is room."""
+
+Parts = dict[str, Sequence[NDArray[np.generic]]]
+"""What each digest is of."""
 
 
 class SavedIndex:
@@ -101,11 +105,11 @@ class SavedIndex:
         texts = [*names, index.properties, hidden]
         (self.folder / _TEXTS).write_text(json.dumps(texts), encoding="utf-8")
         rows = len(index.vectors)
-        digests = {
-            "exact": _digest(index.vectors.exact),
-            "codes": _digest(index.vectors.codes),
-            _COLUMNS: _digest(*columns.values()),
-            _TEXTS: _digest(np.fromfile(self.folder / _TEXTS, dtype=np.uint8)),
+        parts: Parts = {
+            "exact": [index.vectors.exact],
+            "codes": [index.vectors.codes],
+            _COLUMNS: [*columns.values()],
+            _TEXTS: [np.fromfile(self.folder / _TEXTS, dtype=np.uint8)],
         }
         manifest = {
             "format": _FORMAT,
@@ -114,7 +118,7 @@ class SavedIndex:
             "rows": rows,
             "stamp": asdict(stamp(connection, index.version)),
             "columns": layout,
-            "digests": digests,
+            "digests": _digests(parts),
         }
         new = self.folder / f"{_MANIFEST}.new"
         new.write_text(json.dumps(manifest), encoding="utf-8")
@@ -173,9 +177,10 @@ class SavedIndex:
         lengths = _lengths(manifest["columns"])
         vectors = {name: self._mapped(name, dimensions) for name in _VECTORS}
         self._is_mapped = True
-        found = {name: _digest(mapped[:rows]) for name, mapped in vectors.items()}
-        found[_COLUMNS] = _digest(*(one[: lengths[name]] for name, one in columns.items()))
-        found[_TEXTS] = _digest(np.frombuffer(text, dtype=np.uint8))
+        parts: Parts = {name: [mapped[:rows]] for name, mapped in vectors.items()}
+        parts[_COLUMNS] = [one[: lengths[name]] for name, one in columns.items()]
+        parts[_TEXTS] = [np.frombuffer(text, dtype=np.uint8)]
+        found = _digests(parts)
         if found != digests:
             raise ValueError("its digests are not those of the files")
         index = LiveIndex(dimensions, self._grow)
@@ -251,8 +256,14 @@ def _lengths(layout: Layout) -> dict[str, int]:
     return {name: length for name, (_, _, length, _) in layout.items()}
 
 
-def _digest(*parts: NDArray[np.generic]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(np.ascontiguousarray(part).view(np.uint8).data)
-    return digest.hexdigest()
+def _digests(parts: Parts) -> dict[str, str]:
+    """Of each name the digest of all its arrays, two at a time."""
+
+    def digest(arrays: Sequence[NDArray[np.generic]]) -> str:
+        made = hashlib.blake2b(digest_size=16)
+        for array in arrays:
+            made.update(np.ascontiguousarray(array).view(np.uint8).data)
+        return made.hexdigest()
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(parts, pool.map(digest, parts.values()), strict=True))

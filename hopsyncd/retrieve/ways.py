@@ -18,11 +18,12 @@ from hopsyncd.index.columns import (
     exact_sums,
     holds,
     largest_of_each,
+    marked,
     places,
     ranges,
     rising,
 )
-from hopsyncd.index.snapshot import NAME_WEIGHT, Flags, Mentions, Snapshot
+from hopsyncd.index.snapshot import NAME_WEIGHT, Mentions, Snapshot
 from hopsyncd.retrieve.query_context import QueryContext, weighed
 
 if TYPE_CHECKING:
@@ -140,18 +141,18 @@ def link_ways(
         return NO_WAYS
     visible = snapshot.statistics.visible
     homes, own = len(visible.homes), visible.nth_home[entries]
-    inside, _ = snapshot.entries_of(np.flatnonzero(_flags(homes, own)))
+    inside, _ = snapshot.entries_of(np.flatnonzero(marked(homes, own)))
     onwards = _once(snapshot, *snapshot.links_from(entries)[:3])
     target, source, link_back, _ = snapshot.links_to(inside)
     back = _once(snapshot, source, target, link_back)
     if not len(onwards.link) and not len(back.link):
         return NO_WAYS
-    linked = np.flatnonzero(_flags(homes, onwards.home, back.home))
+    linked = np.flatnonzero(marked(homes, onwards.home, back.home))
     best, of = _best_of(context, linked, by.linked)
     count = np.bincount(of, minlength=len(linked))
     end, home = count.cumsum(), places(linked, homes)[onwards.home]
     at, which = ranges((end - count)[home], end[home])
-    is_best = _flags(len(visible.entries), best)
+    is_best = marked(len(visible.entries), best)
     count = np.bincount(back.home, minlength=homes)
     leading = np.flatnonzero(is_best[entries] & (count[own] > 0))
     end, home = count.cumsum(), own[leading]
@@ -168,14 +169,6 @@ def link_ways(
         np.concatenate([onwards.link[which], back.link[into]]),
         np.repeat([False, True], [len(at), len(into)]),
     )
-
-
-def _flags(count: int, *numbers: Integers) -> Flags:
-    """(count,) whether each number is among some."""
-    flags = np.zeros(count, dtype=np.bool_)
-    for some in numbers:
-        flags[some] = True
-    return flags
 
 
 @dataclass(frozen=True, slots=True, eq=False)
