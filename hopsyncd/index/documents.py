@@ -8,8 +8,9 @@ while it does: kept up to date as matches are, by looking again at the links tha
 document that came or went.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
+from itertools import chain, islice, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,94 +53,134 @@ def change_documents(
     """From this version on, documents (rows in the store) are gone, and others are there."""
     gone = np.array([index.document_of.pop(id_) for id_ in ended], dtype=np.int64)
     index.end("documents", gone, version)
-    came = np.array([_add(index, one, version) for one in begun], dtype=np.int64)
+    came = _add(index, begun, version) if begun else np.empty(0, dtype=np.int64)
     _refresh_links(index, version, np.concatenate([gone, came]))
 
 
-def _add(index: LiveIndex, new: NewDocument, version: int) -> int:
-    if new.source not in index.sources:
-        index.sources.append(new.source)
-    document = index.begin(
+def _add(index: LiveIndex, new: Sequence[NewDocument], version: int) -> Integers:
+    """Add documents, one at least, with all that is theirs; returns their rows."""
+    sources = dict.fromkeys(one.source for one in new)
+    index.sources += [source for source in sources if source not in index.sources]
+    number_of = {source: number for number, source in enumerate(index.sources)}
+    first = index.begin(
         "documents",
-        id=[new.id],
-        source=[index.sources.index(new.source)],
-        home=[content_id("path", new.source, new.path)],
-        modified=[new.modified_ms],
-        created=[new.created_ms],
-        born=[version],
-        died=[DEAD],
+        id=[one.id for one in new],
+        source=[number_of[one.source] for one in new],
+        home=[content_id("path", one.source, one.path) for one in new],
+        modified=[one.modified_ms for one in new],
+        created=[one.created_ms for one in new],
+        born=np.full(len(new), version),
+        died=np.full(len(new), DEAD),
     )
-    index.paths.append(new.path)
-    index.document_of[new.id] = document
-    numbers = index.passages.add(np.array([one for one, _ in new.placements], dtype=np.int64))
-    _append(index, "placements", document, number=numbers, ordinal=np.arange(len(numbers)))
-    _add_properties(index, document, new.properties)
-    _add_keys(index, document, new)
-    first = np.array(list(dict.fromkeys(numbers[:FIRST_PASSAGES].tolist())), dtype=np.int64)
-    names = index.number_names(new.called)
-    _append(
-        index,
-        "called",
-        document,
-        number=np.repeat(first, len(names)),
-        name=np.tile(names, len(first)),
-    )
-    _add_links(index, document, new, numbers)
-    return document
+    rows = np.arange(first, first + len(new))
+    index.paths += [one.path for one in new]
+    index.document_of.update(zip([one.id for one in new], rows.tolist(), strict=True))
+    placed = [[passage for passage, _ in one.placements] for one in new]
+    numbers = index.passages.add(_joined(placed))
+    ordinal = _joined([range(len(one)) for one in placed])
+    _append(index, "placements", _repeated(rows, placed), number=numbers, ordinal=ordinal)
+    of_each = _parted(numbers, placed)
+    _add_properties(index, rows, [one.properties for one in new])
+    _add_keys(index, rows, new)
+    _add_names(index, rows, [one.called for one in new], of_each)
+    _add_links(index, rows, new, of_each)
+    return rows
 
 
-def _append(index: LiveIndex, table: str, document: int, **columns: Integers) -> None:
-    """Append rows of one document, and enter them where they are looked for."""
-    count = len(next(iter(columns.values())))
-    first = index[table].append(document=np.full(count, document), **columns)
-    rows = np.arange(first, first + count, dtype=np.int32)
-    for name, keys in {**columns, "document": np.full(count, document)}.items():
+def _joined(parts: Iterable[Iterable[int]]) -> Integers:
+    return np.array([*chain.from_iterable(parts)], dtype=np.int64)
+
+
+def _repeated(rows: Integers, parts: Sequence[Sized]) -> Integers:
+    """Each row as often as its part is long."""
+    return np.repeat(rows, [len(part) for part in parts])
+
+
+def _parted(numbers: Integers, parts: Sequence[Sized]) -> list[list[int]]:
+    """The numbers, in parts of these lengths."""
+    following = iter(numbers.tolist())
+    return [[*islice(following, len(part))] for part in parts]
+
+
+def _append(index: LiveIndex, table: str, document: Integers, **columns: Integers) -> None:
+    """Append rows of these documents, and enter them where they are looked for."""
+    first = index[table].append(document=document, **columns)
+    rows = np.arange(first, first + len(document), dtype=np.int32)
+    for name, keys in {**columns, "document": document}.items():
         if f"{table}_of_{name}" in index.postings:
             index.postings[f"{table}_of_{name}"].add(keys, rows)
 
 
-def _add_properties(index: LiveIndex, document: int, properties: Sequence[tuple[str, str]]) -> None:
-    numbers = np.array(index.number_properties(properties), dtype=np.int64)
-    at = np.full(len(numbers), document, dtype=np.int32)
+def _add_properties(
+    index: LiveIndex, documents: Integers, said: Sequence[Sequence[tuple[str, str]]]
+) -> None:
+    numbers = np.array(index.number_properties([*chain.from_iterable(said)]), dtype=np.int64)
+    at = _repeated(documents, said).astype(np.int32)
     index["property"].append(document=at, property=numbers)
     index.postings["documents_of_property"].add(numbers, at)
 
 
-def _add_keys(index: LiveIndex, document: int, new: NewDocument) -> None:
-    key = np.array(document_keys(Named(new.source, new.path, new.names)), dtype=np.int64)
-    count = len(key)
+def _add_keys(index: LiveIndex, documents: Integers, new: Sequence[NewDocument]) -> None:
+    keys = [document_keys(Named(one.source, one.path, one.names)) for one in new]
+    key, of = _joined(keys), _repeated(documents, keys)
     first = index["document_key"].append(key=key)
-    index.postings["keys_of_document"].add(
-        np.full(count, document), np.arange(first, first + count, dtype=np.int32)
+    rows = np.arange(first, first + len(key), dtype=np.int32)
+    index.postings["keys_of_document"].add(of, rows)
+    index.postings["documents_of_key"].add(key, of.astype(np.int32))
+
+
+def _add_names(
+    index: LiveIndex,
+    documents: Integers,
+    called: Sequence[Sequence[str]],
+    numbers: Sequence[Sequence[int]],
+) -> None:
+    """The first passages of each document have all its names."""
+    names = _parted(index.number_names([*chain.from_iterable(called)]), called)
+    pairs = [
+        [*product(dict.fromkeys(placed[:FIRST_PASSAGES]), named)]
+        for placed, named in zip(numbers, names, strict=True)
+    ]
+    number, name = np.array([*chain.from_iterable(pairs)], dtype=np.int64).reshape(-1, 2).T
+    _append(index, "called", _repeated(documents, pairs), number=number, name=name)
+
+
+def _add_links(
+    index: LiveIndex,
+    documents: Integers,
+    new: Sequence[NewDocument],
+    numbers: Sequence[Sequence[int]],
+) -> None:
+    places = [
+        (one, (document, number, ordinal, place), link)
+        for document, one, placed in zip(documents.tolist(), new, numbers, strict=True)
+        for ordinal, (number, (_, links)) in enumerate(zip(placed, one.placements, strict=True))
+        for place, link in enumerate(links)
+    ]
+    tried = [tries(link.target, one.source, one.path) for one, _, link in places]
+    every = [*chain.from_iterable(tried)]
+    first = index["tries"].append(
+        key=_joined([[one.key for one in every]]),
+        heading=_joined([[one.heading for one in every]]),
+        turn=_joined([[one.turn for one in every]]),
     )
-    index.postings["documents_of_key"].add(key, np.full(count, document, dtype=np.int32))
-
-
-def _add_links(index: LiveIndex, document: int, new: NewDocument, numbers: Integers) -> None:
-    for ordinal, (number, (_, links)) in enumerate(
-        zip(numbers.tolist(), new.placements, strict=True)
-    ):
-        for place, link in enumerate(links):
-            tried = tries(link.target, new.source, new.path)
-            first = index["tries"].append(
-                key=[one.key for one in tried],
-                heading=[one.heading for one in tried],
-                turn=[one.turn for one in tried],
-            )
-            row = index["links"].append(
-                document=[document],
-                number=[number],
-                ordinal=[ordinal],
-                place=[place],
-                first_try=[first],
-                end_try=[first + len(tried)],
-            )
-            index.shown.append(link.shown)
-            keys = np.array(sorted({one.key for one in tried}), dtype=np.int64)
-            at = np.array([row], dtype=np.int32)
-            index.postings["links_of_key"].add(keys, np.repeat(at, len(keys)))
-            index.postings["links_of_number"].add(np.array([number]), at)
-            index.postings["links_of_document"].add(np.array([document]), at)
+    end = first + np.cumsum([len(one) for one in tried], dtype=np.int64)
+    at = np.array([place for _, place, _ in places], dtype=np.int64).reshape(-1, 4).T
+    document, number, ordinal, place = at
+    row = index["links"].append(
+        document=document,
+        number=number,
+        ordinal=ordinal,
+        place=place,
+        first_try=np.concatenate([[first], end])[:-1],
+        end_try=end,
+    )
+    index.shown += [link.shown for _, _, link in places]
+    rows = np.arange(row, row + len(places))
+    keys = [{one.key for one in each} for each in tried]
+    index.postings["links_of_key"].add(_joined(keys), _repeated(rows, keys))
+    index.postings["links_of_number"].add(number, rows)
+    index.postings["links_of_document"].add(document, rows)
 
 
 def _refresh_links(index: LiveIndex, version: int, changed: Integers) -> None:

@@ -62,7 +62,7 @@ from store.sqlite.sources import source_names
 from store.sqlite.versions import commit, commit_rebuilt, head, put_seen
 
 _AT_ONCE = 500  # passages that are put into the index, which takes as much memory as they do
-_PART_S = 2.0  # that matching a part of a commit takes: nothing else runs meanwhile
+_PART_S = 1.0  # that matching a part of a commit takes: nothing else runs meanwhile
 
 BegunSets = Sequence[tuple[PassageId, SetId]]
 """The passages that become vertices, with their question sets, in the order of these."""
