@@ -40,6 +40,7 @@ from store.records import GRID
 HALF_COSINE = 0.5 / (GRID * GRID)
 
 _QUESTIONS_AT_ONCE = 1 << 13
+_BULK = 1 << 9  # questions, more than an edit has: comparing them rests while somebody asks
 _PARTS = 64  # of what was found, until the best are taken
 
 _Side = TypeVar("_Side", Integers, ColumnTable)
@@ -196,7 +197,8 @@ class Comparison:
             own, other = column[first[one] : end[one]], row[until[one] - count[one] : until[one]]
             return [*self._reaching(is_asked, own, other)]
 
-        for pairs in map(politely(reaching), np.flatnonzero(~are_few & (count > 0)).tolist()):
+        work = politely(reaching) if len(columns) > _BULK else reaching
+        for pairs in map(work, np.flatnonzero(~are_few & (count > 0)).tolist()):
             found += pairs
             held += sum(len(columns) for columns, _ in pairs)
             if held > EXACT_AT_ONCE:
