@@ -4,10 +4,8 @@ A writer appends and a reader goes on with what it has: an array that a reader h
 shortened or moved under it. Positions are int32 and never change.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -368,12 +366,11 @@ def parts_of(count: int, at_once: int) -> Iterator[slice]:
 def filling(rows: int, fill: Callable[[slice], None]) -> Callable[[], None]:
     """Begin to fill so many rows by parts, many of them in another thread, as it has memory's other
     half; what is returned fills those that are left."""
-    parts = deque(parts_of(rows, _ROWS_AT_ONCE))
+    parts = iter([*parts_of(rows, _ROWS_AT_ONCE)])  # of a list: two threads may take from it
 
     def go_on() -> None:
-        with suppress(IndexError):
-            while True:
-                fill(parts.popleft())
+        for part in parts:
+            fill(part)
 
     other = _SECOND.submit(go_on) if rows >= _MANY_ROWS else None
 
