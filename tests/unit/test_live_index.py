@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from hopsyncd.index.documents import NewDocument, change_documents
 from hopsyncd.index.live_index import LiveIndex, StandIns
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.read import rules_of
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.models.questions import BuiltinMaker
+from store.records import Link, PassageId
 from store.sqlite.gc import Retention, collect
 from store.sqlite.purge import purge
 from tests.fakes.dump import served_by
@@ -265,3 +267,35 @@ def test_after_a_switch_of_encoder_links_lead_where_they_led(tmp_path: Path) -> 
 def test_an_index_that_is_forgotten_is_on_no_disk(kept: Kept) -> None:
     kept.started().forget_index()
     assert not kept.folder.exists()
+
+
+def _placed(
+    links: Sequence[Link], *passages: int
+) -> tuple[tuple[PassageId, tuple[Link, ...]], ...]:
+    """The passages in order; the links stand in the first."""
+    return tuple(
+        (PassageId(one), () if number else tuple(links)) for number, one in enumerate(passages)
+    )
+
+
+def test_documents_that_come_together_are_as_if_each_had_come_alone() -> None:
+    link = Link("b.md#Tides", "the tides")
+    documents = [
+        NewDocument(1, "notes", "a.md", (), ("a", "diary"), _placed([link], 10, 11, 10)),
+        NewDocument(
+            2, "notes", "b.md", ("Sea",), (), _placed([link, link], 12), 5, 6, (("tag", "x"),)
+        ),
+        NewDocument(3, "mail", "a.md", (), ("diary",), (), properties=(("tag", "x"), ("to", "y"))),
+    ]
+    together, alone = LiveIndex(2), LiveIndex(2)
+    change_documents(together, 1, [], documents)
+    for one in documents:
+        change_documents(alone, 1, [], [one])
+    columns = together.columns()
+    assert columns.keys() == alone.columns().keys()
+    ways = {name for name in columns if "link_ways" in name or "ways_" in name}
+    for name in columns.keys() - ways:  # a link that led nowhere at first makes its way later
+        assert columns[name].tolist() == alone.columns()[name].tolist(), name
+    for name in ("sources", "paths", "shown", "spelled", "properties", "document_of"):
+        assert getattr(together, name) == getattr(alone, name)
+    assert len(together["links"]) == 3
