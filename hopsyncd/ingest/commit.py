@@ -62,7 +62,7 @@ from store.sqlite.sources import source_names
 from store.sqlite.versions import commit, commit_rebuilt, head, put_seen
 
 _AT_ONCE = 500  # passages that are put into the index, which takes as much memory as they do
-_PART_S = 1.0  # that matching a part of a commit takes: nothing else runs meanwhile
+_PART_S, _PART_OF_VECTOR_S = 1.0, 3e-6  # that a part takes to match: each looks at all vectors once
 
 BegunSets = Sequence[tuple[PassageId, SetId]]
 """The passages that become vertices, with their question sets, in the order of these."""
@@ -195,7 +195,8 @@ class Writer:
             begun = self._begun(held - living(self._connection, held))
             rematch(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
             took_s = time.perf_counter() - began_s
-            self._part = max(1, min(2 * self._part, int(self._part * _PART_S / took_s)))
+            wanted_s = _PART_S + _PART_OF_VECTOR_S * len(index.vectors)
+            self._part = max(1, min(2 * self._part, int(self._part * wanted_s / took_s)))
             done = end
             if is_awaited():
                 return batch.first(done)
