@@ -18,6 +18,7 @@ from hopsyncd.index.columns import (
     Integers,
     best_of_each,
     holds,
+    marked,
     ranges,
     with_places,
 )
@@ -181,9 +182,7 @@ class Comparison:
         first = np.flatnonzero(np.diff(names, prepend=-1))
         end = np.append(first[1:], len(names))
         row, name = self._index.postings[f"{other_side}_having"].of_each(names[first])
-        wanted = np.zeros(len(self._index[other_side]), dtype=np.bool_)
-        wanted[rows] = True
-        kept = holds(wanted, row)
+        kept = holds(marked(len(self._index[other_side]), rows), row)
         row, name = row[kept], name[kept]
         count = np.bincount(name, minlength=len(first))
         until = np.cumsum(count)
@@ -266,9 +265,7 @@ class Comparison:
 
     def _having(self, side: str, questions: Integers) -> NDArray[np.bool_]:
         """(r,) whether one of the questions has the vector."""
-        having = np.zeros(len(self._index.vectors), dtype=np.bool_)
-        having[self._index[side]["row"][questions]] = True
-        return having
+        return marked(len(self._index.vectors), self._index[side]["row"][questions])
 
 
 def _directed(is_asked: bool, column: _Side, row: _Side) -> tuple[_Side, _Side]:

@@ -160,11 +160,12 @@ def _add_links(
     tried = [tries(link.target, one.source, one.path) for one, _, link in places]
     every = [*chain.from_iterable(tried)]
     first = index["tries"].append(
-        key=_joined([[one.key for one in every]]),
-        heading=_joined([[one.heading for one in every]]),
-        turn=_joined([[one.turn for one in every]]),
+        key=[one.key for one in every],
+        heading=[one.heading for one in every],
+        turn=[one.turn for one in every],
     )
-    end = first + np.cumsum([len(one) for one in tried], dtype=np.int64)
+    counts = np.array([len(one) for one in tried], dtype=np.int64)
+    end = first + np.cumsum(counts)
     at = np.array([place for _, place, _ in places], dtype=np.int64).reshape(-1, 4).T
     document, number, ordinal, place = at
     row = index["links"].append(
@@ -172,7 +173,7 @@ def _add_links(
         number=number,
         ordinal=ordinal,
         place=place,
-        first_try=np.concatenate([[first], end])[:-1],
+        first_try=end - counts,
         end_try=end,
     )
     index.shown += [link.shown for _, _, link in places]

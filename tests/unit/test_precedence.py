@@ -1,5 +1,6 @@
 """Bulk work rests while somebody asks, and comes to its end all the same."""
 
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ import pytest
 
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import extract
-from hopsyncd.index.precedence import asking, giving_way, politely, waiting
+from hopsyncd.index.precedence import asking, giving_way, hand_over_soon, politely, waiting
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
@@ -89,6 +90,26 @@ def test_waiting_for_something_else_is_no_work() -> None:
         began_s = time.monotonic()
         politely(time.sleep)(_WORK_S)
         assert time.monotonic() - began_s < 20 * _WORK_S
+
+
+def test_a_thread_that_computes_hands_the_lock_over_soon() -> None:
+    times, was_s, ended = 100, sys.getswitchinterval(), threading.Event()
+
+    def compute() -> None:
+        while not ended.is_set():
+            pass
+
+    hand_over_soon()
+    computing = threading.Thread(target=compute)
+    computing.start()
+    began_s = time.monotonic()
+    for _ in range(times):
+        time.sleep(0)  # gives the lock away, and wants it back
+    took_s = time.monotonic() - began_s
+    ended.set()
+    computing.join()
+    sys.setswitchinterval(was_s)
+    assert took_s < times * was_s / 2
 
 
 def test_a_thread_that_does_not_give_way_is_not_slowed() -> None:
