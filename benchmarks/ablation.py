@@ -37,7 +37,8 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.loading import Models, load_models
 from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.hop import hop
-from hopsyncd.retrieve.query_context import QueryContext, fit
+from hopsyncd.retrieve.likeness import fit
+from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.understood import without_asides
 from store.records import PassageId, Vectors, to_grid
 from store.sqlite.content import known_passages

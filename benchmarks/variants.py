@@ -27,6 +27,7 @@ from hopsyncd.retrieve.ranking import (
     most_helpful,
     paper_helpfulness,
     plain_order,
+    reached,
     with_plain,
 )
 from hopsyncd.retrieve.walk import WalkSettings, seeds, walk
@@ -34,6 +35,7 @@ from hopsyncd.retrieve.ways import pull_of
 from store.records import PassageId, Version
 from store.sqlite.database import Connection, snapshot
 from store.words import index_terms
+from tests.fakes.indexed import GivenLikeness
 
 Rank = Callable[[QueryContext, int], Sequence[Ranked]]
 
@@ -229,7 +231,7 @@ def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for what stands together in one sentence."""
     graph = inquiry.snapshot
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
-    importance = np.where(graph.statistics.visible.entries, walked.arrived, -1.0)
+    importance = reached(inquiry, walked.arrived)
     found = most_helpful(
         importance, graph.ids, graph.statistics.visible.home_of, inquiry.coverage, FUSION_DEPTH
     )
@@ -254,8 +256,9 @@ def seeds_of_whole_passages(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The walk from seeds for which a sentence is as like the question as its whole passage."""
     columns = inquiry.snapshot.index["entries"]
     lengths = columns["end_row"] - columns["first_row"]
-    whole = np.repeat(inquiry.cosines[columns["first_row"]], lengths)
-    walked = walk(inquiry, seeds(replace(inquiry, cosines=whole)), DEFAULT)
+    whole = np.repeat(inquiry.likeness.every[columns["first_row"]], lengths)
+    alike = GivenLikeness(inquiry.snapshot, whole)
+    walked = walk(inquiry, seeds(replace(inquiry, likeness=alike)), DEFAULT)
     return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.statistics.visible.home_of)
 
 
@@ -273,8 +276,7 @@ def by_ours(
     is_fused: bool = True,
 ) -> list[Ranked]:
     graph = inquiry.snapshot
-    visible = np.where(graph.statistics.visible.entries, arrived, -1.0)
-    importance = importance_of(inquiry, visible)
+    importance = importance_of(inquiry, reached(inquiry, arrived))
     found = most_helpful(importance, graph.ids, document, inquiry.coverage, FUSION_DEPTH)
     if is_fused:
         found = with_plain(found, plain_order(inquiry), graph.ids)

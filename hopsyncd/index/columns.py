@@ -4,8 +4,7 @@ A writer appends and a reader goes on with what it has: an array that a reader h
 shortened or moved under it. Positions are int32 and never change.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +18,6 @@ Column = NDArray[Any]
 _FIRST = 256  # rows that there is room for at first
 _OPEN = 4096  # entries that postings keep in one small segment, sorted again at each addition
 _APART = 4  # times as far as there are entries: keys up to there have a table of where they start
-_ROWS_AT_ONCE, _MANY_ROWS = 1 << 13, 1 << 15  # that a thread fills, and that two fill
-_SECOND = ThreadPoolExecutor(2, "rows")
 
 
 class ColumnTable:
@@ -139,9 +136,21 @@ class Postings:
             small = _NO_ENTRIES
         self._segments = (*large, small)
 
-    def of(self, key: int) -> Integers:
+    def of(self, key: int) -> Positions:
         """The positions of one key."""
-        return self.of_each(np.array([key]))[0]
+        return self.of_some(np.array([key]))[0]
+
+    def of_some(self, keys: Integers) -> list[Positions]:
+        """The positions of each of a few keys."""
+        found: list[list[Positions]] = [[] for _ in keys]
+        for segment in self._segments:
+            if len(segment.keys):
+                first, end = segment.find(keys)
+                for own, start, stop in zip(found, first.tolist(), end.tolist(), strict=True):
+                    own.append(segment.values[start:stop])
+        return [
+            own[0] if len(own) == 1 else np.concatenate([_NO_ENTRIES.values, *own]) for own in found
+        ]
 
     def of_each(self, keys: Integers) -> tuple[Integers, Integers]:
         """The positions of the k keys, and of each the number of its key, rising."""
@@ -334,7 +343,7 @@ def holds(flags: NDArray[np.bool_], at: Integers) -> NDArray[np.bool_]:
     [True, False, False]
     """
     if not len(at) or (len(flags) and at.max() < len(flags)):
-        return flags[at]
+        return flags.take(at)
     known = at < len(flags)
     held: NDArray[np.bool_] = known & flags[np.where(known, at, 0)] if len(flags) else known
     return held
@@ -351,35 +360,6 @@ def exact_sums(values: Floats, group: Integers, count: int, unit: float) -> Floa
     """
     sums = np.bincount(group, np.rint(values * (1 / unit)), count) * unit
     return sums.astype(np.float64, copy=False)
-
-
-def parts_of(count: int, at_once: int) -> Iterator[slice]:
-    """So many rows at once, in order.
-
-    >>> [*parts_of(5, 3)]
-    [slice(0, 3, None), slice(3, 5, None)]
-    """
-    for start in range(0, count, at_once):
-        yield slice(start, min(start + at_once, count))
-
-
-def filling(rows: int, fill: Callable[[slice], None]) -> Callable[[], None]:
-    """Begin to fill so many rows by parts, many of them in another thread, as it has memory's other
-    half; what is returned fills those that are left."""
-    parts = iter([*parts_of(rows, _ROWS_AT_ONCE)])  # of a list: two threads may take from it
-
-    def go_on() -> None:
-        for part in parts:
-            fill(part)
-
-    other = _SECOND.submit(go_on) if rows >= _MANY_ROWS else None
-
-    def finish() -> None:
-        go_on()
-        if other:
-            other.result()
-
-    return finish
 
 
 def with_places(sorted_: Integers, wanted: Integers) -> tuple[Integers, NDArray[np.bool_]]:

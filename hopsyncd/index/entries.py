@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -58,7 +59,8 @@ def _add(index: LiveIndex, contents: Sequence[NewPassage]) -> None:
     heading: list[int] = []
     ends: list[tuple[int, ...]] = []
     vectors = np.concatenate([one.questions.vectors for one in contents])
-    row = index.vectors.append(vectors)
+    lengths = [len(one.questions.vectors) for one in contents]
+    row = index.vectors.append(vectors, [*accumulate(lengths[:-1], initial=0)])
     for entry, content in enumerate(contents, first):
         questions = content.questions
         about: set[str] = set()

@@ -279,10 +279,10 @@ class Snapshot:
         start, end = np.where(back, target, source), np.where(back, source, target)
         return Edges(start, end, out, into, similarity, back)
 
-    def _stored(self, rows: Integers | slice) -> tuple[MatchRows, Integers]:
-        """The matches in force among these rows, and which they are."""
+    def _stored(self, rows: Integers | None) -> tuple[MatchRows, Integers]:
+        """The matches in force among these rows, or all, and which they are."""
         out, into, similarity, born, died = (
-            column[rows]
+            column if rows is None else column.take(rows)
             for column in self.index["matches"].views("out", "into", "similarity", "born", "died")
         )
         kept = np.flatnonzero((born <= self.version.id) & (self.version.id < died))
@@ -312,7 +312,7 @@ class Snapshot:
 
     def matches(self) -> tuple[Integers, Integers, Floats]:
         """All matches: outgoing and incoming question, and similarity of each; in no order."""
-        matches, _ = self._stored(slice(None))
+        matches, _ = self._stored(None)
         if self.replaced is not None:
             replaced = self.replaced
             matches = _joined(matches, (replaced.out, replaced.into, replaced.similarity))

@@ -5,7 +5,7 @@ every document, and with what is hidden. They are counted over the visible rows,
 another version: only for the names that a passage or document gained or lost in between.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -91,7 +91,8 @@ class Statistics:
     passages, words: of all. saying: (k,) how many passages' questions have each name. called: (k,)
     how many passages have it as a name of their document. mentioned: (k,) how many have it either
     way. joins: (k,) whether passages of at least two documents mention it. topical: (k,) whether it
-    is the topic of a passage, or what few of them are called.
+    is the topic of a passage, or what few of them are called. having: how many have a term, by its
+    key, of those that were asked for so far.
     """
 
     visible: Visible
@@ -102,6 +103,7 @@ class Statistics:
     mentioned: Counts
     joins: Flags
     topical: Flags
+    having: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(

@@ -1,7 +1,6 @@
-"""Vectors that only grow, and which pairs of them have a product that a question has to reach.
+"""Which pairs of vectors have a product that a question has to reach.
 
-Each is held exactly, on the grid, and as a code of eight bits a component. Codes tell between which
-bounds a product lies, and are multiplied three times as fast.
+Codes tell between which bounds a product lies, and are multiplied three times as fast as vectors.
 """
 
 from collections import deque
@@ -15,11 +14,11 @@ import numkong
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Integers, filling, parts_of, ranges
+from hopsyncd.index.columns import Integers, ranges
 from hopsyncd.index.precedence import politely
-from store.records import GRID, Vectors
+from hopsyncd.index.vector_table import VectorTable, filling
+from store.records import GRID
 
-_FIRST = 256  # rows that there is room for at first
 EXACT_AT_ONCE = 1 << 15  # pairs
 NEVER = np.float32(-1e30)
 ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
@@ -35,133 +34,13 @@ _SAMPLE = 1 << 10  # vectors
 _FEW, _MOST_BOUNDS = 1 << 6, 1 << 24  # vectors whose products with all are bounded by codes; pairs
 _MANY = 1 << 12  # rows: too many to be so few vectors
 
-Codes = NDArray[np.int8]
 Pairs = tuple[Integers, Integers]
 """The column and the row of each."""
-Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
-"""Gives a larger array, of so many rows, that begins with those of the old one."""
+
+_LONGEST = 1.01 * GRID  # more than the length of any vector
 
 _Part = TypeVar("_Part")
 _Found = TypeVar("_Found")
-
-_AT_ONCE = 1 << 8  # rows, which fit into a processor's cache
-_LONGEST = 1.01 * GRID  # more than the length of any vector
-_MOST_CODE = 127
-_WIDEST = 6.0  # times the usual component: what is beyond has the largest code
-
-
-def in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-    """Grow an array in memory."""
-    grown = np.zeros((rows, *old.shape[1:]), dtype=old.dtype)
-    grown[: len(old)] = old
-    return grown
-
-
-class VectorTable:
-    """r rows of d components, exact (int16) and coarse (int8), that only grow."""
-
-    def __init__(self, dimensions: int, grow: Grow = in_memory) -> None:
-        self.dimensions = dimensions
-        self.step = _WIDEST * GRID / (np.sqrt(dimensions) * _MOST_CODE)
-        self._grow = grow
-        self._exact: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int16)
-        self._codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
-        self._missing = np.empty(0, dtype=np.float32)
-        self._used = 0
-
-    def __len__(self) -> int:
-        return self._used
-
-    @property
-    def exact(self) -> Vectors:
-        """(r, d) int16 on the grid."""
-        used = self._used
-        return self._exact[:used]  # type: ignore[return-value]
-
-    @property
-    def codes(self) -> Codes:
-        """(r, d) int8."""
-        used = self._used
-        return self._codes[:used]  # type: ignore[return-value]
-
-    def append(self, vectors: Vectors) -> int:
-        """Add (m, d) vectors; returns the row of the first."""
-        first, needed = self._used, self._used + len(vectors)
-        if needed > len(self._exact):
-            rows = max(needed, 2 * first, _FIRST)
-            self._exact = self._grow("exact", self._exact, rows)
-            self._codes = self._grow("codes", self._codes, rows)
-        self._exact[first:needed] = vectors
-        self._codes[first:needed] = self._coarse(vectors)
-        self._used = needed
-        return first
-
-    def take(
-        self,
-        exact: NDArray[np.generic],
-        codes: NDArray[np.generic],
-        rows: int,
-        missing: NDArray[np.float32],
-    ) -> None:
-        """Replace all rows by so many of these arrays, which may have room for more.
-
-        `missing` is what these rows gave.
-        """
-        room = min(len(exact), len(codes))  # a kill while they grow leaves one behind the other
-        self._exact, self._codes, self._used = exact[:room], codes[:room], rows
-        self._missing = missing
-
-    def cosines(self, vector: Vectors) -> NDArray[np.float32]:
-        """(r,) about the cosine of each row with a (d,) grid vector: a function of the two alone.
-
-        Both are taken as their codes, which moves a cosine by about 0.001.
-        """
-        return self.cosines_soon(vector)()
-
-    def cosines_soon(self, vector: Vectors) -> Callable[[], NDArray[np.float32]]:
-        """Begin to compute the cosines; what is returned gives them."""
-        codes, coarse = np.asarray(self.codes), self._coarse(vector[None])
-        found = np.empty(len(codes), dtype=np.float32)
-        unit = np.float32((self.step / GRID) ** 2)
-
-        def fill(part: slice) -> None:
-            # Row by row: a product of matrices takes twice as long where one has a single row.
-            dots = numkong.dot(codes[part], np.broadcast_to(coarse, codes[part].shape))
-            np.multiply(np.asarray(dots).astype(np.float32), unit, out=found[part])
-
-        finish = filling(len(codes), fill)
-
-        def give() -> NDArray[np.float32]:
-            finish()
-            return found
-
-        return give
-
-    def products(self, rows: Integers, others: Integers) -> NDArray[np.float32]:
-        """The exact product of each pair of rows."""
-        exact, found = np.asarray(self.exact), np.empty(len(rows), dtype=np.float32)
-        for part in parts_of(len(rows), _AT_ONCE):
-            one, other = (exact[at[part]].astype(np.float32) for at in (rows, others))
-            np.einsum("ij,ij->i", one, other, out=found[part])
-        return found
-
-    def missing(self) -> NDArray[np.float32]:
-        """(r,) no less than the length of what the codes of each row leave out."""
-        known, used = self._missing, self._used
-        if len(known) < used:
-            exact, codes = np.asarray(self.exact), np.asarray(self.codes)
-            squared = np.empty(used - len(known), dtype=np.float32)
-            for part in parts_of(len(squared), _AT_ONCE):
-                at = slice(len(known) + part.start, len(known) + part.stop)
-                rest = exact[at] - codes[at] * np.float32(self.step)
-                np.einsum("ij,ij->i", rest, rest, out=squared[part])
-            new = np.sqrt(squared, out=squared) + np.float32(1)
-            self._missing = known = np.concatenate([known, new])
-        return known[:used]
-
-    def _coarse(self, vectors: Vectors) -> Codes:
-        codes = np.rint(vectors / np.float32(self.step))
-        return np.clip(codes, -_MOST_CODE, _MOST_CODE).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from hopsyncd.index.columns import Column
 from hopsyncd.index.live_index import LiveIndex, StandIns
-from hopsyncd.index.vectors import in_memory
+from hopsyncd.index.vector_table import in_memory
 from hopsyncd.ingest.follow import follow
 from store.exceptions import NoSuchVersion
 from store.records import Recipe
@@ -35,10 +35,10 @@ from store.sqlite.database import Connection
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 7
+_FORMAT = 8
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
 _MISSING = "vectors.missing"
-_VECTORS = {"exact": np.int16, "codes": np.int8}
+_VECTORS = {"exact": np.int16, "codes": np.int8, "whole": np.int8}
 _MORE = 1.25  # saved again once it has so many times the entries, and 2,000 more
 _FEWEST = 2000
 _ROOM, _FEWEST_ROWS = 1.5, 4096  # times a column's rows, and so many more: for what is added to it
@@ -108,6 +108,7 @@ class SavedIndex:
         parts: Parts = {
             "exact": [index.vectors.exact],
             "codes": [index.vectors.codes],
+            "whole": [index.vectors.whole],
             _COLUMNS: [*columns.values()],
             _TEXTS: [np.fromfile(self.folder / _TEXTS, dtype=np.uint8)],
         }
@@ -177,7 +178,9 @@ class SavedIndex:
         lengths = _lengths(manifest["columns"])
         vectors = {name: self._mapped(name, dimensions) for name in _VECTORS}
         self._is_mapped = True
-        parts: Parts = {name: [mapped[:rows]] for name, mapped in vectors.items()}
+        wholes = lengths["entries.passage"]
+        used = {"exact": rows, "codes": rows, "whole": wholes}
+        parts: Parts = {name: [mapped[: used[name]]] for name, mapped in vectors.items()}
         parts[_COLUMNS] = [one[: lengths[name]] for name, one in columns.items()]
         parts[_TEXTS] = [np.frombuffer(text, dtype=np.uint8)]
         found = _digests(parts)
@@ -189,7 +192,9 @@ class SavedIndex:
         index.words = dict.fromkeys(words)
         index.properties = [(name, value) for name, value in properties]
         missing = columns[_MISSING][: lengths[_MISSING]]
-        index.vectors.take(vectors["exact"], vectors["codes"], rows, missing)
+        index.vectors.take(
+            vectors["exact"], vectors["codes"], rows, vectors["whole"], wholes, missing
+        )
         index.take(columns, lengths)
         index.stand_ins = {
             frozenset(mask): StandIns(

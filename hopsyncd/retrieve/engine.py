@@ -159,6 +159,7 @@ class Engine:
     def forget_pasts(self) -> None:
         """Drop what is kept of past versions: a purge has rewritten them."""
         self._pasts.clear()
+        self._searcher.passages.forget()
         self._restricted.forget_pasts()
         self._narrowed.clear()
 

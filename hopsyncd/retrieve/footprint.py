@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from hopsyncd.index.columns import Floats, Integers, ranges
 from hopsyncd.index.live_index import LiveIndex, name_key
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS
 from hopsyncd.retrieve.query_context import K1, B, QueryContext
 from hopsyncd.retrieve.ranking import (
     AHEAD,
@@ -31,9 +32,10 @@ from hopsyncd.retrieve.ranking import (
     largest,
     most_helpful,
     plain_order,
+    reached,
     with_plain,
 )
-from hopsyncd.retrieve.walk import OF_LIKENESS, OF_WORDS, Walked, seed_likeness
+from hopsyncd.retrieve.walk import Walked
 from store.records import Vectors
 
 _DRIFT = 100  # one passage in so many
@@ -93,7 +95,7 @@ class Footprint:
         arrived = walked.arrived
         names, at = np.unique(walked.leaving.name, return_inverse=True)
         flow = np.bincount(at, walked.left, minlength=len(names))
-        like = seed_likeness(context)
+        like = context.near.like
         best = float(like.max())
         whole = float(np.exp(like - best).sum())
         own = [snapshot.number_of(name) for name in context.names]
@@ -151,11 +153,10 @@ class _Order:
     """The last ranking, to be done again with other worths."""
 
     def __init__(self, context: QueryContext, walked: Walked) -> None:
-        snapshot = self.snapshot = context.snapshot
+        self.snapshot = context.snapshot
         self._context = context
         self._plain = plain_order(context)
-        visible = snapshot.statistics.visible.entries
-        self.worth = importance_of(context, np.where(visible, walked.arrived, -1.0))
+        self.worth = importance_of(context, reached(context, walked.arrived))
 
     def helpful(self, worth: Floats) -> list[Helpful]:
         ids, home = self.snapshot.ids, self.snapshot.statistics.visible.home_of

@@ -7,7 +7,7 @@ import numpy as np
 from hopsyncd.index.columns import Floats, Integers, exact_sums
 from hopsyncd.index.snapshot import Flags, Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
-from hopsyncd.retrieve.ranking import Hop, Ranked, helpful
+from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, reached
 from hopsyncd.retrieve.walk import Walked, WalkSettings, seeds, walk
 from hopsyncd.retrieve.ways import MASS
 from store.records import PassageId, QuestionId
@@ -119,14 +119,12 @@ def walked_hop(
     None where there is nothing to walk.
     """
     snapshot = context.snapshot
-    visible = snapshot.statistics.visible.entries
-    if not visible.any():
+    if not snapshot.statistics.visible.entries.any():
         return [], None, 0.0
     start = seeds(context)
     walked = walk(context, start, settings)
     trail = PathExplainer(snapshot, walked, start)
-    arrived = np.where(visible, walked.arrived, -1.0)
-    chosen = helpful(context, arrived, k)
+    chosen = helpful(context, reached(context, walked.arrived), k)
     ids = snapshot.ids
     ranked = [
         Ranked(PassageId(int(ids[entry])), score, trail.to(entry, settings.hops))

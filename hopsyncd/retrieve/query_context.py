@@ -8,19 +8,20 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import chain
 from operator import add
-from sys import intern
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Floats, Integers, holds, largest_between
+from hopsyncd.index.columns import Floats, Integers, Positions, holds, ranges
 from hopsyncd.index.live_index import name_key
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.questions import sentence_spans
+from hopsyncd.retrieve.likeness import Likeness, NearPassages
 from store.records import Passage, PassageId, Vectors
 from store.words import index_terms, plain, searchable, terms_of_each
 
@@ -33,7 +34,9 @@ Mentioned = Callable[[Sequence[str]], AbstractSet[str]]
 
 Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 
-_PASSAGES_KEPT = 1 << 10  # of which the words of each sentence are known
+_PASSAGES_KEPT = 1 << 10  # of which the sentences are known
+_NONE = frozenset[str]()
+_NEAREST = 2000  # rows
 _MIN_SHARE = 0.02  # of the idf of all terms
 _MAX_NAME_WORDS = 8
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
@@ -130,19 +133,25 @@ class Words:
 def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
     """The idf of each of the question's terms, also of those that no passage has."""
     terms = index_terms(question)
-    _, of, _ = having(snapshot, terms)
-    idf = _idf(snapshot, np.bincount(of, minlength=len(terms)))
-    return dict(zip(terms, idf.tolist(), strict=True))
+    _, df = having(snapshot, terms)
+    return dict(zip(terms, _idf(snapshot, df).tolist(), strict=True))
 
 
-def having(snapshot: Snapshot, terms: Sequence[str]) -> tuple[Integers, Integers, Integers]:
-    """The rows of `term` of visible passages that have the terms, which of them each has, and the
-    entries."""
-    keys = np.array([name_key(term) for term in terms], dtype=np.int64)
-    rows, of = snapshot.index.postings["term_rows"].of_each(keys)
-    entries = snapshot.index["term"]["entry"].take(rows).astype(np.int64)
-    seen = holds(snapshot.statistics.visible.entries, entries)
-    return (rows, of, entries) if seen.all() else (rows[seen], of[seen], entries[seen])
+def having(snapshot: Snapshot, terms: Sequence[str]) -> tuple[list[Positions], Integers]:
+    """Of each term all rows of `term`, and how many of these are of visible passages."""
+    keys = [name_key(term) for term in terms]
+    every = snapshot.index.postings["term_rows"].of_some(np.array(keys, dtype=np.int64))
+    known = snapshot.statistics.having
+    for key, rows in zip(keys, every, strict=True):
+        if key not in known:
+            known[key] = len(visible_rows(snapshot, rows))
+    return every, np.array([known[key] for key in keys], dtype=np.int64)
+
+
+def visible_rows(snapshot: Snapshot, rows: Positions) -> Positions:
+    """Those of the rows of `term` that are of visible passages."""
+    seen = holds(snapshot.statistics.visible.entries, snapshot.index["term"]["entry"].take(rows))
+    return rows if seen.all() else rows[seen]
 
 
 def _idf(snapshot: Snapshot, df: Integers) -> Floats:
@@ -151,44 +160,43 @@ def _idf(snapshot: Snapshot, df: Integers) -> Floats:
     return idf
 
 
-def words_of(snapshot: Snapshot, question: str) -> Words:
-    """Look the question's words up."""
+def words_of(snapshot: Snapshot, question: str, *, is_whole: bool = True) -> Words:
+    """Look the question's words up; unless `is_whole`, the scores are of the telling ones alone."""
     index, statistics = snapshot.index, snapshot.statistics
-    visible = statistics.visible.entries
-    mean = max(statistics.words / max(statistics.passages, 1), 1.0)
     terms = index_terms(question)
-    rows, of, entries = having(snapshot, terms)
-    counts = index["term"]["count"].take(rows)
-    df = np.bincount(of, minlength=len(terms))
+    every, df = having(snapshot, terms)
     idf = _idf(snapshot, df)
     telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
-    words, scores = index["entries"]["words"], np.zeros(len(visible))
-    has = np.zeros((int(telling.sum()), len(visible)), dtype=np.bool_)
+    count, mean = len(statistics.visible.entries), statistics.words / max(statistics.passages, 1)
+    scores, lengths = np.zeros(count), index["entries"]["words"]
+    has = np.zeros((int(telling.sum()), count), dtype=np.bool_)
     lines = iter(has)
-    ends = np.cumsum(df)
-    for first, end, worth, tells in zip(ends - df, ends, idf, telling, strict=True):
-        at, count = entries[first:end], counts[first:end]
-        saturation = K1 * (1 - B + B * words[at] / mean)
-        scores[at] += worth * count * (K1 + 1) / (count + saturation)
+    for at, tells in enumerate(telling.tolist()):
+        if not (tells or is_whole):
+            continue
+        rows = every[at] if len(every[at]) == df[at] else visible_rows(snapshot, every[at])
+        entries, times = index["term"]["entry"].take(rows), index["term"]["count"].take(rows)
+        saturation = K1 * (1 - B + B * lengths.take(entries) / max(mean, 1.0))
+        scores[entries] += idf[at] * times * (K1 + 1) / (times + saturation)
         if tells:
-            next(lines)[at] = True
+            next(lines)[entries] = True
     share = idf[telling]
     coverage = Coverage(share / share.sum() if len(share) else share, has)
     return Words(dict(zip(terms, idf.tolist(), strict=True)), scores, coverage)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class QueryContext:
-    """By entry and by row of the vectors.
+    """By entry.
 
-    cosines: (r,) of the question with every row. names: those it uses that the graph knows, with
-    what share of it each is; they are its keywords. by_words: (n,) BM25 as a share of the most that
-    a passage could have. coverage: which passages have its words. terms: its index terms with their
-    shares of its idf. read: gives passages of the version.
+    names: those it uses that the graph knows, with what share of it each is; they are its keywords.
+    by_words: (n,) BM25 as a share of the most that a passage could have. coverage: which passages
+    have its words. terms: its index terms with their shares of its idf. read: gives passages of the
+    version.
     """
 
     snapshot: Snapshot
-    cosines: NDArray[np.float32]
+    likeness: Likeness
     names: Mapping[str, float]
     by_words: Floats
     coverage: Coverage
@@ -198,19 +206,33 @@ class QueryContext:
     @classmethod
     def of(cls, question: str, vector: Vectors, snapshot: Snapshot, read: Read) -> Self:
         """Hold it against the snapshot."""
-        cosines = snapshot.index.vectors.cosines_soon(vector)  # while words are looked up
-        words = words_of(snapshot, question)
+        likeness = Likeness(snapshot, vector)  # begins while words are looked up
+        words = words_of(snapshot, question, is_whole=False)
         names = worths(names_in(question, snapshot.mentioned), words.weights)
         total = sum(words.weights.values())
         return cls(
             snapshot=snapshot,
-            cosines=cosines(),
+            likeness=likeness,
             names=names,
             by_words=words.scores / ((K1 + 1) * total or 1.0),
             coverage=words.coverage,
             terms={term: idf / (total or 1.0) for term, idf in words.weights.items()},
             read=read,
         )
+
+    @cached_property
+    def near(self) -> NearPassages:
+        """The passages most like the question."""
+        return NearPassages.of(self.snapshot, self.likeness, self.by_words)
+
+    @cached_property
+    def nearest_mentions(self) -> tuple[Integers, Integers]:
+        """The mentions in the rows of the near passages that are most like the question, and in as
+        many more as are equally like: rows of `mention`, and their names."""
+        rows, cosines = self.near.rows, self.near.cosines
+        if len(rows) > _NEAREST:
+            rows = rows[cosines >= np.partition(cosines, len(rows) - _NEAREST)[-_NEAREST]]
+        return self.snapshot.mentions_in(rows)
 
     def by_sentence(self, entries: Integers) -> Floats:
         """(m,) of each passage the best sentence, by its cosine and what share of the question's
@@ -220,43 +242,42 @@ class QueryContext:
         """
         ids = [PassageId(id_) for id_ in self.snapshot.ids[entries].tolist()]
         passages = self.read(ids)
-        having = {id_: _sentences_having(one.heading, one.text) for id_, one in passages.items()}
-        every = frozenset[str]().union(*(words for _, words in having.values()))
-        found = terms_by_word(self.terms, every)
-        best = np.zeros(len(ids))
-        for number, (entry, id_) in enumerate(zip(entries.tolist(), ids, strict=True)):
-            if id_ not in having:  # a purge has removed it; the index in memory still has it
+        words = {id_: _words_of_parts(one.heading, one.text) for id_, one in passages.items()}
+        found = terms_by_word(self.terms, {*chain(*chain(*words.values()))})
+        columns = self.snapshot.index["entries"]
+        first, end = (columns[name][entries].astype(np.int64) for name in ("first_row", "end_row"))
+        cosines = self.likeness.of_rows(ranges(first, end)[0])
+        best, lengths = np.zeros(len(ids)), end - first
+        rows_of = np.split(cosines.astype(np.float64), lengths.cumsum()[:-1])
+        for number, (id_, (whole, *own)) in enumerate(zip(ids, rows_of, strict=True)):
+            if id_ not in words:  # a purge has removed it; the index in memory still has it
                 continue
-            count, words = having[id_]
-            of_terms = dict[str, int]()
-            for word in found.keys() & words.keys():
-                for term in found[word]:
-                    of_terms[term] = of_terms.get(term, 0) | words[word]
-            shares = [0.0] * count
-            for term, which in sorted(of_terms.items()):
-                for at in range(count):
-                    if which >> at & 1:
-                        shares[at] += self.terms[term]
-            cosines = self._of_sentences(entry, count)
-            best[number] = max(map(add, cosines, shares), default=0.0)
+            shares = self._shares(words[id_], found)
+            alike = own if len(own) == len(shares) else [whole] * len(shares)
+            best[number] = max(map(add, alike, shares), default=0.0)
         return np.maximum(best, 0.0)
 
-    def _of_sentences(self, entry: int, count: int) -> list[float]:
-        columns = self.snapshot.index["entries"]
-        first, end = int(columns["first_row"][entry]), int(columns["end_row"][entry])
-        whole, *rest = self.cosines[first:end].tolist()
-        return rest if end == first + 1 + count else [whole] * count
+    def _shares(
+        self, words: Sequence[Sequence[str]], terms: Mapping[str, frozenset[str]]
+    ) -> list[float]:
+        """What share of the question's terms each sentence has; the first words are those of
+        headings, which each sentence has too."""
+        heading, *sentences = ([terms[one] for one in part if one in terms] for part in words)
+        return [
+            sum(self.terms[term] for term in sorted(_NONE.union(*heading, *own)))
+            for own in sentences
+        ]
 
     def first_cosines(self, entries: Integers) -> Floats:
         """(w,) of the question with the vector of each whole passage."""
-        return self.cosines[self.snapshot.index["entries"]["first_row"][entries]].astype(np.float64)
+        return self.likeness.whole[entries].astype(np.float64)
 
     def of_edges(self, out: Integers, into: Integers) -> Floats:
         """(e,) Eq. 1 with what each edge carries: the incoming question's vector, all keywords."""
         index = self.snapshot.index
-        cosines = self.cosines[index["incoming"]["row"][into]].astype(np.float64)
-        likeness: Floats = (self._jaccards(out, into) + cosines) / 2
-        return likeness
+        cosines = self.likeness.of_rows(index["incoming"]["row"][into]).astype(np.float64)
+        similarity: Floats = (self._jaccards(out, into) + cosines) / 2
+        return similarity
 
     def _jaccards(self, out: Integers, into: Integers) -> Floats:
         """(e,) of the query's names with those of both questions of each edge."""
@@ -287,8 +308,8 @@ class QueryContext:
             shared = len(names & numbers)
             if shared:
                 jaccards[at] = shared / (len(names) + len(numbers) - shared)
-        likeness: Floats = (jaccards + self.first_cosines(entries)) / 2
-        return likeness
+        similarity: Floats = (jaccards + self.first_cosines(entries)) / 2
+        return similarity
 
 
 def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, frozenset[str]]:
@@ -306,36 +327,13 @@ def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, froze
     }
 
 
-def words_in(text: str) -> tuple[str, ...]:
-    """The distinct words of a text as full-text search compares them."""
-    return tuple(map(intern, dict.fromkeys(_WORD.findall(plain(searchable(text))))))
-
-
 @lru_cache(_PASSAGES_KEPT)
-def _sentences_having(heading: tuple[str, ...], text: str) -> tuple[int, Mapping[str, int]]:
-    """How many sentences a passage has, and which have each word, as bits; all those of headings.
+def _words_of_parts(heading: tuple[str, ...], text: str) -> tuple[tuple[str, ...], ...]:
+    """The words of a passage's headings, and of each of its sentences, as full-text search compares
+    them.
 
-    >>> _sentences_having(("Rome",), "It fell. It rose.")
-    (2, {'it': 3, 'fell': 1, 'rose': 2, 'rome': 3})
+    >>> _words_of_parts(("Rome",), "It fell. It rose.")
+    (('rome',), ('it', 'fell'), ('it', 'rose'))
     """
-    spans, having = sentence_spans(text), dict[str, int]()
-    for at, (start, end) in enumerate(spans):
-        for word in words_in(text[start:end]):
-            having[word] = having.get(word, 0) | 1 << at
-    return len(spans), having | dict.fromkeys(words_in(" ".join(heading)), (1 << len(spans)) - 1)
-
-
-def best_cosines(snapshot: Snapshot, cosines: NDArray[np.float32]) -> Floats:
-    """(n,) of each passage that of its best row; there must be one."""
-    count = len(snapshot.statistics.visible.entries)
-    columns = snapshot.index["entries"]
-    first, end = columns["first_row"][:count], columns["end_row"][:count]
-    return largest_between(cosines[: end[-1]], first, end).astype(np.float64)
-
-
-def fit(snapshot: Snapshot, vector: Vectors) -> float:
-    """The cosine of a text with what is most like it."""
-    visible = snapshot.statistics.visible.entries
-    if not visible.any():
-        return 0.0
-    return float(best_cosines(snapshot, snapshot.index.vectors.cosines(vector))[visible].max())
+    parts = " ".join(heading), *(text[start:end] for start, end in sentence_spans(text))
+    return tuple(tuple(_WORD.findall(plain(searchable(part)))) for part in parts)

@@ -128,6 +128,14 @@ class Helpful(NamedTuple):
     lead: float
 
 
+def reached(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n,) what arrived at each entry; -1 where the walk did not come and that is not near."""
+    found = np.where(arrived > 0, arrived, -1.0)
+    near = context.near.entries
+    found[near] = arrived[near]
+    return found
+
+
 def helpful(context: QueryContext, arrived: NDArray[np.float64], k: int) -> list[Helpful]:
     """The k most helpful entries by what arrived at each, and by its best sentence.
 
@@ -144,8 +152,7 @@ def helpful(context: QueryContext, arrived: NDArray[np.float64], k: int) -> list
 def importance_of(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray[np.float64]:
     """What arrived at each entry, that of the first ones by their best sentences too."""
     importance = arrived.copy()
-    first = largest(importance, context.snapshot.ids, _DEPTH)
-    first = first[importance[first] >= 0]
+    first = _most_important(importance, context.snapshot.ids, _DEPTH)
     importance[first] *= np.exp(context.by_sentence(first))
     return importance
 
@@ -165,12 +172,19 @@ def plain_order(context: QueryContext) -> list[int]:
     """The best positions by words and by the vectors of whole passages, fused."""
     snapshot, words = context.snapshot, context.by_words
     ids, visible = snapshot.ids, snapshot.statistics.visible.entries
-    first_rows = snapshot.index["entries"]["first_row"][: len(visible)]
-    like = np.where(visible, context.cosines[first_rows], -np.inf)
+    like = np.where(visible, context.likeness.whole, np.float32(-np.inf))
     near = largest(like, ids, FUSION_DEPTH)
-    having = largest(words, ids, FUSION_DEPTH)
-    scores = reciprocal_ranks(having[words[having] > 0].tolist(), near[visible[near]].tolist())
+    having = np.flatnonzero(words > 0)
+    having = having[largest(words[having], ids[having], FUSION_DEPTH)]
+    scores = reciprocal_ranks(having.tolist(), near[visible[near]].tolist())
     return sorted(scores, key=lambda at: (-scores[at], ids[at]))
+
+
+def _most_important(
+    importance: NDArray[np.float64], ids: NDArray[np.int64], k: int
+) -> NDArray[np.int64]:
+    some = np.flatnonzero(importance >= 0)
+    return some[largest(importance[some], ids[some], k)]
 
 
 def most_helpful(
@@ -184,8 +198,7 @@ def most_helpful(
 
     Those of an importance below 0 are none.
     """
-    order = largest(importance, ids, max(k, _DEPTH))
-    order = order[importance[order] >= 0]
+    order = _most_important(importance, ids, max(k, _DEPTH))
     first, rest = order[:_DEPTH], order[_DEPTH:].tolist()
     has, worth, home = coverage.held(first), importance[first], document[first]
     covered = np.zeros(len(coverage.share), dtype=np.bool_)

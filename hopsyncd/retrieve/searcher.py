@@ -1,7 +1,7 @@
 """The ways to search one version, dispatched: plain ones, the walk, and those that ask an LLM."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -24,6 +24,7 @@ from hopsyncd.retrieve.edge_traversal import (
 )
 from hopsyncd.retrieve.footprint import Footprint
 from hopsyncd.retrieve.hop import hop, walked_hop
+from hopsyncd.retrieve.likeness import fit
 from hopsyncd.retrieve.llm_reasoner import LlmReasoner, materials
 from hopsyncd.retrieve.logic import (
     SHOWN,
@@ -43,7 +44,7 @@ from hopsyncd.retrieve.plain_search import (
     reranked,
     split,
 )
-from hopsyncd.retrieve.query_context import QueryContext, fit, words_of
+from hopsyncd.retrieve.query_context import QueryContext, words_of
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.statements import StatementGraph, by_statements, statement_starts
 from hopsyncd.retrieve.topics import topic_starts
@@ -53,6 +54,7 @@ from store.records import Passage, PassageId, Vectors, to_grid
 from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, snapshot
 
+_KEPT_PASSAGES = 1024
 _KEPT_VECTORS = 512  # of questions: more than may be under way, and agents ask many again
 
 EncodedTexts = Mapping[str, NDArray[np.float32]]
@@ -91,6 +93,28 @@ def _encoded(encoder: Encoder, text: str) -> NDArray[np.float32]:
     return vector
 
 
+class PassageCache:
+    """Passages that were read lately, to compare questions with; for any thread."""
+
+    def __init__(self) -> None:
+        self._kept: dict[PassageId, Passage] = {}
+
+    def read(self, connection: Connection, ids: Iterable[PassageId]) -> Mapping[PassageId, Passage]:
+        """Those of the passages that the store has, or had when they were kept."""
+        kept = self._kept  # `forget` puts another in its place
+        found = {one: kept.get(one) for one in ids}
+        missing = [one for one, passage in found.items() if passage is None]
+        new = known_passages(connection, missing) if missing else {}
+        if len(kept) + len(new) > _KEPT_PASSAGES:
+            kept.clear()
+        kept.update(new)
+        return {one: passage for one, passage in found.items() if passage} | new
+
+    def forget(self) -> None:
+        """Read all of them anew: a purge may have removed some."""
+        self._kept = {}
+
+
 class Searcher:
     """`llm` and `reranker` are asked only by searches that want them.
 
@@ -102,6 +126,7 @@ class Searcher:
     ) -> None:
         # The same question is often asked again: at another version, or for its answer.
         self.encoded = lru_cache(_KEPT_VECTORS)(partial(_encoded, encoder))
+        self.passages = PassageCache()
         self.settings = settings
         self._llm = llm
         self._reranker = reranker
@@ -269,7 +294,7 @@ class Searcher:
         return by_statements(connection, graph, begin(graph, search.top_k), k, search, scores)
 
     def _context(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
-        read = partial(known_passages, connection)
+        read = partial(self.passages.read, connection)
         return QueryContext.of(question, self.vector(question), head, read)
 
     def _required_llm(self) -> Llm:

@@ -93,17 +93,17 @@ class StatementGraph:
 
     def having(self, name: int) -> Integers:
         """The statements with a name."""
-        return self.among(self.snapshot.index.postings["incoming_having"].of(name))
+        return self.among(self.snapshot.index.postings["incoming_having"].of(name).astype(np.int64))
 
     def most_like(self, statements: Integers, count: int) -> Integers:
         """Those most like the question, best first."""
-        cosines = self.context.cosines[self.snapshot.index["incoming"]["row"][statements]]
+        cosines = self.context.likeness.of_rows(self.snapshot.index["incoming"]["row"][statements])
         best = largest(cosines.astype(np.float64), self.ids(statements), count)
         return statements[best]
 
     def nearest(self, count: int) -> Integers:
         """The statements most like the question, of all."""
-        cosines, columns = self.context.cosines, self.snapshot.index["entries"]
+        cosines, columns = self.context.likeness.every, self.snapshot.index["entries"]
         first_rows, wanted = columns["first_row"], count
         while True:
             wanted = min(4 * wanted, len(cosines))
@@ -124,7 +124,7 @@ class StatementGraph:
         if not every:
             return np.empty(0, dtype=np.int64)
         statements, names = np.unique(np.concatenate(every), return_counts=True)
-        cosines = self.context.cosines[self.snapshot.index["incoming"]["row"][statements]]
+        cosines = self.context.likeness.of_rows(self.snapshot.index["incoming"]["row"][statements])
         order = np.lexsort((self.ids(statements), -cosines, -names))
         return statements[order[:count]]
 

@@ -36,24 +36,22 @@ import numpy as np
 from hopsyncd.config.values import QueryConfig
 from hopsyncd.index.columns import Floats, Integers, exact_sums, ranges
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.retrieve.query_context import QueryContext, best_cosines
+from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import largest
 from hopsyncd.retrieve.ways import (
     MASS,
     NO_NAMES,
     NO_WAYS,
     NameShares,
-    Nearness,
     Ways,
     arriving,
     edge_ways,
     joined,
     leaving,
     link_ways,
+    mentions_of,
 )
 
-OF_LIKENESS = 15.0
-OF_WORDS = 25.0
 _OF_TOPIC = 2.0
 _MENTION_SHARPNESS = 4.0
 _SEEDS = 2.0**-32  # sums of the seeds' mass are exact in these units
@@ -113,24 +111,17 @@ class Walked:
     reached: Floats
 
 
-def seed_likeness(context: QueryContext) -> Floats:
-    """(n,) how alike each passage and the question are, as the exponent of its mass as a seed."""
-    best = best_cosines(context.snapshot, context.cosines)
-    like: Floats = OF_LIKENESS * best + OF_WORDS * context.by_words
-    like[~context.snapshot.statistics.visible.entries] = -np.inf
-    return like
-
-
 def seeds(context: QueryContext) -> Floats:
     """(n,) mass by entry that sums to 1.
 
-    A softmax over the best cosine of each passage's rows and its words, of 0 to 1; and for each
-    name of the query, by the square of its worth, mass on the passages that it is the topic of, and
-    half as much on those that mention it, in the sentences most like the query. A name that is most
-    of the query is what it is about; a small part of it may only be a word of it.
+    A softmax over the near passages, by the best cosine of each one's rows and its words, of 0 to
+    1; and for each name of the query, by the square of its worth, mass on the passages that it is
+    the topic of, and half as much on those that mention it, in the sentences most like the query. A
+    name that is most of the query is what it is about; a small part of it may only be a word of it.
     """
-    snapshot, like = context.snapshot, seed_likeness(context)
-    mass = _shares(np.exp(like - like.max()))
+    snapshot, near = context.snapshot, context.near
+    mass = np.zeros(len(context.by_words))
+    mass[near.entries] = _shares(np.exp(near.like - near.like.max()))
     for name, share in context.names.items():
         number = snapshot.number_of(name)
         for entries, part in (_by_topic(snapshot, number), _by_mention(context, number)):
@@ -153,8 +144,8 @@ def _by_topic(snapshot: Snapshot, name: int) -> tuple[Integers, Floats]:
 
 def _by_mention(context: QueryContext, name: int) -> tuple[Integers, Floats]:
     """The entries that mention a name, and the mass it brings to each."""
-    mentions = context.snapshot.mentions_of(np.array([name]))
-    cosines = context.cosines[mentions.row].astype(np.float64)
+    mentions = mentions_of(context, name)
+    cosines = context.likeness.of_rows(mentions.row).astype(np.float64)
     like = mentions.times * np.exp(_MENTION_SHARPNESS * cosines)
     entries, of = np.unique(mentions.entry, return_inverse=True)
     return entries, _shares(exact_sums(like, of, len(entries), _SEEDS))
@@ -171,7 +162,10 @@ def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked
         sent = settings.damping * mass[active]
         if least is None:
             least = settings.least_share * float(sent.sum())
-        mass = walk.round(active[sent > least], sent[sent > least], least)
+        sends = sent > least
+        if not sends.any():
+            break
+        mass = walk.round(active[sends], sent[sends], least)
         arrived += mass
     return walk.walked(arrived)
 
@@ -198,7 +192,6 @@ class _Walk:
         self._reached = np.empty(0)
         joins = context.snapshot.statistics.joins
         self._by_names = settings.by_names if joins.any() else 0.0
-        self._near = Nearness(context)
         self._number = np.full(len(joins), -1, dtype=np.int64)
         self._first = self._end = no_rows
         self._unpaired = self._own_sent = self._own_got = no_rows
@@ -276,7 +269,7 @@ class _Walk:
     def _reach(self, names: Integers) -> None:
         known, rows = len(self._first), len(self._arriving.name)
         self._number[names] = known + np.arange(len(names))
-        more, of = arriving(self._context, names, self._brought, self._near, self._by)
+        more, of = arriving(self._context, names, self._brought, self._by)
         self._arriving = joined(self._arriving, more, 1.0)
         self._reached = np.concatenate([self._reached, np.zeros(len(of))])
         end = rows + np.cumsum(np.bincount(of, minlength=len(names)))
@@ -287,6 +280,8 @@ class _Walk:
         """Find the mentions, in the own document, of names that passages left for them."""
         number = self._number[self._leaving.name[self._unpaired]]
         entered = number >= 0
+        if not entered.any():
+            return
         sender, number = self._unpaired[entered], number[entered]
         self._unpaired = self._unpaired[~entered]
         at, of = ranges(self._first[number], self._end[number])

@@ -4,7 +4,6 @@ Three kinds: edges, names and links; `hopsyncd.retrieve.walk` says what each is 
 """
 
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -24,6 +23,7 @@ from hopsyncd.index.columns import (
     rising,
 )
 from hopsyncd.index.snapshot import NAME_WEIGHT, Mentions, Snapshot
+from hopsyncd.retrieve.likeness import NEAR
 from hopsyncd.retrieve.query_context import QueryContext, weighed
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _WEIGHTS = 2.0**-32  # sums of weights, of which the largest is 1, are exact in these units
 MASS = 2.0**-46  # and sums of mass in these
 _COMMON = 100  # a name that more passages have reaches only mentions among the nearest rows
-_NEAREST = 2000
 _OF_TOPICS = 2.0  # a name that has passages of its own, to one that is only mentioned
 
 
@@ -87,7 +86,7 @@ def pull_of(context: QueryContext, out: Integers, similarity: Floats, sharpness:
     Never negative: where the budget admits every match, some have a similarity below 0.
     """
     row = context.snapshot.index["outgoing"]["row"][out]
-    cosines = context.cosines[row].astype(np.float64)
+    cosines = context.likeness.of_rows(row).astype(np.float64)
     pull: Floats = (
         np.maximum(similarity, 0) * _rarity(context.snapshot, out) * np.exp(sharpness * cosines)
     )
@@ -215,36 +214,26 @@ def leaving(context: QueryContext, entries: Integers) -> NameShares:
     return NameShares(entry, name, _shares(weight, of), snapshot.homes(entry))
 
 
-class Nearness:
-    """How like the query the rows are that are visible, for one walk."""
-
-    def __init__(self, context: QueryContext) -> None:
-        self._snapshot = context.snapshot
-        self._cosines = context.cosines.astype(np.float32, copy=False)
-        self._shown = context.snapshot.statistics.visible.rows
-
-    def of(self, rows: Integers) -> NDArray[np.int32]:
-        """(w,) rises with the likeness; LEAST where a row is not visible."""
-        like = rising(self._cosines.take(rows, mode="clip"))
-        like[~holds(self._shown, rows)] = LEAST
-        return like
-
-    @cached_property
-    def nearest(self) -> tuple[Integers, Integers]:
-        """The mentions in the rows most like the query, and in as many more as are equally like:
-        rows of `mention`, and their names."""
-        near = np.where(self._shown, self._cosines[: len(self._shown)], np.float32(-np.inf))
-        least = -np.inf
-        if len(near) > _NEAREST:
-            least = np.partition(near, len(near) - _NEAREST)[len(near) - _NEAREST]
-        return self._snapshot.mentions_in(np.flatnonzero(near >= least))
+def mentions_of(context: QueryContext, name: int) -> Mentions:
+    """The mentions of a name; of one that most passages may have, those nearest to the question."""
+    snapshot = context.snapshot
+    if snapshot.statistics.mentioned[name] <= NEAR:
+        return snapshot.mentions_of(np.array([name]))
+    rows, names = context.nearest_mentions
+    mention, rows = snapshot.index["mention"], rows[names == name]
+    own, _ = snapshot.called(np.array([name]))
+    return Mentions(
+        np.concatenate([mention["entry"][rows], own]).astype(np.int64),
+        np.concatenate([mention["row"][rows], snapshot.index["entries"]["first_row"][own]]),
+        np.repeat([1.0, NAME_WEIGHT], [len(rows), len(own)]),
+        np.zeros(len(rows) + len(own), dtype=np.int64),
+    )
 
 
 def arriving(
     context: QueryContext,
     names: Integers,
     brought: NameShares,
-    near: Nearness,
     by: "WalkSettings",
 ) -> tuple[NameShares, Integers]:
     """The mentions of each name that are most like the query, what part each gets, and the number
@@ -254,9 +243,9 @@ def arriving(
     whole walk. Of common names only the mentions nearest to the query count.
     """
     snapshot = context.snapshot
-    found = _most_like(context, names, near, by.mentions)
+    found = _most_like(context, names, by.mentions)
     entry, of = found.entry, found.of
-    cosines = context.cosines[found.row].astype(np.float64)
+    cosines = context.likeness.of_rows(found.row).astype(np.float64)
     weight = found.times * np.exp(by.name_sharpness * cosines)
     known = _known(context, names, brought).take(of, axis=1)
     has = context.coverage.held(entry)
@@ -265,7 +254,7 @@ def arriving(
     return NameShares(entry, names[of], _shares(weight, of), snapshot.homes(entry)), of
 
 
-def _most_like(context: QueryContext, names: Integers, near: Nearness, count: int) -> Mentions:
+def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
     """So many mentions of each name, by rising name; only names with equally good ones are sorted.
 
     Those that are not visible are left out in the end, when few mentions are left.
@@ -276,7 +265,7 @@ def _most_like(context: QueryContext, names: Integers, near: Nearness, count: in
     rows, of = snapshot.index.postings["mention_of_name"].of_each(names[~common])
     if common.any():
         numbers = np.flatnonzero(common)
-        more, name = near.nearest
+        more, name = context.nearest_mentions
         place = places(names[numbers], len(mentioned))[name]
         there = np.flatnonzero(place >= 0)
         rows = np.concatenate([rows, more[there]])
@@ -284,7 +273,7 @@ def _most_like(context: QueryContext, names: Integers, near: Nearness, count: in
     own, called = snapshot.called(names)
     row = np.concatenate([mention["row"][rows], snapshot.index["entries"]["first_row"][own]])
     of = np.concatenate([of, called])
-    likeness = near.of(row)
+    likeness = _rising_likeness(context, row)
     first = largest_of_each(of, likeness, count)
     first = first[likeness[first] != LEAST]
     said = first < len(rows)
@@ -295,11 +284,21 @@ def _most_like(context: QueryContext, names: Integers, near: Nearness, count: in
     kept = np.arange(len(of))
     if tied.any():
         some = np.flatnonzero(tied)
-        order = -context.cosines[row[some]], snapshot.ids[entry[some]], row[some]
+        order = -context.likeness.of_rows(row[some]), snapshot.ids[entry[some]], row[some]
         best = best_of_each(of[some], *order, count=count)
         kept = np.concatenate([np.flatnonzero(~tied), some[best]])
     kept = kept[np.argsort(of[kept], kind="stable")]
     return Mentions(entry[kept].astype(np.int64), row[kept], times[kept], of[kept])
+
+
+def _rising_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]:
+    """(w,) rises with how like the question a row is; LEAST where it is not visible."""
+    shown = holds(context.snapshot.statistics.visible.rows, rows)
+    if shown.all():
+        return rising(context.likeness.of_rows(rows))
+    like = np.full(len(rows), LEAST)
+    like[shown] = rising(context.likeness.of_rows(rows[shown]))
+    return like
 
 
 def _known(context: QueryContext, names: Integers, brought: NameShares) -> Floats:

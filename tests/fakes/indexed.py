@@ -13,6 +13,7 @@ from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import MatchDelta, cut_of, pending_matches, rematch
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
+from hopsyncd.retrieve.likeness import Likeness
 from hopsyncd.retrieve.query_context import Coverage, QueryContext
 from store.records import (
     Direction,
@@ -173,6 +174,14 @@ def _linking(
     ]
 
 
+class GivenLikeness(Likeness):
+    """With these (r,) cosines of all rows."""
+
+    def __init__(self, snapshot: Snapshot, cosines: NDArray[np.float32]) -> None:
+        super().__init__(snapshot, np.zeros(snapshot.index.vectors.dimensions, dtype=np.int16))
+        self.every = cosines
+
+
 def asked(
     snapshot: Snapshot,
     cosines: Mapping[int, float] | None = None,
@@ -187,7 +196,8 @@ def asked(
         near[row] = cosine
     said = np.zeros(count) if by_words is None else np.array(by_words, dtype=np.float64)
     unasked = Coverage(np.empty(0), np.empty((0, count), dtype=np.bool_))
-    return QueryContext(snapshot, near, names or {}, said, coverage or unasked, {}, lambda _: {})
+    like = GivenLikeness(snapshot, near)
+    return QueryContext(snapshot, like, names or {}, said, coverage or unasked, {}, lambda _: {})
 
 
 def whole_row(snapshot: Snapshot, entry: int) -> int:

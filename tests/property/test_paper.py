@@ -13,7 +13,7 @@ from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.edge_traversal import choose_first, follow_paper, offers_of
 from hopsyncd.retrieve.query_context import QueryContext
 from store.records import GRID, Direction, Question, QuestionSet, to_grid
-from tests.fakes.indexed import asked, indexed
+from tests.fakes.indexed import GivenLikeness, asked, indexed
 from tests.fakes.triplets import triplets
 
 NAMES = ("rome", "gaul", "rhine", "caesar")
@@ -96,7 +96,8 @@ def held_against(graph: Snapshot, query: NDArray[np.int16], names: set[str]) -> 
     rows = graph.index.vectors.exact
     cosines = (rows.astype(np.int64) @ query.astype(np.int64)) / (GRID * GRID)
     known = dict.fromkeys(sorted(graph.mentioned(sorted(names))), 0.5)
-    return replace(asked(graph, names=known), cosines=cosines)  # type: ignore[arg-type]
+    like = GivenLikeness(graph, cosines)  # type: ignore[arg-type]
+    return replace(asked(graph, names=known), likeness=like)
 
 
 @given(

@@ -32,7 +32,8 @@ def copied(index: LiveIndex) -> LiveIndex:
     """Another index of the same arrays."""
     copy, vectors = LiveIndex(index.vectors.dimensions), index.vectors
     exact, codes, missing = vectors.exact.copy(), vectors.codes.copy(), vectors.missing()
-    copy.vectors.take(exact, codes, len(vectors), missing)
+    whole = vectors.whole.copy()
+    copy.vectors.take(exact, codes, len(vectors), whole, len(whole), missing)
     columns = {name: column.copy() for name, column in index.columns().items()}
     copy.take(columns, {name: len(column) for name, column in columns.items()})
     for texts in ("spelled", "sources", "paths", "shown"):

@@ -11,6 +11,7 @@ from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.engine import Engine
+from hopsyncd.retrieve.likeness import Likeness
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.results import Answer, answer_json
 from hopsyncd.retrieve.statements import StatementGraph, search_paths, statement_starts
@@ -47,8 +48,7 @@ def graph_of(
 ) -> StatementGraph:
     vector = to_grid(np.array([question]))[0]
     context = asked(snapshot, names=dict.fromkeys(names, 1.0))
-    near = snapshot.index.vectors.cosines(vector)
-    return StatementGraph(replace(context, cosines=near), vector)
+    return StatementGraph(replace(context, likeness=Likeness(snapshot, vector)), vector)
 
 
 def ids(graph: StatementGraph, statements: Sequence[int]) -> list[int]:

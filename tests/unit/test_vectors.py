@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from hopsyncd.index.vectors import CodeBounds, VectorTable
+from hopsyncd.index.vector_table import VectorTable
+from hopsyncd.index.vectors import CodeBounds
 from store.records import GRID, Vectors, to_grid
 
 # Few components, as codes are made for; many, of which most are nothing, as they are not.
@@ -27,6 +28,10 @@ def table_of(vectors: Vectors) -> VectorTable:
     return table
 
 
+def cosines(table: VectorTable, vector: NDArray[np.int16]) -> NDArray[np.float32]:
+    return table.cosines_soon(vector, table.codes)()
+
+
 @given(rows=_some)
 def test_codes_fit_in_eight_bits_and_are_within_half_a_step(rows: NDArray[np.float64]) -> None:
     table = table_of(to_grid(rows))
@@ -42,38 +47,39 @@ def test_a_zero_vector_has_no_code_and_is_like_nothing() -> None:
     table = VectorTable(3)
     table.append(np.vstack([zero, to_grid(np.eye(3))]))
     assert table.codes[0].tolist() == [0, 0, 0]
-    assert table.cosines(zero[0]).tolist() == [0, 0, 0, 0]
-    assert table.cosines(to_grid(np.eye(3))[0]).tolist() == pytest.approx([0, 1, 0, 0], abs=0.02)
+    assert cosines(table, zero[0]).tolist() == [0, 0, 0, 0]
+    assert cosines(table, to_grid(np.eye(3))[0]).tolist() == pytest.approx([0, 1, 0, 0], abs=0.02)
 
 
 def test_cosines_are_near_the_exact_ones_and_a_function_of_two_vectors_alone() -> None:
     vectors = to_grid(np.random.default_rng(2).normal(size=(1000, 384)))
     table, turned = VectorTable(384), VectorTable(384)
-    assert len(table.cosines(vectors[0])) == 0
+    assert len(cosines(table, vectors[0])) == 0
     for start in range(0, 1000, 300):
         assert table.append(vectors[start : start + 300]) == start
     turned.append(vectors[::-1])
     for asked in vectors[:5]:
-        found = table.cosines(asked)
+        found = cosines(table, asked)
         exact = (vectors.astype(np.float64) @ asked.astype(np.float64)) / GRID**2
         assert np.abs(found - exact).mean() < 1e-3
         assert np.abs(found - exact).max() < 6e-3
-        assert found.tolist() == turned.cosines(asked)[::-1].tolist()
+        assert found.tolist() == cosines(turned, asked)[::-1].tolist()
 
 
 def test_a_table_grows_under_a_reader_and_its_rows_can_be_taken_over() -> None:
     vectors = to_grid(np.random.default_rng(3).normal(size=(2000, 8)))
     table, other = VectorTable(8), VectorTable(8)
-    table.append(vectors[:100])
+    table.append(vectors[:100], [0])
     before = table.exact
-    table.append(vectors[100:])
+    table.append(vectors[100:], [50])
     assert (len(before), len(table)) == (100, 2000)
     assert (before == vectors[:100]).all() and (table.exact == vectors).all()
     assert (table.codes == table_of(vectors).codes).all()
-    other.take(table.exact, table.codes, len(table), table.missing())
-    assert other.append(vectors[:1]) == 2000
+    other.take(table.exact, table.codes, len(table), table.whole, 2, table.missing())
+    assert other.append(vectors[:1], [0]) == 2000
+    assert (other.whole == table.codes[[0, 150, 0]]).all()
     assert (other.exact == np.vstack([vectors, vectors[:1]])).all()
-    assert other.cosines(vectors[7])[:2000].tolist() == table.cosines(vectors[7]).tolist()
+    assert cosines(other, vectors[7])[:2000].tolist() == cosines(table, vectors[7]).tolist()
 
 
 @pytest.mark.parametrize("longer", ["exact", "codes"])
@@ -82,7 +88,8 @@ def test_a_table_grows_from_arrays_of_which_one_has_more_room(longer: str) -> No
     whole, table = table_of(vectors), VectorTable(8)
     room = {name: getattr(whole, name)[:100].copy() for name in ("exact", "codes")}
     room[longer] = np.resize(room[longer], (800, 8))
-    table.take(room["exact"], room["codes"], 100, whole.missing()[:100])
+    none = np.empty((0, 8), dtype=np.int8)
+    table.take(room["exact"], room["codes"], 100, none, 0, whole.missing()[:100])
     table.append(vectors[100:200])
     table.append(vectors[200:])
     assert (table.exact == vectors).all() and (table.codes == whole.codes).all()
@@ -91,9 +98,16 @@ def test_a_table_grows_from_arrays_of_which_one_has_more_room(longer: str) -> No
 def test_of_many_rows_two_threads_find_what_one_does() -> None:
     vectors = to_grid(np.random.default_rng(3).normal(size=(40_000, 24)))
     table, asked = table_of(vectors), vectors[7]
-    found = table.cosines(asked)
+    found = cosines(table, asked)
     for part in (slice(0, 1000), slice(19_500, 20_500), slice(39_000, 40_000)):
-        assert (found[part] == table_of(vectors[part]).cosines(asked)).all()
+        assert (found[part] == cosines(table_of(vectors[part]), asked)).all()
+
+
+def test_rows_that_are_gathered_have_the_cosines_that_all_have() -> None:
+    vectors = to_grid(np.random.default_rng(5).normal(size=(5_000, 24)))
+    table = table_of(vectors)
+    rows = np.random.default_rng(6).integers(0, 5_000, 4_500)
+    assert (table.cosines(vectors[7], rows) == cosines(table, vectors[7])[rows]).all()
 
 
 def test_codes_say_between_what_the_products_with_a_few_vectors_lie() -> None:

@@ -1,0 +1,198 @@
+"""Vectors that only grow: each exactly, on the grid, and as a code of eight bits a component."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numkong
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.index.columns import Integers
+from store.records import GRID, Vectors
+
+Codes = NDArray[np.int8]
+Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
+"""Gives a larger array, of so many rows, that begins with those of the old one."""
+
+_FIRST = 256  # rows that there is room for at first
+_ROWS_AT_ONCE, _MANY_ROWS = 1 << 13, 1 << 15  # that a thread fills, and that two fill
+_SECOND = ThreadPoolExecutor(2, "rows")
+_AT_ONCE = 1 << 8  # rows, which fit into a processor's cache
+_GATHERED = 1 << 11  # codes, which do too
+_MOST_CODE = 127
+_WIDEST = 6.0  # times the usual component: what is beyond has the largest code
+
+
+def in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
+    """Grow an array in memory."""
+    grown = np.zeros((rows, *old.shape[1:]), dtype=old.dtype)
+    grown[: len(old)] = old
+    return grown
+
+
+class VectorTable:
+    """r rows of d components, exact (int16) and coarse (int8), that only grow.
+
+    The coarse ones of whole passages are held once more, side by side: whoever compares with all
+    passages reads a fraction of the rows.
+    """
+
+    def __init__(self, dimensions: int, grow: Grow = in_memory) -> None:
+        self.dimensions = dimensions
+        self.step = _WIDEST * GRID / (np.sqrt(dimensions) * _MOST_CODE)
+        self._grow = grow
+        self._exact: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int16)
+        self._codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
+        self._whole: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
+        self._missing = np.empty(0, dtype=np.float32)
+        self._used = self._wholes = 0
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def exact(self) -> Vectors:
+        """(r, d) int16 on the grid."""
+        used = self._used
+        return self._exact[:used]  # type: ignore[return-value]
+
+    @property
+    def codes(self) -> Codes:
+        """(r, d) int8."""
+        used = self._used
+        return self._codes[:used]  # type: ignore[return-value]
+
+    @property
+    def whole(self) -> Codes:
+        """(w, d) int8: the codes of whole passages."""
+        used = self._wholes
+        return self._whole[:used]  # type: ignore[return-value]
+
+    def append(self, vectors: Vectors, whole: Sequence[int] = ()) -> int:
+        """Add (m, d) vectors, of which `whole` are of whole passages; returns the first's row."""
+        first, needed = self._used, self._used + len(vectors)
+        if needed > len(self._exact):
+            rows = max(needed, 2 * first, _FIRST)
+            self._exact = self._grow("exact", self._exact, rows)
+            self._codes = self._grow("codes", self._codes, rows)
+        if (wholes := self._wholes + len(whole)) > len(self._whole):
+            self._whole = self._grow("whole", self._whole, max(wholes, 2 * self._wholes, _FIRST))
+        codes = self._coarse(vectors)
+        self._exact[first:needed] = vectors
+        self._codes[first:needed] = codes
+        self._whole[self._wholes : wholes] = codes[list(whole)]
+        self._used, self._wholes = needed, wholes
+        return first
+
+    def take(
+        self,
+        exact: NDArray[np.generic],
+        codes: NDArray[np.generic],
+        rows: int,
+        whole: NDArray[np.generic],
+        wholes: int,
+        missing: NDArray[np.float32],
+    ) -> None:
+        """Replace all rows by so many of these arrays, which may have room for more.
+
+        `missing` is what these rows gave.
+        """
+        room = min(len(exact), len(codes))  # a kill while they grow leaves one behind the other
+        self._exact, self._codes, self._used = exact[:room], codes[:room], rows
+        self._whole, self._wholes = whole, wholes
+        self._missing = missing
+
+    def cosines(self, vector: Vectors, rows: Integers) -> NDArray[np.float32]:
+        """(w,) about the cosine of each of these rows with a (d,) grid vector: a function of the
+        two alone.
+
+        Both are taken as their codes, which moves a cosine by about 0.001.
+        """
+        found = np.empty(len(rows), dtype=np.float32)
+        codes = np.asarray(self.codes)
+        as_one = codes.view(f"V{self.dimensions}").ravel()  # gathered in half the time
+        compare = self._comparing(vector, found)
+        for part in parts_of(len(rows), _GATHERED):
+            compare(as_one[rows[part]].view(np.int8).reshape(-1, self.dimensions), part)
+        return found
+
+    def cosines_soon(self, vector: Vectors, among: Codes) -> Callable[[], NDArray[np.float32]]:
+        """Begin to compute the cosines with `codes` or `whole`; what is returned gives them."""
+        codes = np.asarray(among)
+        found = np.empty(len(codes), dtype=np.float32)
+        compare = self._comparing(vector, found)
+        finish = filling(len(codes), lambda part: compare(codes[part], part))
+
+        def give() -> NDArray[np.float32]:
+            finish()
+            return found
+
+        return give
+
+    def _comparing(
+        self, vector: Vectors, found: NDArray[np.float32]
+    ) -> Callable[[Codes, slice], None]:
+        """What puts the cosines of some codes into a part of what is found."""
+        coarse, unit = self._coarse(vector[None]), np.float32((self.step / GRID) ** 2)
+
+        def compare(some: Codes, part: slice) -> None:
+            # Row by row: a product of matrices takes twice as long where one has a single row.
+            dots = numkong.dot(some, np.broadcast_to(coarse, some.shape))
+            np.multiply(np.asarray(dots).astype(np.float32), unit, out=found[part])
+
+        return compare
+
+    def products(self, rows: Integers, others: Integers) -> NDArray[np.float32]:
+        """The exact product of each pair of rows."""
+        exact, found = np.asarray(self.exact), np.empty(len(rows), dtype=np.float32)
+        for part in parts_of(len(rows), _AT_ONCE):
+            one, other = (exact[at[part]].astype(np.float32) for at in (rows, others))
+            np.einsum("ij,ij->i", one, other, out=found[part])
+        return found
+
+    def missing(self) -> NDArray[np.float32]:
+        """(r,) no less than the length of what the codes of each row leave out."""
+        known, used = self._missing, self._used
+        if len(known) < used:
+            exact, codes = np.asarray(self.exact), np.asarray(self.codes)
+            squared = np.empty(used - len(known), dtype=np.float32)
+            for part in parts_of(len(squared), _AT_ONCE):
+                at = slice(len(known) + part.start, len(known) + part.stop)
+                rest = exact[at] - codes[at] * np.float32(self.step)
+                np.einsum("ij,ij->i", rest, rest, out=squared[part])
+            new = np.sqrt(squared, out=squared) + np.float32(1)
+            self._missing = known = np.concatenate([known, new])
+        return known[:used]
+
+    def _coarse(self, vectors: Vectors) -> Codes:
+        codes = np.rint(vectors / np.float32(self.step))
+        return np.clip(codes, -_MOST_CODE, _MOST_CODE).astype(np.int8)
+
+
+def parts_of(count: int, at_once: int) -> Iterator[slice]:
+    """So many rows at once, in order.
+
+    >>> [*parts_of(5, 3)]
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    for start in range(0, count, at_once):
+        yield slice(start, min(start + at_once, count))
+
+
+def filling(rows: int, fill: Callable[[slice], None]) -> Callable[[], None]:
+    """Begin to fill so many rows by parts, many of them in another thread, as it has memory's other
+    half; what is returned fills those that are left."""
+    parts = iter([*parts_of(rows, _ROWS_AT_ONCE)])  # of a list: two threads may take from it
+
+    def go_on() -> None:
+        for part in parts:
+            fill(part)
+
+    other = _SECOND.submit(go_on) if rows >= _MANY_ROWS else None
+
+    def finish() -> None:
+        go_on()
+        if other:
+            other.result()
+
+    return finish

@@ -1,0 +1,97 @@
+"""How like a question the passages are: by the cosines of its vector with theirs, and by its words.
+
+Each passage is compared as a whole. Its sentences are compared where it is one of those most like
+the question, or something leads to them: so a question costs what it touches. Where there are few
+vectors, comparing all at once is faster.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.index.columns import Floats, Integers, largest_between, ranges
+from hopsyncd.index.snapshot import Snapshot
+from store.records import Vectors
+
+OF_LIKENESS = 15.0
+OF_WORDS = 25.0
+NEAR = 1000  # passages whose sentences are compared
+_FEW = 1 << 17  # vectors
+
+Cosines = NDArray[np.float32]
+
+
+class Likeness:
+    """The cosines of one question, a (d,) vector on the grid, at one version.
+
+    Comparing begins at once, in another thread while this one does something else.
+    """
+
+    def __init__(self, snapshot: Snapshot, vector: Vectors, few: int = _FEW) -> None:
+        """Where there are at most so many vectors, all are compared at once."""
+        index = snapshot.index
+        self._vectors, self._vector = index.vectors, vector
+        self._first = index["entries"]["first_row"][: len(snapshot.statistics.visible.entries)]
+        self._is_small = len(index.vectors) <= few
+        among = index.vectors.codes if self._is_small else index.vectors.whole[: len(self._first)]
+        self._begun = index.vectors.cosines_soon(vector, among)
+
+    @cached_property
+    def every(self) -> Cosines:
+        """(r,) of each row."""
+        if self._is_small:
+            return self._begun()
+        return self._vectors.cosines_soon(self._vector, self._vectors.codes)()
+
+    @cached_property
+    def whole(self) -> Cosines:
+        """(n,) of each entry's passage as a whole."""
+        return self.every[self._first] if self._is_small else self._begun()
+
+    def of_rows(self, rows: Integers) -> Cosines:
+        """(w,) of these rows."""
+        if self._is_small:
+            return self.every.take(rows)
+        return self._vectors.cosines(self._vector, rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NearPassages:
+    """The visible entries most like the question, rising, at most `NEAR` and those as like.
+
+    like: (m,) how like: of words and the best row. rows, cosines: (w,) all their rows.
+    """
+
+    entries: Integers
+    like: Floats
+    rows: Integers
+    cosines: Cosines
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, likeness: Likeness, by_words: Floats) -> Self:
+        """Find them by their words and each passage as a whole."""
+        entries = np.flatnonzero(snapshot.statistics.visible.entries)
+        like = OF_LIKENESS * likeness.whole[entries] + OF_WORDS * by_words[entries]
+        if len(entries) > NEAR:
+            near = like >= np.partition(like, len(like) - NEAR)[len(like) - NEAR]
+            entries = entries[near]
+        columns = snapshot.index["entries"]
+        first = columns["first_row"][entries].astype(np.int64)
+        end = columns["end_row"][entries].astype(np.int64)
+        rows, _ = ranges(first, end)
+        cosines, until = likeness.of_rows(rows), (end - first).cumsum()
+        best = np.zeros(0, dtype=np.float32)
+        if len(entries):
+            best = largest_between(cosines, until - (end - first), until)
+        of_words = OF_WORDS * by_words[entries]
+        return cls(entries, OF_LIKENESS * best.astype(np.float64) + of_words, rows, cosines)
+
+
+def fit(snapshot: Snapshot, vector: Vectors) -> float:
+    """The cosine of a text with what is most like it."""
+    count = len(snapshot.statistics.visible.entries)
+    near = NearPassages.of(snapshot, Likeness(snapshot, vector), np.zeros(count))
+    return float(near.cosines.max(initial=0.0))

@@ -1,0 +1,106 @@
+"""How like a question passages are: whatever is compared, and by which way, it is the same."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.likeness import NEAR, OF_LIKENESS, OF_WORDS, Likeness, NearPassages, fit
+from hopsyncd.retrieve.ways import mentions_of
+from store.records import Vectors, to_grid
+from tests.fakes.indexed import advance, asked, document, indexed, snapshot_at
+from tests.fakes.triplets import triplets
+
+_CHANCE = np.random.default_rng(8)
+_DIMENSIONS = 12
+
+
+def _drawn() -> list[float]:
+    return [_CHANCE.normal() for _ in range(_DIMENSIONS)]
+
+
+def _question() -> Vectors:
+    vector: Vectors = to_grid(np.array([_drawn()]))[0]
+    return vector
+
+
+def _some(count: int, sentences: int = 3) -> Snapshot:
+    """Passages that all mention one name, in the first of their sentences."""
+    return indexed(
+        [
+            triplets(at, [("rome" if not said else "", _drawn()) for said in range(sentences)])
+            for at in range(count)
+        ]
+    )
+
+
+def test_what_is_compared_when_it_is_wanted_is_as_like_as_what_was_compared_at_once() -> None:
+    served, vector = _some(50), _question()
+    once, wanted = Likeness(served, vector), Likeness(served, vector, few=0)
+    rows = np.array([7, 0, 7, 199])
+    assert (once.of_rows(rows) == wanted.of_rows(rows)).all()
+    assert (once.whole == wanted.whole).all()
+    assert (once.every == wanted.every).all()
+    first = served.index["entries"]["first_row"]
+    assert (wanted.whole == wanted.every[first]).all()
+
+
+@pytest.mark.parametrize("few", [0, 10**6])
+def test_near_passages_are_those_most_like_it_by_words_and_as_a_whole(few: int) -> None:
+    served, vector = _some(NEAR + 200), _question()
+    likeness = Likeness(served, vector, few)
+    words = _CHANCE.random(NEAR + 200)
+    near = NearPassages.of(served, likeness, words)
+    like = OF_LIKENESS * likeness.whole + OF_WORDS * words
+    assert near.entries.tolist() == np.sort(np.argsort(-like)[:NEAR]).tolist()
+    cosines = likeness.every.reshape(-1, 4)[near.entries]
+    assert near.cosines.tolist() == cosines.ravel().tolist()
+    best = OF_LIKENESS * cosines.max(axis=1) + OF_WORDS * words[near.entries]
+    assert near.like == pytest.approx(best)
+
+
+def test_passages_equally_like_it_are_all_near() -> None:
+    served = _some(NEAR + 5)
+    assert len(asked(served).near.entries) == NEAR + 5
+
+
+def test_what_came_or_went_since_is_not_near() -> None:
+    served, vector = _some(3), _question()
+    advance(served.index, 2, [triplets(9, [("", _drawn())])], [1], [document(9, "9.md", [9])], [1])
+    for version, entries in ((1, [0, 1, 2]), (2, [0, 2, 3])):
+        then = snapshot_at(served.index, version)
+        likeness = Likeness(then, vector, few=0)
+        count = len(then.statistics.visible.entries)
+        near = NearPassages.of(then, likeness, np.zeros(count))
+        assert near.entries.tolist() == entries
+    old = Likeness(served, vector, few=0)
+    assert len(old.whole) == 3
+
+
+def test_where_nothing_is_visible_nothing_is_near() -> None:
+    served = indexed([])
+    vector = to_grid(np.array([[1.0, 0.0]]))[0]
+    near = NearPassages.of(served, Likeness(served, vector), np.zeros(0))
+    assert (len(near.entries), len(near.like), len(near.rows)) == (0, 0, 0)
+    assert fit(served, vector) == 0.0
+
+
+def test_a_text_fits_as_well_as_the_sentence_most_like_it() -> None:
+    served, vector = _some(20), _question()
+    assert fit(served, vector) == pytest.approx(float(Likeness(served, vector).every.max()))
+
+
+@pytest.mark.parametrize("count", [NEAR, NEAR + 1])
+def test_of_a_name_that_most_have_the_mentions_nearest_to_the_question_count(count: int) -> None:
+    served = _some(count, sentences=2)
+    context = replace(asked(served), likeness=Likeness(served, _question()))
+    found = mentions_of(context, served.number_of("rome"))
+    every = served.mentions_of(np.array([served.number_of("rome")]))
+    if count == NEAR:
+        assert found.row.tolist() == every.row.tolist()
+        return
+    rows = context.near.rows[np.argsort(-context.near.cosines)[:2000]]
+    assert sorted(found.row.tolist()) == sorted(set(rows.tolist()) & set(every.row.tolist()))
+    assert 0 < len(found.row) < len(every.row)
+    assert found.times.tolist() == [1.0] * len(found.row)
