@@ -132,9 +132,6 @@ class Apart(Snapshot):
     def homes(self, entries: Integers) -> Integers:
         return self.index["entries"]["number"][entries].astype(np.int64)
 
-    def entries_at(self, homes: Integers) -> tuple[Integers, Integers]:
-        return self.statistics.visible.entry[homes], np.arange(len(homes))
-
 
 def within_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The walk as if each passage were a document of its own; the ranking knows better."""

@@ -378,15 +378,13 @@ class Snapshot:
         start, end, link = start[seen], end[seen], link[seen].astype(np.int64)
         return start, end, link, np.full(len(start), back)
 
-    def entries_at(self, homes: Integers) -> tuple[Integers, Integers]:
-        """The entries that are counted to each of these documents, and which of them."""
+    def entries_at(self, home: int) -> Integers:
+        """The entries that are counted to this document, rising."""
         visible = self.statistics.visible
-        first, end = (np.searchsorted(visible.homes, homes, side) for side in ("left", "right"))
-        at, of = ranges(visible.home_starts[first], visible.home_starts[end])
-        return visible.by_home[at], of
+        return np.flatnonzero(visible.entries & (visible.home_of[: len(visible.entries)] == home))
 
     def entries_of(self, nth_homes: Integers) -> tuple[Integers, Integers]:
-        """The same for documents by their place among `homes`."""
+        """The entries that are counted to documents, by the numbers of these; and which of them."""
         visible = self.statistics.visible
         starts = visible.home_starts
         at, of = ranges(starts[nth_homes], starts[nth_homes + 1])

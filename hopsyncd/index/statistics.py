@@ -28,9 +28,9 @@ class Visible:
     documents: (d,). entries: (e,) whether each is a vertex; rows: (r,) the same by their vectors.
     entry: (p,) that of each passage by number, -1 if it is none. home: (p,) the document that a
     passage is counted to: the one with the lowest `home` of those that hold it; `home_of` (e,) is
-    that of each entry. homes: (h,) each that an entry is counted to, rising; `nth_home` (e,) is the
-    place of each visible entry's among them. by_home: the visible entries by that, then rising;
-    those of each home begin at its place of `home_starts` (h + 1,).
+    that of each entry. These are numbered from 0 to below `homes`, in no order that means anything:
+    `nth_home` (e,) is the number of each visible entry's. by_home: the visible entries by that,
+    then rising; those of each home begin at its place of `home_starts` (homes + 1,).
     """
 
     documents: Flags
@@ -39,7 +39,7 @@ class Visible:
     entry: Integers
     home: Integers
     home_of: Integers
-    homes: Integers
+    homes: int
     nth_home: Integers
     by_home: Integers
     home_starts: Integers
@@ -76,12 +76,17 @@ class Visible:
         entry = np.full(len(home), -1, dtype=np.int64)
         entry[numbers[alive]] = alive
         alive = np.flatnonzero(entries)
-        by_home = alive[np.argsort(home_of[alive], kind="stable")]
-        homes, starts = np.unique(home_of[by_home], return_index=True)
-        starts = np.append(starts, len(by_home))
+        holder = np.zeros(len(home), dtype=np.int64)
+        own = homes[document[at]] == home[number[at]]
+        holder[number[at][own]] = document[at][own]
+        # Sorted as one number, which takes a quarter of the time that sorting places takes.
+        sorted_ = np.sort(holder[numbers[alive]] << 32 | alive)
+        by_home = sorted_ & (2**32 - 1)
+        starts = np.flatnonzero(np.diff(sorted_ >> 32, prepend=-1))
+        count, starts = len(starts), np.append(starts, len(by_home))
         nth_home = np.full(len(numbers), -1)
-        nth_home[by_home] = np.arange(len(homes)).repeat(np.diff(starts))
-        return cls(documents, entries, rows, entry, home, home_of, homes, nth_home, by_home, starts)
+        nth_home[by_home] = np.arange(count).repeat(np.diff(starts))
+        return cls(documents, entries, rows, entry, home, home_of, count, nth_home, by_home, starts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

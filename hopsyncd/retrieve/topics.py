@@ -64,7 +64,7 @@ def _topics_of(graph: StatementGraph, entry: int) -> Iterator[tuple[int, Integer
 def _statements(graph: StatementGraph, home: int, name: int) -> Integers:
     """Those of a topic in all passages of its document."""
     if name == _WHOLE:
-        return graph.of_entries(graph.snapshot.entries_at(np.array([home]))[0])
+        return graph.of_entries(graph.snapshot.entries_at(home))
     statements = graph.having(name)
     of_document: Integers = statements[graph.snapshot.homes(graph.entries(statements)) == home]
     return of_document

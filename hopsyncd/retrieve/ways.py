@@ -139,7 +139,7 @@ def link_ways(
     if not snapshot.has_links:
         return NO_WAYS
     visible = snapshot.statistics.visible
-    homes, own = len(visible.homes), visible.nth_home[entries]
+    homes, own = visible.homes, visible.nth_home[entries]
     inside, _ = snapshot.entries_of(np.flatnonzero(marked(homes, own)))
     onwards = _once(snapshot, *snapshot.links_from(entries)[:3])
     target, source, link_back, _ = snapshot.links_to(inside)
@@ -186,7 +186,7 @@ def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers)
     home = visible.nth_home[target]
     apart = np.flatnonzero(visible.nth_home[entry] != home)
     entry, target, link, home = entry[apart], target[apart], link[apart], home[apart]
-    first = best_of_each(entry * len(visible.homes) + home, snapshot.ids[target])
+    first = best_of_each(entry * visible.homes + home, snapshot.ids[target])
     return _Linked(entry[first], home[first], link[first])
 
 
