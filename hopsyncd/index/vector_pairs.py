@@ -92,11 +92,9 @@ class VectorPairs:
             for pairs in _together(self._within(self.bounds.about, rows)):
                 yield self._exact(*pairs)
             return
-        asking, holding = np.flatnonzero(asks), np.flatnonzero(holds_)
-        self._raise_bare(asking, rows)
-        yield from self._compared(asking, rows)
+        self._raise_bare(np.flatnonzero(asks), rows)
         # What is new and asks nothing matters to what holds a match alone.
-        yield from self._compared(np.flatnonzero(self.is_new & ~asks), holding)
+        yield from self._compared(np.flatnonzero(asks | (self.is_new & holds_.any())), rows)
 
     def _compared(self, columns: Integers, rows: Integers) -> Iterator[Pairs]:
         if not len(rows):
@@ -163,7 +161,9 @@ class VectorPairs:
         step, missing = np.float32(self.vectors.step**2), self.bounds.missing
         holds_, left = self.holds[block.rows], missing[block.rows]
         asks, right = self.asks[tile.rows], missing[tile.rows]
-        floor = np.minimum(asks, holds_.min())
+        floor = np.minimum(asks, np.where(self.is_new[tile.rows], holds_.min(), np.inf))
+        if floor.min() == np.inf:
+            return tile.rows[:0], block.rows[:0]
         if (few := block.left_with(tile, floor)) is not None:
             row, column = few
             about = np.empty(len(row), dtype=np.int32)
