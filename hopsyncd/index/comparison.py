@@ -1,8 +1,8 @@
 """Comparing outgoing with incoming questions under Eq. 1: which pairs could be best, and exactly.
 
 Pairs that share a keyword are compared first, name by name. They are few, and what they reach is
-the floor for the others, which have their vectors alone. Those are multiplied by blocks, each
-distinct vector once: as codes, which rule out nearly all pairs (`CodeBounds`), then exactly.
+the floor for the others, which have their vectors alone (`hopsyncd.index.vector_pairs`). Each
+distinct vector is multiplied once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,17 +24,17 @@ from hopsyncd.index.columns import (
 )
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.precedence import politely
-from hopsyncd.index.vectors import (
+from hopsyncd.index.vector_pairs import (
     BLOCK,
     EXACT_AT_ONCE,
     NEVER,
     ROUNDING,
-    CodeBounds,
     Pairs,
     VectorPairs,
     alike,
     joined,
 )
+from hopsyncd.index.vectors import CodeBounds
 from store.records import GRID
 
 # A dot product of two grid vectors, times this, is half their cosine.

@@ -30,7 +30,7 @@ from hopsyncd.index.columns import (
     Postings,
     Segment,
 )
-from hopsyncd.index.vector_table import Grow, VectorTable, in_memory
+from hopsyncd.index.vectors import Grow, VectorTable, in_memory
 from store.records import content_id
 
 DEAD = 2**31 - 1  # `died` of what is in force at the head

@@ -1,46 +1,223 @@
-"""Which pairs of vectors have a product that a question has to reach.
+"""Vectors that only grow, and between which bounds the products of two of them lie.
 
-Codes tell between which bounds a product lies, and are multiplied three times as fast as vectors.
+Each is held exactly, on the grid, and as a code of eight bits a component. Codes are multiplied
+three times as fast, and sketches, which have fewer components, faster still.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
-from typing import Self, TypeVar
+from typing import Self
 
 import numkong
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Integers, ranges
-from hopsyncd.index.precedence import politely
-from hopsyncd.index.vector_table import VectorTable, filling
-from store.records import GRID
+from hopsyncd.index.columns import Integers
+from store.records import GRID, Vectors
 
-EXACT_AT_ONCE = 1 << 15  # pairs
-NEVER = np.float32(-1e30)
-ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
-BLOCK = 1 << 9  # vectors that are multiplied with some
-_COLUMNS = 1 << 14  # vectors that are compared with all others
-_TILE = 1 << 9  # vectors of them in one product
-_MANY_PAIRS = 1 << 23  # that two threads compare
-_AHEAD = 8  # blocks
-_FAR = 2.0**30  # more than any product of codes
-_UNLIKE = 4  # times as much as usual: what the code of such a vector misses
-_BOUND = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared length, can be rounded by
-_SAMPLE = 1 << 10  # vectors
+_FIRST = 256  # rows that there is room for at first
+UNSURE = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared length, can be rounded by
 _FEW, _MOST_BOUNDS = 1 << 6, 1 << 24  # vectors whose products with all are bounded by codes; pairs
 _MANY = 1 << 12  # rows: too many to be so few vectors
+_AXES = 127  # of a sketch, which has one component more
+_SAMPLE = 1 << 12  # vectors of which axes are made
 
-Pairs = tuple[Integers, Integers]
-"""The column and the row of each."""
+Codes = NDArray[np.int8]
+Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
+"""Gives a larger array, of so many rows, that begins with those of the old one."""
 
+_AT_ONCE = 1 << 8  # rows, which fit into a processor's cache
+_GATHERED = 1 << 11  # codes, which do too
+_ROWS_AT_ONCE, _MANY_ROWS = 1 << 13, 1 << 15  # that a thread fills, and that two fill
+_SECOND = ThreadPoolExecutor(2, "rows")
 _LONGEST = 1.01 * GRID  # more than the length of any vector
+_MOST_CODE = 127
+_WIDEST = 6.0  # times the usual component: what is beyond has the largest code
 
-_Part = TypeVar("_Part")
-_Found = TypeVar("_Found")
+
+def in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
+    """Grow an array in memory."""
+    grown = np.zeros((rows, *old.shape[1:]), dtype=old.dtype)
+    grown[: len(old)] = old
+    return grown
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrincipalAxes:
+    """(d, k) float32: the directions in which vectors lie most, each of length 1 and square to all
+    others."""
+
+    axes: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, vectors: Vectors) -> Self:
+        """Those of (r, d) vectors, by a sample."""
+        sample = vectors[:: -(-len(vectors) // _SAMPLE)].astype(np.float32) / GRID
+        _, every = np.linalg.eigh((sample.T @ sample).astype(np.float64))
+        return cls(every[:, -_AXES:].astype(np.float32))
+
+    def sketches(self, vectors: Vectors) -> NDArray[np.float32]:
+        """(m, k + 1) of (m, d) vectors: what they have along the axes, and the length of the rest.
+
+        So the product of two vectors is no more than that of their sketches.
+        """
+        whole, axes = vectors.astype(np.float32), self.axes
+        made = np.empty((len(whole), axes.shape[1] + 1), dtype=np.float32)
+        along = np.matmul(whole, axes, out=made[:, :-1])
+        rest = np.einsum("ij,ij->i", whole, whole) - np.einsum("ij,ij->i", along, along)
+        made[:, -1] = np.sqrt(np.maximum(rest, 0) + UNSURE)
+        return made
+
+
+class VectorTable:
+    """r rows of d components, exact (int16) and coarse (int8), that only grow.
+
+    The coarse ones of whole passages are held once more, side by side: whoever compares with all
+    passages reads a fraction of the rows.
+    """
+
+    def __init__(self, dimensions: int, grow: Grow = in_memory) -> None:
+        self.dimensions = dimensions
+        self.step = _WIDEST * GRID / (np.sqrt(dimensions) * _MOST_CODE)
+        self._grow = grow
+        self._exact: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int16)
+        self._codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
+        self._whole: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
+        self._missing = np.empty(0, dtype=np.float32)
+        self._axes: tuple[int, PrincipalAxes] | None = None  # of how many rows
+        self._used = self._wholes = 0
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def exact(self) -> Vectors:
+        """(r, d) int16 on the grid."""
+        used = self._used
+        return self._exact[:used]  # type: ignore[return-value]
+
+    @property
+    def codes(self) -> Codes:
+        """(r, d) int8."""
+        used = self._used
+        return self._codes[:used]  # type: ignore[return-value]
+
+    @property
+    def whole(self) -> Codes:
+        """(w, d) int8: the codes of whole passages."""
+        used = self._wholes
+        return self._whole[:used]  # type: ignore[return-value]
+
+    def append(self, vectors: Vectors, whole: Sequence[int] = ()) -> int:
+        """Add (m, d) vectors, of which `whole` are of whole passages; returns the first's row."""
+        first, needed = self._used, self._used + len(vectors)
+        if needed > len(self._exact):
+            rows = max(needed, 2 * first, _FIRST)
+            self._exact = self._grow("exact", self._exact, rows)
+            self._codes = self._grow("codes", self._codes, rows)
+        if (wholes := self._wholes + len(whole)) > len(self._whole):
+            self._whole = self._grow("whole", self._whole, max(wholes, 2 * self._wholes, _FIRST))
+        codes = self._coarse(vectors)
+        self._exact[first:needed] = vectors
+        self._codes[first:needed] = codes
+        self._whole[self._wholes : wholes] = codes[list(whole)]
+        self._used, self._wholes = needed, wholes
+        return first
+
+    def take(
+        self,
+        exact: NDArray[np.generic],
+        codes: NDArray[np.generic],
+        rows: int,
+        whole: NDArray[np.generic],
+        wholes: int,
+        missing: NDArray[np.float32],
+    ) -> None:
+        """Replace all rows by so many of these arrays, which may have room for more.
+
+        `missing` is what these rows gave.
+        """
+        room = min(len(exact), len(codes))  # a kill while they grow leaves one behind the other
+        self._exact, self._codes, self._used = exact[:room], codes[:room], rows
+        self._whole, self._wholes = whole, wholes
+        self._missing = missing
+
+    def cosines(self, vector: Vectors, rows: Integers) -> NDArray[np.float32]:
+        """(w,) about the cosine of each of these rows with a (d,) grid vector: a function of the
+        two alone.
+
+        Both are taken as their codes, which moves a cosine by about 0.001.
+        """
+        found = np.empty(len(rows), dtype=np.float32)
+        codes = np.asarray(self.codes)
+        as_one = codes.view(f"V{self.dimensions}").ravel()  # gathered in half the time
+        compare = self._comparing(vector, found)
+        for part in parts_of(len(rows), _GATHERED):
+            compare(as_one[rows[part]].view(np.int8).reshape(-1, self.dimensions), part)
+        return found
+
+    def cosines_soon(self, vector: Vectors, among: Codes) -> Callable[[], NDArray[np.float32]]:
+        """Begin to compute the cosines with `codes` or `whole`; what is returned gives them."""
+        codes = np.asarray(among)
+        found = np.empty(len(codes), dtype=np.float32)
+        compare = self._comparing(vector, found)
+        finish = filling(len(codes), lambda part: compare(codes[part], part))
+
+        def give() -> NDArray[np.float32]:
+            finish()
+            return found
+
+        return give
+
+    def _comparing(
+        self, vector: Vectors, found: NDArray[np.float32]
+    ) -> Callable[[Codes, slice], None]:
+        """What puts the cosines of some codes into a part of what is found."""
+        coarse, unit = self._coarse(vector[None]), np.float32((self.step / GRID) ** 2)
+
+        def compare(some: Codes, part: slice) -> None:
+            # Row by row: a product of matrices takes twice as long where one has a single row.
+            dots = numkong.dot(some, np.broadcast_to(coarse, some.shape))
+            np.multiply(np.asarray(dots).astype(np.float32), unit, out=found[part])
+
+        return compare
+
+    def products(self, rows: Integers, others: Integers) -> NDArray[np.float32]:
+        """The exact product of each pair of rows."""
+        exact, found = np.asarray(self.exact), np.empty(len(rows), dtype=np.float32)
+        for part in parts_of(len(rows), _AT_ONCE):
+            one, other = (exact[at[part]].astype(np.float32) for at in (rows, others))
+            np.einsum("ij,ij->i", one, other, out=found[part])
+        return found
+
+    def missing(self) -> NDArray[np.float32]:
+        """(r,) no less than the length of what the codes of each row leave out."""
+        known, used = self._missing, self._used
+        if len(known) < used:
+            exact, codes = np.asarray(self.exact), np.asarray(self.codes)
+            squared = np.empty(used - len(known), dtype=np.float32)
+            for part in parts_of(len(squared), _AT_ONCE):
+                at = slice(len(known) + part.start, len(known) + part.stop)
+                rest = exact[at] - codes[at] * np.float32(self.step)
+                np.einsum("ij,ij->i", rest, rest, out=squared[part])
+            new = np.sqrt(squared, out=squared) + np.float32(1)
+            self._missing = known = np.concatenate([known, new])
+        return known[:used]
+
+    def axes(self) -> PrincipalAxes | None:
+        """Axes of the vectors, made again once there are twice as many; None where a sketch would
+        be no shorter than a vector."""
+        if self.dimensions < 2 * _AXES:
+            return None
+        known, used = self._axes, self._used
+        if known is None or used >= 2 * known[0]:
+            self._axes = known = used, PrincipalAxes.of(np.asarray(self.exact))
+        return known[1]
+
+    def _coarse(self, vectors: Vectors) -> Codes:
+        codes = np.rint(vectors / np.float32(self.step))
+        return np.clip(codes, -_MOST_CODE, _MOST_CODE).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,182 +267,41 @@ class CodeBounds:
             about *= np.float32(self.vectors.step**2)
         else:
             about = self.about[np.searchsorted(self.columns, columns), rows[:, None]]
-        doubt = _doubt(self.missing[rows][:, None], self.missing[columns])
+        doubt = doubt_of(self.missing[rows][:, None], self.missing[columns])
         return about - doubt, about + doubt
 
 
-def _doubt(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
+def doubt_of(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:
     """How far at most a product is from that of the codes, by what these leave out."""
     longest = np.float32(_LONGEST)
-    doubt: NDArray[np.float32] = left * (longest + right) + (longest * right + _BOUND)
+    doubt: NDArray[np.float32] = left * (longest + right) + (longest * right + UNSURE)
     return doubt
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VectorPairs:
-    """Which pairs of vectors, a column and a row, have a product that a question has to reach.
+def parts_of(count: int, at_once: int) -> Iterator[slice]:
+    """So many rows at once, in order.
 
-    For each of r vectors: `asks` and `holds` are the least products that matter to the questions
-    asked and to those with a match, infinite where none does; `asks` rises with what is found.
-    `answers` says whether those asked are compared with it, and `is_new` whether the others are.
-
-    Codes rule out nearly all pairs; the others are multiplied exactly.
+    >>> [*parts_of(5, 3)]
+    [slice(0, 3, None), slice(3, 5, None)]
     """
-
-    vectors: VectorTable
-    entry_end: Integers
-    asks: NDArray[np.float32]
-    holds: NDArray[np.float32]
-    answers: NDArray[np.bool_]
-    is_new: NDArray[np.bool_]
-    bounds: CodeBounds
-
-    def reaching(self) -> Iterator[Pairs]:
-        """The pairs, by parts."""
-        asks, holds_ = self.asks < np.inf, self.holds < np.inf
-        rows = np.flatnonzero(holds_ | (self.answers & asks.any()))
-        if self.bounds.about is not None:
-            for pairs in _together(self._within(self.bounds.about, rows)):
-                yield self._exact(*pairs)
-            return
-        asking, holding = np.flatnonzero(asks), np.flatnonzero(holds_)
-        self._raise_bare(asking, rows)
-        yield from self._compared(asking, rows)
-        # What is new and asks nothing matters to what holds a match alone.
-        yield from self._compared(np.flatnonzero(self.is_new & ~asks), holding)
-
-    def _compared(self, columns: Integers, rows: Integers) -> Iterator[Pairs]:
-        if not len(rows):
-            return
-        # So one number says nearly for all of a block what they hold, and what their codes miss.
-        missing = self.bounds.missing[rows]
-        rows = rows[np.lexsort((self.holds[rows], missing > _UNLIKE * missing.mean()))]
-        each = map if len(columns) * len(rows) < _MANY_PAIRS else _shared
-        for start in range(0, len(columns), _COLUMNS):
-            part = columns[start : start + _COLUMNS]
-            blocks = [rows[first : first + BLOCK] for first in range(0, len(rows), BLOCK)]
-            work = self._with_columns(part)
-            found = each(politely(work) if len(part) > _TILE else work, blocks)
-            for pairs in _together(chain.from_iterable(found)):
-                yield self._exact(*pairs)
-
-    def _within(self, about: NDArray[np.float32], rows: Integers) -> Iterator[Pairs]:
-        """The pairs that may reach it, of `bounds.columns`, of which `about` has the products."""
-        columns, missing = self.bounds.columns, self.bounds.missing
-        left, answers, holds_ = missing[rows], self.answers[rows], self.holds[rows]
-        barred = np.where(answers, np.float32(0), NEVER)
-        own, of = self._own(columns, rows)
-        for number, column in enumerate(columns.tolist()):
-            line = about[number][rows]
-            line[own[of == number]] = NEVER
-            doubt = _doubt(left, missing[column])
-            most = line + doubt
-            reach = most >= holds_ if self.is_new[column] else np.zeros(len(rows), dtype=np.bool_)
-            if self.asks[column] < np.inf:
-                line += barred
-                line -= doubt
-                self.asks[column] = max(self.asks[column], line.max(initial=NEVER))
-                reach |= (most >= self.asks[column]) & answers
-            row = rows[np.flatnonzero(reach)]
-            yield np.full(len(row), column), row
-
-    def _own(self, columns: Integers, rows: Integers) -> Pairs:
-        """The places of rows, rising, that are of one entry with a column, and of which."""
-        entry = self._entries(columns)
-        first = np.concatenate([[0], self.entry_end])[entry]
-        return ranges(*(np.searchsorted(rows, end) for end in (first, self.entry_end[entry])))
-
-    def _with_columns(self, columns: Integers) -> Callable[[Integers], list[Pairs]]:
-        """What finds those of the pairs of a block of rows that may reach it, by their codes."""
-        codes, missing = np.asarray(self.vectors.codes), self.bounds.missing
-        step = np.float32(self.vectors.step**2)
-        tiles = [columns[start : start + _TILE] for start in range(0, len(columns), _TILE)]
-        packed = [(tile, numkong.dots_pack(codes[tile])) for tile in tiles]
-
-        def reaching(block: Integers) -> list[Pairs]:
-            found = list[Pairs]()
-            far, holds_, left = codes[block], self.holds[block], missing[block]
-            for tile, near in packed:
-                about = np.asarray(numkong.dots_packed(far, near))
-                asks, right = self.asks[tile], missing[tile]
-                least = np.minimum(asks, holds_.min()) - _doubt(left.max(), right)
-                at = np.flatnonzero(about >= np.clip(least / step, -_FAR, _FAR).astype(np.int32))
-                row, column = np.divmod(at, len(tile))
-                most = about.ravel()[at] * step + _doubt(left[row], right[column])
-                reach = most >= np.minimum(asks[column], holds_[row])
-                found.append((tile[column[reach]], block[row[reach]]))
-            return found
-
-        return reaching
-
-    def _exact(self, column: Integers, row: Integers) -> tuple[Integers, Integers]:
-        """Those of the pairs that do reach it."""
-        others = self._entries(column) != self._entries(row)
-        column, row = column[others], row[others]
-        product = self.vectors.products(column, row)
-        answers = self.answers[row]
-        np.maximum.at(self.asks, column[answers], product[answers] - ROUNDING)
-        reach = answers & (product >= self.asks[column])
-        reach |= self.is_new[column] & (product >= self.holds[row])
-        return column[reach], row[reach]
-
-    def _raise_bare(self, columns: Integers, rows: Integers) -> None:
-        """Let what has to reach nothing reach the best of a sample."""
-        bare, sample = columns[np.isneginf(self.asks[columns])], rows[self.answers[rows]]
-        sample = sample[:: max(1, len(sample) // _SAMPLE)]
-        if not len(sample):
-            return
-        far, entries = self._read(sample), self._entries(sample)
-        for start in range(0, len(bare), _TILE):
-            tile = bare[start : start + _TILE]
-            product = far @ self._read(tile).T
-            product[alike(entries, self._entries(tile))] = NEVER
-            self.asks[tile] = product.max(0) - ROUNDING
-
-    def _entries(self, rows: Integers) -> Integers:
-        return np.searchsorted(self.entry_end, rows, "right")
-
-    def _read(self, rows: Integers) -> NDArray[np.float32]:
-        return np.asarray(self.vectors.exact)[rows].astype(np.float32)
+    for start in range(0, count, at_once):
+        yield slice(start, min(start + at_once, count))
 
 
-def _shared(work: Callable[[_Part], _Found], parts: Iterable[_Part]) -> Iterator[_Found]:
-    """What comes of each part, in any order: another thread helps this one.
+def filling(rows: int, fill: Callable[[slice], None]) -> Callable[[], None]:
+    """Begin to fill so many rows by parts, many of them in another thread, as it has memory's other
+    half; what is returned fills those that are left."""
+    parts = iter([*parts_of(rows, _ROWS_AT_ONCE)])  # of a list: two threads may take from it
 
-    It is given a few parts at a time, as it outlives this thread when the process ends.
-    """
-    waiting, helping = deque(parts), deque[Future[_Found]]()
-    with ThreadPoolExecutor(1, "matching") as pool:
-        while waiting:
-            while waiting and len(helping) < _AHEAD:
-                helping.append(pool.submit(work, waiting.popleft()))
-            if waiting:
-                yield work(waiting.popleft())
-            while helping and helping[0].done():
-                yield helping.popleft().result()
-        for one in helping:
-            yield one.result()
+    def go_on() -> None:
+        for part in parts:
+            fill(part)
 
+    other = _SECOND.submit(go_on) if rows >= _MANY_ROWS else None
 
-def _together(parts: Iterable[Pairs]) -> Iterator[Pairs]:
-    """The pairs of several parts, as many at once as are looked at exactly."""
-    found, count = list[Pairs](), 0
-    for pairs in parts:
-        found.append(pairs)
-        count += len(pairs[0])
-        if count > EXACT_AT_ONCE:
-            yield joined(found)
-            found, count = [], 0
-    if found:
-        yield joined(found)
+    def finish() -> None:
+        go_on()
+        if other:
+            other.result()
 
-
-def joined(pairs: Sequence[Pairs]) -> tuple[Integers, Integers]:
-    """All pairs of several parts, of which there is one at least."""
-    column, row = zip(*pairs, strict=True)
-    return np.concatenate(column), np.concatenate(row)
-
-
-def alike(rows: Integers, columns: Integers) -> tuple[Integers, Integers]:
-    """The pairs of places at which two arrays are equal; the first is rising."""
-    return ranges(np.searchsorted(rows, columns), np.searchsorted(rows, columns, "right"))
+    return finish

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from hopsyncd.index.columns import Column
 from hopsyncd.index.live_index import LiveIndex, StandIns
-from hopsyncd.index.vector_table import in_memory
+from hopsyncd.index.vectors import in_memory
 from hopsyncd.ingest.follow import follow
 from store.exceptions import NoSuchVersion
 from store.records import Recipe

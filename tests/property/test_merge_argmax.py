@@ -70,10 +70,10 @@ def test_many_questions_about_few_names_give_the_argmax_too(answered: int, asked
 
 
 @pytest.mark.parametrize("own", [1.0, 0.02])  # with little of its own a vector has many like it
-def test_so_many_vectors_that_their_codes_are_multiplied_first_give_the_argmax_too(
+def test_so_many_vectors_that_sketches_rule_out_pairs_first_give_the_argmax_too(
     own: float,
 ) -> None:
-    chance, passages, dimensions = np.random.default_rng(2), 850, 300
+    chance, passages, dimensions = np.random.default_rng(2), 920, 300
     common = chance.standard_normal((20, dimensions))
 
     def some() -> list[Triplet]:

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from hopsyncd.index.vector_table import VectorTable
-from hopsyncd.index.vectors import CodeBounds
+from hopsyncd.index.vectors import CodeBounds, PrincipalAxes, VectorTable
 from store.records import GRID, Vectors, to_grid
 
 # Few components, as codes are made for; many, of which most are nothing, as they are not.
@@ -120,3 +119,41 @@ def test_codes_say_between_what_the_products_with_a_few_vectors_lie() -> None:
     exact = vectors[rows].astype(np.float64) @ vectors[columns[1:]].astype(np.float64).T
     assert ((least <= exact) & (exact <= most)).all()
     assert (most - least).mean() < 0.1 * GRID**2
+
+
+@pytest.mark.parametrize("rows", [1, 3, 400, 9000])
+def test_the_product_of_two_vectors_is_no_more_than_that_of_their_sketches(rows: int) -> None:
+    chance, dimensions = np.random.default_rng(rows), 300
+    common = chance.random((rows, 20)) @ chance.standard_normal((20, dimensions))
+    vectors = to_grid(common + 0.5 * chance.standard_normal((rows, dimensions)))
+    axes = PrincipalAxes.of(vectors)
+    # Such as the axes are not made for, too: nothing, one component, opposites, the very small.
+    corner = np.eye(dimensions)[:2]
+    others = to_grid(np.vstack([corner, -corner, chance.standard_normal((9, dimensions))]))
+    every = np.vstack(
+        [vectors[:50], -vectors[:9], others, np.zeros_like(others[:1]), others // 900]
+    )
+    most = axes.sketches(every) @ axes.sketches(every).T
+    exact = every.astype(np.float64) @ every.astype(np.float64).T
+    assert (exact <= most).all()
+    assert (most - exact)[:50, :50].mean() < 0.3 * GRID**2
+
+
+@given(rows=_some)
+def test_sketches_of_any_vectors_hold_by_axes_of_any_others(rows: NDArray[np.float64]) -> None:
+    vectors = to_grid(rows)
+    axes = PrincipalAxes.of(vectors[:1])
+    sketches = axes.sketches(vectors)
+    exact = vectors.astype(np.float64) @ vectors.astype(np.float64).T
+    assert (exact <= sketches @ sketches.T).all()
+
+
+def test_axes_are_made_again_once_there_are_twice_as_many_vectors() -> None:
+    vectors = to_grid(np.random.default_rng(5).normal(size=(400, 300)))
+    table = table_of(vectors[:100])
+    first = table.axes()
+    table.append(vectors[100:199])
+    assert table.axes() is first is not None
+    table.append(vectors[199:])
+    assert table.axes() is not first
+    assert table_of(vectors[:, :24]).axes() is None

@@ -1,0 +1,268 @@
+"""Which pairs of vectors have a product that a question has to reach.
+
+Where pairs are many, sketches rule out nearly all of them; codes rule out nearly all that are left,
+and the others are multiplied exactly.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
+
+import numkong
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.index.columns import Integers, ranges
+from hopsyncd.index.precedence import politely
+from hopsyncd.index.vectors import (
+    UNSURE,
+    CodeBounds,
+    Codes,
+    PrincipalAxes,
+    VectorTable,
+    doubt_of,
+    parts_of,
+)
+
+BLOCK = 1 << 9  # vectors that are multiplied with some
+EXACT_AT_ONCE = 1 << 15  # pairs
+NEVER = np.float32(-1e30)
+ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
+_COLUMNS = 1 << 14  # vectors that are compared with all others
+_TILE = 1 << 9  # vectors of them in one product
+_MANY_PAIRS = 1 << 23  # that two threads compare
+_SKETCHED = 1 << 24  # pairs: so many that sketches are worth their making
+_MOST_LEFT = 0.05  # of the pairs of a product: those that are left are multiplied one by one
+_PAIRS_AT_ONCE = 1 << 9  # whose codes fit into a processor's cache
+_AHEAD = 8  # blocks
+_FAR = 2.0**30  # more than any product of codes
+_UNLIKE = 4  # times as much as usual: what the code of such a vector misses
+_SAMPLE = 1 << 10  # vectors
+
+Pairs = tuple[Integers, Integers]
+"""The column and the row of each."""
+
+_Part = TypeVar("_Part")
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """Vectors that are multiplied with others. sketches: None where pairs are few."""
+
+    rows: Integers
+    codes: Codes
+    sketches: NDArray[np.float32] | None
+
+    @classmethod
+    def of(cls, vectors: VectorTable, axes: PrincipalAxes | None, rows: Integers) -> "_Block":
+        """Read them."""
+        exact, codes = np.asarray(vectors.exact), np.asarray(vectors.codes)
+        return cls(rows, codes[rows], axes.sketches(exact[rows]) if axes else None)
+
+    def left_with(self, other: "_Block", floor: NDArray[np.float32]) -> Pairs | None:
+        """The places, here and there, of pairs that may reach the floor of the other's vectors by
+        their sketches; None where these do not rule out enough."""
+        if self.sketches is None or other.sketches is None:
+            return None
+        at = np.flatnonzero(self.sketches @ other.sketches.T >= floor - UNSURE)
+        if len(at) > _MOST_LEFT * len(self.rows) * len(other.rows):
+            return None
+        return np.divmod(at, len(other.rows))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorPairs:
+    """Which pairs of vectors, a column and a row, have a product that a question has to reach.
+
+    For each of r vectors: `asks` and `holds` are the least products that matter to the questions
+    asked and to those with a match, infinite where none does; `asks` rises with what is found.
+    `answers` says whether those asked are compared with it, and `is_new` whether the others are.
+
+    """
+
+    vectors: VectorTable
+    entry_end: Integers
+    asks: NDArray[np.float32]
+    holds: NDArray[np.float32]
+    answers: NDArray[np.bool_]
+    is_new: NDArray[np.bool_]
+    bounds: CodeBounds
+
+    def reaching(self) -> Iterator[Pairs]:
+        """The pairs, by parts."""
+        asks, holds_ = self.asks < np.inf, self.holds < np.inf
+        rows = np.flatnonzero(holds_ | (self.answers & asks.any()))
+        if self.bounds.about is not None:
+            for pairs in _together(self._within(self.bounds.about, rows)):
+                yield self._exact(*pairs)
+            return
+        self._raise_bare(np.flatnonzero(asks), rows)
+        # What is new and asks nothing matters to what holds a match alone.
+        yield from self._compared(np.flatnonzero(asks | (self.is_new & holds_.any())), rows)
+
+    def _compared(self, columns: Integers, rows: Integers) -> Iterator[Pairs]:
+        if not len(rows):
+            return
+        # So one number says nearly for all of a block what they hold, and what their codes miss.
+        missing = self.bounds.missing[rows]
+        rows = rows[np.lexsort((self.holds[rows], missing > _UNLIKE * missing.mean()))]
+        columns = columns[np.argsort(self.asks[columns])]  # few blocks have those that ask little
+        pairs = len(columns) * len(rows)
+        each, axes = map if pairs < _MANY_PAIRS else _shared, None
+        if pairs >= _SKETCHED:
+            axes = self.vectors.axes()
+        for start in range(0, len(columns), _COLUMNS):
+            part = columns[start : start + _COLUMNS]
+            blocks = [rows[first : first + BLOCK] for first in range(0, len(rows), BLOCK)]
+            work = self._with_columns(part, axes)
+            found = each(politely(work) if len(part) > _TILE else work, blocks)
+            for some in _together(chain.from_iterable(found)):
+                yield self._exact(*some)
+
+    def _within(self, about: NDArray[np.float32], rows: Integers) -> Iterator[Pairs]:
+        """The pairs that may reach it, of `bounds.columns`, of which `about` has the products."""
+        columns, missing = self.bounds.columns, self.bounds.missing
+        left, answers, holds_ = missing[rows], self.answers[rows], self.holds[rows]
+        barred = np.where(answers, np.float32(0), NEVER)
+        own, of = self._own(columns, rows)
+        for number, column in enumerate(columns.tolist()):
+            line = about[number][rows]
+            line[own[of == number]] = NEVER
+            doubt = doubt_of(left, missing[column])
+            most = line + doubt
+            reach = most >= holds_ if self.is_new[column] else np.zeros(len(rows), dtype=np.bool_)
+            if self.asks[column] < np.inf:
+                line += barred
+                line -= doubt
+                self.asks[column] = max(self.asks[column], line.max(initial=NEVER))
+                reach |= (most >= self.asks[column]) & answers
+            row = rows[np.flatnonzero(reach)]
+            yield np.full(len(row), column), row
+
+    def _own(self, columns: Integers, rows: Integers) -> Pairs:
+        """The places of rows, rising, that are of one entry with a column, and of which."""
+        entry = self._entries(columns)
+        first = np.concatenate([[0], self.entry_end])[entry]
+        return ranges(*(np.searchsorted(rows, end) for end in (first, self.entry_end[entry])))
+
+    def _with_columns(
+        self, columns: Integers, axes: PrincipalAxes | None
+    ) -> Callable[[Integers], list[Pairs]]:
+        """What finds those of the pairs of a block of rows that may reach it."""
+        tiles = list[tuple[_Block, numkong.PackedMatrix]]()
+        for start in range(0, len(columns), _TILE):
+            tile = _Block.of(self.vectors, axes, columns[start : start + _TILE])
+            tiles.append((tile, numkong.dots_pack(tile.codes)))
+
+        def reaching(rows: Integers) -> list[Pairs]:
+            block = _Block.of(self.vectors, axes, rows)
+            return [self._of_blocks(block, *tile) for tile in tiles]
+
+        return reaching
+
+    def _of_blocks(self, block: _Block, tile: _Block, packed: numkong.PackedMatrix) -> Pairs:
+        """Those of the pairs of two blocks that may reach it; `asks` rises to what they reach."""
+        step, missing = np.float32(self.vectors.step**2), self.bounds.missing
+        holds_, left = self.holds[block.rows], missing[block.rows]
+        asks, right = self.asks[tile.rows], missing[tile.rows]
+        floor = np.minimum(asks, np.where(self.is_new[tile.rows], holds_.min(), np.inf))
+        if floor.min() == np.inf:
+            return tile.rows[:0], block.rows[:0]
+        if (few := block.left_with(tile, floor)) is not None:
+            row, column = few
+            about = np.empty(len(row), dtype=np.int32)
+            for part in parts_of(len(row), _PAIRS_AT_ONCE):
+                dots = numkong.dot(block.codes[row[part]], tile.codes[column[part]])
+                about[part] = np.asarray(dots)
+        else:
+            every = np.asarray(numkong.dots_packed(block.codes, packed))
+            least = (floor - doubt_of(left.max(), right)) / step
+            at = np.flatnonzero(every >= np.clip(least, -_FAR, _FAR).astype(np.int32))
+            row, column = np.divmod(at, len(tile.rows))
+            about = every.ravel()[at]
+        doubt = doubt_of(left[row], right[column])
+        product = about * step
+        reach = np.flatnonzero(product + doubt >= np.minimum(asks[column], holds_[row]))
+        pairs = tile.rows[column[reach]], block.rows[row[reach]]
+        self._raise_asks(*pairs, product[reach] - doubt[reach])
+        return pairs
+
+    def _raise_asks(self, column: Integers, row: Integers, product: NDArray[np.float32]) -> None:
+        """Let what is asked reach the products of these pairs, which are no less than these."""
+        answer = self.answers[row] & (self._entries(column) != self._entries(row))
+        np.maximum.at(self.asks, column[answer], product[answer])
+
+    def _exact(self, column: Integers, row: Integers) -> tuple[Integers, Integers]:
+        """Those of the pairs that do reach it."""
+        others = self._entries(column) != self._entries(row)
+        column, row = column[others], row[others]
+        product = self.vectors.products(column, row)
+        self._raise_asks(column, row, product - ROUNDING)
+        reach = self.answers[row] & (product >= self.asks[column])
+        reach |= self.is_new[column] & (product >= self.holds[row])
+        return column[reach], row[reach]
+
+    def _raise_bare(self, columns: Integers, rows: Integers) -> None:
+        """Let what has to reach nothing reach the best of a sample."""
+        bare, sample = columns[np.isneginf(self.asks[columns])], rows[self.answers[rows]]
+        sample = sample[:: max(1, len(sample) // _SAMPLE)]
+        if not len(sample):
+            return
+        far, entries = self._read(sample), self._entries(sample)
+        for start in range(0, len(bare), _TILE):
+            tile = bare[start : start + _TILE]
+            product = far @ self._read(tile).T
+            product[alike(entries, self._entries(tile))] = NEVER
+            self.asks[tile] = product.max(0) - ROUNDING
+
+    def _entries(self, rows: Integers) -> Integers:
+        return np.searchsorted(self.entry_end, rows, "right")
+
+    def _read(self, rows: Integers) -> NDArray[np.float32]:
+        return np.asarray(self.vectors.exact)[rows].astype(np.float32)
+
+
+def _shared(work: Callable[[_Part], _Found], parts: Iterable[_Part]) -> Iterator[_Found]:
+    """What comes of each part, in any order: another thread helps this one.
+
+    It is given a few parts at a time, as it outlives this thread when the process ends.
+    """
+    waiting, helping = deque(parts), deque[Future[_Found]]()
+    with ThreadPoolExecutor(1, "matching") as pool:
+        while waiting:
+            while waiting and len(helping) < _AHEAD:
+                helping.append(pool.submit(work, waiting.popleft()))
+            if waiting:
+                yield work(waiting.popleft())
+            while helping and helping[0].done():
+                yield helping.popleft().result()
+        for one in helping:
+            yield one.result()
+
+
+def _together(parts: Iterable[Pairs]) -> Iterator[Pairs]:
+    """The pairs of several parts, as many at once as are looked at exactly."""
+    found, count = list[Pairs](), 0
+    for pairs in parts:
+        found.append(pairs)
+        count += len(pairs[0])
+        if count > EXACT_AT_ONCE:
+            yield joined(found)
+            found, count = [], 0
+    if found:
+        yield joined(found)
+
+
+def joined(pairs: Sequence[Pairs]) -> tuple[Integers, Integers]:
+    """All pairs of several parts, of which there is one at least."""
+    column, row = zip(*pairs, strict=True)
+    return np.concatenate(column), np.concatenate(row)
+
+
+def alike(rows: Integers, columns: Integers) -> tuple[Integers, Integers]:
+    """The pairs of places at which two arrays are equal; the first is rising."""
+    return ranges(np.searchsorted(rows, columns), np.searchsorted(rows, columns, "right"))
