@@ -97,7 +97,7 @@ class Statistics:
     how many passages have it as a name of their document. mentioned: (k,) how many have it either
     way. joins: (k,) whether passages of at least two documents mention it. topical: (k,) whether it
     is the topic of a passage, or what few of them are called. having: how many have a term, by its
-    key, of those that were asked for so far.
+    key, of those that were asked for so far; and what is kept of the commonest of these.
     """
 
     visible: Visible
@@ -109,6 +109,7 @@ class Statistics:
     joins: Flags
     topical: Flags
     having: dict[int, int] = field(default_factory=dict)
+    common: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
     @classmethod
     def of(

@@ -37,6 +37,8 @@ Read = Callable[[Iterable[PassageId]], Mapping[PassageId, Passage]]
 _PASSAGES_KEPT = 1 << 10  # of which the sentences are known
 _NONE = frozenset[str]()
 _NEAREST = 2000  # rows
+_COMMON = 4  # a word that one in so many passages has
+_COMMON_KEPT = 8  # of a version
 _MIN_SHARE = 0.02  # of the idf of all terms
 _MAX_NAME_WORDS = 8
 _POSSESSIVE = re.compile(r"'s\b|'(?=\s|$)")
@@ -160,29 +162,54 @@ def _idf(snapshot: Snapshot, df: Integers) -> Floats:
     return idf
 
 
-def words_of(snapshot: Snapshot, question: str, *, is_whole: bool = True) -> Words:
-    """Look the question's words up; unless `is_whole`, the scores are of the telling ones alone."""
-    index, statistics = snapshot.index, snapshot.statistics
+def words_of(snapshot: Snapshot, question: str) -> Words:
+    """Look the question's words up."""
     terms = index_terms(question)
     every, df = having(snapshot, terms)
     idf = _idf(snapshot, df)
     telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
-    count, mean = len(statistics.visible.entries), statistics.words / max(statistics.passages, 1)
-    scores, lengths = np.zeros(count), index["entries"]["words"]
-    has = np.zeros((int(telling.sum()), count), dtype=np.bool_)
+    count = len(snapshot.statistics.visible.entries)
+    scores, has = np.zeros(count), np.zeros((int(telling.sum()), count), dtype=np.bool_)
     lines = iter(has)
-    for at, tells in enumerate(telling.tolist()):
-        if not (tells or is_whole):
-            continue
-        rows = every[at] if len(every[at]) == df[at] else visible_rows(snapshot, every[at])
-        entries, times = index["term"]["entry"].take(rows), index["term"]["count"].take(rows)
-        saturation = K1 * (1 - B + B * lengths.take(entries) / max(mean, 1.0))
-        scores[entries] += idf[at] * times * (K1 + 1) / (times + saturation)
-        if tells:
-            next(lines)[entries] = True
+    for at, (term, tells) in enumerate(zip(terms, telling.tolist(), strict=True)):
+        if df[at] > count / _COMMON:
+            counts = _counting_all(snapshot, name_key(term), every[at])
+            scores += idf[at] * counts
+            if tells:
+                np.greater(counts, 0, out=next(lines))
+        else:
+            entries, some = _counting(snapshot, every[at])
+            scores[entries] += idf[at] * some
+            if tells:
+                next(lines)[entries] = True
     share = idf[telling]
     coverage = Coverage(share / share.sum() if len(share) else share, has)
     return Words(dict(zip(terms, idf.tolist(), strict=True)), scores, coverage)
+
+
+def _counting(snapshot: Snapshot, rows: Positions) -> tuple[Integers, NDArray[np.float32]]:
+    """The visible entries of some rows of `term`, and for how much in BM25 the term counts there,
+    before its idf."""
+    index, statistics = snapshot.index, snapshot.statistics
+    rows = visible_rows(snapshot, rows)
+    entries, times = index["term"]["entry"].take(rows), index["term"]["count"].take(rows)
+    mean = max(statistics.words / max(statistics.passages, 1), 1.0)
+    saturation = K1 * (1 - B + B * index["entries"]["words"].take(entries) / mean)
+    return entries, (times * (K1 + 1) / (times + saturation)).astype(np.float32)
+
+
+def _counting_all(snapshot: Snapshot, key: int, rows: Positions) -> NDArray[np.float32]:
+    """(n,) the same for every entry, kept for the next question: of such words each has some."""
+    kept = snapshot.statistics.common
+    found = kept.get(key)
+    if found is None:
+        found = np.zeros(len(snapshot.statistics.visible.entries), dtype=np.float32)
+        entries, counts = _counting(snapshot, rows)
+        found[entries] = counts
+        if len(kept) >= _COMMON_KEPT:
+            kept.clear()
+        kept[key] = found
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +234,7 @@ class QueryContext:
     def of(cls, question: str, vector: Vectors, snapshot: Snapshot, read: Read) -> Self:
         """Hold it against the snapshot."""
         likeness = Likeness(snapshot, vector)  # begins while words are looked up
-        words = words_of(snapshot, question, is_whole=False)
+        words = words_of(snapshot, question)
         names = worths(names_in(question, snapshot.mentioned), words.weights)
         total = sum(words.weights.values())
         return cls(
