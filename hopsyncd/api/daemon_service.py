@@ -230,7 +230,7 @@ class DaemonService(WatchService):
             try:
                 done = removed(
                     path.connection,
-                    path.commit,
+                    partial(path.commit, yield_to_edits=path.yield_to_edits),
                     request.name,
                     request.purge,
                     path.yield_to_edits,
