@@ -6,8 +6,8 @@ inside a long one (`yield_to_edits`); after each batch the other sources have a 
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -122,6 +122,17 @@ class SourceSync:
         if version:
             self.on_version(version)
         return version
+
+    @contextmanager
+    def leaving_alone(self, source: str) -> Iterator[None]:
+        """Sync nothing of a source meanwhile."""
+        was_removed = source in self.removed
+        self.removed.add(source)
+        try:
+            yield
+        finally:
+            if not was_removed:
+                self.removed.discard(source)
 
     def sync(self, source: Source, scope: Scope) -> SyncOutcome:
         """Bring the graph to what the source has now; a source in doubt is paused, data kept."""
