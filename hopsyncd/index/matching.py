@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Integers, holds, marked, ranges, with_places
+from hopsyncd.index.columns import Integers, distinct, holds, marked, ranges, with_places
 from hopsyncd.index.comparison import HALF_COSINE, NO_MATCHES, Comparison, MatchColumns
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.precedence import giving_way
@@ -98,7 +98,7 @@ def orphans_of(index: LiveIndex, gone: Integers) -> Integers:
     rows = rows[index["matches"]["died"][rows] == DEAD]
     asking = index["matches"]["out"][rows]
     stay = ~holds(marked(len(index["entries"]), gone), index["outgoing"]["entry"][asking])
-    return np.unique(asking[stay]).astype(np.int64)
+    return distinct(asking[stay]).astype(np.int64)
 
 
 def rematch(
@@ -123,7 +123,7 @@ def rematch(
         asked = np.setdiff1d(np.union1d(orphans, unmatched), following.out, assume_unique=True)
         begun = either(renewed(index, asked, alive, held, new), following)
     beaten = begun.out[match[begun.out] >= 0]
-    index.end_matches(np.union1d(ended, np.union1d(orphans, beaten)))
+    index.end_matches(distinct(np.concatenate([ended, orphans, beaten])))
     index.begin_matches(begun.out, begun.into, begun.similarity)
 
 
@@ -172,7 +172,7 @@ def replace_matches(index: LiveIndex, best: MatchColumns) -> None:
 def pending_matches(index: LiveIndex) -> MatchDelta:
     """What the next version does to the matches, in however many steps that came about."""
     begun, ended = index.pending("matches")
-    return MatchDelta(np.unique(index["matches"]["out"][ended]), match_rows(index, begun))
+    return MatchDelta(distinct(index["matches"]["out"][ended]), match_rows(index, begun))
 
 
 def match_rows(index: LiveIndex, rows: Integers) -> MatchColumns:
