@@ -301,10 +301,9 @@ def _change_lives(connection: Connection, number: int, change: Change) -> None:
 def _change_matches(
     connection: Connection, number: int, ended: Iterable[QuestionId], begun: Iterable[Match]
 ) -> None:
-    connection.execute(
-        f"UPDATE match SET died = {number} WHERE died = {ALIVE}"
-        " AND question IN (SELECT value FROM json_each(?))",
-        [json.dumps(list(ended))],
+    connection.executemany(
+        f"UPDATE match SET died = {number} WHERE question = ? AND died = {ALIVE}",
+        [(question,) for question in sorted(ended)],
     )
     connection.executemany(
         "INSERT INTO match (question, born, died, target, similarity)"
