@@ -41,7 +41,7 @@ from store.sqlite.content import put_content, register_recipe, sets_at
 from store.sqlite.database import Connection, open_writer, snapshot
 from store.sqlite.gc import Retention, collect
 from store.sqlite.history import diff
-from store.sqlite.purge import purge_source
+from store.sqlite.purge import ask_source_purge, purge
 from store.sqlite.sources import register_source
 from store.sqlite.space import file_bytes
 from store.sqlite.versions import commit, version
@@ -250,7 +250,7 @@ def main() -> None:
         removal = store.removal()
         work = [
             ("a version without a source", lambda _: store.commit(removal)),
-            ("purge", lambda step: purge_source(connection, store.sources[0], step)),
+            ("purge", lambda step: _purged(connection, store.sources[0], step)),
             ("gc", lambda step: collect(connection, Retention(10, 0), _LATER_MS, step)),
             ("deep check after both", lambda _: _checked(connection)),
         ]
@@ -258,6 +258,10 @@ def main() -> None:
         connection.close()
     print(f"\n{total} documents, {store.head} versions, one source purged\n")
     table(["what", "seconds", "of processor", "longest hold", "database MB"], rows)
+
+
+def _purged(connection: Connection, source: int, step: Callable[[], None]) -> None:
+    purge(connection, ask_source_purge(connection, source), step)
 
 
 def _diff(connection: Connection, old: int, new: int) -> None:

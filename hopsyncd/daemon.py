@@ -273,10 +273,7 @@ class Daemon:
             extract=self._extraction.extract,
             removed=self.service.removed,
         )
-        if self.service.path is None:
-            newest = head(self._connection)
-            self.service.reported.at_start = newest.id if newest else 0
-        self.service.path = path
+        self.service.write_by(path)
         renewed = writer.renew()
         if renewed:
             self._publish(writer, renewed)

@@ -18,7 +18,9 @@ _BEFORE = (
     "source seen source_state recipe counter passage question_set question document placement"
     " life match"
 ).split()
-_WITH_VERSIONS = ("version tag pin unused excluded waiting job quarantine watch telling").split()
+_WITH_VERSIONS = (
+    "version tag pin unused excluded purging waiting job quarantine watch telling"
+).split()
 _AT_ONCE = 1000  # rows
 
 

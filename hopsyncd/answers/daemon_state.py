@@ -149,6 +149,7 @@ class StatusAnswer(TypedDict):
     sources: list[SourceStatus]
     problems: list[ItemProblem]
     unavailable_readers: list[UnavailableReader]
+    purging: int
     quarantined: int
     counters: dict[str, int]
     waiting: dict[str, int]

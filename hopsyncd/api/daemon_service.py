@@ -50,7 +50,7 @@ from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.ingest.preview import preview_json
-from hopsyncd.ingest.removal import drop_mirror, removed
+from hopsyncd.ingest.removal import drop_mirror, finish_purges, removed
 from hopsyncd.ingest.source_sync import SourceSync, SyncOutcome
 from hopsyncd.ingest.timetable import GC
 from hopsyncd.ingest.upkeep import (
@@ -74,6 +74,7 @@ from hopsyncd.retrieve.engine import Engine
 from store.sqlite.database import Connection, snapshot
 from store.sqlite.gc import Retention
 from store.sqlite.history import source_changes
+from store.sqlite.purge import asked_purges
 from store.sqlite.sources import item_problems
 from store.sqlite.versions import head
 
@@ -230,7 +231,7 @@ class DaemonService(WatchService):
             try:
                 done = removed(
                     path.connection,
-                    path.commit,
+                    partial(path.commit, yield_to_edits=path.yield_to_edits),
                     request.name,
                     request.purge,
                     path.yield_to_edits,
@@ -311,6 +312,25 @@ class DaemonService(WatchService):
 
         return self._worker.submit(job)
 
+    def write_by(self, path: SourceSync) -> None:
+        """Go on from a write path that was opened: with purges that were cut short first."""
+        if self.path is None:
+            newest = head(path.connection)
+            self.reported.at_start = newest.id if newest else 0
+        self.path = path
+        if asked := len(asked_purges(path.connection)):
+            log.info("purging goes on", purges=asked)
+            self._worker.submit(self._finish_purges).add_done_callback(_tell_failure)
+
+    def _finish_purges(self, path: SourceSync) -> None:
+        try:
+            emptied = finish_purges(path)
+        finally:
+            self._rewritten(path)
+        log.info("purged")
+        for name in emptied.intersection(self._names()):
+            self._worker.hint(name, None)
+
     def _rewritten(self, path: SourceSync) -> None:
         """Nothing that answers keeps what a purge took out of every version."""
         reload_index(path, self._engine)
@@ -354,6 +374,11 @@ def _sync_answer(
             for changes in [source_changes(connection, one.source, since.get(one.source, 0), now)]
         ]
     return {"version": now, "sources": sources, "degraded": []}
+
+
+def _tell_failure(done: Future[None]) -> None:
+    if error := done.exception():
+        log.error("a purge was cut short; the next start goes on with it", why=str(error))
 
 
 def _then(first: Future[First], convert: Callable[[First], Second]) -> Future[Second]:

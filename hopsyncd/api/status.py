@@ -39,6 +39,7 @@ from store.place import shown, stored_bytes
 from store.sqlite.content import counters
 from store.sqlite.database import Connection, SqliteError, fresh_database
 from store.sqlite.operational import all_jobs, count_quarantined, waiting_by_reason
+from store.sqlite.purge import asked_purges
 from store.sqlite.sources import SourceRow, all_sources, item_problems
 
 log = structlog.get_logger(__name__)
@@ -124,6 +125,7 @@ class StateService(ReadService):
                 {"media_type": kind, "why": one.why, "hint": one.hint}
                 for kind, one in sorted(dict(self.unavailable).items())
             ],
+            "purging": len(asked_purges(connection)) if whole else 0,
             "quarantined": count_quarantined(connection) if whole else 0,
             "counters": {**counters(connection), "queries": self._queries} if whole else {},
             "waiting": waiting_by_reason(connection, version.id) if version and whole else {},

@@ -71,11 +71,7 @@ def status(context: click.Context, as_json: bool) -> None:
     for reader in now["unavailable_readers"]:
         reason = f"{printable(reader['why'])}. {printable(reader['hint'])}"
         click.secho(f"{reader['media_type']} cannot be read here: {reason}", fg="yellow")
-    if now["quarantined"]:
-        click.echo(
-            "in quarantine, as reading took too long or crashed:"
-            f" {counted(now['quarantined'], 'content')}"
-        )
+    _print_set_apart(now)
     shown = now["problems"][:_SHOWN]
     for problem in shown:
         print_problem(problem)
@@ -86,6 +82,17 @@ def status(context: click.Context, as_json: bool) -> None:
     if due := now["models"]["encoder_due"]:
         click.echo(f"a newer encoder is there, {due}: `hopsyncd rebuild --encoder` switches to it")
     warn(now["degraded"])
+
+
+def _print_set_apart(now: Mapping[str, Any]) -> None:
+    """What is being erased, and what is not read again."""
+    if now["purging"]:
+        click.echo(f"{counted(now['purging'], 'purge')} under way")
+    if now["quarantined"]:
+        click.echo(
+            "in quarantine, as reading took too long or crashed:"
+            f" {counted(now['quarantined'], 'content')}"
+        )
 
 
 def _print_configuration(configuration: Mapping[str, Any]) -> None:

@@ -201,6 +201,11 @@ class LiveIndex:
 
     # Lives
 
+    def entries_of(self, passages: Iterable[int]) -> Integers:
+        """The entries of those of the passages that are vertices at the head."""
+        lives = [self.life_of[passage] for passage in passages if passage in self.life_of]
+        return self["lives"]["entry"][lives].astype(np.int64)
+
     def begin_lives(
         self, entries: Integers, born: Integers | int = PENDING, died: Integers | int = DEAD
     ) -> None:

@@ -9,6 +9,9 @@ the two argmaxes, and after a change it suffices to compare
 
 How they are compared without looking at each pair is in `hopsyncd.index.comparison`.
 
+Many questions lose their match where a large part of a collection goes. Their successors can be
+found before, in parts between which the index advances (`Successors`).
+
 Worked example. A asks a1, B answers b1: a1 -> b1. Passage C arrives and answers c1: a1 keeps b1
 unless c1 is more similar. C leaves again: only the questions matched with c1 look for another.
 """
@@ -20,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Integers, ranges, with_places
+from hopsyncd.index.columns import Integers, distinct, holds, marked, ranges, with_places
 from hopsyncd.index.comparison import HALF_COSINE, NO_MATCHES, Comparison, MatchColumns
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.precedence import giving_way
@@ -28,7 +31,7 @@ from store.records import Cut, Match, QuestionId
 
 Flags = NDArray[np.bool_]
 
-_RESTS = 1.0  # at most so many times as long as it works, while somebody asks
+RESTS = 1.0  # at most so many times as long as it works, while somebody asks
 
 
 def jaccard(a: Set[str], b: Set[str]) -> float:
@@ -77,25 +80,82 @@ class MatchDelta:
     begun: MatchColumns
 
 
-def rematch(index: LiveIndex, gone: Integers, new: Integers) -> None:
-    """Bring the matches at the head up to date with entries that ceased or came to be vertices."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Successors:
+    """Matches, by rising question, that take the place of some whose ends are to go.
+
+    among: (e,) which entries they are the best of; an entry that came later is none of these.
+    """
+
+    index: LiveIndex
+    among: Flags
+    matches: MatchColumns
+
+
+def orphans_of(index: LiveIndex, gone: Integers) -> Integers:
+    """The outgoing questions of other entries whose match leads to one of these, rising."""
+    rows, _ = index.postings["matches_to"].of_each(gone)
+    rows = rows[index["matches"]["died"][rows] == DEAD]
+    asking = index["matches"]["out"][rows]
+    stay = ~holds(marked(len(index["entries"]), gone), index["outgoing"]["entry"][asking])
+    return distinct(asking[stay]).astype(np.int64)
+
+
+def rematch(
+    index: LiveIndex, gone: Integers, new: Integers, known: Successors | None = None
+) -> None:
+    """Bring the matches at the head up to date with entries that ceased or came to be vertices.
+
+    Questions whose successor is `known` are compared only with what came since that was found.
+    """
     match = index["outgoing"]["match"]
     asked = questions_of(index, "outgoing", gone)
     ended = asked[match[asked] >= 0]
-    rows, _ = index.postings["matches_to"].of_each(gone)
-    rows = rows[index["matches"]["died"][rows] == DEAD]
-    orphans = np.setdiff1d(index["matches"]["out"][rows], ended).astype(np.int64)
+    orphans = orphans_of(index, gone)
     stays = match >= 0
     stays[ended] = stays[orphans] = False
     held = match_rows(index, match[stays])
     unmatched = np.flatnonzero(match < 0)
     alive = index.alive
     unmatched = unmatched[alive[index["outgoing"]["entry"][unmatched]]]
-    with giving_way(_RESTS):
-        begun = renewed(index, np.union1d(orphans, unmatched), alive, held, new)
+    with giving_way(RESTS):
+        following = _following(index, known, orphans, alive)
+        asked = np.setdiff1d(np.union1d(orphans, unmatched), following.out, assume_unique=True)
+        begun = either(renewed(index, asked, alive, held, new), following)
     beaten = begun.out[match[begun.out] >= 0]
-    index.end_matches(np.union1d(ended, np.union1d(orphans, beaten)))
+    index.end_matches(distinct(np.concatenate([ended, orphans, beaten])))
     index.begin_matches(begun.out, begun.into, begun.similarity)
+
+
+def _following(
+    index: LiveIndex, known: Successors | None, orphans: Integers, alive: Flags
+) -> MatchColumns:
+    """The matches of those orphans whose known successor, if it is not beaten, still holds."""
+    if known is None or known.index is not index:  # that was loaded anew
+        return NO_MATCHES
+    standing = leading_to(index, known.matches, orphans, alive)
+    entries = np.flatnonzero(alive)
+    since = entries[~holds(known.among, entries)]
+    return either(renewed(index, NO_MATCHES.out, alive, standing, since), standing)
+
+
+def leading_to(
+    index: LiveIndex, matches: MatchColumns, questions: Integers, entries: Flags
+) -> MatchColumns:
+    """Those of the matches that are of these questions, which rise, and lead to these entries."""
+    into = index["incoming"]["entry"][matches.into]
+    stays = with_places(questions, matches.out)[1] & holds(entries, into)
+    return MatchColumns(matches.out[stays], matches.into[stays], matches.similarity[stays])
+
+
+def either(first: MatchColumns, second: MatchColumns) -> MatchColumns:
+    """By rising question its match in the first, else in the second; both rise."""
+    more = ~with_places(first.out, second.out)[1]
+    out = np.concatenate([first.out, second.out[more]])
+    into = np.concatenate([first.into, second.into[more]])
+    similarity = np.concatenate([first.similarity, second.similarity[more]])
+    order = np.argsort(out)
+    return MatchColumns(out[order], into[order], similarity[order])
 
 
 def replace_matches(index: LiveIndex, best: MatchColumns) -> None:
@@ -112,7 +172,7 @@ def replace_matches(index: LiveIndex, best: MatchColumns) -> None:
 def pending_matches(index: LiveIndex) -> MatchDelta:
     """What the next version does to the matches, in however many steps that came about."""
     begun, ended = index.pending("matches")
-    return MatchDelta(np.unique(index["matches"]["out"][ended]), match_rows(index, begun))
+    return MatchDelta(distinct(index["matches"]["out"][ended]), match_rows(index, begun))
 
 
 def match_rows(index: LiveIndex, rows: Integers) -> MatchColumns:

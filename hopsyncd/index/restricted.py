@@ -19,7 +19,15 @@ from hopsyncd.index.columns import Floats, Integers, holds, marked, with_places
 from hopsyncd.index.comparison import NO_MATCHES, MatchColumns
 from hopsyncd.index.documents import touched_by, ways_of
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import cut_of, edge_budget, match_rows, questions_of, renewed
+from hopsyncd.index.matching import (
+    cut_of,
+    edge_budget,
+    either,
+    leading_to,
+    match_rows,
+    questions_of,
+    renewed,
+)
 from hopsyncd.index.snapshot import UNMATCHED, Replaced, Rows, Snapshot
 from hopsyncd.index.statistics import Statistics, Visible, differing
 from store.records import Version
@@ -143,29 +151,15 @@ def _matches(
     of_question[own] = similarity
     seen = since.questions[holds(visible, index["outgoing"]["entry"][since.questions])]
     alone = np.union1d(alone, seen[of_question[seen] == UNMATCHED])
-    held = _either(_standing(found, since.held, alone), _standing(found, since.ended, alone))
+    held = either(
+        leading_to(index, since.held, alone, visible),
+        leading_to(index, since.ended, alone, visible),
+    )
     new = since.entries[holds(visible, since.entries)]
     begun = renewed(index, np.setdiff1d(alone, held.out, assume_unique=True), visible, held, new)
-    matches = _either(begun, held)
+    matches = either(begun, held)
     of_question[matches.out] = matches.similarity
     return alone, matches, of_question
-
-
-def _standing(found: Snapshot, matches: MatchColumns, alone: Integers) -> MatchColumns:
-    """Those of the matches that are of these questions and lead to a visible entry."""
-    into = found.index["incoming"]["entry"][matches.into]
-    stays = with_places(alone, matches.out)[1] & holds(found.statistics.visible.entries, into)
-    return MatchColumns(matches.out[stays], matches.into[stays], matches.similarity[stays])
-
-
-def _either(first: MatchColumns, second: MatchColumns) -> MatchColumns:
-    """By rising question its match in the first, else in the second; both rise."""
-    more = ~with_places(first.out, second.out)[1]
-    out = np.concatenate([first.out, second.out[more]])
-    into = np.concatenate([first.into, second.into[more]])
-    similarity = np.concatenate([first.similarity, second.similarity[more]])
-    order = np.argsort(out)
-    return MatchColumns(out[order], into[order], similarity[order])
 
 
 def _own(found: Snapshot, questions: Integers) -> tuple[Integers, Floats]:

@@ -18,6 +18,7 @@ from hopsyncd.index.columns import Integers
 from hopsyncd.index.entries import add_entries
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.matching import (
+    Successors,
     best_matches,
     cut_of,
     edge_budget,
@@ -30,8 +31,8 @@ from hopsyncd.index.matching import (
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.ingest.follow import follow_documents, load_index, new_passages
-from hopsyncd.ingest.pending_batch import Batch, PassageIntervals, intervals_of
-from hopsyncd.ingest.prepare import BySource, Cost, OnProgress, Preparer, placed_passages
+from hopsyncd.ingest.pending_batch import Batch, PartSize, PassageIntervals, intervals_of
+from hopsyncd.ingest.prepare import Cost, OnProgress, Preparer, by_source, placed_passages
 from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.ingest.source_thread import YieldToEdits
@@ -58,11 +59,9 @@ from store.sqlite.content import (
 from store.sqlite.database import Connection, snapshot
 from store.sqlite.operational import due_passages
 from store.sqlite.reads import living, matches_at
-from store.sqlite.sources import source_names
 from store.sqlite.versions import commit, commit_rebuilt, head, put_seen
 
 _AT_ONCE = 500  # passages that are put into the index, which takes as much memory as they do
-_PART_S, _PART_OF_VECTOR_S = 1.0, 3e-6  # that a part takes to match: each looks at all vectors once
 
 BegunSets = Sequence[tuple[PassageId, SetId]]
 """The passages that become vertices, with their question sets, in the order of these."""
@@ -86,19 +85,21 @@ class Writer:
         """An LLM is asked for so many seconds at a time: the passages that are left wait.
 
         Where the index is not `saved`, it is in memory alone. At first a part of a commit has about
-        so many passages.
+        so many passages, and one of what is found before it so many questions.
         """
         self._connection = connection
         self._maker = maker
         self._rules = rules
         self._budget_factor = budget_factor
         self._now_ms = now_ms
-        self._preparer = Preparer(connection, maker, now_ms=now_ms, patience_s=patience_s)
+        self._preparer = Preparer(
+            connection, maker, now_ms=now_ms, patience_s=patience_s, part=part
+        )
         self._recipe = self._preparer.recipe
         self._saved = saved
         self._index: LiveIndex | None = None
         self._statistics: Statistics | None = None
-        self._part = part
+        self._part = PartSize(part)
 
     @property
     def rules(self) -> str:
@@ -160,22 +161,32 @@ class Writer:
 
         Raises TooMuch where more than `most` passages have none.
         """
-        self._preparer.prepare(self._by_source(read), cost, on_progress, yield_to_edits, most)
+        passages = by_source(self._connection, read)
+        self._preparer.prepare(passages, cost, on_progress, yield_to_edits, most)
 
-    def apply(self, batch: Batch) -> Version | None:
+    def successors(self, batch: Batch, yield_to_edits: YieldToEdits) -> Successors | None:
+        """Find what follows the matches that the batch takes away; None if they are few."""
+        return self._preparer.successors(self.index, batch, yield_to_edits)
+
+    def apply(self, batch: Batch, yield_to_edits: YieldToEdits = lambda: None) -> Version | None:
         """Prepare and commit the batch; an LLM may cost what it will."""
         cost = Cost(Usage())
-        self.prepare(batch.read, cost)
-        return self.commit(batch, cost)[0]
+        self.prepare(batch.read, cost, yield_to_edits=yield_to_edits)
+        known = self.successors(batch, yield_to_edits)
+        return self.commit(batch, cost, known=known)[0]
 
     def commit(
-        self, batch: Batch, cost: Cost, is_awaited: Callable[[], bool] = lambda: False
+        self,
+        batch: Batch,
+        cost: Cost,
+        is_awaited: Callable[[], bool] = lambda: False,
+        known: Successors | None = None,
     ) -> tuple[Version | None, Batch]:
         """Commit a batch whose passages all have questions.
 
         Once somebody `is_awaited`, the version takes in no more than the first documents, those
         whose passages are matched by then. Returns it, None where it would change no document, and
-        what it took in.
+        what it took in. Successors that are `known` need not be looked for.
         """
         if not batch.read and not batch.gone:
             put_seen(self._connection, batch.seen, batch.unseen)
@@ -183,20 +194,18 @@ class Writer:
         with self._advancing() as index:
             taken = self._matched(index, batch, is_awaited)
             changed = intervals_of(self._connection, taken)
-            return self._commit(taken, changed, self._rules, cost), taken
+            return self._commit(taken, changed, self._rules, cost, known=known), taken
 
     def _matched(self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]) -> Batch:
         """Take in and match all but the last part of the batch, or only its first documents, which
         are returned."""
         done = 0
-        while (end := batch.end_of_part(done, self._part)) < len(batch.read):
+        while (end := batch.end_of_part(done, self._part.most)) < len(batch.read):
             began_s = time.perf_counter()
             held = {passage.id for one in batch.read[done:end] for passage in one.passages}
             begun = self._begun(held - living(self._connection, held))
             rematch(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
-            took_s = time.perf_counter() - began_s
-            wanted_s = _PART_S + _PART_OF_VECTOR_S * len(index.vectors)
-            self._part = max(1, min(2 * self._part, int(self._part * wanted_s / took_s)))
+            self._part.after(time.perf_counter() - began_s, len(index.vectors))
             done = end
             if is_awaited():
                 return batch.first(done)
@@ -217,8 +226,7 @@ class Writer:
         wait = due_passages(self._connection, newest.id, self._recipe, self._now_ms(), limit)
         lack = set(wait) - self._whole(wait)
         self._preparer.ask_again(placed_passages(self._connection, newest, lack), cost, go_on)
-        done = tuple(sorted(self._whole(wait)))
-        if not done:
+        if not (done := tuple(sorted(self._whole(wait)))):
             return None
         reason = Batch(f"{len(done)} passages got their LLM questions")
         return self._commit(reason, PassageIntervals(done, done), newest.rules, cost)
@@ -318,14 +326,6 @@ class Writer:
             self._index = self._statistics = None
             raise
 
-    def _by_source(self, read: Iterable[ReadDocument]) -> BySource:
-        """The passages of the documents, by the name of their source."""
-        names = source_names(self._connection)
-        passages: dict[str, list[Passage]] = {}
-        for one in read:
-            passages.setdefault(names.get(one.document.source, ""), []).extend(one.passages)
-        return passages
-
     def _begun(self, passages: Iterable[PassageId]) -> BegunSets:
         found = best_sets(self._connection, self._recipe, passages)
         return sorted(found.items(), key=lambda pair: pair[1])
@@ -348,14 +348,14 @@ class Writer:
         rules: str,
         cost: Cost,
         foreign: Sequence[QuestionId] = (),
+        known: Successors | None = None,
     ) -> Version:
         """`foreign` are questions whose matches end too, though the index does not know them."""
         with self._advancing() as index:
             before, begun = head(self._connection), self._begun(changed.begun)
-            ours = [passage for passage in changed.ended if passage in index.life_of]
-            gone = index["lives"]["entry"][[index.life_of[passage] for passage in ours]]
-            index.end_lives(ours)
-            rematch(index, gone, self._take_in(index, begun))
+            gone = index.entries_of(changed.ended)
+            index.end_lives(index["entries"]["passage"][gone].tolist())
+            rematch(index, gone, self._take_in(index, begun), known)
             change = self._change(index, batch, changed.ended, begun, rules, cost.counters())
             if foreign:
                 change = replace(change, matches_ended=[*change.matches_ended, *foreign])

@@ -129,6 +129,21 @@ class Pace:
         self.passages = max(min(wanted, most), _FIRST_PASSAGES)
 
 
+_PART_S, _PART_OF_VECTOR_S = 1.0, 3e-6  # that a part takes to match: each looks at all vectors once
+
+
+@dataclass(slots=True)
+class PartSize:
+    """How much of what is to be matched is a part of it, of about a second."""
+
+    most: int
+
+    def after(self, took_s: float, vectors: int) -> None:
+        """Learn from a part of that size among so many vectors."""
+        wanted_s = _PART_S + _PART_OF_VECTOR_S * vectors
+        self.most = max(1, min(2 * self.most, int(self.most * wanted_s / took_s)))
+
+
 @dataclass(slots=True, eq=False)
 class PendingBatch:
     """What the next version of a source takes in, so far: readings, reports and removals by path.

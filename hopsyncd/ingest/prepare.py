@@ -1,4 +1,6 @@
-"""Preparing: every passage gets its question set, made once and stored as soon as it is made.
+"""Preparing a commit, while edits go on: questions, and what follows the matches that end.
+
+Every passage gets its question set, made once and stored as soon as it is made.
 
 If an LLM is asked for questions and gives none, the built-in generator makes the passage's set: a
 provisional one. The wait is recorded, and the LLM asked again later.
@@ -10,7 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+import numpy as np
+
 from hopsyncd.errors import LlmError
+from hopsyncd.index.comparison import MatchColumns
+from hopsyncd.index.live_index import LiveIndex
+from hopsyncd.index.matching import RESTS, Successors, best_matches, orphans_of
+from hopsyncd.index.precedence import giving_way
+from hopsyncd.ingest.pending_batch import Batch, PartSize, intervals_of
+from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.scan import TooMuch
 from hopsyncd.ingest.source_thread import YieldToEdits
 from hopsyncd.models.llm.budget import LlmContext, Usage
@@ -37,12 +47,22 @@ from store.sqlite.content import (
 from store.sqlite.database import Connection
 from store.sqlite.operational import Wait, put_waits, waits_of
 from store.sqlite.reads import places_at
+from store.sqlite.sources import source_names
 
 OnProgress = Callable[[int, int], None]
 BySource = Mapping[str, Sequence[Passage]]
 
 _GROUP = 32  # provisional sets that are stored together
 _AGAIN_MS, _LONGEST_AGAIN_MS = 600_000, 86_400_000
+
+
+def by_source(connection: Connection, read: Iterable[ReadDocument]) -> BySource:
+    """The passages of the documents, by the name of their source."""
+    names = source_names(connection)
+    passages: dict[str, list[Passage]] = {}
+    for one in read:
+        passages.setdefault(names.get(one.document.source, ""), []).extend(one.passages)
+    return passages
 
 
 @dataclass(slots=True)
@@ -79,7 +99,7 @@ class Cost:
 
 
 class Preparer:
-    """Makes and stores questions for the one writer."""
+    """Makes what the commits of the one writer need before they begin."""
 
     def __init__(
         self,
@@ -88,13 +108,18 @@ class Preparer:
         *,
         now_ms: Callable[[], int],
         patience_s: float,
+        part: int = 1,
     ) -> None:
-        """Ask an LLM for at most `patience_s` at a time; the passages that are left wait."""
+        """Ask an LLM for at most `patience_s` at a time; the passages that are left wait.
+
+        At first so many successors are found in one part.
+        """
         self._connection = connection
         self._maker = maker
         self._now_ms = now_ms
         self._patience_s = patience_s
         self._unstored: list[tuple[Passage, QuestionSet]] = []
+        self._part = PartSize(part)
         self.recipe = register_recipe(connection, maker.recipe)
 
     def prepare(
@@ -162,6 +187,33 @@ class Preparer:
             cost.add([made])
             yield_to_edits()
         self._store()
+
+    def successors(
+        self, index: LiveIndex, batch: Batch, yield_to_edits: YieldToEdits
+    ) -> Successors | None:
+        """Find, in parts, what follows the matches that the batch takes away.
+
+        None where these are one part: the commit finds it itself.
+        """
+        size = self._part
+        ended = intervals_of(self._connection, batch).ended
+        gone = index.entries_of(ended)
+        left = orphans_of(index, gone)
+        if len(left) <= size.most:
+            return None
+        among, found = index.alive, list[MatchColumns]()
+        among[gone] = False
+        while len(left):
+            yield_to_edits()
+            began_s = time.perf_counter()
+            part, left = left[: size.most], left[size.most :]
+            with giving_way(RESTS):
+                found.append(best_matches(index, part, among))
+            if len(left):  # the last part is smaller
+                size.after(time.perf_counter() - began_s, len(index.vectors))
+        yield_to_edits()
+        columns = zip(*((one.out, one.into, one.similarity) for one in found), strict=True)
+        return Successors(index, among, MatchColumns(*(np.concatenate(part) for part in columns)))
 
     def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
         """Ask for the questions of passages that have only a provisional set."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from hopsyncd.answers.changed import RemoveAnswer
 from hopsyncd.config.configuration import INDEX_NAME, Config
@@ -13,6 +14,8 @@ from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.connect import mirror_of
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.saved_index import SavedIndex
+from hopsyncd.ingest.source_sync import SourceSync
+from hopsyncd.ingest.upkeep import take_out
 from hopsyncd.models.llm.budget import LlmContext
 from hopsyncd.models.questions import Made
 from store.place import exists, open_reader, open_writer, writer_place
@@ -20,7 +23,8 @@ from store.records import Passage, QuestionSet, Recipe, Version
 from store.sqlite.check import opening_check
 from store.sqlite.content import recipe_of
 from store.sqlite.database import Connection
-from store.sqlite.purge import purge_source
+from store.sqlite.purge import ask_source_purge, asked_purges
+from store.sqlite.purge import purge as carry_out
 from store.sqlite.reads import live_documents
 from store.sqlite.sources import forget_source, source_names
 from store.sqlite.versions import head
@@ -37,21 +41,22 @@ def removed(
 ) -> RemoveAnswer:
     """Commit a version without the documents of a source, and forget all else about it.
 
-    `apply` commits the version. `purge` takes them out of the other versions too; `between` runs
-    after each of its transactions.
+    `apply` commits the version. `purge` takes them out of the other versions too, and does so
+    after a kill (`finish_purges`); `between` runs after each of its transactions.
     """
     rows = {known: row for row, known in source_names(connection).items()}
     gone: list[str] = []
     erased = None
     if name in rows:
         row = rows[name]
+        asked = ask_source_purge(connection, row) if purge else None
         gone = sorted(live_documents(connection, row))
         # Before the version, so that a kill between the two costs only another scan.
         forget_source(connection, row)
         if gone:
             reason = f"{name}: the source was removed"
             apply(Batch(reason, gone=tuple((row, path) for path in gone)))
-        erased = purge_source(connection, row, between) if purge else None
+        erased = carry_out(connection, asked, between) if asked else None
     newest = head(connection)
     return {
         "name": name,
@@ -61,6 +66,21 @@ def removed(
         "held_by": [list(one) for one in erased.held_by] if erased else [],
         "erased": erased.erased if erased else True,
     }
+
+
+def finish_purges(path: SourceSync) -> set[str]:
+    """Go on with the purges that were cut short; returns the sources that lost all documents."""
+    names, emptied = source_names(path.connection), set[str]()
+    apply = partial(path.commit, yield_to_edits=path.yield_to_edits)
+    for asked in asked_purges(path.connection):
+        if asked.path:
+            take_out(path, asked)
+            continue
+        name = names[asked.source]
+        emptied.add(name)
+        with path.leaving_alone(name):
+            removed(path.connection, apply, name, purge=True, between=path.yield_to_edits)
+    return emptied
 
 
 def drop_mirror(config: Config, name: str) -> None:

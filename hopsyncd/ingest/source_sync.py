@@ -6,8 +6,8 @@ inside a long one (`yield_to_edits`); after each batch the other sources have a 
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -15,6 +15,7 @@ import structlog
 
 from connectors.protocol import SourceUnavailable
 from hopsyncd.formats.readers import Extract, extract
+from hopsyncd.index.matching import Successors
 from hopsyncd.index.precedence import giving_way, politely
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch, PendingBatch, Progress, SyncRun
@@ -115,12 +116,23 @@ class SourceSync:
         """Whether the next scan of all of the source has to read every document afresh."""
         return not is_read_by(self.connection, source.id, self.writer.rules)
 
-    def commit(self, batch: Batch) -> Version | None:
+    def commit(self, batch: Batch, yield_to_edits: YieldToEdits = lambda: None) -> Version | None:
         """Commit a batch from elsewhere, and tell of it; None when it changes nothing."""
-        version = self.writer.apply(batch)
+        version = self.writer.apply(batch, yield_to_edits)
         if version:
             self.on_version(version)
         return version
+
+    @contextmanager
+    def leaving_alone(self, source: str) -> Iterator[None]:
+        """Sync nothing of a source meanwhile."""
+        was_removed = source in self.removed
+        self.removed.add(source)
+        try:
+            yield
+        finally:
+            if not was_removed:
+                self.removed.discard(source)
 
     def sync(self, source: Source, scope: Scope) -> SyncOutcome:
         """Bring the graph to what the source has now; a source in doubt is paused, data kept."""
@@ -315,24 +327,24 @@ class SourceSync:
             self.yield_to_edits,
             _SMALL_PASSAGES if run.scope.small else None,
         )
+        known = None
+        if not run.scope.small:
+            known = self.writer.successors(batch.whole(), self.yield_to_edits)
         passages = batch.new_passages
-        while not self._commit_once(run, cost):
+        while not self._commit_once(run, cost, known):
             self.yield_to_edits()
             cost = Cost(run.usage)
         run.pace.after(passages, self.monotonic_s() - began_s)
 
-    def _commit_once(self, run: SyncRun, cost: Cost) -> bool:
+    def _commit_once(self, run: SyncRun, cost: Cost, known: Successors | None) -> bool:
         """Commit the batch in hand, or a part of it while others wait; returns whether it is all.
 
         What is read afresh is one version, and so is what others wait for.
         """
         whole = run.batch.whole()
         is_one = run.scope.afresh or run.scope.small
-        version, taken = (
-            self.writer.commit(whole, cost)
-            if is_one
-            else self.writer.commit(whole, cost, self.is_awaited)
-        )
+        is_awaited = (lambda: False) if is_one else self.is_awaited
+        version, taken = self.writer.commit(whole, cost, is_awaited, known)
         run.batch.remove(taken)
         run.progress.end_batch(len(taken.seen))
         run.changed += len(taken.read)

@@ -45,7 +45,7 @@ from store.sqlite.content import known_passages, recipe_of, sets_at, sets_by_id
 from store.sqlite.database import Connection
 from store.sqlite.gc import GcPlan, GcResult, Retention, collect, plan_gc
 from store.sqlite.history import delete_tag, resolve, set_tag
-from store.sqlite.purge import purge
+from store.sqlite.purge import Purge, PurgeResult, ask_purge, purge
 from store.sqlite.reads import documents_at, live_content, live_documents, matches_at
 from store.sqlite.sources import (
     all_sources,
@@ -337,13 +337,9 @@ def _collected(counts: GcPlan | GcResult, *, dry_run: bool) -> GcAnswer:
 
 
 def purged(path: SourceSync, document: str, source: str | None, now_ms: int) -> PurgeAnswer:
-    """Remove a document from the head by a version, then from every other. Raises PurgeRefused."""
+    """Remove a document from every version. Raises PurgeRefused."""
     row, name, item = _located(path.connection, document, source)
-    if live_content(path.connection, row, item) is not None:
-        gone = ((row, item),)
-        # The reason names nothing: it stays in the log.
-        path.commit(Batch("a document was purged", gone=gone, unseen=gone))
-    done = purge(path.connection, row, item, now_ms, path.yield_to_edits)
+    done = take_out(path, ask_purge(path.connection, row, item, now_ms))
     return {
         "source": name,
         "document": item,
@@ -354,6 +350,15 @@ def purged(path: SourceSync, document: str, source: str | None, now_ms: int) -> 
         "held_by": [list(one) for one in done.held_by],
         "erased": done.erased,
     }
+
+
+def take_out(path: SourceSync, asked: Purge) -> PurgeResult:
+    """Remove a document from the head by a version, then from every other."""
+    gone = ((asked.source, asked.path),)
+    if live_content(path.connection, *gone[0]) is not None:
+        # The reason names nothing: it stays in the log.
+        path.commit(Batch("a document was purged", gone=gone, unseen=gone))
+    return purge(path.connection, asked, path.yield_to_edits)
 
 
 def included_again(path: SourceSync, document: str, source: str | None) -> PurgeAnswer:

@@ -7,7 +7,8 @@ so that its other edges stay as they were.
 
 The rows go in small transactions, some revisions in each, and every one of them leaves all versions
 sound; what it costs is what it removes, and a little for each version that had it. Then the bytes
-are erased from the files. After a kill, run the purge again to finish it.
+are erased from the files. What was asked for is a row of `purging` until then, so that whoever
+starts after a kill goes on with it.
 """
 
 import json
@@ -35,7 +36,7 @@ class PurgeResult:
 
     `versions` are the kept versions that had the document. `held_by` are the documents, as (source
     name, path), that hold some of its passages in a kept version, so that text is still stored.
-    `erased` is False if a reader kept the WAL from being emptied: run the purge again.
+    `erased` is False if a reader kept the WAL from being emptied: the purge is not at its end.
     """
 
     revisions: int
@@ -55,39 +56,77 @@ class _Revision:
     passages: int
 
 
-def purge(
-    connection: Connection, source: int, path: str, now_ms: int, between: Between = lambda: None
-) -> PurgeResult:
-    """Remove the document from all versions, content, indexes and records, and from the files.
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """A purge that was asked for: of a document, or of all that the source ever had."""
 
-    Passages that another document holds stay in the versions where it does. All content that no
-    version ever held is deleted too, as some of it may come from an earlier text of the document.
-    The path is excluded from now on (see `include_again`). `between` runs after each transaction.
-    Raises PurgeRefused while the document is at the head, or if nothing is known of it.
+    source: int
+    path: str = ""
+
+
+def ask_purge(connection: Connection, source: int, path: str, now_ms: int) -> Purge:
+    """Note that a document is to be purged: it will be, whatever happens from now on.
+
+    Its path is excluded (see `include_again`). Raises PurgeRefused if nothing is known of it.
     """
-    _require_gone(connection, source, path)
+    _require_known(connection, source, path)
     with transaction(connection):
         for table in ("seen", "pin"):
             connection.execute(f"DELETE FROM {table} WHERE source = ? AND path = ?", [source, path])
         connection.execute(
             "INSERT INTO excluded VALUES (?, ?, ?) ON CONFLICT DO NOTHING", [source, path, now_ms]
         )
-    return _purge(connection, _revisions(connection, source, path), between)
+        return _noted(connection, Purge(source, path))
 
 
-def purge_source(
-    connection: Connection, source: int, between: Between = lambda: None
-) -> PurgeResult:
-    """As purge, for all documents that a source ever had. Call `forget_source` first.
+def ask_source_purge(connection: Connection, source: int) -> Purge:
+    """The same for all documents that a source ever had. It excludes no path."""
+    with transaction(connection):
+        return _noted(connection, Purge(source))
 
-    Excludes no further paths. Raises PurgeRefused while one of the documents is at the head.
+
+def _noted(connection: Connection, asked: Purge) -> Purge:
+    connection.execute(
+        "INSERT INTO purging VALUES (?, ?) ON CONFLICT DO NOTHING", [asked.source, asked.path]
+    )
+    return asked
+
+
+def asked_purges(connection: Connection) -> list[Purge]:
+    """Those that have not come to their end."""
+    return [Purge(*row) for row in connection.execute("SELECT * FROM purging ORDER BY 1, 2")]
+
+
+def purge(connection: Connection, asked: Purge, between: Between = lambda: None) -> PurgeResult:
+    """Remove the documents from all versions, content, indexes and records, and from the files.
+
+    Passages that another document holds stay in the versions where it does. All content that no
+    version ever held is deleted too, as some of it may come from an earlier text of a document.
+    `between` runs after each transaction. Raises PurgeRefused while one of them is at the head.
     """
+    rows = "FROM document WHERE source = ?1 AND (?2 = '' OR path = ?2)"
     alive = connection.execute(
-        f"SELECT path FROM document WHERE source = ? AND died = {ALIVE} LIMIT 1", [source]
+        f"SELECT path {rows} AND died = {ALIVE} LIMIT 1", [asked.source, asked.path]
     ).fetchone()
     if alive:
-        raise _in_head(alive[0])
-    return _purge(connection, _revisions(connection, source), between)
+        raise PurgeRefused(
+            f"Cannot purge {alive[0]}",
+            "it is in the newest version",
+            "Commit a version without it first",
+        )
+    revisions = connection.execute(
+        "SELECT id, born, died, (SELECT count(*) FROM placement WHERE document = document.id)"
+        f" {rows} ORDER BY path, born",
+        [asked.source, asked.path],
+    )
+    found = [_Revision(row[0], (row[1], row[2]), row[3]) for row in revisions]
+    done = _purge(connection, found, between)
+    if done.erased:
+        with transaction(connection):
+            connection.execute(
+                "DELETE FROM purging WHERE source = ? AND path = ?", [asked.source, asked.path]
+            )
+    return done
 
 
 def _purge(connection: Connection, revisions: Sequence[_Revision], between: Between) -> PurgeResult:
@@ -120,7 +159,7 @@ def _purge(connection: Connection, revisions: Sequence[_Revision], between: Betw
     )
 
 
-def _require_gone(connection: Connection, source: int, path: str) -> None:
+def _require_known(connection: Connection, source: int, path: str) -> None:
     known = [
         connection.execute(
             f"SELECT 1 FROM {table} WHERE source = ? AND path = ?", [source, path]
@@ -133,29 +172,6 @@ def _require_gone(connection: Connection, source: int, path: str) -> None:
             "no version has it and no scan saw it",
             "Write its path as answers and `hopsyncd diff` do; gc deletes what has expired",
         )
-    alive = connection.execute(
-        f"SELECT 1 FROM document WHERE source = ? AND path = ? AND died = {ALIVE}", [source, path]
-    ).fetchone()
-    if alive:
-        raise _in_head(path)
-
-
-def _in_head(path: str) -> PurgeRefused:
-    return PurgeRefused(
-        f"Cannot purge {path}",
-        "it is in the newest version",
-        "Commit a version without it first",
-    )
-
-
-def _revisions(connection: Connection, source: int, path: str | None = None) -> list[_Revision]:
-    """The revisions of a document of the source, or of all its documents."""
-    rows = connection.execute(
-        "SELECT id, born, died, (SELECT count(*) FROM placement WHERE document = d.id)"
-        " FROM document AS d WHERE source = ?1 AND (?2 IS NULL OR path = ?2) ORDER BY path, born",
-        [source, path],
-    )
-    return [_Revision(row[0], (row[1], row[2]), row[3]) for row in rows]
 
 
 def _parts(revisions: Sequence[_Revision]) -> Iterator[list[_Revision]]:

@@ -32,7 +32,7 @@ from store.sqlite.check import check, opening_check
 from store.sqlite.content import counters, put_content, question_texts, register_recipe
 from store.sqlite.database import snapshot
 from store.sqlite.gc import Retention, collect, plan_gc
-from store.sqlite.purge import purge
+from store.sqlite.purge import ask_purge, purge
 from store.sqlite.versions import kept_versions, version
 from tests.fakes.dump import SEARCHED, Rows, graph_at
 from tests.fakes.edited import LATER_MS, NOTHING, edited
@@ -198,10 +198,12 @@ class TestUpkeep:
         results, left = [], []
         for made in (lived(tmp_path / "s.db"), lived(on_server)):
             with pytest.raises(PurgeRefused):
-                purge(made.connection, made.source.id, "oslo.md", 0)
+                purge(made.connection, ask_purge(made.connection, made.source.id, "oslo.md", 0))
             made.connector.remove("oslo.md")  # type: ignore[attr-defined]
             made.sync()
-            results.append(purge(made.connection, made.source.id, "oslo.md", 0))
+            results.append(
+                purge(made.connection, ask_purge(made.connection, made.source.id, "oslo.md", 0))
+            )
             left.append((graphs(made.connection), told(made.connection)))
             assert_sound(made.connection)
         assert left[0] == left[1]

@@ -1,22 +1,25 @@
 """kill -9 while a document is purged: all its versions have it still, or none has.
 
-Whatever was left, the purge that is run again comes to its end, and then no word of the document is
-in any file.
+Whatever was left, the purge that is run again, or that the next start goes on with, comes to its
+end, and then no word of the document is in any file.
 """
 
 from pathlib import Path
 
 import pytest
 
+from hopsyncd.ingest.removal import finish_purges
 from hopsyncd.ingest.upkeep import purged
 from store.sqlite.history import set_tag
-from tests.crash.sweep import Graphs, Sweep, sweep
-from tests.fakes.kill import Step, copy_database, torn_writes, trace
+from store.sqlite.purge import asked_purges
+from tests.crash.sweep import Graphs, Sweep, sound, sweep
+from tests.fakes.kill import Step, copy_database, kill_at, torn_writes, trace
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 from tests.fakes.unused_bytes import fill_gaps
 
 NOW_MS = 10_000_000_000
+REAL_KILLS = 12
 # Words that stand nowhere else.
 WORDS = HEADING, TEXT, EDIT = "Zqheading", "Xqtext", "Wqedit"
 PLANTED = "Vqgap."  # where SQLite leaves copies of rows, now and then
@@ -81,6 +84,22 @@ def test_a_kill_while_a_document_is_purged_leaves_it_in_all_its_versions_or_none
     states = [old, taken_out, purge_.after]
     found = [states.index(left.graphs) for left in lefts]
     assert found == sorted(found) and {*found} == {0, 1, 2}
+
+
+def test_a_purge_that_was_killed_is_finished_by_the_next_start_unasked(
+    purge_: Sweep, folder: Path
+) -> None:
+    asked = purge_.find("COMMIT", purge_.find("INSERT INTO purging")) + 1
+    steps = range(asked, len(purge_.steps))
+    for step in steps[:: len(steps) // REAL_KILLS]:
+        path = copy_database(purge_.base, folder / "killed.db")
+        kill_at(step, purge, path)
+        stack = Stack(path, MemoryConnector())
+        finish_purges(stack.path)
+        assert asked_purges(stack.connection) == []
+        stack.close()
+        assert remains(path) == []
+        assert sound(path) == purge_.after
 
 
 def test_a_kill_amid_the_writes_of_a_scrub_leaves_the_same_rows(

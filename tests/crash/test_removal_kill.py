@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.ingest.plan import Scope, Source
-from hopsyncd.ingest.removal import removed
+from hopsyncd.ingest.removal import finish_purges, removed
 from store.sqlite.sources import register_source
-from tests.crash.sweep import Sweep, sweep
-from tests.fakes.kill import Step, trace
+from tests.crash.sweep import Sweep, sound, sweep
+from tests.fakes.kill import Step, copy_database, kill_at, trace
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
+REAL_KILLS = 12
 ROME = b"# Rome\n\nCaesar met Brutus in Rome. Nero burnt Rome.\n"
 MORE = {"brutus.md": b"# Brutus\n\nBrutus told Nero of Oslo.\n", "same.md": ROME}
 
@@ -33,6 +34,31 @@ def removal(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     stack.path.sync(Source(row, "more", MemoryConnector(MORE)), Scope())
     stack.close()
     return sweep(folder / "s.db", remove, folder)
+
+
+def purge(path: Path, step: Step) -> None:
+    stack = Stack(path, MemoryConnector())
+    trace(stack.connection, step)
+    removed(stack.connection, stack.writer.apply, "more", purge=True)
+    step("done")
+    stack.close()
+
+
+def test_a_source_whose_purge_was_killed_is_erased_by_the_next_start_unasked(
+    removal: Sweep, folder: Path
+) -> None:
+    whole = sweep(removal.base, purge, folder)
+    asked = whole.find("COMMIT", whole.find("INSERT INTO purging")) + 1
+    steps = range(asked, len(whole.steps))
+    for step in steps[:: len(steps) // REAL_KILLS]:
+        path = copy_database(whole.base, folder / "killed.db")
+        kill_at(step, purge, path)
+        stack = Stack(path, MemoryConnector())
+        finish_purges(stack.path)
+        assert not finish_purges(stack.path)
+        stack.close()
+        assert b"slo" not in b"".join(file.read_bytes() for file in folder.glob("killed.db*"))
+        assert sound(path) == whole.after
 
 
 def test_a_kill_while_a_source_is_removed_leaves_all_its_documents_or_none(

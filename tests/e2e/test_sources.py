@@ -10,8 +10,10 @@ import pytest
 
 from hopsyncd.ingest.read import READER
 from store.records import content_hash
-from store.sqlite.database import open_file
+from store.sqlite.database import open_file, open_writer
 from store.sqlite.operational import put_quarantined
+from store.sqlite.purge import ask_source_purge
+from store.sqlite.sources import source_names
 from tests.e2e.daemon import ROOT, SMALL, Place, new_place, source
 from tests.fakes.git_repository import GitRepository, needs_git
 
@@ -140,6 +142,22 @@ def test_a_purged_source_is_in_no_version_and_no_file(small: Place, runs: bool) 
         small.start()
     assert not finds_mill(small, str(before))
     assert small.post("/v1/check", {"deep": True})["findings"] == []
+    small.stop()
+    held = b"".join(file.read_bytes() for file in (small.home / "data").glob("hopsyncd.db*"))
+    assert b"Kestrel" not in held
+    assert b"Halcyon" in held
+
+
+def test_a_purge_that_was_cut_short_is_finished_by_the_next_start(small: Place) -> None:
+    two_sources(small)
+    small.stop()
+    with closing(open_writer(small.home / "data/hopsyncd.db")) as connection:
+        rows = {name: row for row, name in source_names(connection).items()}
+        ask_source_purge(connection, rows["more"])
+    small.configure(source("notes", small.notes))
+    small.start()
+    small.until(lambda: not small.status()["purging"])
+    assert not finds_mill(small)
     small.stop()
     held = b"".join(file.read_bytes() for file in (small.home / "data").glob("hopsyncd.db*"))
     assert b"Kestrel" not in held

@@ -12,7 +12,7 @@ from store.exceptions import BackupFailed, DiskFailure, NotAcknowledged, StoreEr
 from store.sqlite.check import check
 from store.sqlite.database import Connection, confirm, open_reader, open_writer, snapshot
 from store.sqlite.gc import Retention, collect
-from store.sqlite.purge import purge
+from store.sqlite.purge import ask_purge, purge
 from store.sqlite.space import backup
 from store.sqlite.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
@@ -40,7 +40,7 @@ def _rebuild(connection: Connection) -> None:
 ACTS: dict[str, Callable[[Connection], object]] = {
     "gc": lambda connection: collect(connection, KEEP, NOW_MS),
     # It was in version 3 and is in the head no more.
-    "purge": lambda connection: purge(connection, 1, "copy.md", NOW_MS),
+    "purge": lambda connection: purge(connection, ask_purge(connection, 1, "copy.md", NOW_MS)),
     "rebuild": _rebuild,
     "backup": _backup,
 }

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from hopsyncd.index.entries import NewPassage, add_entries
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.matching import (
+    Successors,
+    best_matches,
     match_records,
     match_rows,
+    orphans_of,
     pending_matches,
     rematch,
     similarity,
@@ -141,3 +144,35 @@ def test_every_change_in_two_parts_gives_the_argmax_of_a_rebuild(
             assert match.question not in held
             held[match.question] = match
         assert held == expected([sets[n] for n in sorted(present)])
+
+
+@given(
+    contents=st.lists(st.tuples(*[st.lists(one, min_size=1, max_size=2)] * 2), min_size=6),
+    steps=st.lists(st.tuples(*[st.sets(st.integers(0, 5))] * 2), min_size=1, max_size=4),
+)
+def test_successors_that_were_found_before_others_came_or_went_give_the_argmax_too(
+    contents: list[tuple[list[Triplet], list[Triplet]]], steps: list[tuple[set[int], set[int]]]
+) -> None:
+    sets = [triplets(n, *told) for n, told in enumerate(contents)]
+    index, present = LiveIndex(3), set[int]()
+
+    def toggle(toggled: set[int], known: Successors | None = None) -> None:
+        gone = index.entries_of(sets[n].passage for n in toggled & present)
+        index.end_lives([sets[n].passage for n in toggled & present])
+        new = add_entries(index, [NewPassage(sets[n], 1, {}) for n in sorted(toggled - present)])
+        index.begin_lives(new)
+        rematch(index, gone, new, known)
+        present.symmetric_difference_update(toggled)
+
+    toggle({*range(len(sets))})
+    for version, (meanwhile, then) in enumerate(steps, 1):
+        gone = index.entries_of(sets[n].passage for n in then & present)
+        among = index.alive
+        among[gone] = False
+        best = best_matches(index, orphans_of(index, gone), among)
+        toggle(meanwhile)
+        toggle(then, Successors(index, among, best))
+        index.settle(version)
+        rows = np.flatnonzero(index["matches"]["died"] == DEAD)
+        held = match_records(index, match_rows(index, rows))
+        assert {one.question: one for one in held} == expected([sets[n] for n in sorted(present)])

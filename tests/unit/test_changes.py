@@ -11,7 +11,7 @@ from store.records import ALIVE
 from store.sqlite.changes import changes, stamp
 from store.sqlite.gc import Retention, collect
 from store.sqlite.history import set_tag
-from store.sqlite.purge import purge
+from store.sqlite.purge import ask_purge, purge
 from store.sqlite.versions import kept_versions
 from tests.fakes.edited import LATER_MS, edited
 from tests.fakes.follower import Follower, read_at
@@ -95,7 +95,7 @@ class TestAfterRowsWereDeleted:
         stack.writer.apply(Batch("", gone=((stack.source.id, path),)))
         follower.follow(stack.connection)
         assert follower.began_again == 0
-        purge(stack.connection, stack.source.id, path, LATER_MS)
+        purge(stack.connection, ask_purge(stack.connection, stack.source.id, path, LATER_MS))
         follower.follow(stack.connection)
         assert follower.began_again == 1
         assert_same(follower, stack)

@@ -10,7 +10,7 @@ from store.sqlite.check import check, opening_check
 from store.sqlite.database import Connection, memory_database, open_writer
 from store.sqlite.gc import Retention, collect
 from store.sqlite.history import set_tag
-from store.sqlite.purge import purge
+from store.sqlite.purge import ask_purge, purge
 from store.sqlite.versions import kept_versions
 from tests.fakes.lived import lived
 from tests.fakes.memory import MemoryConnector
@@ -54,7 +54,7 @@ def test_what_gc_and_a_purge_leave_has_no_findings(stack: Stack) -> None:
     assert isinstance(files, MemoryConnector)
     files.remove("sofia.md")
     stack.sync()
-    purge(stack.connection, stack.source.id, "sofia.md", 10**12)
+    purge(stack.connection, ask_purge(stack.connection, stack.source.id, "sofia.md", 10**12))
     assert check(stack.connection, deep=True) + verify_matches(stack.connection) == []
 
 

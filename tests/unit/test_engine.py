@@ -21,7 +21,7 @@ from store.records import Version
 from store.sqlite.content import full_text
 from store.sqlite.database import Connection
 from store.sqlite.gc import Retention, collect
-from store.sqlite.purge import purge
+from store.sqlite.purge import ask_purge, purge
 from tests.fakes.llm import FakeLlm, Play
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
@@ -170,7 +170,7 @@ def test_a_past_version_is_read_anew_after_a_purge(stack: Stack, tmp_path: Path)
     stack.writer.apply(Batch("purge", gone=((stack.source.id, "paris.md"),)))
     engine = serving(stack, tmp_path / "s.db")
     before = engine.query(QUESTION, 5, Search(), at="1")
-    purge(stack.connection, stack.source.id, "paris.md", 0)
+    purge(stack.connection, ask_purge(stack.connection, stack.source.id, "paris.md", 0))
     engine.forget_pasts()
     after = engine.query(QUESTION, 5, Search(), at="1")
     assert before is not None and after is not None
@@ -295,7 +295,7 @@ def test_what_is_purged_while_the_llm_thinks_is_not_in_the_answer(
     def play(call: LlmCall) -> str | LlmError:
         for _ in once:
             stack.writer.apply(Batch("purge", gone=((stack.source.id, "paris.md"),)))
-            purge(stack.connection, stack.source.id, "paris.md", 0)
+            purge(stack.connection, ask_purge(stack.connection, stack.source.id, "paris.md", 0))
         return first_offered(call)
 
     engine = serving(stack, tmp_path / "s.db", play)

@@ -18,7 +18,7 @@ from hopsyncd.retrieve.walk import WalkSettings
 from store.records import PassageId
 from store.sqlite.check import check
 from store.sqlite.content import known_passages
-from store.sqlite.purge import purge
+from store.sqlite.purge import ask_purge, purge
 from store.sqlite.reads import documents_at, places_at
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder
@@ -228,7 +228,7 @@ def test_a_purge_takes_names_and_links_with_their_document(tmp_path: Path) -> No
 
     assert len(found()) == 3
     stack.writer.apply(Batch("purge of a.md", gone=((stack.source.id, "a.md"),)))
-    assert purge(stack.connection, stack.source.id, "a.md", 0).erased
+    assert purge(stack.connection, ask_purge(stack.connection, stack.source.id, "a.md", 0)).erased
     assert found() == []
 
 

@@ -16,7 +16,7 @@ from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.models.questions import BuiltinMaker
 from store.records import Link, PassageId
 from store.sqlite.gc import Retention, collect
-from store.sqlite.purge import purge
+from store.sqlite.purge import ask_purge, purge
 from tests.fakes.dump import served_by
 from tests.fakes.histories import Step, grown, histories, questions_of, states
 from tests.fakes.indexed import advance, document, snapshot_at
@@ -247,7 +247,7 @@ def test_after_a_purge_or_a_gc_that_took_its_version_it_is_made_anew(kept: Kept)
     again.keep_index()
     stack = kept.stack
     stack.writer.apply(Batch("gone", gone=((stack.source.id, "a.md"),)))
-    purge(stack.connection, stack.source.id, "a.md", 0)
+    purge(stack.connection, ask_purge(stack.connection, stack.source.id, "a.md", 0))
     assert kept.served(kept.started()) == kept.expected
 
 

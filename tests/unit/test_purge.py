@@ -20,7 +20,7 @@ from store.sqlite.content import known_passages
 from store.sqlite.database import Connection, open_reader, snapshot
 from store.sqlite.gc import Retention, collect
 from store.sqlite.history import diff, set_tag
-from store.sqlite.purge import PurgeResult, purge
+from store.sqlite.purge import Purge, PurgeResult, ask_purge, purge
 from store.sqlite.sources import excluded_paths, include_again
 from store.sqlite.versions import kept_versions, version
 from tests.fakes.dump import Rows, graph_at, without
@@ -62,7 +62,7 @@ def stack(tmp_path: Path) -> Stack:
 def purged(stack: Stack, path: str = "secret.md") -> PurgeResult:
     """As the daemon does: first a version without the document, then the purge."""
     stack.writer.apply(Batch(f"purge of {path}", gone=((stack.source.id, path),)))
-    return purge(stack.connection, stack.source.id, path, NOW_MS)
+    return purge(stack.connection, ask_purge(stack.connection, stack.source.id, path, NOW_MS))
 
 
 def files_with(folder: Path, word: str) -> list[str]:
@@ -144,7 +144,9 @@ class TestTheFiles:
         with snapshot(reader):
             graph_at(reader, 1)
             assert not purged(stack).erased
-        again = purge(stack.connection, stack.source.id, "secret.md", NOW_MS)
+        again = purge(
+            stack.connection, ask_purge(stack.connection, stack.source.id, "secret.md", NOW_MS)
+        )
         assert again.erased and again.revisions == 0
         assert files_with(tmp_path, TEXT) == []
 
@@ -209,7 +211,7 @@ class TestTheVersions:
     def test_the_head_is_as_it_was(self, stack: Stack) -> None:
         stack.writer.apply(Batch("gone", gone=((stack.source.id, "secret.md"),)))
         before = graph_at(stack.connection, 5)
-        purge(stack.connection, stack.source.id, "secret.md", NOW_MS)
+        purge(stack.connection, ask_purge(stack.connection, stack.source.id, "secret.md", NOW_MS))
         assert graph_at(stack.connection, 5) == before
 
     def test_a_tagged_version_is_no_exception(self, stack: Stack) -> None:
@@ -268,13 +270,13 @@ class TestTheSource:
     def test_a_document_in_force_is_refused(self, stack: Stack) -> None:
         before = graphs(stack.connection)
         with pytest.raises(PurgeRefused, match="newest version"):
-            purge(stack.connection, stack.source.id, "secret.md", NOW_MS)
+            purge(stack.connection, Purge(stack.source.id, "secret.md"))
         assert graphs(stack.connection) == before
         assert not excluded_paths(stack.connection, stack.source.id)
 
     def test_an_unknown_path_is_refused(self, stack: Stack) -> None:
         with pytest.raises(PurgeRefused, match="no version has it"):
-            purge(stack.connection, stack.source.id, "typo.md", NOW_MS)
+            purge(stack.connection, ask_purge(stack.connection, stack.source.id, "typo.md", NOW_MS))
 
     def test_no_record_of_its_scan_is_left(self, stack: Stack) -> None:
         purged(stack)
@@ -370,8 +372,14 @@ class TestManyRevisions:
 
         left = {n: without(rows, "secret.md") for n, rows in graphs(edited.connection).items()}
         with pytest.raises(Killed):
-            purge(edited.connection, edited.source.id, "secret.md", NOW_MS, between)
-        assert purge(edited.connection, edited.source.id, "secret.md", NOW_MS).erased
+            purge(
+                edited.connection,
+                ask_purge(edited.connection, edited.source.id, "secret.md", NOW_MS),
+                between,
+            )
+        assert purge(
+            edited.connection, ask_purge(edited.connection, edited.source.id, "secret.md", NOW_MS)
+        ).erased
         assert check(edited.connection, deep=True) == []
         for number, rows in graphs(edited.connection).items():
             assert {**rows, "counts": []} == {**left[number], "counts": []}
@@ -386,7 +394,11 @@ class TestManyRevisions:
                 files.put("new.md", SECRET)
                 edited.preempt("new.md")
 
-        purge(edited.connection, edited.source.id, "secret.md", NOW_MS, between)
+        purge(
+            edited.connection,
+            ask_purge(edited.connection, edited.source.id, "secret.md", NOW_MS),
+            between,
+        )
         assert check(edited.connection, deep=True) == []
         assert verify_matches(edited.connection) == []
         assert files_with(tmp_path, TEXT)
