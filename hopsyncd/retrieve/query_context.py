@@ -135,25 +135,61 @@ class Words:
 def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
     """The idf of each of the question's terms, also of those that no passage has."""
     terms = index_terms(question)
-    _, df = having(snapshot, terms)
+    df = np.array([one.df for one in having(snapshot, terms)], dtype=np.int64)
     return dict(zip(terms, _idf(snapshot, df).tolist(), strict=True))
 
 
-def having(snapshot: Snapshot, terms: Sequence[str]) -> tuple[list[Positions], Integers]:
-    """Of each term all rows of `term`, and how many of these are of visible passages."""
+class Having:
+    """The visible passages that have a term: `df` is how many."""
+
+    def __init__(self, snapshot: Snapshot, key: int, rows: Positions) -> None:
+        """`rows` are all of `term` with that key."""
+        self._snapshot, self._key, self._rows = snapshot, key, rows
+        known = snapshot.statistics.having
+        if key not in known:
+            known[key] = len(self.visible[0])
+        self.df = known[key]
+
+    @cached_property
+    def visible(self) -> tuple[Positions, Integers]:
+        """The rows of `term`, and the entries."""
+        rows = self._rows
+        entries = self._snapshot.index["term"]["entry"].take(rows)
+        seen = holds(self._snapshot.statistics.visible.entries, entries)
+        return (rows, entries) if seen.all() else (rows[seen], entries[seen])
+
+    @cached_property
+    def counts(self) -> NDArray[np.float32]:
+        """(df,) for how much in BM25 the term counts in each, before its idf."""
+        index, statistics = self._snapshot.index, self._snapshot.statistics
+        rows, entries = self.visible
+        times = index["term"]["count"].take(rows).astype(np.float32)
+        mean = max(statistics.words / max(statistics.passages, 1), 1.0)
+        saturation = index["entries"]["words"].take(entries).astype(np.float32)
+        saturation *= np.float32(K1 * B / mean)
+        saturation += np.float32(K1 * (1 - B))
+        saturation += times
+        return times * np.float32(K1 + 1) / saturation
+
+    @property
+    def counts_of_all(self) -> NDArray[np.float32]:
+        """(n,) the same for every entry, kept for the next question."""
+        kept = self._snapshot.statistics.common
+        found = kept.get(self._key)
+        if found is None:
+            found = np.zeros(len(self._snapshot.statistics.visible.entries), dtype=np.float32)
+            found[self.visible[1]] = self.counts
+            if len(kept) >= _COMMON_KEPT:
+                kept.clear()
+            kept[self._key] = found
+        return found
+
+
+def having(snapshot: Snapshot, terms: Sequence[str]) -> list[Having]:
+    """The visible passages that have each term."""
     keys = [name_key(term) for term in terms]
     every = snapshot.index.postings["term_rows"].of_some(np.array(keys, dtype=np.int64))
-    known = snapshot.statistics.having
-    for key, rows in zip(keys, every, strict=True):
-        if key not in known:
-            known[key] = len(visible_rows(snapshot, rows))
-    return every, np.array([known[key] for key in keys], dtype=np.int64)
-
-
-def visible_rows(snapshot: Snapshot, rows: Positions) -> Positions:
-    """Those of the rows of `term` that are of visible passages."""
-    seen = holds(snapshot.statistics.visible.entries, snapshot.index["term"]["entry"].take(rows))
-    return rows if seen.all() else rows[seen]
+    return [Having(snapshot, key, rows) for key, rows in zip(keys, every, strict=True)]
 
 
 def _idf(snapshot: Snapshot, df: Integers) -> Floats:
@@ -165,51 +201,26 @@ def _idf(snapshot: Snapshot, df: Integers) -> Floats:
 def words_of(snapshot: Snapshot, question: str) -> Words:
     """Look the question's words up."""
     terms = index_terms(question)
-    every, df = having(snapshot, terms)
+    every = having(snapshot, terms)
+    df = np.array([one.df for one in every], dtype=np.int64)
     idf = _idf(snapshot, df)
     telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
     count = len(snapshot.statistics.visible.entries)
     scores, has = np.zeros(count), np.zeros((int(telling.sum()), count), dtype=np.bool_)
     lines = iter(has)
-    for at, (term, tells) in enumerate(zip(terms, telling.tolist(), strict=True)):
-        if df[at] > count / _COMMON:
-            counts = _counting_all(snapshot, name_key(term), every[at])
-            scores += idf[at] * counts
+    for one, worth, tells in zip(every, idf.tolist(), telling.tolist(), strict=True):
+        if one.df > count / _COMMON:
+            scores += worth * one.counts_of_all
             if tells:
-                np.greater(counts, 0, out=next(lines))
+                np.greater(one.counts_of_all, 0, out=next(lines))
         else:
-            entries, some = _counting(snapshot, every[at])
-            scores[entries] += idf[at] * some
+            entries = one.visible[1]
+            scores[entries] += worth * one.counts
             if tells:
                 next(lines)[entries] = True
     share = idf[telling]
     coverage = Coverage(share / share.sum() if len(share) else share, has)
     return Words(dict(zip(terms, idf.tolist(), strict=True)), scores, coverage)
-
-
-def _counting(snapshot: Snapshot, rows: Positions) -> tuple[Integers, NDArray[np.float32]]:
-    """The visible entries of some rows of `term`, and for how much in BM25 the term counts there,
-    before its idf."""
-    index, statistics = snapshot.index, snapshot.statistics
-    rows = visible_rows(snapshot, rows)
-    entries, times = index["term"]["entry"].take(rows), index["term"]["count"].take(rows)
-    mean = max(statistics.words / max(statistics.passages, 1), 1.0)
-    saturation = K1 * (1 - B + B * index["entries"]["words"].take(entries) / mean)
-    return entries, (times * (K1 + 1) / (times + saturation)).astype(np.float32)
-
-
-def _counting_all(snapshot: Snapshot, key: int, rows: Positions) -> NDArray[np.float32]:
-    """(n,) the same for every entry, kept for the next question: of such words each has some."""
-    kept = snapshot.statistics.common
-    found = kept.get(key)
-    if found is None:
-        found = np.zeros(len(snapshot.statistics.visible.entries), dtype=np.float32)
-        entries, counts = _counting(snapshot, rows)
-        found[entries] = counts
-        if len(kept) >= _COMMON_KEPT:
-            kept.clear()
-        kept[key] = found
-    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from hopsyncd.index.live_index import NO_DATE, LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import is_usual
 from hopsyncd.models.keywords import STOP_WORDS
-from hopsyncd.retrieve.query_context import Read, having, names_in, visible_rows
+from hopsyncd.retrieve.query_context import Read, having, names_in
 from store.records import PassageId
 from store.sqlite.content import full_text
 from store.words import index_terms, spellings, terms_of_each
@@ -179,7 +179,7 @@ def _passages_having(snapshot: Snapshot, words: Sequence[str]) -> dict[str, int]
     """How many visible passages have each word, in any of its forms."""
     known = terms_of_each(words)
     terms = [known[word][0] if known[word] else word for word in words]
-    return dict(zip(words, having(snapshot, terms)[1].tolist(), strict=True))
+    return {word: one.df for word, one in zip(words, having(snapshot, terms), strict=True)}
 
 
 def _nearest_word(snapshot: Snapshot, word: str, read: Read) -> str | None:
@@ -205,9 +205,8 @@ def _nearest_word(snapshot: Snapshot, word: str, read: Read) -> str | None:
 
 def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
     """Whether a visible passage has it just so: the words of the index are those of all sources."""
-    every, _ = having(snapshot, index_terms(word))
-    rows = np.concatenate([visible_rows(snapshot, one) for one in every])
-    passages = np.sort(snapshot.ids[snapshot.index["term"]["entry"][rows]])[:_LOOKED_AT]
+    entries = [one.visible[1] for one in having(snapshot, index_terms(word))]
+    passages = np.sort(snapshot.ids[np.concatenate(entries)])[:_LOOKED_AT]
     found = read([PassageId(one) for one in passages.tolist()])
     return any(word in spellings(full_text(one)) for one in found.values())
 
