@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
 from operator import add
+from sys import intern
 from typing import Self
 
 import numpy as np
@@ -374,4 +375,4 @@ def _words_of_parts(heading: tuple[str, ...], text: str) -> tuple[tuple[str, ...
     (('rome',), ('it', 'fell'), ('it', 'rose'))
     """
     parts = " ".join(heading), *(text[start:end] for start, end in sentence_spans(text))
-    return tuple(tuple(_WORD.findall(plain(searchable(part)))) for part in parts)
+    return tuple(tuple(map(intern, _WORD.findall(plain(searchable(part))))) for part in parts)
