@@ -28,7 +28,7 @@ _VIEWS = 3  # versions of each
 _PAUSE_S = 0.05  # before one is made ahead: the first questions to a version are not slowed by it
 _REST = 20  # times as long as making the last one took: a twentieth of a processor
 _LONGEST_REST_S = 90.0  # more than a batch of an import may take: views are made after that
-_RESTS = 19.0  # at most so many times as long as it works, while somebody asks
+_RESTS = 9.0  # at most so many times as long as it works, while somebody asks
 _REST_OF_EDITS = 4  # the same for views that are made before their head is served
 _EDITED = 64  # passages that came or went, at most, for a view to be made before its head is served
 
