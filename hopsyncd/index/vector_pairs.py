@@ -81,7 +81,6 @@ class VectorPairs:
     For each of r vectors: `asks` and `holds` are the least products that matter to the questions
     asked and to those with a match, infinite where none does; `asks` rises with what is found.
     `answers` says whether those asked are compared with it, and `is_new` whether the others are.
-
     """
 
     vectors: VectorTable

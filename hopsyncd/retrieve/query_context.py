@@ -211,9 +211,10 @@ def words_of(snapshot: Snapshot, question: str) -> Words:
     lines = iter(has)
     for one, worth, tells in zip(every, idf.tolist(), telling.tolist(), strict=True):
         if one.df > count / _COMMON:
-            scores += worth * one.counts_of_all
+            counts = one.counts_of_all
+            scores += worth * counts
             if tells:
-                np.greater(one.counts_of_all, 0, out=next(lines))
+                np.greater(counts, 0, out=next(lines))
         else:
             entries = one.visible[1]
             scores[entries] += worth * one.counts

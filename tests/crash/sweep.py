@@ -1,21 +1,26 @@
 """Killing some work at each of its steps, and judging what is left."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from hopsyncd.ingest.removal import finish_purges
 from hopsyncd.ingest.upkeep import verify_matches
 from store.sqlite.check import check, opening_check
 from store.sqlite.database import Connection, open_writer
+from store.sqlite.purge import asked_purges
 from store.sqlite.versions import kept_versions
 from tests.fakes.dump import Rows, graph_at
 from tests.fakes.kill import Work, copies_at, copy_database, kill_at, steps_of
+from tests.fakes.memory import MemoryConnector
+from tests.fakes.stack import Stack
 
 KILLS = 4  # of a sweep that are real
+_PURGES_KILLED = 12
 Graphs = dict[int, Rows]
 
 
@@ -129,3 +134,21 @@ def state_of(path: Path) -> bytes:
             if data[start + 8 : start + 16] == salt:
                 digest.update(data[start : start + 8] + data[start + 24 : start + size])
     return digest.digest()
+
+
+def killed_once_asked(whole: Sweep, folder: Path) -> Iterator[Path]:
+    """Databases whose purge was killed, at some steps after it was noted as asked for."""
+    asked = whole.find("COMMIT", whole.find("INSERT INTO purging")) + 1
+    steps = range(asked, len(whole.steps))
+    for step in steps[:: len(steps) // _PURGES_KILLED]:
+        path = copy_database(whole.base, folder / "killed.db")
+        kill_at(step, whole.work, path)
+        yield path
+
+
+def finish(path: Path) -> None:
+    """Go on with purges as a start does, which nobody asks."""
+    stack = Stack(path, MemoryConnector())
+    finish_purges(stack.path)
+    assert asked_purges(stack.connection) == []
+    stack.close()

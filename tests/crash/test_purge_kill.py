@@ -8,18 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hopsyncd.ingest.removal import finish_purges
 from hopsyncd.ingest.upkeep import purged
 from store.sqlite.history import set_tag
-from store.sqlite.purge import asked_purges
-from tests.crash.sweep import Graphs, Sweep, sound, sweep
-from tests.fakes.kill import Step, copy_database, kill_at, torn_writes, trace
+from tests.crash.sweep import Graphs, Sweep, finish, killed_once_asked, sound, sweep
+from tests.fakes.kill import Step, copy_database, torn_writes, trace
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 from tests.fakes.unused_bytes import fill_gaps
 
 NOW_MS = 10_000_000_000
-REAL_KILLS = 12
 # Words that stand nowhere else.
 WORDS = HEADING, TEXT, EDIT = "Zqheading", "Xqtext", "Wqedit"
 PLANTED = "Vqgap."  # where SQLite leaves copies of rows, now and then
@@ -89,15 +86,8 @@ def test_a_kill_while_a_document_is_purged_leaves_it_in_all_its_versions_or_none
 def test_a_purge_that_was_killed_is_finished_by_the_next_start_unasked(
     purge_: Sweep, folder: Path
 ) -> None:
-    asked = purge_.find("COMMIT", purge_.find("INSERT INTO purging")) + 1
-    steps = range(asked, len(purge_.steps))
-    for step in steps[:: len(steps) // REAL_KILLS]:
-        path = copy_database(purge_.base, folder / "killed.db")
-        kill_at(step, purge, path)
-        stack = Stack(path, MemoryConnector())
-        finish_purges(stack.path)
-        assert asked_purges(stack.connection) == []
-        stack.close()
+    for path in killed_once_asked(purge_, folder):
+        finish(path)
         assert remains(path) == []
         assert sound(path) == purge_.after
 

@@ -1,26 +1,26 @@
 """kill -9 while a source is removed: its documents are all in the newest version still, or none."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from hopsyncd.ingest.plan import Scope, Source
-from hopsyncd.ingest.removal import finish_purges, removed
+from hopsyncd.ingest.removal import removed
 from store.sqlite.sources import register_source
-from tests.crash.sweep import Sweep, sound, sweep
-from tests.fakes.kill import Step, copy_database, kill_at, trace
+from tests.crash.sweep import Sweep, finish, killed_once_asked, sound, sweep
+from tests.fakes.kill import Step, trace
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
-REAL_KILLS = 12
 ROME = b"# Rome\n\nCaesar met Brutus in Rome. Nero burnt Rome.\n"
 MORE = {"brutus.md": b"# Brutus\n\nBrutus told Nero of Oslo.\n", "same.md": ROME}
 
 
-def remove(path: Path, step: Step) -> None:
+def remove(path: Path, step: Step, *, with_purge: bool = False) -> None:
     stack = Stack(path, MemoryConnector())
     trace(stack.connection, step)
-    removed(stack.connection, stack.writer.apply, "more", purge=False)
+    removed(stack.connection, stack.writer.apply, "more", with_purge)
     step("done")
     stack.close()
 
@@ -36,27 +36,12 @@ def removal(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     return sweep(folder / "s.db", remove, folder)
 
 
-def purge(path: Path, step: Step) -> None:
-    stack = Stack(path, MemoryConnector())
-    trace(stack.connection, step)
-    removed(stack.connection, stack.writer.apply, "more", purge=True)
-    step("done")
-    stack.close()
-
-
 def test_a_source_whose_purge_was_killed_is_erased_by_the_next_start_unasked(
     removal: Sweep, folder: Path
 ) -> None:
-    whole = sweep(removal.base, purge, folder)
-    asked = whole.find("COMMIT", whole.find("INSERT INTO purging")) + 1
-    steps = range(asked, len(whole.steps))
-    for step in steps[:: len(steps) // REAL_KILLS]:
-        path = copy_database(whole.base, folder / "killed.db")
-        kill_at(step, purge, path)
-        stack = Stack(path, MemoryConnector())
-        finish_purges(stack.path)
-        assert not finish_purges(stack.path)
-        stack.close()
+    whole = sweep(removal.base, partial(remove, with_purge=True), folder)
+    for path in killed_once_asked(whole, folder):
+        finish(path)
         assert b"slo" not in b"".join(file.read_bytes() for file in folder.glob("killed.db*"))
         assert sound(path) == whole.after
 
