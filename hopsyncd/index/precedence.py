@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 _SWITCH_S = 0.0002  # that a thread holds the interpreter's lock while another wants it
@@ -23,6 +24,13 @@ _Found = TypeVar("_Found")
 def hand_over_soon() -> None:
     """Let no thread hold the interpreter's lock for long: Python's own 5 ms are half a question."""
     sys.setswitchinterval(_SWITCH_S)
+
+
+@dataclass(slots=True)
+class _Rest:
+    """When the threads that share a piece of bulk work go on with it."""
+
+    until_s: float = 0.0
 
 
 class _Asked:
@@ -41,14 +49,15 @@ class _Asked:
             self._ended_s = time.monotonic()
             self._changed.notify_all()
 
-    def rest(self, longest_s: float) -> None:
-        until_s = time.monotonic() + longest_s
+    def rest(self, rest: _Rest, more_s: float) -> None:
         with self._changed:
-            while (now_s := time.monotonic()) < until_s:
-                quiet_s = until_s if self._count else self._ended_s + _QUIET_S
+            rest.until_s = max(rest.until_s, time.monotonic()) + more_s
+            while (now_s := time.monotonic()) < rest.until_s:
+                quiet_s = rest.until_s if self._count else self._ended_s + _QUIET_S
                 if quiet_s <= now_s or self._waiting:
+                    rest.until_s = now_s
                     return
-                self._changed.wait(min(quiet_s, until_s) - now_s)
+                self._changed.wait(min(quiet_s, rest.until_s) - now_s)
 
 
 _asked = _Asked()
@@ -86,15 +95,20 @@ def giving_way(times: float) -> Iterator[None]:
 
 
 def politely(work: Callable[[_Part], _Found]) -> Callable[[_Part], _Found]:
-    """The same work, for any thread, with the rests of this one after each piece."""
+    """The same work, for any thread, with the rests of this one after each piece.
+
+    Threads that share it rest for one another's pieces too, so that many take no more than one.
+    """
     times: float = getattr(_thread, "times", 0.0)
     if not times:
         return work
 
+    rest = _Rest()
+
     def resting(part: _Part) -> _Found:
         began_s = time.thread_time()  # while it waits for a disk or a server it slows nobody
         found = work(part)
-        _asked.rest(times * (time.thread_time() - began_s))
+        _asked.rest(rest, times * (time.thread_time() - began_s))
         return found
 
     return resting

@@ -17,8 +17,9 @@ Worked example: the query's words are x and y, of equal idf. A (1.0) and B (0.9)
 y. A comes first; then C, for 0.5 * exp(4 * 0.5) = 3.7 is more than B's 0.9, which adds nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import neg
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -164,7 +165,7 @@ def with_plain(
     order = [one.position for one in found]
     ours, theirs = reciprocal_ranks(order), reciprocal_ranks(plain)
     fused = {at: ours[at] + _PLAIN * theirs.get(at, 0.0) for at in order[AHEAD:]}
-    order[AHEAD:] = sorted(fused, key=lambda at: (-fused[at], ids[at]))
+    order[AHEAD:] = _best_first(fused, ids)
     return [Helpful(at, one.value, one.lead) for at, one in zip(order, found, strict=True)]
 
 
@@ -177,7 +178,13 @@ def plain_order(context: QueryContext) -> list[int]:
     having = np.flatnonzero(words > 0)
     having = having[largest(words[having], ids[having], FUSION_DEPTH)]
     scores = reciprocal_ranks(having.tolist(), near[visible[near]].tolist())
-    return sorted(scores, key=lambda at: (-scores[at], ids[at]))
+    return _best_first(scores, ids)
+
+
+def _best_first(scores: Mapping[int, float], ids: NDArray[np.int64]) -> list[int]:
+    """The positions by falling score, ties going to the lower id."""
+    by_id = ids.take([*scores]).tolist() if scores else []
+    return [at for _, _, at in sorted(zip(map(neg, scores.values()), by_id, scores, strict=True))]
 
 
 def _most_important(
@@ -199,7 +206,7 @@ def most_helpful(
     Those of an importance below 0 are none.
     """
     order = _most_important(importance, ids, max(k, _DEPTH))
-    first, rest = order[:_DEPTH], order[_DEPTH:].tolist()
+    first = order[:_DEPTH]
     has, worth, home = coverage.held(first), importance[first], document[first]
     covered = np.zeros(len(coverage.share), dtype=np.bool_)
     new, repeated = weighed(coverage.share, has), np.zeros(len(first))
@@ -216,5 +223,7 @@ def most_helpful(
         if (has[:, best] & ~covered).any():
             covered |= has[:, best]
             new = weighed(coverage.share, has & ~covered[:, None])
-    ranked += [Helpful(position, float(importance[position]), 0.0) for position in rest]
+    rest = order[_DEPTH:]
+    both = zip(rest.tolist(), importance[rest].tolist(), strict=True)
+    ranked += [Helpful(position, value, 0.0) for position, value in both]
     return ranked[:k]
