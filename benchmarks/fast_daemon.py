@@ -48,7 +48,15 @@ def _module(*names: str) -> Any:
     return importlib.import_module(names[-1])
 
 
+def _run() -> Any:
+    """What `hopsyncd serve` runs, imported as it does: before anything else of the checkout."""
+    serve = _module("hopsyncd.cli.serve", "hopsyncd.daemon")
+    imported_run = getattr(serve, "imported_run", None)
+    return imported_run() if imported_run else _module("hopsyncd.daemon").run
+
+
 def main() -> None:
+    run = _run()
     loading = _module("hopsyncd.models.loading", "hopsyncd.models")
     configuration = _module("hopsyncd.config.configuration", "hopsyncd.config")
     language = _module("tests.fakes.models").FakeLanguage()
@@ -58,7 +66,7 @@ def main() -> None:
         maker = loading.maker_of(config.llm, language, encoder, None)
         return loading.Models(encoder, language, maker, None, None)
 
-    _module("hopsyncd.daemon").run(configuration.load_config(), fast_models)
+    run(configuration.load_config(), fast_models)
 
 
 if __name__ == "__main__":

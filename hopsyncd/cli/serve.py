@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -50,8 +51,13 @@ def serve(context: click.Context) -> None:
     Example: hopsyncd serve
     """
     config = load_config(context.obj)
-    # Slow to import too, and the other commands do without it. What it leaves stays for good:
-    # looking through it for garbage would cost the start, and every later collection.
+    imported_run()(config, config_file=context.obj)
+
+
+def imported_run() -> Callable[..., None]:
+    """`hopsyncd.daemon.run`: slow to import, and the other commands do without it."""
+    # What it leaves stays for good: looking through it for garbage would cost the start, and every
+    # later collection.
     gc.disable()
     # Of rich, structlog would take a printer of tracebacks that our logs have no use for.
     sys.modules["rich"] = None  # type: ignore[assignment]
@@ -62,7 +68,7 @@ def serve(context: click.Context) -> None:
 
     gc.freeze()
     gc.enable()
-    run(config, config_file=context.obj)
+    return run
 
 
 @click.command()

@@ -283,7 +283,7 @@ class QueryContext:
         ids = [PassageId(id_) for id_ in self.snapshot.ids[entries].tolist()]
         passages = self.read(ids)
         words = {id_: _words_of_parts(one.heading, one.text) for id_, one in passages.items()}
-        found = terms_by_word(self.terms, _NONE.union(*chain(*words.values())))
+        found = terms_by_word(self.terms, {*chain(*chain(*words.values()))})
         columns = self.snapshot.index["entries"]
         first, end = (columns[name][entries].astype(np.int64) for name in ("first_row", "end_row"))
         cosines = self.likeness.of_rows(ranges(first, end)[0])
@@ -298,14 +298,15 @@ class QueryContext:
         return np.maximum(best, 0.0)
 
     def _shares(
-        self, words: Sequence[frozenset[str]], terms: Mapping[str, frozenset[str]]
+        self, words: Sequence[Sequence[str]], terms: Mapping[str, frozenset[str]]
     ) -> list[float]:
         """What share of the question's terms each sentence has; the first words are those of
         headings, which each sentence has too."""
-        heading, *sentences = (
-            _NONE.union(*map(terms.__getitem__, part & terms.keys())) for part in words
-        )
-        return [sum(map(self.terms.__getitem__, sorted(heading | own))) for own in sentences]
+        heading, *sentences = ([terms[one] for one in part if one in terms] for part in words)
+        return [
+            sum(self.terms[term] for term in sorted(_NONE.union(*heading, *own)))
+            for own in sentences
+        ]
 
     def first_cosines(self, entries: Integers) -> Floats:
         """(w,) of the question with the vector of each whole passage."""
@@ -367,12 +368,12 @@ def terms_by_word(terms: Iterable[str], words: Iterable[str]) -> dict[str, froze
 
 
 @lru_cache(_PASSAGES_KEPT)
-def _words_of_parts(heading: tuple[str, ...], text: str) -> tuple[frozenset[str], ...]:
+def _words_of_parts(heading: tuple[str, ...], text: str) -> tuple[tuple[str, ...], ...]:
     """The words of a passage's headings, and of each of its sentences, as full-text search compares
     them.
 
-    >>> [sorted(words) for words in _words_of_parts(("Rome",), "It fell. It rose.")]
-    [['rome'], ['fell', 'it'], ['it', 'rose']]
+    >>> _words_of_parts(("Rome",), "It fell. It rose.")
+    (('rome',), ('it', 'fell'), ('it', 'rose'))
     """
     parts = " ".join(heading), *(text[start:end] for start, end in sentence_spans(text))
-    return tuple(frozenset(map(intern, _WORD.findall(plain(searchable(part))))) for part in parts)
+    return tuple(tuple(map(intern, _WORD.findall(plain(searchable(part))))) for part in parts)
