@@ -124,6 +124,13 @@ def test_the_threads_that_help_rest_too() -> None:
         assert time.monotonic() - began_s >= (1 + _TIMES) * _WORK_S
 
 
+def test_threads_that_share_work_rest_for_one_another() -> None:
+    with asking(), giving_way(_TIMES), ThreadPoolExecutor(2) as pool:
+        began_s = time.monotonic()
+        assert [*pool.map(politely(_work), [3, 4])] == [6, 8]
+        assert time.monotonic() - began_s >= 2 * _TIMES * _WORK_S
+
+
 @pytest.mark.parametrize(("documents", "read_s"), [(150, 0.002), (20, 0.02)])
 def test_many_documents_are_read_in_the_pauses_between_questions(
     tmp_path: Path, documents: int, read_s: float
