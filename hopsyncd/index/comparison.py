@@ -232,7 +232,7 @@ class Comparison:
             if sizes.max() > 1 < size.max():
                 jaccard = np.minimum(sizes, size) / np.maximum(sizes, size)
                 most += jaccard * np.float32(GRID * GRID) - shared
-            at, of = np.nonzero(most >= floor - ROUNDING)
+            at, of = np.divmod(np.flatnonzero(most >= floor - ROUNDING), len(column))
             yield column[of], block[at]
 
     def _compare_vectors(self) -> None:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import TypeVar
 
@@ -18,10 +19,11 @@ from numpy.typing import NDArray
 from hopsyncd.index.columns import Integers, ranges
 from hopsyncd.index.precedence import politely
 from hopsyncd.index.vectors import (
+    IN_EIGHTHS,
     UNSURE,
     CodeBounds,
     Codes,
-    PrincipalAxes,
+    Sketches,
     VectorTable,
     doubt_of,
     parts_of,
@@ -49,26 +51,35 @@ _Part = TypeVar("_Part")
 _Found = TypeVar("_Found")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Block:
     """Vectors that are multiplied with others. sketches: None where pairs are few."""
 
     rows: Integers
-    codes: Codes
+    every: Codes
     sketches: NDArray[np.float32] | None
 
     @classmethod
-    def of(cls, vectors: VectorTable, axes: PrincipalAxes | None, rows: Integers) -> "_Block":
+    def of(cls, vectors: VectorTable, sketches: Sketches | None, rows: Integers) -> "_Block":
         """Read them."""
-        exact, codes = np.asarray(vectors.exact), np.asarray(vectors.codes)
-        return cls(rows, codes[rows], axes.sketches(exact[rows]) if axes else None)
+        return cls(rows, np.asarray(vectors.codes), sketches.of(rows) if sketches else None)
+
+    @cached_property
+    def codes(self) -> Codes:
+        """(m, d), read once a pair is left."""
+        return self.every[self.rows]
+
+    @cached_property
+    def packed(self) -> numkong.PackedMatrix:
+        """The codes, to be multiplied with those of several blocks."""
+        return numkong.dots_pack(self.codes)
 
     def left_with(self, other: "_Block", floor: NDArray[np.float32]) -> Pairs | None:
         """The places, here and there, of pairs that may reach the floor of the other's vectors by
         their sketches; None where these do not rule out enough."""
         if self.sketches is None or other.sketches is None:
             return None
-        at = np.flatnonzero(self.sketches @ other.sketches.T >= floor - UNSURE)
+        at = np.flatnonzero(self.sketches @ other.sketches.T >= floor - (UNSURE + IN_EIGHTHS))
         if len(at) > _MOST_LEFT * len(self.rows) * len(other.rows):
             return None
         return np.divmod(at, len(other.rows))
@@ -111,13 +122,12 @@ class VectorPairs:
         rows = rows[np.lexsort((self.holds[rows], missing > _UNLIKE * missing.mean()))]
         columns = columns[np.argsort(self.asks[columns])]  # few blocks have those that ask little
         pairs = len(columns) * len(rows)
-        each, axes = map if pairs < _MANY_PAIRS else _shared, None
-        if pairs >= _SKETCHED:
-            axes = self.vectors.axes()
+        each = map if pairs < _MANY_PAIRS else _shared
+        sketches = self.vectors.sketches() if pairs >= _SKETCHED else None
         for start in range(0, len(columns), _COLUMNS):
             part = columns[start : start + _COLUMNS]
             blocks = [rows[first : first + BLOCK] for first in range(0, len(rows), BLOCK)]
-            work = self._with_columns(part, axes)
+            work = self._with_columns(part, sketches)
             found = each(politely(work) if len(part) > _TILE else work, blocks)
             for some in _together(chain.from_iterable(found)):
                 yield self._exact(*some)
@@ -149,21 +159,21 @@ class VectorPairs:
         return ranges(*(np.searchsorted(rows, end) for end in (first, self.entry_end[entry])))
 
     def _with_columns(
-        self, columns: Integers, axes: PrincipalAxes | None
+        self, columns: Integers, sketches: Sketches | None
     ) -> Callable[[Integers], list[Pairs]]:
         """What finds those of the pairs of a block of rows that may reach it."""
-        tiles = list[tuple[_Block, numkong.PackedMatrix]]()
-        for start in range(0, len(columns), _TILE):
-            tile = _Block.of(self.vectors, axes, columns[start : start + _TILE])
-            tiles.append((tile, numkong.dots_pack(tile.codes)))
+        tiles = [
+            _Block.of(self.vectors, sketches, columns[part])
+            for part in parts_of(len(columns), _TILE)
+        ]
 
         def reaching(rows: Integers) -> list[Pairs]:
-            block = _Block.of(self.vectors, axes, rows)
-            return [self._of_blocks(block, *tile) for tile in tiles]
+            block = _Block.of(self.vectors, sketches, rows)
+            return [self._of_blocks(block, tile) for tile in tiles]
 
         return reaching
 
-    def _of_blocks(self, block: _Block, tile: _Block, packed: numkong.PackedMatrix) -> Pairs:
+    def _of_blocks(self, block: _Block, tile: _Block) -> Pairs:
         """Those of the pairs of two blocks that may reach it; `asks` rises to what they reach."""
         step, missing = np.float32(self.vectors.step**2), self.bounds.missing
         holds_, left = self.holds[block.rows], missing[block.rows]
@@ -178,7 +188,7 @@ class VectorPairs:
                 dots = numkong.dot(block.codes[row[part]], tile.codes[column[part]])
                 about[part] = np.asarray(dots)
         else:
-            every = np.asarray(numkong.dots_packed(block.codes, packed))
+            every = np.asarray(numkong.dots_packed(block.codes, tile.packed))
             least = (floor - doubt_of(left.max(), right)) / step
             at = np.flatnonzero(every >= np.clip(least, -_FAR, _FAR).astype(np.int32))
             row, column = np.divmod(at, len(tile.rows))

@@ -6,7 +6,7 @@ three times as fast, and sketches, which have fewer components, faster still.
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numkong
@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.columns import Integers
+from hopsyncd.index.precedence import politely
 from store.records import GRID, Vectors
 
 _FIRST = 256  # rows that there is room for at first
 UNSURE = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared length, can be rounded by
+IN_EIGHTHS = np.float32(4e-4 * GRID * GRID)  # and a product of sketches that are kept so
 _FEW, _MOST_BOUNDS = 1 << 6, 1 << 24  # vectors whose products with all are bounded by codes; pairs
 _MANY = 1 << 12  # rows: too many to be so few vectors
 _AXES = 127  # of a sketch, which has one component more
@@ -70,6 +72,37 @@ class PrincipalAxes:
         return made
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Sketches:
+    """(r, k + 1) int16: the sketches of r vectors, in eighths, by the axes of `sampled` of them.
+
+    So the product of two vectors is no more than that of their sketches and `IN_EIGHTHS`.
+    """
+
+    axes: PrincipalAxes
+    sampled: int
+    made: NDArray[np.int16]
+
+    def of(self, rows: Integers) -> NDArray[np.float32]:
+        """(m, k + 1) those of these rows."""
+        some = self.made[rows].astype(np.float32)
+        return np.divide(some, 8, out=some)
+
+    def grown(self, vectors: Vectors) -> "Sketches":
+        """Those of all these vectors, of which the first have theirs."""
+        first, made = len(self.made), np.empty((len(vectors), _AXES + 1), dtype=np.int16)
+        made[:first] = self.made
+
+        def fill(part: slice) -> None:
+            at = slice(first + part.start, first + part.stop)
+            made[at] = np.rint(8 * self.axes.sketches(vectors[at]))
+
+        fill_politely = politely(fill)
+        for part in parts_of(len(vectors) - first, _GATHERED):
+            fill_politely(part)
+        return replace(self, made=made)
+
+
 class VectorTable:
     """r rows of d components, exact (int16) and coarse (int8), that only grow.
 
@@ -85,7 +118,7 @@ class VectorTable:
         self._codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
         self._whole: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
         self._missing = np.empty(0, dtype=np.float32)
-        self._axes: tuple[int, PrincipalAxes] | None = None  # of how many rows
+        self._sketches: Sketches | None = None
         self._used = self._wholes = 0
 
     def __len__(self) -> int:
@@ -141,7 +174,7 @@ class VectorTable:
         room = min(len(exact), len(codes))  # a kill while they grow leaves one behind the other
         self._exact, self._codes, self._used = exact[:room], codes[:room], rows
         self._whole, self._wholes = whole, wholes
-        self._missing = missing
+        self._missing, self._sketches = missing, None
 
     def cosines(self, vector: Vectors, rows: Integers) -> NDArray[np.float32]:
         """(w,) about the cosine of each of these rows with a (d,) grid vector: a function of the
@@ -205,15 +238,22 @@ class VectorTable:
             self._missing = known = np.concatenate([known, new])
         return known[:used]
 
-    def axes(self) -> PrincipalAxes | None:
-        """Axes of the vectors, made again once there are twice as many; None where a sketch would
-        be no shorter than a vector."""
+    def sketches(self) -> Sketches | None:
+        """Those of all rows, kept for the next caller; None where they would be no shorter than
+        vectors. Their axes are made again once there are twice as many."""
         if self.dimensions < 2 * _AXES:
             return None
-        known, used = self._axes, self._used
-        if known is None or used >= 2 * known[0]:
-            self._axes = known = used, PrincipalAxes.of(np.asarray(self.exact))
-        return known[1]
+        known, exact = self._sketches, np.asarray(self.exact)
+        if known is None or len(exact) >= 2 * known.sampled:
+            none = np.empty((0, _AXES + 1), dtype=np.int16)
+            known = Sketches(PrincipalAxes.of(exact), len(exact), none)
+        if len(known.made) < len(exact):
+            self._sketches = known = known.grown(exact)
+        return known
+
+    def forget_sketches(self) -> None:
+        """Free their memory, a quarter of a kilobyte a row, when no more vectors are compared."""
+        self._sketches = None
 
     def _coarse(self, vectors: Vectors) -> Codes:
         codes = np.rint(vectors / np.float32(self.step))

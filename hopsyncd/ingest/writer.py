@@ -24,7 +24,6 @@ from hopsyncd.ingest.timetable import Chore, Clocks, Planned, Timetable
 from store.exceptions import DatabaseGone, DiskFailure
 from store.sqlite.check import in_words, refuse_overwritten
 from store.sqlite.presence import refuse_gone
-from store.sqlite.space import release_memory
 
 log = structlog.get_logger(__name__)
 
@@ -305,7 +304,7 @@ class SyncWorker:
         for chore in self._chores:
             if not self._has_work() and self._times.is_due(chore.name):
                 self._do(chore)
-        release_memory(self._write_path.connection)
+        self._write_path.release_memory()
 
     def _do(self, chore: Chore) -> None:
         try:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from hopsyncd.index.vectors import CodeBounds, PrincipalAxes, VectorTable
+from hopsyncd.index.vectors import IN_EIGHTHS, CodeBounds, PrincipalAxes, VectorTable
 from store.records import GRID, Vectors, to_grid
 
 # Few components, as codes are made for; many, of which most are nothing, as they are not.
@@ -18,6 +18,13 @@ _some = st.sampled_from([3, 24, 400]).flatmap(
         elements=st.floats(-1, 1),
         fill=st.just(0.0) if width > 24 else None,
     )
+)
+
+_wide = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 12), st.just(400)),
+    elements=st.floats(-1, 1),
+    fill=st.just(0.0),
 )
 
 
@@ -148,12 +155,32 @@ def test_sketches_of_any_vectors_hold_by_axes_of_any_others(rows: NDArray[np.flo
     assert (exact <= sketches @ sketches.T).all()
 
 
-def test_axes_are_made_again_once_there_are_twice_as_many_vectors() -> None:
+@given(rows=_wide)
+def test_the_product_of_two_vectors_is_about_no_more_than_that_of_the_sketches_kept(
+    rows: NDArray[np.float64],
+) -> None:
+    table = table_of(to_grid(rows))
+    kept = table.sketches()
+    assert kept
+    sketches = kept.of(np.arange(len(table)))
+    exact = table.exact.astype(np.float64) @ table.exact.astype(np.float64).T
+    assert (exact <= sketches @ sketches.T + IN_EIGHTHS).all()
+
+
+def test_sketches_are_kept_and_grow_and_are_made_again_once_there_are_twice_as_many() -> None:
     vectors = to_grid(np.random.default_rng(5).normal(size=(400, 300)))
     table = table_of(vectors[:100])
-    first = table.axes()
+    first = table.sketches()
+    assert first and first is table.sketches()
     table.append(vectors[100:199])
-    assert table.axes() is first is not None
+    more = table.sketches()
+    assert more and more.axes is first.axes
+    assert more.made[:100].tolist() == first.made.tolist()
+    assert more.made[100:].tolist() == first.grown(table.exact).made[100:].tolist()
     table.append(vectors[199:])
-    assert table.axes() is not first
-    assert table_of(vectors[:, :24]).axes() is None
+    anew = table.sketches()
+    assert anew and anew.axes is not first.axes and len(anew.made) == 400
+    table.forget_sketches()
+    again = table.sketches()
+    assert again and again is not anew and again.made.tolist() == anew.made.tolist()
+    assert table_of(vectors[:, :24]).sketches() is None
