@@ -53,7 +53,10 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Vectors that are multiplied with others. sketches: None where pairs are few."""
+    """Vectors that are multiplied with others.
+
+    every: the codes of all vectors. sketches: those of these; None where pairs are few.
+    """
 
     rows: Integers
     every: Codes
@@ -66,7 +69,7 @@ class _Block:
 
     @cached_property
     def codes(self) -> Codes:
-        """(m, d), read once a pair is left."""
+        """(m, d), read when pairs are left."""
         return self.every[self.rows]
 
     @cached_property

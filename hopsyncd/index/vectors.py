@@ -98,7 +98,7 @@ class Sketches:
             made[at] = np.rint(8 * self.axes.sketches(vectors[at]))
 
         fill_politely = politely(fill)
-        for part in parts_of(len(vectors) - first, _GATHERED):
+        for part in parts_of(len(vectors) - first, _AT_ONCE):
             fill_politely(part)
         return replace(self, made=made)
 

@@ -59,6 +59,7 @@ from store.sqlite.content import (
 from store.sqlite.database import Connection, snapshot
 from store.sqlite.operational import due_passages
 from store.sqlite.reads import living, matches_at
+from store.sqlite.space import release_memory
 from store.sqlite.versions import commit, commit_rebuilt, head, put_seen
 
 _AT_ONCE = 500  # passages that are put into the index, which takes as much memory as they do
@@ -89,7 +90,7 @@ class Writer:
         """
         self._connection = connection
         self._maker = maker
-        self._rules = rules
+        self.rules = rules  # how the documents that it is given became passages
         self._budget_factor = budget_factor
         self._now_ms = now_ms
         self._preparer = Preparer(
@@ -102,22 +103,14 @@ class Writer:
         self._part = PartSize(part)
 
     @property
-    def rules(self) -> str:
-        """How the documents that it is given became passages."""
-        return self._rules
-
-    @property
     def index(self) -> LiveIndex:
         """The live index as of the head, for versions whose vectors are of the present encoder."""
         if self._index is None:
             newest, recipe = head(self._connection), self._maker.recipe
             until = newest.id if newest else 0
             with snapshot(self._connection):
-                self._index = (
-                    load_index(self._connection, recipe, until)
-                    if self._saved is None
-                    else self._saved.load(self._connection, recipe, until)
-                )
+                load = self._saved.load if self._saved else load_index
+                self._index = load(self._connection, recipe, until)
         return self._index
 
     def snapshot_of(self, version: Version) -> Snapshot:
@@ -138,6 +131,12 @@ class Writer:
         """Save the index, so that the next start need not make it from the store."""
         if self._saved and self._index is not None and self._index.version:
             self._saved.save(self._connection, self._index, self._maker.recipe.encoder)
+
+    def release_memory(self) -> None:
+        """Give the system back what only changes need; takes some milliseconds."""
+        if self._index is not None:
+            self._index.vectors.forget_sketches()
+        release_memory(self._connection)
 
     def forget_index(self) -> None:
         """Load the index anew from the store for the next use."""
@@ -194,7 +193,7 @@ class Writer:
         with self._advancing() as index:
             taken = self._matched(index, batch, is_awaited)
             changed = intervals_of(self._connection, taken)
-            return self._commit(taken, changed, self._rules, cost, known=known), taken
+            return self._commit(taken, changed, self.rules, cost, known=known), taken
 
     def _matched(self, index: LiveIndex, batch: Batch, is_awaited: Callable[[], bool]) -> Batch:
         """Take in and match all but the last part of the batch, or only its first documents, which

@@ -52,7 +52,6 @@ from store.sqlite.sources import (
     put_rules,
     put_source_state,
 )
-from store.sqlite.space import release_memory
 
 log = structlog.get_logger(__name__)
 
@@ -116,11 +115,6 @@ class SourceSync:
     def is_behind(self, source: Source) -> bool:
         """Whether the next scan of all of the source has to read every document afresh."""
         return not is_read_by(self.connection, source.id, self.writer.rules)
-
-    def release_memory(self) -> None:
-        """Give the system back what only changes need; takes some milliseconds."""
-        self.writer.index.vectors.forget_sketches()
-        release_memory(self.connection)
 
     def commit(self, batch: Batch, yield_to_edits: YieldToEdits = lambda: None) -> Version | None:
         """Commit a batch from elsewhere, and tell of it; None when it changes nothing."""

@@ -304,7 +304,7 @@ class SyncWorker:
         for chore in self._chores:
             if not self._has_work() and self._times.is_due(chore.name):
                 self._do(chore)
-        self._write_path.release_memory()
+        self._write_path.writer.release_memory()
 
     def _do(self, chore: Chore) -> None:
         try:
