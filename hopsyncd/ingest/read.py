@@ -72,7 +72,7 @@ def read_step(
 ) -> Reading | None:
     """Fetch and cut the item of a step, if that says anything that the head does not.
 
-    None when the item vanished meanwhile or was purged: the next scan decides what that means.
+    None when the item vanished meanwhile or was purged: another listing decides what that means.
     Raises SourceUnavailable.
     """
     item = step.item

@@ -56,6 +56,7 @@ from store.sqlite.sources import (
 log = structlog.get_logger(__name__)
 
 _MANY_DOCUMENTS = 100  # of more than these, the edited ones come first in a version of their own
+_LOOKS = 3  # at a source in which files vanish while they are read: what the head has is too old
 _RESTS = 4.0  # at most so many times as long as it reads many, while somebody asks
 _SMALL_PASSAGES = 32  # that a small sync makes questions of
 _LONGEST_READING_S = 10.0  # of a batch from a slow source: others have their turns then
@@ -181,13 +182,20 @@ class SourceSync:
             run.scope = replace(run.scope, afresh=True)
         began_ms, before = self.now_ms(), listing_state(self.connection, source.id)
         since = since_of(before, run.scope, began_ms)
-        plan = yield from make_plan(self.connection, source, run.scope, since, self.yield_to_edits)
-        run.left = plan.left
-        self._underway.append(run.batch)
-        try:
-            yield from self._execute(run, plan)
-        finally:
-            self._underway.remove(run.batch)
+        looks = _LOOKS if is_whole and not run.is_slow and not run.scope.afresh else 1
+        for _ in range(looks):
+            run.vanished, run.batch.unsettled = False, set()
+            plan = yield from make_plan(
+                self.connection, source, run.scope, since, self.yield_to_edits
+            )
+            run.left = plan.left
+            self._underway.append(run.batch)
+            try:
+                yield from self._execute(run, plan)
+            finally:
+                self._underway.remove(run.batch)
+            if not run.vanished:
+                break
         if not is_whole:
             self._drop_preempted(source.id, plan.looks_at)
         if run.scope.afresh:
@@ -203,7 +211,7 @@ class SourceSync:
 
         A removal whose content comes back at another path goes with the batch that has it there.
         """
-        batch = run.batch
+        batch, run.back = run.batch, []
         fetches = [*plan.of(Action.FETCH).values()]
         run.progress.documents_total = len(fetches)
         run.removals = plan.of(*REMOVALS)
@@ -281,6 +289,7 @@ class SourceSync:
             or (reading.seen.revision == RETRY and step.reason != AGAIN)
         ):
             run.batch.unsettled.add(step.path)
+        run.vanished |= reading is None
         if reading:
             run.batch.end(reading, self._new_passages(reading))
 
