@@ -224,7 +224,7 @@ class SyncRun:
 
     `removals` wait for their batch; of these, `moved` are paths by content, the first of them last.
     `back` is what was to be removed and is there again. `looked_at` are the paths in a version.
-    `vanished`: something was gone when it was to be read, which another listing decides.
+    `vanished` are the paths that were gone when they were to be read.
     """
 
     source: Source
@@ -237,7 +237,7 @@ class SyncRun:
     moved: dict[bytes, list[str]] = field(default_factory=dict)
     back: list[Step] = field(default_factory=list)
     looked_at: set[str] = field(default_factory=set)
-    vanished: bool = False
+    vanished: set[str] = field(default_factory=set)
     changed: int = 0
     removed: int = 0
     left: tuple[str, ...] = ()

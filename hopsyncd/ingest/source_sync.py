@@ -56,7 +56,7 @@ from store.sqlite.sources import (
 log = structlog.get_logger(__name__)
 
 _MANY_DOCUMENTS = 100  # of more than these, the edited ones come first in a version of their own
-_LOOKS = 3  # at a source in which files vanish while they are read: what the head has is too old
+_LOOKS = 3  # at a source whose items vanish while they are read: the head has older ones
 _RESTS = 4.0  # at most so many times as long as it reads many, while somebody asks
 _SMALL_PASSAGES = 32  # that a small sync makes questions of
 _LONGEST_READING_S = 10.0  # of a batch from a slow source: others have their turns then
@@ -184,7 +184,8 @@ class SourceSync:
         since = since_of(before, run.scope, began_ms)
         looks = _LOOKS if is_whole and not run.is_slow and not run.scope.afresh else 1
         for _ in range(looks):
-            run.vanished, run.batch.unsettled = False, set()
+            run.batch.unsettled -= run.vanished
+            run.vanished = set()
             plan = yield from make_plan(
                 self.connection, source, run.scope, since, self.yield_to_edits
             )
@@ -289,9 +290,10 @@ class SourceSync:
             or (reading.seen.revision == RETRY and step.reason != AGAIN)
         ):
             run.batch.unsettled.add(step.path)
-        run.vanished |= reading is None
         if reading:
             run.batch.end(reading, self._new_passages(reading))
+        else:
+            run.vanished.add(step.path)
 
     def _new_passages(self, reading: Reading) -> int:
         ids = {passage.id for passage in reading.read.passages} if reading.read else set()

@@ -7,7 +7,7 @@ import numpy as np
 
 from hopsyncd.index.snapshot import Snapshot
 from store.sqlite.database import Connection
-from store.sqlite.versions import version
+from store.sqlite.versions import kept_versions, version
 
 ROWS = {
     "documents": """
@@ -57,6 +57,11 @@ def graph_at(connection: Connection, number: int) -> Rows:
     rows["documents"] = [(*own, _undated(said)) for *own, said in rows["documents"]]
     counts = (of.documents, of.passages, of.words, of.matches, of.edge_budget, of.cut)
     return {**rows, "counts": [counts]}
+
+
+def graphs(connection: Connection) -> dict[int, Rows]:
+    """`graph_at` of every kept version."""
+    return {number: graph_at(connection, number) for number in kept_versions(connection)}
 
 
 def _undated(properties: str) -> str:

@@ -130,6 +130,34 @@ def test_an_item_that_vanished_is_asked_for_again(stack: Stack) -> None:
     assert state(stack).cursor == "4"
 
 
+class Hasty(MemoryConnector):
+    """Items in `doomed` are removed when they are to be read."""
+
+    doomed: frozenset[str] = frozenset()
+
+    def fetch(self, item: Item) -> Fetched:
+        if item.id in self.doomed and item.id in self.files:
+            self.remove(item.id)
+        return super().fetch(item)
+
+
+def test_another_look_at_what_vanished_leaves_other_trouble_to_the_next_sync(
+    tmp_path: Path,
+) -> None:
+    files = Hasty(FILES, cursors=True)
+    stack = Stack(tmp_path / "graph.db", files)
+    stack.sync()
+    for path in ("a.md", "b.md"):
+        files.put(path, b"Nero burnt Rome.")
+    files.doomed, files.unreadable = frozenset({"a.md"}), {"b.md"}
+    assert stack.sync().removed == 1
+    assert state(stack).cursor == "3"  # so that the next listing names b.md
+    files.unreadable = set()
+    assert stack.sync().changed == 1
+    assert state(stack).cursor == "6"
+    stack.close()
+
+
 def test_a_source_in_doubt_keeps_its_cursor(stack: Stack) -> None:
     for path in FILES:
         memory(stack).remove(path)

@@ -1,13 +1,9 @@
 """Purging: gone from every version, and from every byte of the files."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hopsyncd.api.version_log import diff_answer, restricted_diff
 from hopsyncd.index.restricted import restricted
@@ -17,20 +13,18 @@ from store.exceptions import PurgeRefused
 from store.records import Passage
 from store.sqlite.check import check
 from store.sqlite.content import known_passages
-from store.sqlite.database import Connection, open_reader, snapshot
+from store.sqlite.database import open_reader, snapshot
 from store.sqlite.gc import Retention, collect
 from store.sqlite.history import diff, set_tag
 from store.sqlite.purge import Purge, PurgeResult, ask_purge, purge
 from store.sqlite.sources import excluded_paths, include_again
 from store.sqlite.versions import kept_versions, version
-from tests.fakes.dump import Rows, graph_at, without
+from tests.fakes.dump import graph_at, graphs, without
 from tests.fakes.kill import copy_database
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
 NOW_MS = 10_000_000_000
-# Most of the time would go into waiting for the disk.
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 # Words that stand nowhere else.
 HEADING, TEXT, EDIT = "Zqheading", "Xqtext", "Wqedit"
 PREPARED, COLLECTED, SHARED = "Vqprepared", "Uqcollected", "Jqshared"
@@ -74,10 +68,6 @@ def files_with(folder: Path, word: str) -> list[str]:
         for file in folder.iterdir()
         if any(one in file.read_bytes().lower() for one in wanted)
     ]
-
-
-def graphs(connection: Connection) -> dict[int, Rows]:
-    return {number: graph_at(connection, number) for number in kept_versions(connection)}
 
 
 def test_a_diff_of_graphs_that_were_read_before_tells_what_is_left(stack: Stack) -> None:
@@ -284,54 +274,6 @@ class TestTheSource:
             assert stack.connection.execute(
                 f"SELECT count(*) FROM {table} WHERE path = 'secret.md'"
             ).fetchone() == (0,)
-
-
-paths = st.sampled_from(["a.md", "b.md", "c.md"])
-words = st.sampled_from(
-    ["Rome met Ada.", "Ada wrote X1.", "X1 ran in Paris. Ada met Paris.", "..."]
-)
-documents = st.lists(words, min_size=1, max_size=3).map(lambda some: "\n\n".join(some).encode())
-changes = st.tuples(paths, st.none() | documents)
-
-
-@settings(max_examples=settings().max_examples // 3)
-@given(
-    history=st.lists(st.lists(changes, min_size=1, max_size=2), min_size=1, max_size=7),
-    kept=st.integers(1, 8),
-    factor=st.sampled_from([0.0, 0.5, 1.0, 3.0]),
-)
-def test_after_any_history_what_is_left_is_sound_and_unchanged(
-    history: list[list[tuple[str, bytes | None]]], kept: int, factor: float
-) -> None:
-    """Also after a gc, and whatever the budget: other documents and their edges stay."""
-    with TemporaryDirectory(dir=MEMORY) as folder:
-        files = MemoryConnector({"a.md": b"Rome met Ada.", "z.md": b"Rome met Paris. X1 ran."})
-        stack = Stack(Path(folder) / "s.db", files, budget_factor=factor)
-        stack.sync()
-        set_tag(stack.connection, "first", 1, 0)
-        for change in history:
-            for path, data in change:
-                if data is not None:
-                    files.put(path, data)
-                elif path in files.files:
-                    files.remove(path)
-            stack.sync()
-        collect(stack.connection, Retention(kept, 0), NOW_MS)
-        before = graphs(stack.connection)
-        purged(stack, "a.md")
-        after = graphs(stack.connection)
-        for number, was in before.items():
-            now = after[number]
-            left = {row[0] for row in now["questions"]}
-            assert now["documents"] == [row for row in was["documents"] if row[1] != "a.md"]
-            assert now["placements"] == [row for row in was["placements"] if row[0] != "a.md"]
-            held = {row[2] for row in now["placements"]}
-            assert now["passages"] == [row for row in was["passages"] if row[0] in held]
-            for rows in ("matches", "edges"):
-                assert now[rows] == [row for row in was[rows] if {row[0], row[1]} <= left]
-        assert check(stack.connection, deep=True) == []
-        assert verify_matches(stack.connection) == []
-        stack.close()
 
 
 class TestManyRevisions:
