@@ -2,8 +2,9 @@
 
 A question takes the interpreter's lock hundreds of times. Each time it would wait for a thread that
 reads many files or compares many vectors, so it takes several times as long even where a processor
-is free. Such a thread hands the lock over soon, and rests while anybody asks: after each piece of
-work for a bounded time, so that it comes to its end.
+is free. Such a thread hands the lock over soon, and rests while anybody asks: in proportion to what
+it has worked, so that it comes to its end, and seldom but long, so that most questions meet none of
+it.
 """
 
 import sys
@@ -16,6 +17,7 @@ from typing import TypeVar
 
 _SWITCH_S = 0.0002  # that a thread holds the interpreter's lock while another wants it
 _QUIET_S = 0.03  # without a question, until nobody is taken to ask any more
+_AT_ONCE_S = 0.02  # of bulk work for which it rests at once
 
 _Part = TypeVar("_Part")
 _Found = TypeVar("_Found")
@@ -28,9 +30,11 @@ def hand_over_soon() -> None:
 
 @dataclass(slots=True)
 class _Rest:
-    """When the threads that share a piece of bulk work go on with it."""
+    """When the threads that share bulk work go on with it, and how long they may rest after that
+    for what they have worked."""
 
     until_s: float = 0.0
+    owed_s: float = 0.0
 
 
 class _Asked:
@@ -47,17 +51,22 @@ class _Asked:
             self._count += by
             self._waiting += waiting
             self._ended_s = time.monotonic()
-            self._changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
 
-    def rest(self, rest: _Rest, more_s: float) -> None:
+    def rest(self, rest: _Rest, worked_s: float, times: float) -> None:
         with self._changed:
-            rest.until_s = max(rest.until_s, time.monotonic()) + more_s
-            while (now_s := time.monotonic()) < rest.until_s:
-                quiet_s = rest.until_s if self._count else self._ended_s + _QUIET_S
+            rest.owed_s += times * worked_s
+            now_s, full_s = time.monotonic(), times * _AT_ONCE_S
+            if rest.until_s > now_s or rest.owed_s >= full_s:
+                rest.until_s, rest.owed_s = max(rest.until_s, now_s) + rest.owed_s, 0.0
+            while now_s < rest.until_s:
+                quiet_s = (now_s if self._count else self._ended_s) + _QUIET_S
                 if quiet_s <= now_s or self._waiting:
-                    rest.until_s = now_s
+                    rest.until_s, rest.owed_s = now_s, min(rest.until_s - now_s, full_s)
                     return
                 self._changed.wait(min(quiet_s, rest.until_s) - now_s)
+                now_s = time.monotonic()
 
 
 _asked = _Asked()
@@ -87,7 +96,7 @@ def waiting() -> Iterator[None]:
 @contextmanager
 def giving_way(times: float) -> Iterator[None]:
     """While this thread does bulk work: it rests at most so many times as long as it works."""
-    _thread.times = times
+    _thread.times, _thread.rest = times, _Rest()
     try:
         yield
     finally:
@@ -103,12 +112,12 @@ def politely(work: Callable[[_Part], _Found]) -> Callable[[_Part], _Found]:
     if not times:
         return work
 
-    rest = _Rest()
+    rest: _Rest = _thread.rest
 
     def resting(part: _Part) -> _Found:
         began_s = time.thread_time()  # while it waits for a disk or a server it slows nobody
         found = work(part)
-        _asked.rest(rest, times * (time.thread_time() - began_s))
+        _asked.rest(rest, time.thread_time() - began_s, times)
         return found
 
     return resting

@@ -131,8 +131,7 @@ class VectorPairs:
             part = columns[start : start + _COLUMNS]
             blocks = [rows[first : first + BLOCK] for first in range(0, len(rows), BLOCK)]
             work = self._with_columns(part, sketches)
-            found = each(politely(work) if len(part) > _TILE else work, blocks)
-            for some in _together(chain.from_iterable(found)):
+            for some in _together(chain.from_iterable(each(work, blocks))):
                 yield self._exact(*some)
 
     def _within(self, about: NDArray[np.float32], rows: Integers) -> Iterator[Pairs]:
@@ -169,15 +168,17 @@ class VectorPairs:
             _Block.of(self.vectors, sketches, columns[part])
             for part in parts_of(len(columns), _TILE)
         ]
+        of_blocks = politely(self._of_blocks) if len(tiles) > 1 else self._of_blocks
 
         def reaching(rows: Integers) -> list[Pairs]:
             block = _Block.of(self.vectors, sketches, rows)
-            return [self._of_blocks(block, tile) for tile in tiles]
+            return [of_blocks((block, tile)) for tile in tiles]
 
         return reaching
 
-    def _of_blocks(self, block: _Block, tile: _Block) -> Pairs:
+    def _of_blocks(self, both: tuple[_Block, _Block]) -> Pairs:
         """Those of the pairs of two blocks that may reach it; `asks` rises to what they reach."""
+        block, tile = both
         step, missing = np.float32(self.vectors.step**2), self.bounds.missing
         holds_, left = self.holds[block.rows], missing[block.rows]
         asks, right = self.asks[tile.rows], missing[tile.rows]

@@ -32,6 +32,7 @@ Result = TypeVar("Result")
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not one source's own
 _MOST_HINTED = 50_000  # paths of a source, the newest, that wait
 _LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed
+_QUIET_S = 0.25  # until memory is given back: a question soon after an edit would want it again
 _HEAR_S = 0.1  # after which the writer of a server's record looks what others ask of it
 UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
 
@@ -58,21 +59,19 @@ class SyncWorker:
         clocks: Clocks = Clocks(),  # noqa: B008 - it is frozen
     ) -> None:
         self._open_path = open_path
-        self._chores = chores
-        self._clocks = clocks
+        self._chores, self._clocks = chores, clocks
         self._wake = threading.Condition()
         self._hints: dict[str, dict[str, None]] = {}  # paths by source, the newest last
         self._unsure: set[str] = set()  # sources of which anything may have changed
         self._requests: list[Request] = []
         self._jobs: list[_Job] = []
-        self._stopping = self._ended = self._in_hints = False
+        self._stopping = self._ended = self._in_hints = self.busy = False
         self._next_hints_s, self._retry_s = 0.0, _RETRY_S
         self._path: SourceSync | None = None
         self._timetable: Timetable | None = None
         self._rota: SourceScheduler | None = None
         self.on_synced: Callable[[float], None] = lambda _: None  # takes the seconds of a sync
         self.error: str | None = None
-        self.busy = False
         self.standby: Standby | None = None  # where the record is on a server
         self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
 
@@ -304,6 +303,9 @@ class SyncWorker:
         for chore in self._chores:
             if not self._has_work() and self._times.is_due(chore.name):
                 self._do(chore)
+        with self._wake:
+            if self._wake.wait_for(self._has_work, 0.0 if self.standby else _QUIET_S):
+                return
         self._write_path.writer.release_memory()
 
     def _do(self, chore: Chore) -> None:
@@ -352,8 +354,7 @@ class SyncWorker:
             self._serve_hints()
         finally:
             self._in_hints = False
-            ended_s = self._clocks.steady_s()
-            self._next_hints_s = ended_s + (ended_s - began_s)
+            self._next_hints_s = 2 * self._clocks.steady_s() - began_s
 
     def _is_awaited(self) -> bool:
         """Whether edits may preempt what runs, or all is to stop."""

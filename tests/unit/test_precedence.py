@@ -51,6 +51,30 @@ def test_bulk_work_rests_while_somebody_asks() -> None:
         assert _took_s(_politely_once()) >= (1 + _TIMES) * _WORK_S
 
 
+def test_pieces_that_are_short_share_a_rest() -> None:
+    pieces, piece_s, took_s = 50, 0.002, list[float]()
+    with asking(), giving_way(_TIMES):
+        compute = politely(_compute)
+        for _ in range(pieces):
+            began_s = time.monotonic()
+            compute(piece_s)
+            took_s.append(time.monotonic() - began_s)
+    rests_s = [one for one in took_s if one > 10 * piece_s]
+    assert 0 < len(rests_s) <= pieces / 5
+    assert sum(rests_s) >= _TIMES * pieces * piece_s / 2
+
+
+def test_what_was_worked_while_nobody_asked_is_rested_from_once_somebody_does() -> None:
+    time.sleep(_QUIET_S)
+    with giving_way(_TIMES):
+        compute = politely(_compute)
+        compute(_WORK_S)
+        with asking():
+            began_s = time.monotonic()
+            compute(0.001)
+            assert time.monotonic() - began_s >= _WORK_S
+
+
 def test_it_goes_on_when_nobody_asks_any_more() -> None:
     asked, ended_s = threading.Event(), list[float]()
 
