@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0  # doubled after each failure that is not one source's own
 _MOST_HINTED = 50_000  # paths of a source, the newest, that wait
 _LONGEST_SLEEP_S = 60.0  # after which a machine that slept, or a clock that jumped, is noticed
-_QUIET_S = 0.25  # until memory is given back: a question soon after an edit would want it again
+_QUIET_S = 0.1  # until memory is given back: a question soon after an edit would want it again
 _HEAR_S = 0.1  # after which the writer of a server's record looks what others ask of it
 UPGRADE = "upgrade"  # the job of asking an LLM for the questions that it owes
 
