@@ -31,8 +31,9 @@ def hand_over_soon() -> None:
 @dataclass(slots=True)
 class _Rest:
     """When the threads that share bulk work go on with it, and how long they may rest after that
-    for what they have worked."""
+    for what they have worked: at most so many `times` as long."""
 
+    times: float
     until_s: float = 0.0
     owed_s: float = 0.0
 
@@ -54,10 +55,10 @@ class _Asked:
             if self._waiting:
                 self._changed.notify_all()
 
-    def rest(self, rest: _Rest, worked_s: float, times: float) -> None:
+    def rest(self, rest: _Rest, worked_s: float) -> None:
         with self._changed:
-            rest.owed_s += times * worked_s
-            now_s, full_s = time.monotonic(), times * _AT_ONCE_S
+            rest.owed_s += rest.times * worked_s
+            now_s, full_s = time.monotonic(), rest.times * _AT_ONCE_S
             if rest.until_s > now_s or rest.owed_s >= full_s:
                 rest.until_s, rest.owed_s = max(rest.until_s, now_s) + rest.owed_s, 0.0
             while now_s < rest.until_s:
@@ -96,28 +97,26 @@ def waiting() -> Iterator[None]:
 @contextmanager
 def giving_way(times: float) -> Iterator[None]:
     """While this thread does bulk work: it rests at most so many times as long as it works."""
-    _thread.times, _thread.rest = times, _Rest()
+    _thread.rest = _Rest(times) if times else None
     try:
         yield
     finally:
-        _thread.times = 0.0
+        _thread.rest = None
 
 
 def politely(work: Callable[[_Part], _Found]) -> Callable[[_Part], _Found]:
-    """The same work, for any thread, with the rests of this one after each piece.
+    """The same work, for any thread, with the rests of this one between its pieces.
 
     Threads that share it rest for one another's pieces too, so that many take no more than one.
     """
-    times: float = getattr(_thread, "times", 0.0)
-    if not times:
+    rest: _Rest | None = getattr(_thread, "rest", None)
+    if rest is None:
         return work
-
-    rest: _Rest = _thread.rest
 
     def resting(part: _Part) -> _Found:
         began_s = time.thread_time()  # while it waits for a disk or a server it slows nobody
         found = work(part)
-        _asked.rest(rest, time.thread_time() - began_s, times)
+        _asked.rest(rest, time.thread_time() - began_s)
         return found
 
     return resting
