@@ -152,14 +152,18 @@ class Postings:
             own[0] if len(own) == 1 else np.concatenate([_NO_ENTRIES.values, *own]) for own in found
         ]
 
-    def of_each(self, keys: Integers) -> tuple[Integers, Integers]:
-        """The positions of the k keys, and of each the number of its key, rising."""
+    def of_each(self, keys: Integers, most: int | None = None) -> tuple[Integers, Integers]:
+        """The positions of the k keys, and of each the number of its key, rising.
+
+        With `most`, of a key that has so many at least so many, and no more of each segment.
+        """
         found: list[NDArray[np.integer]] = []
         number: list[Integers] = []
         for segment in self._segments:
             if not len(segment.keys):
                 continue
-            at, of = ranges(*segment.find(keys))
+            first, end = segment.find(keys)
+            at, of = ranges(first, end if most is None else np.minimum(end, first + most))
             found.append(segment.values[at])
             number.append(of)
         if not found:

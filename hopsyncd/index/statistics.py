@@ -11,13 +11,14 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Integers, distinct, holds, ranges
+from hopsyncd.index.columns import Column, Integers, distinct, holds, marked, places, ranges
 from hopsyncd.index.live_index import LiveIndex
 
 Flags = NDArray[np.bool_]
 Counts = NDArray[np.int32]
 
 MAX_CALLED = 32  # passages that a document's name may have
+_A_FEW = 32  # mentions of a name
 _NOWHERE = np.iinfo(np.int64).max
 
 
@@ -94,10 +95,11 @@ class Visible:
 class Statistics:
     """Counts over what is visible.
 
-    passages, words: of all. saying: (k,) how many passages' questions have each name. called: (k,)
-    how many passages have it as a name of their document. mentioned: (k,) how many have it either
-    way. joins: (k,) whether passages of at least two documents mention it. topical: (k,) whether it
-    is the topic of a passage, or what few of them are called. having: how many have a term, by its
+    passages, words: of all. saying: (k,) how many passages' questions have each name. about: (k,)
+    the topic of how many it is. called: (k,) how many passages have it as a name of their document;
+    beside: (k,) those of them that do not say it. mentioned: (k,) how many have it either way.
+    joins: (k,) whether passages of at least two documents mention it. topical: (k,) whether it is
+    the topic of a passage, or what few of them are called. having: how many have a term, by its
     key, of those that were asked for so far; and what is kept of the commonest of these.
     """
 
@@ -105,7 +107,9 @@ class Statistics:
     passages: int
     words: int
     saying: Counts
+    about: Counts
     called: Counts
+    beside: Counts
     mentioned: Counts
     joins: Flags
     topical: Flags
@@ -123,52 +127,82 @@ class Statistics:
     ) -> Self:
         """Count what is visible at the version; `base` are counts that most are like."""
         visible = Visible.of(index, version, hidden, among)
-        names = len(index.names)
-        if base is None:
-            counts = _recounted(index, visible, names)
-        else:
-            counts = tuple(_room(column, names) for column in _columns(base))
-            changed = _changed_names(index, visible, base.visible)
-            changed = changed[changed < names]  # a writer may have added more
-            for column, values in zip(counts, _recounted(index, visible, changed), strict=True):
-                column[changed] = values
-        entries = np.flatnonzero(visible.entries)
-        words = int(index["entries"]["words"][entries].sum())
-        saying, called, mentioned, *flags = counts
-        joins, topical = (one.astype(np.bool_) for one in flags)
-        return cls(visible, len(entries), words, saying, called, mentioned, joins, topical)
+        names, base = len(index.names), base or _NOTHING
+        before = base.visible
+        moved = np.flatnonzero(differing(visible.home, before.home, _NOWHERE))
+        changed = np.flatnonzero(differing(visible.entries, before.entries, False))
+        homed = visible.entry[moved]
+        entries = distinct(np.concatenate([changed, homed[homed >= 0]]))
+        step = visible.entries[entries].astype(np.int32) - holds(before.entries, entries)
+        columns = index["entries"]
+        rows, of = ranges(columns["first_said"][entries], columns["end_said"][entries])
+        said, is_topic = index["said"]["name"][rows], index["said"]["about"][rows]
+        saying = _added(base.saying, names, said, step[of])
+        about = _added(base.about, names, said[is_topic], step[of][is_topic])
+
+        numbers = np.concatenate([moved, columns["number"][entries]])
+        rows = _called_rows(index, visible, before, numbers)
+        touched = [said]
+        called, beside = base.called, base.beside
+        for seen, sign in ((before, -1), (visible, 1)):
+            number, name = called_passages(index, seen, rows, index["called"]["name"][rows])
+            called = _added(called, names, name, np.full(len(name), sign))
+            name_beside = name[~_says(index, seen.entry[number], name)]
+            beside = _added(beside, names, name_beside, np.full(len(name_beside), sign))
+            touched.append(name)
+
+        few = (called > 0) & (called <= MAX_CALLED)
+        changed_names = np.flatnonzero(marked(names, *touched))
+        joins = _room(base.joins, names)
+        joins[changed_names] = _joining(
+            index, visible, changed_names, few & (saying > 0), None if base.passages else entries
+        )
+        passages = np.flatnonzero(visible.entries)
+        return cls(
+            visible,
+            passages=len(passages),
+            words=int(columns["words"][passages].sum()),
+            saying=saying,
+            about=about,
+            called=called,
+            beside=beside,
+            mentioned=saying + np.where(few, beside, np.int32(0)),
+            joins=joins,
+            topical=(about > 0) | few,
+        )
 
 
-def _columns(base: Statistics) -> tuple[Counts, ...]:
-    told = base.joins.astype(np.int32), base.topical.astype(np.int32)
-    return base.saying, base.called, base.mentioned, *told
+_NO_COUNTS, _NO_FLAGS = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.bool_)
+_NONE = np.zeros(0, dtype=np.int64)
+_NOTHING = Statistics(
+    Visible(_NO_FLAGS, _NO_FLAGS, _NO_FLAGS, *(_NONE,) * 3, 0, *(_NONE,) * 3),
+    *(0, 0),
+    *(_NO_COUNTS,) * 5,
+    *(_NO_FLAGS,) * 2,
+)
 
 
-def _room(column: Counts, length: int) -> Counts:
-    grown = np.zeros(length, dtype=np.int32)
+def _room(column: Column, length: int) -> Column:
+    grown = np.zeros(length, dtype=column.dtype)
     grown[: len(column)] = column[:length]
     return grown
 
 
-def _changed_names(index: LiveIndex, now: Visible, before: Visible) -> Integers:
-    """The names whose counts may differ."""
-    moved = np.flatnonzero(differing(now.home, before.home, _NOWHERE))
-    entries = np.concatenate(
-        [
-            np.flatnonzero(differing(now.entries, before.entries, False)),
-            now.entry[moved][now.entry[moved] >= 0],
-        ]
-    )
-    columns = index["entries"]
-    said, _ = ranges(columns["first_said"][entries], columns["end_said"][entries])
-    documents = np.flatnonzero(differing(now.documents, before.documents, False))
-    # A passage's new entry may say what its document is called.
-    numbers = np.concatenate([moved, columns["number"][entries]])
-    placed = index.postings["called_of_number"].of_each(np.unique(numbers))[0]
-    of_documents = np.flatnonzero(np.isin(index["called"]["document"], documents))
-    rows = np.concatenate([placed, of_documents])
-    names = np.concatenate([index["said"]["name"][said], index["called"]["name"][rows]])
-    return np.unique(names).astype(np.int64)
+def _added(counts: Counts, length: int, names: Integers, steps: Counts) -> Counts:
+    """The counts with these steps of some names."""
+    found = _room(counts, length)
+    np.add.at(found, names, steps.astype(np.int32))
+    return found
+
+
+def _called_rows(
+    index: LiveIndex, visible: Visible, before: Visible, numbers: Integers
+) -> Integers:
+    """The rows of `called` of these passages, and of all that a changed document has."""
+    documents = np.flatnonzero(differing(visible.documents, before.documents, False))
+    placed, _ = index.postings["placements_of_document"].of_each(documents)
+    every = distinct(np.concatenate([numbers, index["placements"]["number"][placed]]))
+    return index.postings["called_of_number"].of_each(every)[0]
 
 
 def differing(now: NDArray[np.generic], before: NDArray[np.generic], absent: object) -> Flags:
@@ -181,43 +215,42 @@ def differing(now: NDArray[np.generic], before: NDArray[np.generic], absent: obj
     return differ
 
 
-def _recounted(index: LiveIndex, visible: Visible, wanted: Integers | int) -> tuple[Counts, ...]:
-    """For each of the names: how many passages say it, are called it, mention it; if it joins, and
-    if it is a topic.
+def _joining(
+    index: LiveIndex, visible: Visible, names: Integers, are_called: Flags, every: Integers | None
+) -> Flags:
+    """Which of the names passages of at least two documents mention.
 
-    Wanted are those numbers, or the first so many names.
+    `are_called` says of each name of the index whether those that have it from their document
+    mention it. `every` are all visible entries, if these are few beside those that have the names.
+    Of a common name a few mentions show it, nearly always.
     """
-    names = np.arange(wanted) if isinstance(wanted, int) else wanted
-    count = len(names)
-    rows, of = _rows(index, "said", wanted)
-    seen = holds(visible.entries, index["said"]["entry"][rows])
-    saying = np.bincount(of[seen], minlength=count)
-    topics = np.bincount(of[seen & index["said"]["about"][rows]], minlength=count)
-    rows, of = _rows(index, "mention", wanted)
-    entries = index["mention"]["entry"][rows]
-    seen = holds(visible.entries, entries)
-    entries, of = entries[seen].astype(np.int64), of[seen]
-    number, called_of = called_passages(index, visible, *_rows(index, "called", wanted))
-    called = np.bincount(called_of, minlength=count)
-    kept = (called <= MAX_CALLED)[called_of]
-    number, called_of = number[kept], called_of[kept]
-    more = ~says(index, visible.entry[number], names[called_of])
-    mentioned = saying + np.bincount(called_of[more], minlength=count)
-    # As `Snapshot.mentions_of` has them: a name that no passage says joins nothing.
-    told = ~is_about(index, visible.entry[number], names[called_of]) & (saying[called_of] > 0)
-    home = np.concatenate([visible.home_of[entries], visible.home[number[told]]])
-    joins = _has_two(np.concatenate([of, called_of[told]]), home, count)
-    topical = (topics > 0) | ((called > 0) & (called <= MAX_CALLED))
-    return tuple(column.astype(np.int32) for column in (saying, called, mentioned, joins, topical))
+    low = np.full(len(names), _NOWHERE)
+    high = np.full(len(names), -1, dtype=np.int64)
 
+    def see(homes: Integers, of: Integers) -> None:
+        np.minimum.at(low, of, homes)
+        np.maximum.at(high, of, homes)
 
-def _rows(index: LiveIndex, table: str, wanted: Integers | int) -> tuple[Integers, Integers]:
-    """The rows of a table that have the names, and which of them each has."""
-    if not isinstance(wanted, int):
-        return index.postings[f"{table}_of_name"].of_each(wanted)
-    names = index[table]["name"]  # that all are wanted is no reason to look for each
-    rows = np.flatnonzero(names < wanted)
-    return rows, names[rows].astype(np.int64)
+    (near,) = are_called[names].nonzero()
+    rows, of = index.postings["called_of_name"].of_each(names[near])
+    number, of = called_passages(index, visible, rows, near[of])
+    # As `Snapshot.mentions_of` has them.
+    told = ~is_about(index, visible.entry[number], names[of])
+    see(visible.home[number[told]], of[told])
+    mention, left = index["mention"], np.arange(len(names))
+    if every is not None:
+        columns = index["entries"]
+        rows, of = ranges(columns["first_mention"][every], columns["end_mention"][every])
+        see(visible.home_of[every[of]], places(names, len(are_called))[mention["name"][rows]])
+        return low < high
+    for most in (_A_FEW, None):
+        rows, of = index.postings["mention_of_name"].of_each(names[left], most)
+        entries = mention["entry"][rows]
+        seen = holds(visible.entries, entries)
+        see(visible.home_of[entries[seen]], left[of[seen]])
+        count = np.bincount(of, minlength=len(left))
+        left = left[(low[left] >= high[left]) & (count >= _A_FEW)]
+    return low < high
 
 
 def called_passages(
@@ -237,7 +270,7 @@ def called_passages(
     return number, of
 
 
-def says(index: LiveIndex, entries: Integers, names: Integers) -> Flags:
+def _says(index: LiveIndex, entries: Integers, names: Integers) -> Flags:
     """Whether each entry's own questions have the name beside it."""
     return _has(index, entries, names)[0]
 
@@ -256,13 +289,3 @@ def _has(index: LiveIndex, entries: Integers, names: Integers) -> tuple[Flags, F
     said = np.bincount(of[same], minlength=len(names)) > 0
     topic = same & index["said"]["about"][rows]
     return said, np.bincount(of[topic], minlength=len(names)) > 0
-
-
-def _has_two(group: Integers, values: Integers, count: int) -> Flags:
-    """Whether a group has two different values."""
-    low = np.full(count, _NOWHERE)
-    high = np.full(count, -1, dtype=np.int64)
-    np.minimum.at(low, group, values)
-    np.maximum.at(high, group, values)
-    differ: Flags = low < high
-    return differ

@@ -85,6 +85,11 @@ class TestPostings:
         found, of = postings.of_each(ints(asked))
         assert of.tolist() == [at for at, key in enumerate(asked) for _ in expected.get(key, ())]
         assert found.tolist() == [one for key in asked for one in expected.get(key, ())]
+        some, of = postings.of_each(ints(asked), most=2)
+        for at, key in enumerate(asked):
+            few, every = some[of == at].tolist(), expected.get(key, [])
+            assert len(few) >= min(2, len(every))
+            assert {*few} <= {*every}
         for key in range(13):
             assert postings.of(key).tolist() == expected.get(key, [])
         segment = postings.segment()

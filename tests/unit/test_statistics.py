@@ -101,6 +101,22 @@ def test_a_name_joins_documents_only_if_passages_of_two_mention_it() -> None:
     assert joining(indexed([about(1, "rome"), about(2, "gaul")], called)) == set()
 
 
+def test_whether_a_common_name_joins_is_seen_beyond_its_first_mentions() -> None:
+    index, count = LiveIndex(2), 100
+    long = document(1, "long.md", range(1, count + 1))
+    passages = [triplets(at, [("rome", NORTH)]) for at in range(1, count + 1)]
+    advance(index, 1, passages, documents=[long])
+    advance(
+        index, 2, [triplets(200, [("rome", NORTH)])], documents=[document(2, "short.md", [200])]
+    )
+    advance(index, 3, ended=[200], documents_ended=[2])
+    joins, base = [], Statistics.of(index, 1)
+    for version in (1, 2, 3, 2, 1):
+        base = Statistics.of(index, version, base=base)
+        joins.append(bool(base.joins[index.spelled.index("rome")]))
+    assert joins == [False, True, False, True, False]
+
+
 def test_a_name_that_too_many_passages_have_from_their_documents_is_no_name_of_theirs() -> None:
     for count, having in ((MAX_CALLED, MAX_CALLED), (MAX_CALLED + 1, 0)):
         sets = [about(at, "") for at in range(count)]
