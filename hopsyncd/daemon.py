@@ -116,6 +116,7 @@ class Daemon:
             config.llm.max_calls_per_query or None,
             config.index.edge_budget_factor,
             standby.copy if standby else None,
+            lambda: self._worker.busy,
         )
         engine.expect(masks_of(config, self.known_sources))
         return engine

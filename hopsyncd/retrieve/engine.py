@@ -77,7 +77,8 @@ class _Kept:
 class Engine:
     """The read path over one database; from any thread.
 
-    `llm` and `reranker` are asked only by searches that name them.
+    `llm` and `reranker` are asked only by searches that name them. While it `is_syncing`, a head
+    that hides something is made when somebody asks, and not before.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Engine:
         max_llm_calls: int | None = MAX_LLM_CALLS,
         budget_factor: float = 1.0,
         copy: LocalCopy | None = None,
+        is_syncing: Callable[[], bool] = lambda: False,
     ) -> None:
         self._database = database
         self._copy = copy
@@ -99,7 +101,7 @@ class Engine:
         self._local = threading.local()
         self._head: Snapshot | None = None
         self._pasts = _Kept(3)  # versions other than the head
-        self._restricted = RestrictedViews(budget_factor)
+        self._restricted = RestrictedViews(budget_factor, is_syncing)
         self._narrowed = _Kept(8)  # versions as filters leave them
         self._being_read: Counter[int] = Counter()
         self._reading_lock = threading.Lock()

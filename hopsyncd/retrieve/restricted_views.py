@@ -2,14 +2,14 @@
 
 For each set of hidden sources that was asked with lately, or that the configuration names, the head
 without them is made beside what else is done, once it has been the head for long enough to be worth
-it: in an import the next one comes sooner. Where only an edit lies between two heads, that behind
-the mask asked with last is made before the second is served. Whoever asks before a view is there
-makes it, or waits for who does: nothing is made twice.
+it: not in an import, where the next one comes sooner. Where only an edit lies between two heads,
+that behind the mask asked with last is made before the second is served. Whoever asks before a view
+is there makes it, or waits for who does: nothing is made twice.
 """
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import structlog
@@ -28,6 +28,7 @@ _VIEWS = 3  # versions of each
 _PAUSE_S = 0.05  # before one is made ahead: the first questions to a version are not slowed by it
 _REST = 20  # times as long as making the last one took: a twentieth of a processor
 _LONGEST_REST_S = 90.0  # more than a batch of an import may take: views are made after that
+_LOOK_S = 0.1  # until it is seen that a sync has ended
 _RESTS = 9.0  # at most so many times as long as it works, while somebody asks
 _REST_OF_EDITS = 4  # the same for views that are made before their head is served
 _EDITED = 64  # passages that came or went, at most, for a view to be made before its head is served
@@ -39,8 +40,11 @@ Mask = frozenset[str]
 class RestrictedViews:
     """The views of one engine; for any thread."""
 
-    def __init__(self, budget_factor: float) -> None:
+    def __init__(
+        self, budget_factor: float, is_syncing: Callable[[], bool] = lambda: False
+    ) -> None:
         self._budget_factor = budget_factor
+        self._is_syncing = is_syncing
         self._changed = threading.Condition()
         # The mask that was asked with last is the last; of each, the view that was made last.
         self._kept: dict[Mask, list[Snapshot]] = {}
@@ -215,6 +219,9 @@ class RestrictedViews:
         return time.monotonic() < self._made_s + _REST_OF_EDITS * self._took_s
 
     def _rest_s(self) -> float:
-        """How long the head has to stay the head until a view of it is made ahead."""
-        longest_s = min(max(_PAUSE_S, _REST * self._took_s), _LONGEST_REST_S)
-        return self._since_s + longest_s - time.monotonic()
+        """How long to wait, as the head may not be it for long, until this is asked again; no more
+        than 0 when a view of it is to be made ahead."""
+        been_s = time.monotonic() - self._since_s
+        if self._is_syncing():
+            return min(_LONGEST_REST_S - been_s, _LOOK_S)
+        return min(max(_PAUSE_S, _REST * self._took_s), _LONGEST_REST_S) - been_s

@@ -105,6 +105,17 @@ def test_the_head_is_there_before_it_is_asked_for_behind_masks_asked_with_or_exp
     assert served_by(asked.get()) == served_by(afresh)
 
 
+def test_while_a_sync_is_under_way_nothing_is_made_ahead(asked: Asked) -> None:
+    syncing = [True]
+    asked.views = RestrictedViews(1.0, lambda: bool(syncing))
+    asked.views.expect([HIDDEN])
+    asked.views.follow(asked.head)
+    time.sleep(0.4)  # several times as long as a head without one waits
+    assert not asked.views.ready(asked.head.version.id, HIDDEN)
+    syncing.clear()
+    asked.until_ready()
+
+
 def test_after_an_edit_the_head_is_there_when_it_is_served_and_in_an_import_it_is_not(
     asked: Asked,
 ) -> None:
