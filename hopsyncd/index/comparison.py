@@ -236,7 +236,10 @@ class Comparison:
             yield column[of], block[at]
 
     def _compare_vectors(self) -> None:
-        """All pairs, by their vectors alone: a Jaccard only adds to a product."""
+        """All pairs, by their vectors alone: a Jaccard only adds to a product.
+
+        Of the vectors that were there when it began: a writer may add others.
+        """
         index = self._index
         pairs = VectorPairs(
             index.vectors,
@@ -258,14 +261,14 @@ class Comparison:
     def _least(self, questions: Integers) -> NDArray[np.float32]:
         """(r,) for each vector the least product with which a question of it could reach its floor;
         infinite where none can."""
-        least = np.full(len(self._index.vectors), np.inf)
+        least = np.full(len(self._bounds.missing), np.inf)
         np.minimum.at(least, self._index["outgoing"]["row"][questions], self._floor[questions])
         least[least > _MOST] = np.inf
         return (least - ROUNDING).astype(np.float32)
 
     def _having(self, side: str, questions: Integers) -> NDArray[np.bool_]:
         """(r,) whether one of the questions has the vector."""
-        return marked(len(self._index.vectors), self._index[side]["row"][questions])
+        return marked(len(self._bounds.missing), self._index[side]["row"][questions])
 
 
 def _directed(is_asked: bool, column: _Side, row: _Side) -> tuple[_Side, _Side]:

@@ -4,7 +4,7 @@ A question takes the interpreter's lock hundreds of times. Each time it would wa
 reads many files or compares many vectors, so it takes several times as long even where a processor
 is free. Such a thread hands the lock over soon, and rests while anybody asks: in proportion to what
 it has worked, so that it comes to its end, and seldom but long, so that most questions meet none of
-it.
+it. Where the process ends, it is given up.
 """
 
 import sys
@@ -36,6 +36,15 @@ class _Rest:
     times: float
     until_s: float = 0.0
     owed_s: float = 0.0
+
+
+class ProcessEnds(Exception):
+    """Raised inside bulk work: what it would come to is of no use any more."""
+
+
+def ends() -> bool:
+    """Whether the interpreter waits for its threads, to end."""
+    return not threading.main_thread().is_alive()
 
 
 class _Asked:
@@ -117,6 +126,8 @@ def politely(work: Callable[[_Part], _Found]) -> Callable[[_Part], _Found]:
         began_s = time.thread_time()  # while it waits for a disk or a server it slows nobody
         found = work(part)
         _asked.rest(rest, time.thread_time() - began_s)
+        if ends():
+            raise ProcessEnds
         return found
 
     return resting

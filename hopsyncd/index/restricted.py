@@ -164,9 +164,10 @@ def _matches(
 
 def _own(found: Snapshot, questions: Integers) -> tuple[Integers, Floats]:
     """Those of the questions whose own match has two visible ends, and its similarity."""
-    index = found.index
+    index, visible = found.index, found.statistics.visible.entries
     asking = index["outgoing"]["entry"][questions]
-    entries = np.flatnonzero(marked(len(index["entries"]), asking))  # sorting them takes longer
+    asking = asking[holds(visible, asking)]  # a writer may be adding others
+    entries = np.flatnonzero(marked(len(visible), asking))  # sorting them takes longer
     rows, _ = index.postings["matches_from"].of_each(entries)
     out, _, similarity = found.shown_matches(rows)
     kept = with_places(questions, out)[1]

@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 
 from hopsyncd.index.live_index import LiveIndex, StandIns
-from hopsyncd.index.precedence import giving_way, waiting
+from hopsyncd.index.precedence import ProcessEnds, ends, giving_way, waiting
 from hopsyncd.index.restricted import restricted
 from hopsyncd.index.snapshot import Snapshot
 from store.records import Version
@@ -28,7 +28,7 @@ _VIEWS = 3  # versions of each
 _PAUSE_S = 0.05  # before one is made ahead: the first questions to a version are not slowed by it
 _REST = 20  # times as long as making the last one took: a twentieth of a processor
 _LONGEST_REST_S = 90.0  # more than a batch of an import may take: views are made after that
-_LOOK_S = 0.1  # until it is seen that a sync has ended
+_LOOK_S = 0.1  # until it is seen that a sync has ended, or that the process ends
 _RESTS = 9.0  # at most so many times as long as it works, while somebody asks
 _REST_OF_EDITS = 4  # the same for views that are made before their head is served
 _EDITED = 64  # passages that came or went, at most, for a view to be made before its head is served
@@ -174,7 +174,7 @@ class RestrictedViews:
         """Have a thread make what there is to make ahead. Call it with the lock."""
         if not self._is_ahead and self._due():
             self._is_ahead = True
-            threading.Thread(target=self._make_ahead, name="views", daemon=True).start()
+            threading.Thread(target=self._make_ahead, name="views").start()
 
     def _due(self) -> tuple[Snapshot, Mask] | None:
         """The head and the mask last asked with of those without which it is not there yet."""
@@ -190,9 +190,9 @@ class RestrictedViews:
     def _make_ahead(self) -> None:
         while True:
             with self._changed:
-                while (due := self._due()) and (rest_s := self._rest_s()) > 0:
-                    self._changed.wait(rest_s)
-                if due is None:
+                while (due := self._due()) and (rest_s := self._rest_s()) > 0 and not ends():
+                    self._changed.wait(min(rest_s, _LOOK_S))
+                if due is None or ends():
                     self._is_ahead = False
                     return
                 head, mask = due
@@ -209,6 +209,8 @@ class RestrictedViews:
         """Make a view that nobody waits for; False, and logged, where it cannot be made."""
         try:
             self._made(head, head.version, mask)
+        except ProcessEnds:
+            return False
         except Exception:
             log.exception("a view was not made ahead", version=head.version.id)
             return False
@@ -219,9 +221,8 @@ class RestrictedViews:
         return time.monotonic() < self._made_s + _REST_OF_EDITS * self._took_s
 
     def _rest_s(self) -> float:
-        """How long to wait, as the head may not be it for long, until this is asked again; no more
-        than 0 when a view of it is to be made ahead."""
+        """How long the head has to stay the head yet until a view of it is made ahead."""
         been_s = time.monotonic() - self._since_s
         if self._is_syncing():
-            return min(_LONGEST_REST_S - been_s, _LOOK_S)
+            return _LONGEST_REST_S - been_s
         return min(max(_PAUSE_S, _REST * self._took_s), _LONGEST_REST_S) - been_s

@@ -1,5 +1,6 @@
 """Bulk work rests while somebody asks, and comes to its end all the same."""
 
+import subprocess
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from hopsyncd.index.precedence import asking, giving_way, hand_over_soon, polite
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.stack import Stack
 
+ROOT = Path(__file__).parents[2]
 _WORK_S = 0.05
 _TIMES = 4.0
 _QUIET_S = 0.05  # more than what is waited for without a question
@@ -170,3 +172,27 @@ def test_many_documents_are_read_in_the_pauses_between_questions(
             stack.sync()
         rested_s = time.monotonic() - time.thread_time() - began_s
     assert (rested_s > 4 * read_s * documents) == (documents > 100)
+
+
+_ENDLESS = """
+import threading, time
+from hopsyncd.index.precedence import ProcessEnds, giving_way, politely
+
+def work():
+    with giving_way(1.0):
+        piece = politely(time.sleep)
+        try:
+            while True:
+                piece(0.001)
+        except ProcessEnds:
+            print("given up")
+
+threading.Thread(target=work).start()
+"""
+
+
+def test_bulk_work_is_given_up_when_the_process_ends() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _ENDLESS], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (0, "given up\n")

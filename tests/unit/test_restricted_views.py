@@ -1,7 +1,10 @@
 """Views of those who may not see all: made ahead, made once, and those of others as they were."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
@@ -14,6 +17,7 @@ from tests.fakes.dump import served_by
 from tests.fakes.indexed import advance, document, snapshot_at
 from tests.fakes.triplets import triplets
 
+ROOT = Path(__file__).parents[2]
 HIDDEN = frozenset({"closed"})
 OTHERS = [frozenset({f"closed {number}"}) for number in range(4)]
 
@@ -114,6 +118,22 @@ def test_while_a_sync_is_under_way_nothing_is_made_ahead(asked: Asked) -> None:
     assert not asked.views.ready(asked.head.version.id, HIDDEN)
     syncing.clear()
     asked.until_ready()
+
+
+_WAITING = """
+from tests.unit.test_restricted_views import HIDDEN, Asked, RestrictedViews
+
+asked = Asked()
+asked.views = RestrictedViews(1.0, lambda: True)
+asked.views.expect([HIDDEN])
+asked.views.follow(asked.head)
+"""
+
+
+def test_a_process_ends_while_a_view_is_still_to_be_made() -> None:
+    began_s = time.monotonic()
+    subprocess.run([sys.executable, "-c", _WAITING], cwd=ROOT, check=True, timeout=60)
+    assert time.monotonic() - began_s < 30  # it would be made after 90
 
 
 def test_after_an_edit_the_head_is_there_when_it_is_served_and_in_an_import_it_is_not(
