@@ -42,7 +42,7 @@ class ProcessEnds(Exception):
     """Raised inside bulk work: what it would come to is of no use any more."""
 
 
-def ends() -> bool:
+def is_ending() -> bool:
     """Whether the interpreter waits for its threads, to end."""
     return not threading.main_thread().is_alive()
 
@@ -126,7 +126,7 @@ def politely(work: Callable[[_Part], _Found]) -> Callable[[_Part], _Found]:
         began_s = time.thread_time()  # while it waits for a disk or a server it slows nobody
         found = work(part)
         _asked.rest(rest, time.thread_time() - began_s)
-        if ends():
+        if is_ending():
             raise ProcessEnds
         return found
 

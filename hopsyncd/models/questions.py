@@ -214,7 +214,7 @@ class _MadeLater:
 class BuiltinMaker:
     """Makes question sets with a language model for the names and an encoder for the vectors."""
 
-    store_after = 256
+    store_after = 64
 
     def __init__(self, language: Language, encoder: Encoder, workers: int = 1) -> None:
         """`workers` threads of low priority make sets side by side; one is the caller's own.

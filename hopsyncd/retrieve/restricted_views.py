@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 
 from hopsyncd.index.live_index import LiveIndex, StandIns
-from hopsyncd.index.precedence import ProcessEnds, ends, giving_way, waiting
+from hopsyncd.index.precedence import ProcessEnds, giving_way, is_ending, waiting
 from hopsyncd.index.restricted import restricted
 from hopsyncd.index.snapshot import Snapshot
 from store.records import Version
@@ -190,9 +190,9 @@ class RestrictedViews:
     def _make_ahead(self) -> None:
         while True:
             with self._changed:
-                while (due := self._due()) and (rest_s := self._rest_s()) > 0 and not ends():
+                while (due := self._due()) and (rest_s := self._rest_s()) > 0 and not is_ending():
                     self._changed.wait(min(rest_s, _LOOK_S))
-                if due is None or ends():
+                if due is None or is_ending():
                     self._is_ahead = False
                     return
                 head, mask = due
