@@ -5,15 +5,15 @@ the floor for the others, which have their vectors alone (`hopsyncd.index.vector
 distinct vector is multiplied once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from itertools import chain, pairwise
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.columns import (
-    ColumnTable,
     Floats,
     Integers,
     best_of_each,
@@ -26,26 +26,29 @@ from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.precedence import politely
 from hopsyncd.index.vector_pairs import (
     BLOCK,
-    EXACT_AT_ONCE,
-    NEVER,
     ROUNDING,
+    TILE,
+    UNLIKE,
     Pairs,
     VectorPairs,
     alike,
     joined,
+    shared,
+    together,
 )
-from hopsyncd.index.vectors import CodeBounds
+from hopsyncd.index.vectors import FAR, CodeBounds, doubt_of, in_steps, parts_of
 from store.records import GRID
 
 # A dot product of two grid vectors, times this, is half their cosine.
 HALF_COSINE = 0.5 / (GRID * GRID)
 
-_QUESTIONS_AT_ONCE = 1 << 13
+_QUESTIONS_AT_ONCE = 1 << 16
 _BULK = 1 << 9  # questions, more than an edit has: comparing them rests while somebody asks
 _PARTS = 64  # of what was found, until the best are taken
 
-_Side = TypeVar("_Side", Integers, ColumnTable)
 _FEW_PAIRS = 256  # of a name: faster to compare one by one than as a product
+_ROWS = 1 << 14  # questions that a tile is compared with, until it may rest
+_ALIKE = np.float32(GRID * GRID)  # what a Jaccard of 1 adds to a product
 _MOST = 1.02 * GRID * GRID  # more than any product of vectors
 
 
@@ -113,6 +116,19 @@ class _ByVector:
         first = np.searchsorted(self.rows, rows)
         found, of = ranges(first, np.searchsorted(self.rows, rows, "right"))
         return self.questions[found], of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tile:
+    """Pairs of outgoing and incoming questions that have one name: all of `out`, which rise, with
+    all of `into`, in whose order those with as many keywords stand together.
+
+    floor: (m,) about what a pair of each outgoing one has to reach.
+    """
+
+    out: Integers
+    into: Integers
+    floor: NDArray[np.float32]
 
 
 class Comparison:
@@ -190,50 +206,55 @@ class Comparison:
         few = np.flatnonzero(are_few[name])
         at, pair = ranges(first[name[few]], end[name[few]])
         is_asked = side == "outgoing"
-        found, held = [(column[at], row[few][pair])], 0
 
-        def reaching(one: int) -> list[Pairs]:
-            own, other = column[first[one] : end[one]], row[until[one] - count[one] : until[one]]
-            return [*self._reaching(is_asked, own, other)]
+        def tiles() -> Iterator[_Tile]:
+            for one in np.flatnonzero(~are_few & (count > 0)).tolist():
+                own, other = (
+                    column[first[one] : end[one]],
+                    row[until[one] - count[one] : until[one]],
+                )
+                yield from self._tiles(*((own, other) if is_asked else (other, own)))
 
-        work = politely(reaching) if len(columns) > _BULK else reaching
-        for pairs in map(work, np.flatnonzero(~are_few & (count > 0)).tolist()):
-            found += pairs
-            held += sum(len(columns) for columns, _ in pairs)
-            if held > EXACT_AT_ONCE:
-                self._take_all(is_asked, found)
-                found, held = [], 0
-        self._take_all(is_asked, found)
+        each = shared if len(columns) > _BULK else map
+        alone = column[at], row[few][pair]
+        found = chain([alone if is_asked else alone[::-1]], each(politely(self._reaching), tiles()))
+        for pairs in together(found):
+            self._take(*pairs)
 
-    def _take_all(self, is_asked: bool, found: Sequence[tuple[Integers, Integers]]) -> None:
-        if found:
-            self._take(*_directed(is_asked, *joined(found)))
+    def _tiles(self, out: Integers, into: Integers) -> Iterator[_Tile]:
+        """All pairs of questions that have one name."""
+        columns, missing = self._index["incoming"], self._bounds.missing
+        left = missing[columns["row"][into]]
+        into = into[np.lexsort((columns["keywords"][into], left > UNLIKE * left.mean()))]
+        for tile in parts_of(len(out), TILE):
+            floor = self._floor[out[tile]].astype(np.float32)
+            for part in parts_of(len(into), _ROWS):
+                yield _Tile(out[tile], into[part], floor)
 
-    def _reaching(
-        self, is_asked: bool, column: Integers, row: Integers
-    ) -> Iterator[tuple[Integers, Integers]]:
-        """Pairs of questions that all have one name; the columns are asked, or answer."""
-        columns, rows = _directed(is_asked, self._index["outgoing"], self._index["incoming"])
-        size = columns["keywords"][column].astype(np.float32)
-        reached = self._floor[column if is_asked else row].astype(np.float32)
-        height = max(BLOCK, BLOCK * BLOCK // len(column))
-        for start in range(0, len(row), height):
-            block = row[start : start + height]
-            sizes = rows["keywords"][block].astype(np.float32)[:, None]
-            least, most = self._bounds.between(rows["row"][block], columns["row"][column])
-            shared = np.float32(GRID * GRID) / (sizes + size - 1)  # with one keyword in common
-            if is_asked:  # what one block reaches is a floor for the next
-                least[alike(rows["entry"][block], columns["entry"][column])] = NEVER
-                least += shared
-                floor = np.maximum(reached, least.max(0) - ROUNDING, out=reached)
-            else:
-                floor = reached[start : start + height, None]
-            most += shared
-            if sizes.max() > 1 < size.max():
-                jaccard = np.minimum(sizes, size) / np.maximum(sizes, size)
-                most += jaccard * np.float32(GRID * GRID) - shared
-            at, of = np.divmod(np.flatnonzero(most >= floor - ROUNDING), len(column))
-            yield column[of], block[at]
+    def _reaching(self, tile: _Tile) -> Pairs:
+        """Those of its pairs that may reach the floor, which rises to what they reach."""
+        asked, answered = self._index["outgoing"], self._index["incoming"]
+        column = asked["row"][tile.out]
+        size, entry = asked["keywords"][tile.out].astype(np.float32), asked["entry"][tile.out]
+        missing, unit = self._bounds.missing, np.float32(self._index.vectors.step**2)
+        products = self._bounds.of_columns(column)
+        found = list[Pairs]()
+        for part in parts_of(len(tile.into), BLOCK):
+            into = tile.into[part]
+            row, sizes = answered["row"][into], answered["keywords"][into]
+            every = products(row)
+            every[alike(entry, answered["entry"][into])[::-1]] = -FAR
+            ends = np.flatnonzero(np.diff(sizes, append=-1)) + 1
+            for start, end in pairwise([0, *ends.tolist()]):
+                some, other = every[start:end], np.float32(sizes[start])
+                doubt = doubt_of(missing[row[start:end]].max(), missing[column])
+                least = some.max(0) * unit - doubt + _ALIKE / (other + size - 1)
+                floor = np.maximum(tile.floor, least - ROUNDING, out=tile.floor)
+                most = np.minimum(other, size) / np.maximum(other, size) * _ALIKE + doubt
+                at = np.flatnonzero(some >= in_steps(floor - ROUNDING - most, unit))
+                of, to = np.divmod(at, len(column))
+                found.append((tile.out[to], into[start + of]))
+        return joined(found)
 
     def _compare_vectors(self) -> None:
         """All pairs, by their vectors alone: a Jaccard only adds to a product.
@@ -269,8 +290,3 @@ class Comparison:
     def _having(self, side: str, questions: Integers) -> NDArray[np.bool_]:
         """(r,) whether one of the questions has the vector."""
         return marked(len(self._bounds.missing), self._index[side]["row"][questions])
-
-
-def _directed(is_asked: bool, column: _Side, row: _Side) -> tuple[_Side, _Side]:
-    """The outgoing side first, of a pair or its kind."""
-    return (column, row) if is_asked else (row, column)

@@ -1,7 +1,6 @@
 """Which pairs of vectors have a product that a question has to reach.
 
-Where pairs are many, sketches rule out nearly all of them; codes rule out nearly all that are left,
-and the others are multiplied exactly.
+Codes rule out nearly all of them, and the others are multiplied exactly.
 """
 
 from collections import deque
@@ -12,36 +11,23 @@ from functools import cached_property
 from itertools import chain
 from typing import TypeVar
 
-import numkong
 import numpy as np
 from numpy.typing import NDArray
 
+from hopsyncd.index.code_products import Codes, PackedCodes
 from hopsyncd.index.columns import Integers, ranges
 from hopsyncd.index.precedence import politely
-from hopsyncd.index.vectors import (
-    IN_EIGHTHS,
-    UNSURE,
-    CodeBounds,
-    Codes,
-    Sketches,
-    VectorTable,
-    doubt_of,
-    parts_of,
-)
+from hopsyncd.index.vectors import CodeBounds, VectorTable, doubt_of, in_steps, parts_of
 
 BLOCK = 1 << 9  # vectors that are multiplied with some
-EXACT_AT_ONCE = 1 << 15  # pairs
+_EXACT_AT_ONCE = 1 << 15  # pairs
 NEVER = np.float32(-1e30)
 ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
 _COLUMNS = 1 << 14  # vectors that are compared with all others
-_TILE = 1 << 9  # vectors of them in one product
+TILE = 1 << 10  # vectors of them in one product
 _MANY_PAIRS = 1 << 23  # that two threads compare
-_SKETCHED = 1 << 24  # pairs: so many that sketches are worth their making
-_MOST_LEFT = 0.05  # of the pairs of a product: those that are left are multiplied one by one
-_PAIRS_AT_ONCE = 1 << 9  # whose codes fit into a processor's cache
 _AHEAD = 8  # blocks
-_FAR = 2.0**30  # more than any product of codes
-_UNLIKE = 4  # times as much as usual: what the code of such a vector misses
+UNLIKE = 4  # times as much as usual: what the code of such a vector misses
 _SAMPLE = 1 << 10  # vectors
 
 Pairs = tuple[Integers, Integers]
@@ -52,40 +38,16 @@ _Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, eq=False)
-class _Block:
-    """Vectors that are multiplied with others.
-
-    every: the codes of all vectors. sketches: those of these; None where pairs are few.
-    """
+class _Columns:
+    """Vectors that are multiplied with several blocks of others."""
 
     rows: Integers
-    every: Codes
-    sketches: NDArray[np.float32] | None
-
-    @classmethod
-    def of(cls, vectors: VectorTable, sketches: Sketches | None, rows: Integers) -> "_Block":
-        """Read them."""
-        return cls(rows, np.asarray(vectors.codes), sketches.of(rows) if sketches else None)
+    vectors: VectorTable
 
     @cached_property
-    def codes(self) -> Codes:
-        """(m, d), read when pairs are left."""
-        return self.every[self.rows]
-
-    @cached_property
-    def packed(self) -> numkong.PackedMatrix:
-        """The codes, to be multiplied with those of several blocks."""
-        return numkong.dots_pack(self.codes)
-
-    def left_with(self, other: "_Block", floor: NDArray[np.float32]) -> Pairs | None:
-        """The places, here and there, of pairs that may reach the floor of the other's vectors by
-        their sketches; None where these do not rule out enough."""
-        if self.sketches is None or other.sketches is None:
-            return None
-        at = np.flatnonzero(self.sketches @ other.sketches.T >= floor - (UNSURE + IN_EIGHTHS))
-        if len(at) > _MOST_LEFT * len(self.rows) * len(other.rows):
-            return None
-        return np.divmod(at, len(other.rows))
+    def packed(self) -> PackedCodes:
+        """Their codes, read when they are multiplied."""
+        return PackedCodes.of(np.asarray(self.vectors.codes)[self.rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,7 +72,7 @@ class VectorPairs:
         asks, holds_ = self.asks < np.inf, self.holds < np.inf
         rows = np.flatnonzero(holds_ | (self.answers & asks.any()))
         if self.bounds.about is not None:
-            for pairs in _together(self._within(self.bounds.about, rows)):
+            for pairs in together(self._within(self.bounds.about, rows)):
                 yield self._exact(*pairs)
             return
         self._raise_bare(np.flatnonzero(asks), rows)
@@ -122,16 +84,15 @@ class VectorPairs:
             return
         # So one number says nearly for all of a block what they hold, and what their codes miss.
         missing = self.bounds.missing[rows]
-        rows = rows[np.lexsort((self.holds[rows], missing > _UNLIKE * missing.mean()))]
+        rows = rows[np.lexsort((self.holds[rows], missing > UNLIKE * missing.mean()))]
         columns = columns[np.argsort(self.asks[columns])]  # few blocks have those that ask little
         pairs = len(columns) * len(rows)
-        each = map if pairs < _MANY_PAIRS else _shared
-        sketches = self.vectors.sketches() if pairs >= _SKETCHED else None
+        each = map if pairs < _MANY_PAIRS else shared
         for start in range(0, len(columns), _COLUMNS):
             part = columns[start : start + _COLUMNS]
             blocks = [rows[first : first + BLOCK] for first in range(0, len(rows), BLOCK)]
-            work = self._with_columns(part, sketches)
-            for some in _together(chain.from_iterable(each(work, blocks))):
+            work = self._with_columns(part)
+            for some in together(chain.from_iterable(each(work, blocks))):
                 yield self._exact(*some)
 
     def _within(self, about: NDArray[np.float32], rows: Integers) -> Iterator[Pairs]:
@@ -160,47 +121,35 @@ class VectorPairs:
         first = np.concatenate([[0], self.entry_end])[entry]
         return ranges(*(np.searchsorted(rows, end) for end in (first, self.entry_end[entry])))
 
-    def _with_columns(
-        self, columns: Integers, sketches: Sketches | None
-    ) -> Callable[[Integers], list[Pairs]]:
+    def _with_columns(self, columns: Integers) -> Callable[[Integers], list[Pairs]]:
         """What finds those of the pairs of a block of rows that may reach it."""
-        tiles = [
-            _Block.of(self.vectors, sketches, columns[part])
-            for part in parts_of(len(columns), _TILE)
-        ]
-        of_blocks = politely(self._of_blocks) if len(tiles) > 1 else self._of_blocks
+        tiles = [_Columns(columns[part], self.vectors) for part in parts_of(len(columns), TILE)]
+        of_tile = politely(self._of_tile) if len(tiles) > 1 else self._of_tile
+        every = np.asarray(self.vectors.codes)
 
         def reaching(rows: Integers) -> list[Pairs]:
-            block = _Block.of(self.vectors, sketches, rows)
-            return [of_blocks((block, tile)) for tile in tiles]
+            codes = every[rows]
+            return [of_tile((tile, rows, codes)) for tile in tiles]
 
         return reaching
 
-    def _of_blocks(self, both: tuple[_Block, _Block]) -> Pairs:
-        """Those of the pairs of two blocks that may reach it; `asks` rises to what they reach."""
-        block, tile = both
+    def _of_tile(self, tile_and_rows: tuple[_Columns, Integers, Codes]) -> Pairs:
+        """Those of the pairs of a tile with rows, of these codes, that may reach it; `asks` rises
+        to what they reach."""
+        tile, rows, codes = tile_and_rows
         step, missing = np.float32(self.vectors.step**2), self.bounds.missing
-        holds_, left = self.holds[block.rows], missing[block.rows]
+        holds_, left = self.holds[rows], missing[rows]
         asks, right = self.asks[tile.rows], missing[tile.rows]
         floor = np.minimum(asks, np.where(self.is_new[tile.rows], holds_.min(), np.inf))
         if floor.min() == np.inf:
-            return tile.rows[:0], block.rows[:0]
-        if (few := block.left_with(tile, floor)) is not None:
-            row, column = few
-            about = np.empty(len(row), dtype=np.int32)
-            for part in parts_of(len(row), _PAIRS_AT_ONCE):
-                dots = numkong.dot(block.codes[row[part]], tile.codes[column[part]])
-                about[part] = np.asarray(dots)
-        else:
-            every = np.asarray(numkong.dots_packed(block.codes, tile.packed))
-            least = (floor - doubt_of(left.max(), right)) / step
-            at = np.flatnonzero(every >= np.clip(least, -_FAR, _FAR).astype(np.int32))
-            row, column = np.divmod(at, len(tile.rows))
-            about = every.ravel()[at]
-        doubt = doubt_of(left[row], right[column])
-        product = about * step
+            return tile.rows[:0], rows[:0]
+        every = tile.packed.products(codes)
+        least = in_steps(floor - doubt_of(left.max(), right), step)
+        at = np.flatnonzero(every >= least)
+        row, column = np.divmod(at, len(tile.rows))
+        product, doubt = every.ravel()[at] * step, doubt_of(left[row], right[column])
         reach = np.flatnonzero(product + doubt >= np.minimum(asks[column], holds_[row]))
-        pairs = tile.rows[column[reach]], block.rows[row[reach]]
+        pairs = tile.rows[column[reach]], rows[row[reach]]
         self._raise_asks(*pairs, product[reach] - doubt[reach])
         return pairs
 
@@ -226,8 +175,8 @@ class VectorPairs:
         if not len(sample):
             return
         far, entries = self._read(sample), self._entries(sample)
-        for start in range(0, len(bare), _TILE):
-            tile = bare[start : start + _TILE]
+        for start in range(0, len(bare), TILE):
+            tile = bare[start : start + TILE]
             product = far @ self._read(tile).T
             product[alike(entries, self._entries(tile))] = NEVER
             self.asks[tile] = product.max(0) - ROUNDING
@@ -239,7 +188,7 @@ class VectorPairs:
         return np.asarray(self.vectors.exact)[rows].astype(np.float32)
 
 
-def _shared(work: Callable[[_Part], _Found], parts: Iterable[_Part]) -> Iterator[_Found]:
+def shared(work: Callable[[_Part], _Found], parts: Iterable[_Part]) -> Iterator[_Found]:
     """What comes of each part, in any order: another thread helps this one.
 
     It is given a few parts at a time, as it outlives this thread when the process ends.
@@ -257,13 +206,13 @@ def _shared(work: Callable[[_Part], _Found], parts: Iterable[_Part]) -> Iterator
             yield one.result()
 
 
-def _together(parts: Iterable[Pairs]) -> Iterator[Pairs]:
+def together(parts: Iterable[Pairs]) -> Iterator[Pairs]:
     """The pairs of several parts, as many at once as are looked at exactly."""
     found, count = list[Pairs](), 0
     for pairs in parts:
         found.append(pairs)
         count += len(pairs[0])
-        if count > EXACT_AT_ONCE:
+        if count > _EXACT_AT_ONCE:
             yield joined(found)
             found, count = [], 0
     if found:

@@ -1,31 +1,27 @@
 """Vectors that only grow, and between which bounds the products of two of them lie.
 
 Each is held exactly, on the grid, and as a code of eight bits a component. Codes are multiplied
-three times as fast, and sketches, which have fewer components, faster still.
+several times as fast.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numkong
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Integers
-from hopsyncd.index.precedence import politely
+from hopsyncd.index.code_products import Codes, PackedCodes
+from hopsyncd.index.columns import Integers, with_places
 from store.records import GRID, Vectors
 
 _FIRST = 256  # rows that there is room for at first
 UNSURE = np.float32(1e-3 * GRID * GRID)  # more than a bound, or a squared length, can be rounded by
-IN_EIGHTHS = np.float32(4e-4 * GRID * GRID)  # and a product of sketches that are kept so
 _FEW, _MOST_BOUNDS = 1 << 6, 1 << 24  # vectors whose products with all are bounded by codes; pairs
 _MANY = 1 << 12  # rows: too many to be so few vectors
-_AXES = 127  # of a sketch, which has one component more
-_SAMPLE = 1 << 12  # vectors of which axes are made
 
-Codes = NDArray[np.int8]
 Grow = Callable[[str, NDArray[np.generic], int], NDArray[np.generic]]
 """Gives a larger array, of so many rows, that begins with those of the old one."""
 
@@ -35,6 +31,7 @@ _ROWS_AT_ONCE, _MANY_ROWS = 1 << 13, 1 << 15  # that a thread fills, and that tw
 _SECOND = ThreadPoolExecutor(2, "rows")
 _LONGEST = 1.01 * GRID  # more than the length of any vector
 _MOST_CODE = 127
+FAR = 2.0**30  # more than any product of codes
 _WIDEST = 6.0  # times the usual component: what is beyond has the largest code
 
 
@@ -43,64 +40,6 @@ def in_memory(_name: str, old: NDArray[np.generic], rows: int) -> NDArray[np.gen
     grown = np.zeros((rows, *old.shape[1:]), dtype=old.dtype)
     grown[: len(old)] = old
     return grown
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PrincipalAxes:
-    """(d, k) float32: the directions in which vectors lie most, each of length 1 and square to all
-    others."""
-
-    axes: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, vectors: Vectors) -> Self:
-        """Those of (r, d) vectors, by a sample."""
-        sample = vectors[:: -(-len(vectors) // _SAMPLE)].astype(np.float32) / GRID
-        _, every = np.linalg.eigh((sample.T @ sample).astype(np.float64))
-        return cls(every[:, -_AXES:].astype(np.float32))
-
-    def sketches(self, vectors: Vectors) -> NDArray[np.float32]:
-        """(m, k + 1) of (m, d) vectors: what they have along the axes, and the length of the rest.
-
-        So the product of two vectors is no more than that of their sketches.
-        """
-        whole, axes = vectors.astype(np.float32), self.axes
-        made = np.empty((len(whole), axes.shape[1] + 1), dtype=np.float32)
-        along = np.matmul(whole, axes, out=made[:, :-1])
-        rest = np.einsum("ij,ij->i", whole, whole) - np.einsum("ij,ij->i", along, along)
-        made[:, -1] = np.sqrt(np.maximum(rest, 0) + UNSURE)
-        return made
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Sketches:
-    """(r, k + 1) int16: the sketches of r vectors, in eighths, by the axes of `sampled` of them.
-
-    So the product of two vectors is no more than that of their sketches and `IN_EIGHTHS`.
-    """
-
-    axes: PrincipalAxes
-    sampled: int
-    made: NDArray[np.int16]
-
-    def of(self, rows: Integers) -> NDArray[np.float32]:
-        """(m, k + 1) those of these rows."""
-        some = self.made[rows].astype(np.float32)
-        return np.divide(some, 8, out=some)
-
-    def grown(self, vectors: Vectors) -> "Sketches":
-        """Those of all these vectors, of which the first have theirs."""
-        first, made = len(self.made), np.empty((len(vectors), _AXES + 1), dtype=np.int16)
-        made[:first] = self.made
-
-        def fill(part: slice) -> None:
-            at = slice(first + part.start, first + part.stop)
-            made[at] = np.rint(8 * self.axes.sketches(vectors[at]))
-
-        fill_politely = politely(fill)
-        for part in parts_of(len(vectors) - first, _AT_ONCE):
-            fill_politely(part)
-        return replace(self, made=made)
 
 
 class VectorTable:
@@ -118,7 +57,6 @@ class VectorTable:
         self._codes: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
         self._whole: NDArray[np.generic] = np.empty((0, dimensions), dtype=np.int8)
         self._missing = np.empty(0, dtype=np.float32)
-        self._sketches: Sketches | None = None
         self._used = self._wholes = 0
 
     def __len__(self) -> int:
@@ -174,7 +112,7 @@ class VectorTable:
         room = min(len(exact), len(codes))  # a kill while they grow leaves one behind the other
         self._exact, self._codes, self._used = exact[:room], codes[:room], rows
         self._whole, self._wholes = whole, wholes
-        self._missing, self._sketches = missing, None
+        self._missing = missing
 
     def cosines(self, vector: Vectors, rows: Integers) -> NDArray[np.float32]:
         """(w,) about the cosine of each of these rows with a (d,) grid vector: a function of the
@@ -238,23 +176,6 @@ class VectorTable:
             self._missing = known = np.concatenate([known, new])
         return known[:used]
 
-    def sketches(self) -> Sketches | None:
-        """Those of all rows, kept for the next caller; None where they would be no shorter than
-        vectors. Their axes are made again once there are twice as many."""
-        if self.dimensions < 2 * _AXES:
-            return None
-        known, exact = self._sketches, np.asarray(self.exact)
-        if known is None or len(exact) >= 2 * known.sampled:
-            none = np.empty((0, _AXES + 1), dtype=np.int16)
-            known = Sketches(PrincipalAxes.of(exact), len(exact), none)
-        if len(known.made) < len(exact):
-            self._sketches = known = known.grown(exact)
-        return known
-
-    def forget_sketches(self) -> None:
-        """Free their memory, a quarter of a kilobyte a row, when no more vectors are compared."""
-        self._sketches = None
-
     def _coarse(self, vectors: Vectors) -> Codes:
         codes = np.rint(vectors / np.float32(self.step))
         return np.clip(codes, -_MOST_CODE, _MOST_CODE).astype(np.int8)
@@ -296,19 +217,33 @@ class CodeBounds:
         filling(count, fill)()
         return cls(vectors, missing, columns, about)
 
-    def between(
-        self, rows: Integers, columns: Integers
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(m, n) what the products of these rows are at least, and at most; n are of `columns`."""
+    def of_columns(self, columns: Integers) -> Callable[[Integers], NDArray[np.int32]]:
+        """What gives (m, n) the products of the codes of m rows with those of n columns, in steps.
+
+        Where it is about a few, all rows or all columns are among these.
+        """
+        codes = np.asarray(self.vectors.codes)
         if self.about is None:
-            codes = np.asarray(self.vectors.codes)
-            dots = numkong.dots_packed(codes[rows], numkong.dots_pack(codes[columns]))
-            about = np.asarray(dots).astype(np.float32)
-            about *= np.float32(self.vectors.step**2)
-        else:
-            about = self.about[np.searchsorted(self.columns, columns), rows[:, None]]
-        doubt = doubt_of(self.missing[rows][:, None], self.missing[columns])
-        return about - doubt, about + doubt
+            packed = PackedCodes.of(codes[columns])
+            return lambda rows: packed.products(codes[rows])
+        about, step = self.about, np.float32(self.vectors.step**2)
+        few, are_few = with_places(self.columns, columns)
+
+        def products(rows: Integers) -> NDArray[np.int32]:
+            if are_few.all():
+                some = about[few, rows[:, None]]
+            else:
+                some = about[np.searchsorted(self.columns, rows)[:, None], columns]
+            found: NDArray[np.int32] = np.rint(some / step).astype(np.int32)
+            return found
+
+        return products
+
+
+def in_steps(products: NDArray[np.float32], step: np.float32) -> NDArray[np.int32]:
+    """No more than these, as products of codes."""
+    some: NDArray[np.int32] = np.floor(np.clip(products / step, -FAR, FAR)).astype(np.int32)
+    return some
 
 
 def doubt_of(left: NDArray[np.float32], right: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -134,8 +134,6 @@ class Writer:
 
     def release_memory(self) -> None:
         """Give the system back what only changes need; takes some milliseconds."""
-        if self._index is not None:
-            self._index.vectors.forget_sketches()
         release_memory(self._connection)
 
     def forget_index(self) -> None:

@@ -146,8 +146,6 @@ class RestrictedViews:
             made = restricted(
                 head.index, version, hidden, self._budget_factor, head.statistics, before
             )
-            if before is None:  # many vectors were compared for it
-                head.index.vectors.forget_sketches()
             with self._changed:
                 self._since_s = self._made_s = time.monotonic()
                 self._took_s = self._made_s - began_s

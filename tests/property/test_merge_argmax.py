@@ -73,7 +73,7 @@ def test_many_questions_about_few_names_give_the_argmax_too(answered: int, asked
 
 
 @pytest.mark.parametrize("own", [1.0, 0.02])  # with little of its own a vector has many like it
-def test_so_many_vectors_that_sketches_rule_out_pairs_first_give_the_argmax_too(
+def test_so_many_vectors_that_two_threads_compare_them_give_the_argmax_too(
     own: float,
 ) -> None:
     chance, passages, dimensions = np.random.default_rng(2), 920, 300
