@@ -6,11 +6,13 @@ instructions for it, some processors add two products of bytes in 16 bits.
 
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, Self
+from typing import Any
 
 import numkong
 import numpy as np
 from numpy.typing import NDArray
+
+_MANY = 1 << 32  # pairs: those of a large batch among ten thousand passages
 
 Codes = NDArray[np.int8]
 
@@ -26,16 +28,11 @@ MODEL = (
 
 
 class PackedCodes:
-    """(n, d) codes, to be multiplied with many others in this session; without one, by numkong."""
+    """(n, d) codes, to be multiplied with many others in a session; without one, by numkong."""
 
-    def __init__(self, codes: Codes, session: Any) -> None:
+    def __init__(self, codes: Codes, session: Any = None) -> None:
         self._session = session
         self._packed: Any = codes.T.copy() if session else numkong.dots_pack(codes)
-
-    @classmethod
-    def of(cls, codes: Codes) -> Self:
-        """To be multiplied as fast as this processor can."""
-        return cls(codes, _session())
 
     def products(self, codes: Codes) -> NDArray[np.int32]:
         """(m, n) those of (m, d) codes with these."""
@@ -50,9 +47,13 @@ def _multiplied(session: Any, codes: Codes, transposed: Codes) -> NDArray[np.int
     return products
 
 
+def session_for(pairs: int) -> Any:
+    """What multiplies so many; None: numkong does, as they are not worth 11 MB."""
+    return _session() if pairs >= _MANY else None
+
+
 @cache
 def _session() -> Any:
-    """What multiplies exactly on this processor, or None."""
     if not find_spec("onnxruntime"):
         return None
     import onnxruntime

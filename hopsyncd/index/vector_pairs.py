@@ -42,12 +42,12 @@ class _Columns:
     """Vectors that are multiplied with several blocks of others."""
 
     rows: Integers
-    vectors: VectorTable
+    bounds: CodeBounds
 
     @cached_property
     def packed(self) -> PackedCodes:
         """Their codes, read when they are multiplied."""
-        return PackedCodes.of(np.asarray(self.vectors.codes)[self.rows])
+        return self.bounds.packed(self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +123,7 @@ class VectorPairs:
 
     def _with_columns(self, columns: Integers) -> Callable[[Integers], list[Pairs]]:
         """What finds those of the pairs of a block of rows that may reach it."""
-        tiles = [_Columns(columns[part], self.vectors) for part in parts_of(len(columns), TILE)]
+        tiles = [_Columns(columns[part], self.bounds) for part in parts_of(len(columns), TILE)]
         of_tile = politely(self._of_tile) if len(tiles) > 1 else self._of_tile
         every = np.asarray(self.vectors.codes)
 

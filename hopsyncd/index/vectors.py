@@ -13,7 +13,7 @@ import numkong
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.code_products import Codes, PackedCodes
+from hopsyncd.index.code_products import Codes, PackedCodes, session_for
 from hopsyncd.index.columns import Integers, with_places
 from store.records import GRID, Vectors
 
@@ -217,14 +217,18 @@ class CodeBounds:
         filling(count, fill)()
         return cls(vectors, missing, columns, about)
 
+    def packed(self, columns: Integers) -> PackedCodes:
+        """The codes of some rows, to be multiplied with others."""
+        codes = np.asarray(self.vectors.codes)[columns]
+        return PackedCodes(codes, session_for(len(self.columns) * len(self.missing)))
+
     def of_columns(self, columns: Integers) -> Callable[[Integers], NDArray[np.int32]]:
         """What gives (m, n) the products of the codes of m rows with those of n columns, in steps.
 
         Where it is about a few, all rows or all columns are among these.
         """
-        codes = np.asarray(self.vectors.codes)
         if self.about is None:
-            packed = PackedCodes.of(codes[columns])
+            codes, packed = np.asarray(self.vectors.codes), self.packed(columns)
             return lambda rows: packed.products(codes[rows])
         about, step = self.about, np.float32(self.vectors.step**2)
         few, are_few = with_places(self.columns, columns)

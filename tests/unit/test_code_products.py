@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from hopsyncd.index.code_products import MODEL, Codes, PackedCodes
+from hopsyncd.index.code_products import MODEL, Codes, PackedCodes, session_for
 
 
 def exact(left: Codes, right: Codes) -> NDArray[np.int64]:
@@ -21,14 +21,14 @@ def test_products_are_exact(rows: int, others: int, dimensions: int) -> None:
     left, right = (
         chance.integers(-127, 128, (count, dimensions)).astype(np.int8) for count in (rows, others)
     )
-    for packed in (PackedCodes.of(right), PackedCodes(right, None)):
+    for packed in (PackedCodes(right, session_for(1 << 40)), PackedCodes(right)):
         assert packed.products(left).dtype == np.int32
         assert (packed.products(left) == exact(left, right)).all()
 
 
 def test_the_largest_codes_are_multiplied_exactly_too() -> None:
     signs = np.where(np.arange(12)[:, None] & (1 << np.arange(384) % 4), 127, -127).astype(np.int8)
-    for packed in (PackedCodes.of(signs), PackedCodes(signs, None)):
+    for packed in (PackedCodes(signs, session_for(1 << 40)), PackedCodes(signs)):
         assert (packed.products(signs) == exact(signs, signs)).all()
 
 
