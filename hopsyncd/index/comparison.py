@@ -209,22 +209,23 @@ class Comparison:
 
         def tiles() -> Iterator[_Tile]:
             for one in np.flatnonzero(~are_few & (count > 0)).tolist():
-                own, other = (
-                    column[first[one] : end[one]],
-                    row[until[one] - count[one] : until[one]],
-                )
+                own = column[first[one] : end[one]]
+                other = row[until[one] - count[one] : until[one]]
                 yield from self._tiles(*((own, other) if is_asked else (other, own)))
 
-        each = shared if len(columns) > _BULK else map
         alone = column[at], row[few][pair]
-        found = chain([alone if is_asked else alone[::-1]], each(politely(self._reaching), tiles()))
-        for pairs in together(found):
+        if len(columns) > _BULK:
+            found = shared(politely(self._reaching), tiles())
+        else:
+            found = map(self._reaching, tiles())
+        for pairs in together(chain([alone if is_asked else alone[::-1]], found)):
             self._take(*pairs)
 
     def _tiles(self, out: Integers, into: Integers) -> Iterator[_Tile]:
         """All pairs of questions that have one name."""
-        columns, missing = self._index["incoming"], self._bounds.missing
-        left = missing[columns["row"][into]]
+        columns = self._index["incoming"]
+        left = self._bounds.missing[columns["row"][into]]
+        out = np.sort(out)
         into = into[np.lexsort((columns["keywords"][into], left > UNLIKE * left.mean()))]
         for tile in parts_of(len(out), TILE):
             floor = self._floor[out[tile]].astype(np.float32)

@@ -20,11 +20,11 @@ from hopsyncd.index.precedence import politely
 from hopsyncd.index.vectors import CodeBounds, VectorTable, doubt_of, in_steps, parts_of
 
 BLOCK = 1 << 9  # vectors that are multiplied with some
-_EXACT_AT_ONCE = 1 << 15  # pairs
+TILE = 1 << 10  # of these
 NEVER = np.float32(-1e30)
 ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
 _COLUMNS = 1 << 14  # vectors that are compared with all others
-TILE = 1 << 10  # vectors of them in one product
+_EXACT_AT_ONCE = 1 << 15  # pairs
 _MANY_PAIRS = 1 << 23  # that two threads compare
 _AHEAD = 8  # blocks
 UNLIKE = 4  # times as much as usual: what the code of such a vector misses
