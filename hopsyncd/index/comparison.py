@@ -47,7 +47,8 @@ _BULK = 1 << 9  # questions, more than an edit has: comparing them rests while s
 _PARTS = 64  # of what was found, until the best are taken
 
 _FEW_PAIRS = 256  # of a name: faster to compare one by one than as a product
-_ROWS = 1 << 14  # questions that a tile is compared with, until it may rest
+_PAIRS = TILE * BLOCK  # of few with many: as many as of a tile in one product
+_ROWS = 1 << 14  # questions of a tile, until it may rest
 _ALIKE = np.float32(GRID * GRID)  # what a Jaccard of 1 adds to a product
 _MOST = 1.02 * GRID * GRID  # more than any product of vectors
 
@@ -227,7 +228,7 @@ class Comparison:
         left = self._bounds.missing[columns["row"][into]]
         out = np.sort(out)
         into = into[np.lexsort((columns["keywords"][into], left > UNLIKE * left.mean()))]
-        for tile in parts_of(len(out), TILE):
+        for tile in parts_of(len(out), min(max(TILE, _PAIRS // len(into)), _ROWS)):
             floor = self._floor[out[tile]].astype(np.float32)
             for part in parts_of(len(into), _ROWS):
                 yield _Tile(out[tile], into[part], floor)
@@ -240,7 +241,7 @@ class Comparison:
         missing, unit = self._bounds.missing, np.float32(self._index.vectors.step**2)
         products = self._bounds.of_columns(column)
         found = list[Pairs]()
-        for part in parts_of(len(tile.into), BLOCK):
+        for part in parts_of(len(tile.into), max(BLOCK, _PAIRS // len(column))):
             into = tile.into[part]
             row, sizes = answered["row"][into], answered["keywords"][into]
             every = products(row)
