@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hopsyncd.index.comparison import HALF_COSINE
 from hopsyncd.index.entries import NewPassage, add_entries
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.matching import (
     Successors,
     best_matches,
+    jaccard,
     match_records,
     match_rows,
     orphans_of,
@@ -97,6 +99,37 @@ def test_so_many_vectors_that_two_threads_compare_them_give_the_argmax_too(
     products[asked["entry"][:, None] == known["entry"]] = -np.inf
     matches = match_rows(index, asked["match"])
     assert matches.into.tolist() == products.argmax(1).tolist()
+
+
+def test_so_many_questions_about_few_names_that_two_threads_compare_them_give_the_argmax_too() -> (
+    None
+):
+    chance, passages, dimensions = np.random.default_rng(4), 700, 24
+    told, common = ["a", "a b", "b c", "a b c", ""], chance.standard_normal((4, dimensions))
+
+    def some() -> list[Triplet]:
+        mixed = chance.random((3, 4)) @ common + 0.3 * chance.standard_normal((3, dimensions))
+        mixed[0, 4:] *= chance.integers(2)  # what is left may be too large for a code
+        return [(told[chance.integers(5)], one.tolist()) for one in mixed]
+
+    sets = [triplets(number, own := some(), own) for number in range(passages)]
+    index = LiveIndex(dimensions)
+    for version, part in enumerate((sets[:300], sets[300:]), 1):
+        new = add_entries(index, [NewPassage(one, 1, {}) for one in part])
+        index.begin_lives(new)
+        rematch(index, np.empty(0, dtype=np.int64), new)
+        index.settle(version)
+    asked, known = index["outgoing"], index["incoming"]
+    keywords = {question.id: question.keywords for one in sets for question in one.questions}
+    of = [[keywords[id_] for id_ in side["id"].tolist()] for side in (asked, known)]
+    vectors = np.asarray(index.vectors.exact).astype(np.float64)
+    similarities = vectors[asked["row"]] @ vectors[known["row"]].T * HALF_COSINE
+    similarities += np.array([[jaccard(a, b) / 2 for b in of[1]] for a in of[0]])
+    similarities[asked["entry"][:, None] == known["entry"]] = -np.inf
+    by_id = np.argsort(known["id"])
+    matches = match_rows(index, asked["match"])
+    assert matches.into.tolist() == by_id[similarities[:, by_id].argmax(1)].tolist()
+    assert matches.similarity.tolist() == similarities.max(1).tolist()
 
 
 def test_passages_that_come_one_by_one_to_many_give_the_argmax_too() -> None:
