@@ -51,7 +51,14 @@ OperationalError = sqlite.OperationalError
 
 APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header: identifies our files, also to file(1)
 _WAL_REPAIRED = (3, 51, 3)  # up to 3.51.2, two connections could damage a log that is emptied
-_WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -16384"
+_WRITER = (
+    "synchronous = FULL",
+    "secure_delete = ON",
+    "foreign_keys = ON",
+    "cache_size = -16384",
+    # 16 MiB: an import soon writes many of the same pages again, as ids are random.
+    "wal_autocheckpoint = 4096",
+)
 _FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
 _AGAIN = "syncs then continue by themselves; repeat any other request"
 
