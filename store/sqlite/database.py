@@ -51,14 +51,8 @@ OperationalError = sqlite.OperationalError
 
 APPLICATION_ID = 0x486F7073  # "Hops" in SQLite's header: identifies our files, also to file(1)
 _WAL_REPAIRED = (3, 51, 3)  # up to 3.51.2, two connections could damage a log that is emptied
-_WRITER = (
-    "synchronous = FULL",
-    "secure_delete = ON",
-    "foreign_keys = ON",
-    "cache_size = -16384",
-    # 16 MiB: an import soon writes many of the same pages again, as ids are random.
-    "wal_autocheckpoint = 4096",
-)
+_WRITER = "synchronous = FULL", "secure_delete = ON", "foreign_keys = ON", "cache_size = -16384"
+_LOG = "wal_autocheckpoint = 4096"  # 16 MiB: an import soon writes most of its pages again
 _FULL, _IO_ERROR = 13, 10  # SQLite's primary result codes
 _AGAIN = "syncs then continue by themselves; repeat any other request"
 
@@ -340,7 +334,7 @@ def open_writer(path: Path, *, accept_loss: bool = False) -> FileConnection:
                     "its log (-wal) cannot be made",
                     "Look for a full or failing disk, and keep the data folder on this machine",
                 )
-        for setting in _WRITER:
+        for setting in (*_WRITER, _LOG):
             connection.execute(f"PRAGMA {setting}")
         _migrate(connection)
         if accept_loss and known:
