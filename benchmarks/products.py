@@ -30,7 +30,7 @@ def main() -> None:
     columns, blocks = codes(TILE), [codes(BLOCK) for _ in range(_BLOCKS)]
     rows: list[list[object]] = []
     for name, session in (("numkong", None), ("ONNX Runtime", session_for(1 << 40))):
-        if session is None and rows:  # it rounds on this processor
+        if session is None and rows:  # it is absent, or rounds on this processor
             continue
         packed = PackedCodes(columns, session)
 

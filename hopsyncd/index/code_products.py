@@ -5,7 +5,6 @@ instructions for it, some processors add two products of bytes in 16 bits.
 """
 
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import numkong
@@ -32,11 +31,11 @@ class PackedCodes:
 
     def __init__(self, codes: Codes, session: Any = None) -> None:
         self._session = session
-        self._packed: Any = codes.T.copy() if session else numkong.dots_pack(codes)
+        self._packed: Any = codes.T.copy() if session is not None else numkong.dots_pack(codes)
 
     def products(self, codes: Codes) -> NDArray[np.int32]:
         """(m, n) those of (m, d) codes with these."""
-        if self._session:
+        if self._session is not None:
             return _multiplied(self._session, codes, self._packed)
         return np.asarray(numkong.dots_packed(codes, self._packed))
 
@@ -48,19 +47,18 @@ def _multiplied(session: Any, codes: Codes, transposed: Codes) -> NDArray[np.int
 
 
 def session_for(pairs: int) -> Any:
-    """What multiplies so many; None: numkong does, as they are not worth 11 MB."""
+    """What multiplies so many. None where numkong does: they are not worth 11 MB, or it cannot."""
     return _session() if pairs >= _MANY else None
 
 
 @cache
 def _session() -> Any:
-    if not find_spec("onnxruntime"):
+    try:
+        import onnxruntime
+    except ImportError:
         return None
-    import onnxruntime
-
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # the caller's
-    options.enable_cpu_mem_arena = False
     session = onnxruntime.InferenceSession(MODEL, options, providers=["CPUExecutionProvider"])
     largest = np.full((8, 256), 127, dtype=np.int8)
     exact = _multiplied(session, largest, largest.T.copy()) == 256 * 127 * 127

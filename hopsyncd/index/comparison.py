@@ -26,6 +26,7 @@ from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.precedence import politely
 from hopsyncd.index.vector_pairs import (
     BLOCK,
+    EXACT_AT_ONCE,
     ROUNDING,
     TILE,
     UNLIKE,
@@ -36,7 +37,7 @@ from hopsyncd.index.vector_pairs import (
     shared,
     together,
 )
-from hopsyncd.index.vectors import FAR, CodeBounds, doubt_of, in_steps, parts_of
+from hopsyncd.index.vectors import FAR, CodeBounds, doubt_of, in_units, parts_of
 from store.records import GRID
 
 # A dot product of two grid vectors, times this, is half their cosine.
@@ -124,7 +125,8 @@ class _Tile:
     """Pairs of outgoing and incoming questions that have one name: all of `out`, which rise, with
     all of `into`, in whose order those with as many keywords stand together.
 
-    floor: (m,) about what a pair of each outgoing one has to reach.
+    floor: (m,) no more than what a pair of each outgoing one has to reach. It rises, for all tiles
+    with these.
     """
 
     out: Integers
@@ -214,13 +216,16 @@ class Comparison:
                 other = row[until[one] - count[one] : until[one]]
                 yield from self._tiles(*((own, other) if is_asked else (other, own)))
 
-        alone = column[at], row[few][pair]
+        alone = (
+            (column[at[part]], row[few[pair[part]]]) for part in parts_of(len(at), EXACT_AT_ONCE)
+        )
         if len(columns) > _BULK:
             found = shared(politely(self._reaching), tiles())
         else:
             found = map(self._reaching, tiles())
-        for pairs in together(chain([alone if is_asked else alone[::-1]], found)):
-            self._take(*pairs)
+        one_by_one = (pairs if is_asked else pairs[::-1] for pairs in alone)
+        for out, into in chain(together(one_by_one), together(found)):  # the floors rise first
+            self._take(out, into)
 
     def _tiles(self, out: Integers, into: Integers) -> Iterator[_Tile]:
         """All pairs of questions that have one name."""
@@ -238,7 +243,7 @@ class Comparison:
         asked, answered = self._index["outgoing"], self._index["incoming"]
         column = asked["row"][tile.out]
         size, entry = asked["keywords"][tile.out].astype(np.float32), asked["entry"][tile.out]
-        missing, unit = self._bounds.missing, np.float32(self._index.vectors.step**2)
+        missing, unit = self._bounds.missing, self._index.vectors.unit
         products = self._bounds.of_columns(column)
         found = list[Pairs]()
         for part in parts_of(len(tile.into), max(BLOCK, _PAIRS // len(column))):
@@ -253,7 +258,7 @@ class Comparison:
                 least = some.max(0) * unit - doubt + _ALIKE / (other + size - 1)
                 floor = np.maximum(tile.floor, least - ROUNDING, out=tile.floor)
                 most = np.minimum(other, size) / np.maximum(other, size) * _ALIKE + doubt
-                at = np.flatnonzero(some >= in_steps(floor - ROUNDING - most, unit))
+                at = np.flatnonzero(some >= in_units(floor - ROUNDING - most, unit))
                 of, to = np.divmod(at, len(column))
                 found.append((tile.out[to], into[start + of]))
         return joined(found)

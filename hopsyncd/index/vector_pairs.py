@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 
 from hopsyncd.index.code_products import Codes, PackedCodes
 from hopsyncd.index.columns import Integers, ranges
-from hopsyncd.index.precedence import politely
-from hopsyncd.index.vectors import CodeBounds, VectorTable, doubt_of, in_steps, parts_of
+from hopsyncd.index.precedence import ProcessEnds, politely
+from hopsyncd.index.vectors import CodeBounds, VectorTable, doubt_of, in_units, parts_of
 
-BLOCK = 1 << 9  # vectors that are multiplied with some
-TILE = 1 << 10  # of these
+BLOCK, TILE = 1 << 9, 1 << 10  # rows and columns of a product
 NEVER = np.float32(-1e30)
 ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
 _COLUMNS = 1 << 14  # vectors that are compared with all others
-_EXACT_AT_ONCE = 1 << 15  # pairs
+EXACT_AT_ONCE = 1 << 15  # pairs
 _MANY_PAIRS = 1 << 23  # that two threads compare
-_AHEAD = 8  # blocks
+_AHEAD = 8  # parts
 UNLIKE = 4  # times as much as usual: what the code of such a vector misses
 _SAMPLE = 1 << 10  # vectors
 
@@ -137,17 +136,17 @@ class VectorPairs:
         """Those of the pairs of a tile with rows, of these codes, that may reach it; `asks` rises
         to what they reach."""
         tile, rows, codes = tile_and_rows
-        step, missing = np.float32(self.vectors.step**2), self.bounds.missing
+        unit, missing = self.vectors.unit, self.bounds.missing
         holds_, left = self.holds[rows], missing[rows]
         asks, right = self.asks[tile.rows], missing[tile.rows]
         floor = np.minimum(asks, np.where(self.is_new[tile.rows], holds_.min(), np.inf))
         if floor.min() == np.inf:
             return tile.rows[:0], rows[:0]
         every = tile.packed.products(codes)
-        least = in_steps(floor - doubt_of(left.max(), right), step)
+        least = in_units(floor - doubt_of(left.max(), right), unit)
         at = np.flatnonzero(every >= least)
         row, column = np.divmod(at, len(tile.rows))
-        product, doubt = every.ravel()[at] * step, doubt_of(left[row], right[column])
+        product, doubt = every.ravel()[at] * unit, doubt_of(left[row], right[column])
         reach = np.flatnonzero(product + doubt >= np.minimum(asks[column], holds_[row]))
         pairs = tile.rows[column[reach]], rows[row[reach]]
         self._raise_asks(*pairs, product[reach] - doubt[reach])
@@ -191,19 +190,26 @@ class VectorPairs:
 def shared(work: Callable[[_Part], _Found], parts: Iterable[_Part]) -> Iterator[_Found]:
     """What comes of each part, in any order: another thread helps this one.
 
-    It is given a few parts at a time, as it outlives this thread when the process ends.
+    It is given a few parts at a time, as it outlives this thread when the process ends, and what
+    it has not begun at the end this thread does. Raises ProcessEnds when no thread can begin.
     """
-    waiting, helping = deque(parts), deque[Future[_Found]]()
+    helping = deque[tuple[Future[_Found], _Part]]()
     with ThreadPoolExecutor(1, "matching") as pool:
-        while waiting:
-            while waiting and len(helping) < _AHEAD:
-                helping.append(pool.submit(work, waiting.popleft()))
-            if waiting:
-                yield work(waiting.popleft())
-            while helping and helping[0].done():
-                yield helping.popleft().result()
-        for one in helping:
-            yield one.result()
+        for part in parts:
+            if len(helping) < _AHEAD:
+                try:
+                    helping.append((pool.submit(work, part), part))
+                except RuntimeError as error:
+                    if "shutdown" in str(error):
+                        raise ProcessEnds from error
+                    raise
+            else:
+                yield work(part)
+            while helping and helping[0][0].done():
+                yield helping.popleft()[0].result()
+        while helping:
+            future, part = helping.pop()
+            yield work(part) if future.cancel() else future.result()
 
 
 def together(parts: Iterable[Pairs]) -> Iterator[Pairs]:
@@ -212,7 +218,7 @@ def together(parts: Iterable[Pairs]) -> Iterator[Pairs]:
     for pairs in parts:
         found.append(pairs)
         count += len(pairs[0])
-        if count > _EXACT_AT_ONCE:
+        if count > EXACT_AT_ONCE:
             yield joined(found)
             found, count = [], 0
     if found:

@@ -63,6 +63,11 @@ class VectorTable:
         return self._used
 
     @property
+    def unit(self) -> np.float32:
+        """What a product of codes counts for."""
+        return np.float32(self.step**2)
+
+    @property
     def exact(self) -> Vectors:
         """(r, d) int16 on the grid."""
         used = self._used
@@ -208,7 +213,7 @@ class CodeBounds:
         codes = np.asarray(vectors.codes)
         packed = numkong.dots_pack(codes[columns])
         about = np.empty((len(columns), count), dtype=np.float32)
-        unit = np.float32(vectors.step**2)
+        unit = vectors.unit
 
         def fill(part: slice) -> None:
             dots = numkong.dots_packed(codes[part], packed)
@@ -223,14 +228,14 @@ class CodeBounds:
         return PackedCodes(codes, session_for(len(self.columns) * len(self.missing)))
 
     def of_columns(self, columns: Integers) -> Callable[[Integers], NDArray[np.int32]]:
-        """What gives (m, n) the products of the codes of m rows with those of n columns, in steps.
+        """What gives (m, n) the products of the codes of m rows with those of n columns.
 
-        Where it is about a few, all rows or all columns are among these.
+        Where it is about a few, the caller sees to it that all rows or all columns are of these.
         """
         if self.about is None:
             codes, packed = np.asarray(self.vectors.codes), self.packed(columns)
             return lambda rows: packed.products(codes[rows])
-        about, step = self.about, np.float32(self.vectors.step**2)
+        about, unit = self.about, self.vectors.unit
         few, are_few = with_places(self.columns, columns)
 
         def products(rows: Integers) -> NDArray[np.int32]:
@@ -238,15 +243,15 @@ class CodeBounds:
                 some = about[few, rows[:, None]]
             else:
                 some = about[np.searchsorted(self.columns, rows)[:, None], columns]
-            found: NDArray[np.int32] = np.rint(some / step).astype(np.int32)
+            found: NDArray[np.int32] = np.rint(some / unit).astype(np.int32)
             return found
 
         return products
 
 
-def in_steps(products: NDArray[np.float32], step: np.float32) -> NDArray[np.int32]:
-    """No more than these, as products of codes."""
-    some: NDArray[np.int32] = np.floor(np.clip(products / step, -FAR, FAR)).astype(np.int32)
+def in_units(products: NDArray[np.float32], unit: np.float32) -> NDArray[np.int32]:
+    """No more than these, as products of codes, as far as these reach."""
+    some: NDArray[np.int32] = np.floor(np.clip(products / unit, -FAR, FAR)).astype(np.int32)
     return some
 
 

@@ -22,8 +22,9 @@ def test_products_are_exact(rows: int, others: int, dimensions: int) -> None:
         chance.integers(-127, 128, (count, dimensions)).astype(np.int8) for count in (rows, others)
     )
     for packed in (PackedCodes(right, session_for(1 << 40)), PackedCodes(right)):
-        assert packed.products(left).dtype == np.int32
-        assert (packed.products(left) == exact(left, right)).all()
+        found = packed.products(left)
+        assert found.dtype == np.int32 and found.flags.writeable and found.flags.c_contiguous
+        assert (found == exact(left, right)).all()
 
 
 def test_the_largest_codes_are_multiplied_exactly_too() -> None:

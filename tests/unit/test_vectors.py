@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from hopsyncd.index.vectors import CodeBounds, VectorTable, doubt_of, in_steps
+from hopsyncd.index.vectors import CodeBounds, VectorTable, doubt_of, in_units
 from store.records import GRID, Vectors, to_grid
 
 # Few components, as codes are made for; many, of which most are nothing, as they are not.
@@ -132,13 +132,13 @@ def test_a_product_is_within_the_doubt_of_that_of_the_codes(rows: NDArray[np.flo
 
 @given(
     products=arrays(np.float32, 5, elements=st.floats(-2, 2, width=32)),
-    step=st.floats(2**-20, 2**-7, width=32),
+    unit=st.floats(2**-20, 2**-7, width=32),
 )
-def test_steps_are_no_more_than_the_product(products: NDArray[np.float32], step: float) -> None:
-    steps = in_steps(products, np.float32(step))
-    assert (steps <= products / np.float32(step)).all()
-    assert (steps > products / np.float32(step) - 1).all()
-    assert in_steps(np.array([np.inf, -np.inf], dtype=np.float32), np.float32(step)).tolist() == [
+def test_units_are_no_more_than_the_product(products: NDArray[np.float32], unit: float) -> None:
+    units = in_units(products, np.float32(unit))
+    assert (units <= products / np.float32(unit)).all()
+    assert (units >= products / np.float32(unit) - 1).all()
+    assert in_units(np.array([np.inf, -np.inf], dtype=np.float32), np.float32(unit)).tolist() == [
         2**30,
         -(2**30),
     ]
