@@ -47,7 +47,7 @@ def _multiplied(session: Any, codes: Codes, transposed: Codes) -> NDArray[np.int
 
 
 def session_for(pairs: int) -> Any:
-    """What multiplies so many. None where numkong does: they are not worth 11 MB, or it cannot."""
+    """What multiplies so many. None where numkong does: they are not worth 14 MB, or it cannot."""
     return _session() if pairs >= _MANY else None
 
 
