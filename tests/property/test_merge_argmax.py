@@ -52,6 +52,17 @@ def expected(sets: Sequence[QuestionSet]) -> dict[int, Match]:
     return best
 
 
+def index_of(dimensions: int, parts: Sequence[Sequence[QuestionSet]]) -> LiveIndex:
+    """What these are merged to, a version for each part."""
+    index = LiveIndex(dimensions)
+    for version, part in enumerate(parts, 1):
+        new = add_entries(index, [NewPassage(one, 1, {}) for one in part])
+        index.begin_lives(new)
+        rematch(index, np.empty(0, dtype=np.int64), new)
+        index.settle(version)
+    return index
+
+
 @pytest.mark.parametrize(("answered", "asked"), [(3, 3), (7, 2), (2, 7)])
 def test_many_questions_about_few_names_give_the_argmax_too(answered: int, asked: int) -> None:
     chance = np.random.default_rng(1)
@@ -63,12 +74,7 @@ def test_many_questions_about_few_names_give_the_argmax_too(answered: int, asked
         ]
 
     sets = [triplets(number, some(answered), some(asked)) for number in range(60)]
-    index = LiveIndex(3)
-    for version, part in enumerate((sets[:20], sets[20:50], sets[50:]), 1):
-        new = add_entries(index, [NewPassage(one, 1, {}) for one in part])
-        index.begin_lives(new)
-        rematch(index, np.empty(0, dtype=np.int64), new)
-        index.settle(version)
+    index = index_of(3, (sets[:20], sets[20:50], sets[50:]))
     rows = np.flatnonzero(index["matches"]["died"] == DEAD)
     held = match_records(index, match_rows(index, rows))
     assert {one.question: one for one in held} == expected(sets)
@@ -87,12 +93,7 @@ def test_so_many_vectors_that_two_threads_compare_them_give_the_argmax_too(
         return [("", one.tolist()) for one in mixed]
 
     sets = [triplets(number, told := some(), told) for number in range(passages)]
-    index = LiveIndex(dimensions)
-    for version, part in enumerate((sets[:100], sets[100:]), 1):
-        new = add_entries(index, [NewPassage(one, 1, {}) for one in part])
-        index.begin_lives(new)
-        rematch(index, np.empty(0, dtype=np.int64), new)
-        index.settle(version)
+    index = index_of(dimensions, (sets[:100], sets[100:]))
     asked, known = index["outgoing"], index["incoming"]
     vectors = np.asarray(index.vectors.exact).astype(np.float64)
     products = vectors[asked["row"]] @ vectors[known["row"]].T
@@ -113,12 +114,7 @@ def test_so_many_questions_about_few_names_that_two_threads_compare_them_give_th
         return [(told[chance.integers(5)], one.tolist()) for one in mixed]
 
     sets = [triplets(number, own := some(), own) for number in range(passages)]
-    index = LiveIndex(dimensions)
-    for version, part in enumerate((sets[:300], sets[300:]), 1):
-        new = add_entries(index, [NewPassage(one, 1, {}) for one in part])
-        index.begin_lives(new)
-        rematch(index, np.empty(0, dtype=np.int64), new)
-        index.settle(version)
+    index = index_of(dimensions, (sets[:300], sets[300:]))
     asked, known = index["outgoing"], index["incoming"]
     keywords = {question.id: question.keywords for one in sets for question in one.questions}
     of = [[keywords[id_] for id_ in side["id"].tolist()] for side in (asked, known)]
@@ -141,12 +137,7 @@ def test_passages_that_come_one_by_one_to_many_give_the_argmax_too() -> None:
         return [(told[chance.integers(5)], one.tolist()) for one in mixed]
 
     sets = [triplets(number, some(4), some(2)) for number in range(150)]
-    index = LiveIndex(dimensions)
-    for version, part in enumerate((sets[:130], *([one] for one in sets[130:])), 1):
-        new = add_entries(index, [NewPassage(one, 1, {}) for one in part])
-        index.begin_lives(new)
-        rematch(index, np.empty(0, dtype=np.int64), new)
-        index.settle(version)
+    index = index_of(dimensions, (sets[:130], *([one] for one in sets[130:])))
     rows = np.flatnonzero(index["matches"]["died"] == DEAD)
     held = match_records(index, match_rows(index, rows))
     assert {one.question: one for one in held} == expected(sets)
