@@ -47,7 +47,8 @@ def _multiplied(session: Any, codes: Codes, transposed: Codes) -> NDArray[np.int
 
 
 def session_for(pairs: int) -> Any:
-    """What multiplies so many. None where numkong does: they are not worth 14 MB, or it cannot."""
+    """What multiplies so many; None where numkong does, as they are not worth the memory or ONNX
+    Runtime cannot."""
     return _session() if pairs >= _MANY else None
 
 

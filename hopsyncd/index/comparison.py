@@ -123,7 +123,7 @@ class _ByVector:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tile:
     """Pairs of outgoing and incoming questions that have one name: all of `out`, which rise, with
-    all of `into`, in whose order those with as many keywords stand together.
+    all of `into`, in whose order most of those with as many keywords stand together.
 
     floor: (m,) no more than what a pair of each outgoing one has to reach. It rises, for all tiles
     with these.

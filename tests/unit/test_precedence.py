@@ -175,15 +175,15 @@ def test_many_documents_are_read_in_the_pauses_between_questions(
 
 
 _ENDLESS = """
-import threading, time
+import itertools, threading, time
 from hopsyncd.index.precedence import ProcessEnds, giving_way, politely
+from hopsyncd.index.vector_pairs import shared
 
 def work():
     with giving_way(1.0):
-        piece = politely(time.sleep)
         try:
-            while True:
-                piece(0.001)
+            for _ in %s(politely(time.sleep), itertools.repeat(0.001)):
+                pass
         except ProcessEnds:
             print("given up")
 
@@ -191,6 +191,7 @@ threading.Thread(target=work).start()
 """
 
 
-def test_bulk_work_is_given_up_when_the_process_ends() -> None:
-    said = subprocess.check_output([sys.executable, "-c", _ENDLESS], cwd=ROOT, timeout=60)
+@pytest.mark.parametrize("each", ["map", "shared"])
+def test_bulk_work_is_given_up_when_the_process_ends(each: str) -> None:
+    said = subprocess.check_output([sys.executable, "-c", _ENDLESS % each], cwd=ROOT, timeout=60)
     assert said == b"given up\n"
