@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -358,7 +357,7 @@ def run(
     configure_logs(config.daemon.log_level, config.daemon.log_format, secrets_of(config))
     supervisor = Supervisor()
     # Until there is work to finish, SIGTERM unwinds the stack below, which frees socket and locks.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, supervisor.end)
     hang_ups: SimpleQueue[None] = SimpleQueue()
     at_terminal = is_terminal()
     signal.signal(signal.SIGHUP, lambda *_: hang_ups.put(None))

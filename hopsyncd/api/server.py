@@ -37,6 +37,7 @@ _PROBE_TIMEOUT_S = 1.0
 TOKEN_NAME = "token"  # in the data_dir
 _STOP_REQUESTS_S = 3
 _M_ARENA_MAX = -8  # of malloc.h
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def share_heap() -> None:
@@ -120,6 +121,26 @@ def _own_folder(folder: Path, group: int | None) -> None:
             f"its mode is {mode:04o}, so others can enter it",
             f"Run `chmod {wanted} {folder}`, or set daemon.socket to a path in a folder of its own",
         )
+
+
+@contextmanager
+def _signals_after() -> Iterator[None]:
+    """Handle SIGTERM and SIGINT only after the block. For the main thread.
+
+    Blocking them would not do: the kernel hands them to a library's thread, and Python then calls
+    the handler in the main thread nevertheless.
+    """
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number)) for number in _ENDING
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)
 
 
 @contextmanager
@@ -223,7 +244,7 @@ def end_at_signals(server: uvicorn.Server) -> None:
     def end(_: int, __: FrameType | None) -> None:
         server.should_exit = True
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _ENDING:
         signal.signal(number, end)
 
 
@@ -232,7 +253,8 @@ def bound_listeners(stack: ExitStack, config: Config) -> tuple[list[socket.socke
     listener = inherited_socket(config.daemon.socket)
     if listener is None:
         group = group_id(config.access.group) if config.access.group else None
-        listener = stack.enter_context(bound_socket(config.daemon.socket, group))
+        with _signals_after():
+            listener = stack.enter_context(bound_socket(config.daemon.socket, group))
     listeners, token = [listener], None
     if config.access.tcp:
         token = token_in(config.access.token_file or config.daemon.data_dir / TOKEN_NAME)
@@ -257,6 +279,7 @@ def serve(
     """
     hand_over_soon()
     server = _Server(_bounded(app, limits, load), end_work, supervisor)
+    server.should_exit = supervisor.ended
     end_at_signals(server)
     server.run(sockets=list(listeners))
 

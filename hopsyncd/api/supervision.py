@@ -8,12 +8,14 @@ import os
 import signal
 import socket
 import stat
+import sys
 import termios
 import time
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
+from typing import NoReturn
 
 import structlog
 
@@ -44,6 +46,7 @@ class Supervisor:
             self._every_s = min(_STATUS_EVERY_S, int(watched_us) / 4e6)
         self._beat_s: float | None = None
         self.status: Callable[[], str] = lambda: "starting"
+        self.ended = False
 
     def beat(self) -> None:
         """Report that the daemon is alive. The event loop calls this several times a second.
@@ -67,6 +70,14 @@ class Supervisor:
 
     def stopping(self) -> None:
         self._tell("STOPPING=1")
+
+    def end(self, *_: object) -> NoReturn:
+        """End the process by an exception, as a handler of signals before there is a server.
+
+        `ended` outlives the exception: Python drops one that is raised in a finalizer.
+        """
+        self.ended = True
+        sys.exit(0)
 
     def _tell(self, *lines: str) -> None:
         if not self._address:

@@ -74,9 +74,12 @@ def test_a_hanging_event_loop_falls_silent_and_one_that_goes_on_speaks_again(
     assert sorted(gaps_s)[len(gaps_s) // 2] < BLOCKS_S - 1
 
 
-def test_a_stop_that_comes_just_before_the_first_request_could_is_heeded(place: Place) -> None:
+@pytest.mark.parametrize("when", ["stop", "drop"])
+def test_a_stop_is_heeded_when_the_server_is_about_to_listen_and_in_a_finalizer_before(
+    place: Place, when: str
+) -> None:
     server = [sys.executable, "-m", "tests.fakes.blocking_server", str(place.base / "socket")]
-    assert subprocess.run([*server, "stop"], cwd=ROOT, timeout=60, check=False).returncode == 0
+    assert subprocess.run([*server, when], cwd=ROOT, timeout=60, check=False).returncode == 0
 
 
 def test_a_daemon_serves_on_the_socket_that_it_is_given_and_leaves_it_there(place: Place) -> None:

@@ -1,6 +1,7 @@
 """`python -m tests.fakes.blocking_server SOCKET`: each request blocks the event loop for 3 s.
 
-With `stop` after it, SIGTERM comes when the server is about to listen.
+With `stop` after it, SIGTERM comes when the server is about to listen; with `drop`, before, in a
+finalizer.
 """
 
 import os
@@ -32,9 +33,18 @@ class _Stopped(list[socket.socket]):
         return super().__iter__()
 
 
+class _Dropped:
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
 if __name__ == "__main__":
+    supervisor = Supervisor()
+    signal.signal(signal.SIGTERM, supervisor.end)
+    if sys.argv[2:] == ["drop"]:
+        _Dropped()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(sys.argv[1])
         listener.listen()
-        listeners = _Stopped([listener]) if sys.argv[2:] else [listener]
-        serve(app, listeners, LimitsConfig(), Load(), lambda: None, Supervisor())
+        listeners = _Stopped([listener]) if sys.argv[2:] == ["stop"] else [listener]
+        serve(app, listeners, LimitsConfig(), Load(), lambda: None, supervisor)

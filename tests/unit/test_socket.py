@@ -1,16 +1,25 @@
 """Binding the socket: ours alone, never another's, gone when we go."""
 
 import asyncio
+import contextlib
+import itertools
 import os
+import signal
 import socket
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
-from hopsyncd.api.server import bound_address, bound_socket
+from hopsyncd.api import server
+from hopsyncd.api.server import bound_address, bound_listeners, bound_socket
+from hopsyncd.config.configuration import Config
 from hopsyncd.errors import AlreadyRunning, SocketRefused
 
 
@@ -145,6 +154,38 @@ def test_it_is_removed_when_the_daemon_fails(path: Path) -> None:
     assert not path.exists()
     with bound_socket(path):
         connect(path)
+
+
+def test_a_signal_at_any_step_of_the_start_leaves_no_socket(path: Path) -> None:
+    places = {"socket": str(path), "data_dir": str(path.parent)}
+    config = Config.model_validate({"daemon": places})
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        for step in itertools.count(1):
+            steps = 0
+
+            def trace(frame: FrameType, event: str, arg: object, step: int = step) -> Any:
+                nonlocal steps
+                if frame.f_code.co_filename not in (server.__file__, contextlib.__file__):
+                    return None  # such as what the collector of garbage ends meanwhile
+                steps += 1
+                if steps == step:
+                    sys.settrace(None)
+                    signal.raise_signal(signal.SIGTERM)
+                return trace
+
+            with suppress(SystemExit), ExitStack() as stack:
+                sys.settrace(trace)
+                try:
+                    bound_listeners(stack, config)
+                finally:
+                    sys.settrace(None)
+            assert not path.exists(), f"the socket was left at step {step}"
+            if steps < step:
+                break
+        assert step > 100
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_group_is_let_in_and_nobody_else(path: Path) -> None:
