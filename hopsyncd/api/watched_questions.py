@@ -34,6 +34,7 @@ from hopsyncd.retrieve.footprint import Footprint
 from hopsyncd.retrieve.results import Answer, id_text, placed_json
 from store.exceptions import NoSuchVersion
 from store.place import Database, open_reader
+from store.sqlite.database import Connection
 from store.sqlite.history import log as history_log
 from store.sqlite.operational import (
     Telling,
@@ -126,7 +127,7 @@ class WatchedQuestions:
     def listed(self) -> list[Watched]:
         """All watched questions, the oldest first."""
         with closing(open_reader(self._database)) as connection:
-            return [self._told(one, tellings_of(connection, one.id, 100)) for one in self._all()]
+            return [self._told(connection, one)[0] for one in self._all()]
 
     def details(
         self, number: int, limit: int
@@ -136,21 +137,24 @@ class WatchedQuestions:
         if watch is None:
             raise _not_watched(number)
         with closing(open_reader(self._database)) as connection:
-            tellings = tellings_of(connection, number, 100)
+            told, tellings = self._told(connection, watch)
         changes = [self._change(watch, one) for one in tellings[:limit]]
-        return self._told(watch, tellings), self._state_at(watch.question, "head"), changes
+        return told, self._state_at(watch.question, "head"), changes
 
-    def _told(self, watch: Watch, tellings: Sequence[Telling]) -> Watched:
+    def _told(self, connection: Connection, watch: Watch) -> tuple[Watched, list[Telling]]:
+        # Before the tellings are read: they have whatever was found up to that version.
+        checked = self._checked.get(watch.id, watch.version)
+        tellings = tellings_of(connection, watch.id, 100)
         return {
             "id": watch.id,
             "question": watch.question,
             "act": _act(watch) or None,
             "created": moment_text(watch.created_ms),
-            "checked": self._checked.get(watch.id, watch.version),
+            "checked": checked,
             "changes": len(tellings),
             "changed": time_text(tellings[0].told_ms) if tellings else None,
             "error": next((one.error for one in tellings), None),
-        }
+        }, tellings
 
     def _all(self) -> Sequence[Watch]:
         with closing(open_reader(self._database)) as connection:

@@ -58,6 +58,7 @@ class Watching:
         self.engine = Engine(folder / "s.db", encoder, WalkSettings())
         self.asker = Asker(self.engine, encoder, FakeLanguage())
         self._database = folder / "s.db"
+        self.meanwhile: Callable[[], object] = lambda: None  # whenever a question is asked
         self.publish()
         self.restart()
 
@@ -65,10 +66,14 @@ class Watching:
         """As after a kill: nothing is known but what is stored."""
         self.watched = WatchedQuestions(
             self._database,
-            lambda: (self.engine, self.asker),
+            self._parts,
             Inline(self.stack),  # type: ignore[arg-type]
             lambda: 1,
         )
+
+    def _parts(self) -> tuple[Engine, Asker]:
+        self.meanwhile()
+        return self.engine, self.asker
 
     def publish(self) -> None:
         self.engine.publish(self.stack.writer.snapshot_of(self.stack.head))

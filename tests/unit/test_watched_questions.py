@@ -48,6 +48,24 @@ def test_a_change_is_told_with_before_after_and_why(watching: Watching) -> None:
     assert any(one.startswith("version 2: notes") for one in change["why"])
 
 
+def test_what_is_said_to_be_compared_has_its_changes_though_more_come_meanwhile(
+    watching: Watching,
+) -> None:
+    number = watching.watched.add(QUESTION, None)
+    watching.connector.put("mira.md", MOVED)
+    watching.sync()
+
+    def move_back() -> None:
+        watching.meanwhile = lambda: None
+        watching.connector.put("mira.md", FILES["mira.md"])
+        watching.sync()
+
+    watching.meanwhile = move_back
+    for version in (2, 3):
+        watch, _, changes = watching.watched.details(number, 10)
+        assert (watch["checked"], changes[0]["new"]) == (version, version)
+
+
 def test_what_changes_nothing_is_not_told(watching: Watching) -> None:
     number = watching.watched.add(QUESTION, None)
     watching.connector.put("copy/mira.md", FILES["mira.md"])
