@@ -44,6 +44,8 @@ def sentence(text: str, rank: int = 0, cosine: float = 0.6, *terms: str) -> Sent
         ("What limits the number of tables", "number"),
         ("On which day of the week does the committee meet?", "weekday"),
         ("Which option keeps tests from being skipped?", "code"),
+        ("Which kind of key must be handed in?", None),
+        ("How much more time do the workers get to end?", "duration"),
         ("Can it be asked again when the change goes to an older branch?", None),
         ("When was the fourth version released?", "date"),
         ("When can one see the result?", "moment"),
@@ -141,6 +143,12 @@ def test_bare_small_numbers_and_years_are_offered_only_where_they_are_counted() 
     assert offered("How many stores were there?", text) == ["35 stores"]
     assert offered("How many ways were there?", text) == ["two ways", "35"]
     assert offered("How many people were there?", text) == ["35"]
+
+
+def test_what_is_below_zero_a_fraction_or_a_share_counts_only_what_follows_it() -> None:
+    text = "With -1 there is no bound, at 0.9 or 5% it writes 2.5 pages, and 64 at last"
+    assert offered("How many pages are written?", text) == ["2.5 pages", "64"]
+    assert offered("How large is the bound?", text) == ["-1", "0.9", "5%", "2.5", "64"]
 
 
 def test_a_share_is_no_amount_of_money_and_neither_is_a_count() -> None:

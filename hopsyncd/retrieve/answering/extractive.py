@@ -121,7 +121,7 @@ _CODES = "command|option|flag|property|key|setting|variable|function|macro|file|
 _PATTERNS: tuple[tuple[Kind, str], ...] = (
     (
         "duration",
-        r"how (?:long(?! (?:is|are) the)|soon|early|late|quickly)\b"
+        r"how (?:long(?! (?:is|are) the)|soon|early|late|quickly|much (?:more |longer )?time)\b"
         r"|(?:after|within|for|in) (?:what|which) (?:amount of |length of |period of )?time\b"
         r"|(?:shortest|longest|minimum|maximum) (?:interval|time|period|duration|that|someone)\b",
     ),
@@ -140,7 +140,7 @@ _PATTERNS: tuple[tuple[Kind, str], ...] = (
     ("name", rf"(?:which|what) (?:\w+ )?(?:{_PLACES})\b"),
     ("name", rf"where {_AUXILIARY}\b"),
     ("name", r"where$"),
-    ("code", rf"(?:what|which) (?:\w+ ){{0,2}}(?:{_CODES})\b"),
+    ("code", rf"(?:what|which) (?!(?:kind|sort|type)s? of )(?:\w+ ){{0,2}}(?:{_CODES})\b"),
     ("name", rf"(?<!\w )who(?:m|se)? {_AUXILIARY}\b"),
     ("name", r"^who(?:m|se)?\b"),
     ("name", r"who(?:m|se)?$"),

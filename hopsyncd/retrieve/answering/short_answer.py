@@ -117,6 +117,7 @@ _ITEM_NUMBER = re.compile(r"(?:^|\n|[-*] )\s*(?:[-*]\s*)?(\(?\d+(?:\.\d+)*[.)]?)
 _TIME_AFTER = re.compile(rf"[ -](?:[a-z]+ )?(?:{_UNIT})\b", re.IGNORECASE)
 _SHARE = re.compile(r"%|per ?cent|\b(?:thirds?|quarters?|fifths?)\b")
 _MONEY = re.compile(r"[$\u20ac\u00a3]|\b(?:dollars?|euros?|pounds?|cents?)\b")
+_NO_COUNT = re.compile(r"^-|\.\d|%")
 _FOLLOWING = re.compile(r"[ -][\w-]+")
 _AFTER = re.compile(rf"(?:{_FOLLOWING.pattern}){{0,3}}")  # where what a number counts stands
 
@@ -282,7 +283,9 @@ def _is_wanted(number: Value, asked: QuestionNeeds, counted: bool) -> bool:
         return _SHARE.search(number.text + number.after) is not None
     if asked.unit == "money":
         return _MONEY.search(number.text + number.after) is not None
-    return counted or not _is_loose(number)
+    if counted:
+        return True
+    return not _is_loose(number) and not (asked.counted and _NO_COUNT.search(number.text))
 
 
 def _is_loose(number: Value) -> bool:
