@@ -35,6 +35,7 @@ from hopsyncd.models.questions import BuiltinMaker
 from hopsyncd.retrieve.walk import WalkSettings
 
 STRATEGIES: tuple[Strategy, ...] = ("hop", "bm25", "dense", "hybrid")
+TEAM = Path(__file__).parent / "team"
 SAMPLES = ("hotpotqa", "musique")
 IGNORED = ("/README.md", "/questions.jsonl")  # of the data set itself
 KEEP = Path(os.environ.get("HOPSYNCD_EVAL_KEEP") or Path.home() / ".cache/hopsyncd-evaluation")
@@ -44,6 +45,7 @@ def main() -> None:
     given = arguments(
         __doc__ or "",
         ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
+        ("--team", {"action": "store_true", "help": "The notes and mail in benchmarks/team."}),
         ("--samples", {"action": "store_true", "help": "HotpotQA and MuSiQue too."}),
         ("--strategy", {"choices": STRATEGIES, "action": "append"}),
         ("--answers", {"action": "store_true", "help": "Answer too."}),
@@ -51,7 +53,7 @@ def main() -> None:
         ("--passage-tokens", {"type": int, "help": "Another size of passages."}),
         ("--per-question", {"type": Path, "help": "Write here what became of each question."}),
     )
-    folder = real_documents(given.data)
+    folder = TEAM if given.team else real_documents(given.data)
     searches = {name: Search(name) for name in given.strategy or STRATEGIES}
     config = Config()
     if given.passage_tokens:
@@ -82,7 +84,7 @@ def main() -> None:
     )
     if given.per_question:
         given.per_question.write_text(question_lines(result), encoding="utf-8")
-    overview(result)
+    overview(folder.name, result)
     by_folder(result)
     if given.answers or given.reader:
         answers(result)
@@ -109,24 +111,24 @@ def _words(text: str) -> str:
     return f" {words} "
 
 
-def overview(result: Evaluation) -> None:
+def overview(name: str, result: Evaluation) -> None:
     """All passages of a question in the first so many, percent."""
     columns = ["single @5", "@10", "MRR", "multi @5", "@10", "@20", "recall@5", "MRR", "ms p50"]
     rows = []
-    for name, some in result.outcomes.items():
+    for search, some in result.outcomes.items():
         single, multi = _of_kind(some, "single"), _of_kind(some, "multi")
         rows.append(
             [
-                name,
+                search,
                 *(single.whole[depth] for depth in (5, 10)),
                 f"{single.reciprocal_rank:.2f}",
                 *(multi.whole[depth] for depth in (5, 10, 20)),
                 multi.recall[5],
                 f"{multi.reciprocal_rank:.2f}",
-                result.scores[name].ms_p50,
+                result.scores[search].ms_p50,
             ]
         )
-    table(["realdocs", *columns], rows)
+    table([name, *columns], rows)
 
 
 def _of_kind(some: Sequence[QuestionOutcome], kind: str) -> Scores:

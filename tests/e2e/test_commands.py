@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from tests.e2e.daemon import Place, source
+from tests.e2e.daemon import ROOT, Place, source
 
 COUNTERS = {"passages_generated", "texts_embedded", "queries"}
 SCORES = {
@@ -166,6 +166,16 @@ def test_eval_prints_every_measure_of_every_strategy(place: Place) -> None:
     assert "indexing: " in ran.stderr
     assert all(name in table for name in ("hop", "bm25", "dense", "hybrid", "recall@20", "all@5"))
     assert [one.name for one in (place.home / "data").iterdir()] == ["cache"]  # the encoder's
+
+
+@pytest.mark.models
+def test_eval_of_a_team_s_notes_and_mail_shows_what_the_walk_is_for(place: Place) -> None:
+    team = ROOT / "benchmarks/team"
+    files = ("--folder", str(team), "--questions", str(team / "questions.jsonl"))
+    result = place.printed("eval", *files)
+    assert result["notes"] == []
+    several = {name: scores["all@5"] for name, scores in result["kinds"]["multi"].items()}
+    assert several["hop"] >= several["hybrid"] + 10 and several["hop"] >= several["dense"] + 10
 
 
 @pytest.mark.models
