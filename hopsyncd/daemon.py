@@ -97,6 +97,8 @@ class Daemon:
         self.service = DaemonService(
             config, models, self._engine, self._worker, self._watchers, self.reload, self._reencode
         )
+        newest = head(connection)
+        self.service.reported.at_start = newest.id if newest else 0
         self._published = threading.Event()
         self.service.standby = self._worker.standby
         self._worker.on_synced = self.service.measurements.note_sync
@@ -375,8 +377,8 @@ def run(
         read_again = partial(load_config, config_path(config_file))
         daemon = Daemon(config, connection, load(config, recipe_in_use(connection)), read_again)
         supervisor.status = daemon.service.summary
-        daemon.start()
         stack.callback(daemon.stop)
+        daemon.start()
         daemon.wait_for_stored()
         answer = partial(
             reload_at_hang_ups, hang_ups, daemon.reload, supervisor, at_terminal=at_terminal

@@ -160,7 +160,7 @@ class DaemonService(WatchService):
         self.require_database()
 
         def answer(outcomes: Sequence[SyncOutcome]) -> SyncAnswer:
-            changes = _sync_answer(self._reader(), outcomes, since)
+            changes = _sync_answer(self._reader(), outcomes, since, self._version)
             self.reported.note(caller.name, [one.source for one in outcomes], changes["version"])
             changes["degraded"] = self._degraded()
             return changes
@@ -314,9 +314,6 @@ class DaemonService(WatchService):
 
     def write_by(self, path: SourceSync) -> None:
         """Go on from a write path that was opened: with purges that were cut short first."""
-        if self.path is None:
-            newest = head(path.connection)
-            self.reported.at_start = newest.id if newest else 0
         self.path = path
         if asked := len(asked_purges(path.connection)):
             log.info("purging goes on", purges=asked)
@@ -348,12 +345,15 @@ class DaemonService(WatchService):
 
 
 def _sync_answer(
-    connection: Connection, outcomes: Sequence[SyncOutcome], since: dict[str, int]
+    connection: Connection, outcomes: Sequence[SyncOutcome], since: dict[str, int], served: int
 ) -> SyncAnswer:
-    """The newest version, what changed in each source since then, and what cannot be read."""
+    """The served version, what changed in each source since then, and what cannot be read.
+
+    That has what was asked for; where another daemon writes, the record may be ahead of it.
+    """
     with snapshot(connection):
         newest = head(connection)
-        now = newest.id if newest else 0
+        now = min(newest.id, served or newest.id) if newest else 0
         problems = item_problems(connection, MAX_PROBLEMS)
         sources: list[SyncedSource] = [
             {

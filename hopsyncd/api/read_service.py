@@ -138,10 +138,11 @@ class ReadService:
             )
             return answer_json(found, search, meant)
 
+        behind = self._worker.pending
         answer = self._answered(meant, k, search, request.at, hidden, here)
         self._queries += 1
         self.measurements.note_query(search.strategy, time.perf_counter() - began_s)
-        return {**answer, "degraded": [*self._degraded(hidden), *answer["degraded"]]}
+        return {**answer, "degraded": [*self._degraded(hidden, behind), *answer["degraded"]]}
 
     def _answered(
         self,
@@ -226,13 +227,14 @@ class ReadService:
             draft.finish(reply)
             return reply_json(found, reply, [], meant, request.passages)
 
+        behind = self._worker.pending
         if request.llm or listener.wants_events:
             answer = here()
         else:
             message = partial(AskMessage, with_passages=request.passages)
             answer = self._answered(meant, request.k, search, request.at, hidden, here, message)
         self._queries += 1
-        return {**answer, "degraded": [*self._degraded(hidden), *answer["degraded"]]}
+        return {**answer, "degraded": [*self._degraded(hidden, behind), *answer["degraded"]]}
 
     @endpoint("GET", "/v1/passages/{id}", "read")
     def passage(self, request: PassageRequest, caller: Caller) -> PassageAnswer:
@@ -308,10 +310,11 @@ class ReadService:
         with self._engine.reading() as (connection, _):
             return (configured | set(source_names(connection).values())) - hidden
 
-    def _degraded(self, hidden: frozenset[str] = frozenset()) -> list[str]:
+    def _degraded(self, hidden: frozenset[str] = frozenset(), behind: bool = False) -> list[str]:
         """Why an answer may be behind the documents; empty if no reason is known.
 
-        Hidden sources leave no trace in it.
+        `behind`: what was to be indexed when it was begun may be by now. Hidden sources leave no
+        trace in it.
         """
         reasons = []
         if not self.config.sources:
@@ -324,7 +327,7 @@ class ReadService:
         elif error := self._error():
             why = "" if hidden else f": {error}"
             reasons.append(f"the last sync failed{why}")
-        elif self._worker.pending and self._engine.head is not None:
+        elif (behind or self._worker.pending) and self._engine.head is not None:
             reasons.append("changes are being indexed")
         if self.path:
             reasons += [

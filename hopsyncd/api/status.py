@@ -91,6 +91,7 @@ class StateService(ReadService):
         A caller from whom sources are hidden gets no totals and no error texts: they would tell of
         those sources.
         """
+        syncing, pending = self._worker.busy, self._worker.pending  # before the version is read
         head, whole, names = self._engine.head, not hidden, self._names()
         if hidden:
             with self._engine.reading(hidden=hidden) as (_, head):
@@ -107,9 +108,9 @@ class StateService(ReadService):
             "edges": min(version.edge_budget, version.matches) if version else 0,
             "edge_budget": version.edge_budget if version else 0,
             "matches": version.matches if version else 0,
-            "degraded": self._degraded(hidden),
-            "syncing": self._worker.busy,
-            "pending": self._worker.pending,
+            "degraded": self._degraded(hidden, pending),
+            "syncing": syncing,
+            "pending": pending,
             "progress": self._progress(hidden),
             "error": error if whole or not error else "the last sync failed",
             "sources": [
@@ -237,11 +238,12 @@ class StateService(ReadService):
     @endpoint("GET", "/v1/stats", "read")
     def stats(self, request: NoParameters, caller: Caller) -> StatsAnswer:
         """Requests since the start, by endpoint."""
+        behind = self._worker.pending
         with self._engine.reading(hidden=caller.hidden) as (_, head):
             version = head.version if head else None
         return {
             "version": version.id if version else 0,
-            "degraded": self._degraded(caller.hidden),
+            "degraded": self._degraded(caller.hidden, behind),
             "passages": version.passages if version else 0,
             "queries": self._queries,
             "requests": self._requests.by_operation(),

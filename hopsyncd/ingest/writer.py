@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -84,7 +85,8 @@ class SyncWorker:
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
-        self._thread.join(timeout_s)
+        with suppress(RuntimeError):  # it was not started
+            self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def hint(self, source: str, paths: Sequence[str] | None) -> None:
@@ -105,15 +107,15 @@ class SyncWorker:
         self, sources: Sequence[str], accept_empty: bool
     ) -> "Future[tuple[SyncOutcome, ...]]":
         """Ask for a whole scan of these sources, applied; none named: of all."""
-        if self.standby and self.standby.follows:
-            return self.standby.request(sources, accept_empty)
         request = Request(frozenset(sources), accept_empty)
         with self._wake:
-            if self._ended:
-                request.done.set_exception(_reportable(Stopping()))
-            self._requests.append(request)
-            self._wake.notify_all()
-        return request.done
+            if self.standby is None or not self.standby.follows:
+                if self._ended:
+                    request.done.set_exception(_reportable(Stopping()))
+                self._requests.append(request)
+                self._wake.notify_all()
+                return request.done
+        return self.standby.request(sources, accept_empty)
 
     def submit(
         self, job: Callable[[SourceSync], Result], counts_as: str | None = None
@@ -161,11 +163,8 @@ class SyncWorker:
     @property
     def pending(self) -> bool:
         """Whether the served version may be behind what is known to have happened."""
-        return self.busy or self._is_hinted or bool(self._requests)
-
-    @property
-    def _is_hinted(self) -> bool:
-        return bool(self._hints or self._unsure)
+        opens = self._path is None and not (self.error or (self.standby and self.standby.follows))
+        return bool(self.busy or opens or self._hints or self._unsure or self._requests)
 
     def _run(self) -> None:
         while not self._stopping:
@@ -201,10 +200,11 @@ class SyncWorker:
             return
         try:
             path, tasks = self._open_path(self._yield_to_edits)
-            self._path = path
+            self.busy, self._path = True, path
             path.is_awaited = self._is_awaited
             self._rota = SourceScheduler(path, self._clocks.steady_s, self.on_synced)
             self.plan(tasks, self._chores)
+            self.busy = self._syncs.is_wanted
         except Exception as error:
             self._path = None
             self._tell_all(error)
@@ -233,13 +233,9 @@ class SyncWorker:
             if self.standby:
                 self.standby.hear(self._write_path.connection, self.request)
             self.busy = True
-            try:
-                refuse_gone(self._write_path.connection)
-                answered = self._turn()
-                self.busy = self._syncs.is_wanted
-            except BaseException:
-                self.busy = False
-                raise
+            refuse_gone(self._write_path.connection)
+            answered = self._turn()
+            self.busy = self._syncs.is_wanted
             self.error, self._retry_s = None, _RETRY_S
             self._answer(answered)
             if not self.busy:
@@ -249,7 +245,7 @@ class SyncWorker:
         return self._stopping or bool(self._requests or self._jobs)
 
     def _has_work(self) -> bool:
-        return self._is_asked() or self._is_hinted
+        return self._is_asked() or bool(self._hints or self._unsure)
 
     def _answer(self, requests: Sequence[Request]) -> None:
         """Say that the sources are in sync, if what was stored of them is still there."""
@@ -378,6 +374,7 @@ class SyncWorker:
     def _fail(self, error: Exception) -> None:
         told = in_words(error, self._path.connection) if self._path else error
         self.error = str(told) or type(told).__name__
+        self.busy = False  # after the error: nobody is told that all is well in between
         if self.standby and self.standby.is_deposed_by(error):
             self._tell_all(error)
         if not isinstance(error, DiskFailure):

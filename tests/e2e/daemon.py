@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -64,10 +65,11 @@ class Place:
         (self.home / "config.toml").write_text(text, encoding="utf-8")
 
     def write(self, path: str, text: str) -> Path:
-        """Write a note."""
-        file = self.notes / path
+        """Write a note, at one moment: none is read half written by a daemon that watches."""
+        file, written = self.notes / path, self.base / f"written-{threading.get_ident()}"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
+        written.write_text(text, encoding="utf-8")
+        written.replace(file)
         return file
 
     def run(self, *arguments: str, timeout_s: float = 180.0) -> subprocess.CompletedProcess[str]:

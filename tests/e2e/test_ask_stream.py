@@ -358,3 +358,25 @@ def test_a_terminal_shows_the_words_as_they_come_and_keeps_the_answer(
     assert "\x1b[31m" not in shown
     piped = place.run("ask", question, "--llm").stdout
     assert piped.startswith("In \\x1b[31mOstrava [1]\n[1] notes: ")
+
+
+def test_an_answer_begun_while_changes_are_indexed_says_so_though_they_are_by_its_end(
+    endpoint: Endpoint,
+) -> None:
+    indexed = threading.Event()
+
+    def play(_: object) -> Response:
+        assert indexed.wait(PATIENCE_S)
+        return stream([BEGINNING, END])
+
+    endpoint.play = play
+    with serving(endpoint, 2 * PATIENCE_S) as place, ThreadPoolExecutor() as threads:
+        for number in range(400):
+            place.write(f"more/{number}.md", f"# Captain{number}\n\nCaptain{number} sails.\n")
+        syncing = threads.submit(place.sync)
+        place.until(lambda: bool(place.status()["pending"]))
+        asking = threads.submit(place.post, "/v1/ask", {"question": QUESTION, "llm": True})
+        syncing.result()
+        place.until(lambda: not place.status()["pending"])
+        indexed.set()
+        assert "changes are being indexed" in asking.result()["degraded"]

@@ -104,6 +104,11 @@ def test_what_one_writes_all_answer_and_a_sync_anywhere_is_a_barrier(team: Team)
     team.write("oslo.md", "# Oslo\n\nHarald founded Oslo.\n")
     reader.until(lambda: "oslo.md" in reader.documents("Who founded Oslo?"))
     assert reader.status()["store"] == {"role": "reader", "behind": 0}
+    version = reader.status()["version"]
+    reader.stop()
+    reader.start()
+    (told,) = reader.sync()["sources"]  # it knows what was there at its start
+    assert (told["since"], told["added"]) == (version, 0)
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.nightly)])

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -53,6 +53,47 @@ def test_a_request_is_answered_when_all_is_served(worker: SyncWorker, stack: Sta
 def test_a_job_runs_between_two_syncs_and_its_result_comes_back(worker: SyncWorker) -> None:
     worker.start()
     assert worker.submit(lambda path: path.passage_tokens).result(WAIT_S) == 12
+
+
+def test_what_is_there_is_taken_for_behind_until_it_was_scanned(stack: Stack) -> None:
+    opened = Event()
+
+    def open_path(_: Callable[[], None]) -> tuple[SourceSync, Sequence[Task]]:
+        assert opened.wait(WAIT_S)
+        return stack.path, [Task(stack.source, every(3600))]
+
+    worker = SyncWorker(open_path)
+    worker.start()
+    assert worker.pending
+    opened.set()
+    while worker.pending:
+        time.sleep(0.001)
+    assert stack.head.documents == 1
+    worker.stop(WAIT_S)
+
+
+def test_a_failure_is_told_before_nothing_is_pending(worker: SyncWorker) -> None:
+    seen: list[bool] = []
+
+    class Failure(Exception):
+        def __str__(self) -> str:
+            seen.append(worker.pending or worker.error is not None)
+            return "it broke"
+
+    def fail(_: SourceSync) -> None:
+        raise Failure
+
+    worker.start()
+    with pytest.raises(SyncFailed):
+        worker.submit(fail).result(WAIT_S)
+    while worker.pending:
+        time.sleep(0.001)
+    assert worker.error == "it broke"
+    assert seen and all(seen)
+
+
+def test_one_that_was_never_started_stops_at_once(worker: SyncWorker) -> None:
+    assert worker.stop(WAIT_S)
 
 
 def test_a_refused_job_is_told_so_and_the_work_goes_on(worker: SyncWorker) -> None:
