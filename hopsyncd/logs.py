@@ -41,14 +41,18 @@ class _StandardError:
         self._known = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def write(self, text: str) -> None:
-        text = self._known.sub(_REDACTED, text)
-        text = _SECRET_FORMS.sub(lambda found: f"{found[found.lastgroup or 0]}{_REDACTED}", text)
+        text = redacted(self._known.sub(_REDACTED, text))
         with suppress(OSError):
             sys.stderr.write(text)
 
     def flush(self) -> None:
         with suppress(OSError):
             sys.stderr.flush()
+
+
+def redacted(text: str) -> str:
+    """The text without secrets that have a form of their own, such as passwords in addresses."""
+    return _SECRET_FORMS.sub(lambda found: f"{found[found.lastgroup or 0]}{_REDACTED}", text)
 
 
 def _forms(secret: str) -> Iterable[str]:

@@ -1,10 +1,15 @@
-"""Reading the head of a message: subject, date, and the messages it answers."""
+"""Reading the head of a message: subject, date, and the messages it answers.
 
+Anyone can send a mail, and this code runs in the daemon. So each field is cut to a fixed length
+before it is parsed, and no step takes more than linear time. `email.header` does.
+"""
+
+import base64
+import binascii
+import quopri
 import re
 from collections.abc import Sequence
 from datetime import UTC
-from email.errors import HeaderParseError
-from email.header import decode_header, make_header
 from email.message import Message
 from email.parser import BytesHeaderParser
 from email.utils import parsedate_to_datetime
@@ -15,8 +20,19 @@ from connectors.protocol import Fetched, iso_date
 MEDIA_TYPE = "message/rfc822"
 MAX_HEAD_BYTES = 256 * 1024
 
+MAX_FIELD_CHARACTERS = 4_000
+"""How much of a subject or an address is read. A line that a person reads is shorter."""
+
+_MAX_DATE_CHARACTERS = 200
+_MAX_IDS_CHARACTERS = 64 * 1024
 _MAX_LINKS = 100
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
+# RFC 2047 forbids spaces and `?` within a word, but mail programs write both. The length of a word
+# is limited, so that a field full of openings is read in linear time.
+_ENCODED_WORD = re.compile(
+    r"=\?([^?\s]{1,60})\?([bBqQ])\?((?:[^?\s]|\?(?!=)|[ \t](?!=\?)){0,2000}+)\?="
+)
+_LANGUAGE = re.compile(r"\*.*")  # RFC 2231: `utf-8*en`
 _MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
 
 
@@ -50,7 +66,7 @@ def head_of(data: bytes) -> Message:
 
 def message_id(head: Message) -> str | None:
     """The Message-ID without its brackets; None if there is no valid one."""
-    found = _MESSAGE_ID.search(str(head.get("Message-ID", "")))
+    found = _MESSAGE_ID.search(_field(head, "Message-ID"))
     return found[1] if found else None
 
 
@@ -71,25 +87,79 @@ def too_large(size_bytes: int, max_bytes: int) -> tuple[str, str]:
     )
 
 
-def _decoded(head: Message, name: str) -> str | None:
-    raw = str(head.get(name, ""))
+def decoded_words(raw: str) -> str:
+    """A field with its encoded words (RFC 2047) decoded; a word that cannot be stays as it is.
+
+    >>> decoded_words("=?utf-8?q?Caf=C3=A9?= =?utf-8?b?IGF0IDg=?= tonight")
+    'Café at 8 tonight'
+    """
+    pieces: list[str] = []
+    run, run_charset, run_raw = bytearray(), "", ""  # adjacent words: a character may be split
+    end = 0
+
+    def close_run() -> None:
+        nonlocal run_raw
+        if run_raw:
+            pieces.append(_in_charset(bytes(run), run_charset, run_raw))
+            run.clear()
+            run_raw = ""
+
+    for word in _ENCODED_WORD.finditer(raw):
+        between = raw[end : word.start()]
+        follows = bool(run_raw) and not between.strip()
+        charset = _LANGUAGE.sub("", word[1]).lower()
+        if not follows or charset != run_charset:
+            close_run()
+        if not follows:
+            pieces.append(between)
+        end = word.end()
+        data = _word_bytes(word[2], word[3])
+        if data is None:
+            close_run()
+            pieces.append(word[0])
+            continue
+        run += data
+        run_charset, run_raw = charset, run_raw + word[0]
+    close_run()
+    return "".join((*pieces, raw[end:]))
+
+
+def _word_bytes(encoding: str, text: str) -> bytes | None:
+    if encoding in "qQ":
+        return quopri.decodestring(text.encode("utf-8", "surrogateescape"), header=True)
     try:
-        text = str(make_header(decode_header(raw)))
-    except (HeaderParseError, LookupError, ValueError):
-        text = raw
-    return " ".join(text.split()) or None
+        return base64.b64decode(f"{text.rstrip('=')}{'=' * (-len(text.rstrip('=')) % 4)}")
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _in_charset(data: bytes, charset: str, raw: str) -> str:
+    try:
+        return data.decode(charset, "replace")
+    except (LookupError, ValueError):
+        return raw
+
+
+def _decoded(head: Message, name: str) -> str | None:
+    return " ".join(decoded_words(_field(head, name)).split()) or None
+
+
+def _field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
+    return str(head.get(name, ""))[:limit]
 
 
 def _answered(head: Message) -> tuple[str, ...]:
     """The messages that it answers; the last ones if a long thread names many."""
-    fields = [str(head.get(name, "")) for name in ("References", "In-Reply-To")]
+    fields = [
+        str(head.get(name, ""))[-_MAX_IDS_CHARACTERS:] for name in ("References", "In-Reply-To")
+    ]
     ids = dict.fromkeys(_MESSAGE_ID.findall(" ".join(fields)))
     return tuple(ids)[-_MAX_LINKS:]
 
 
 def _sent_ms(head: Message) -> int | None:
     try:
-        sent = parsedate_to_datetime(str(head.get("Date", "")))
+        sent = parsedate_to_datetime(_field(head, "Date", _MAX_DATE_CHARACTERS))
         # A time without a zone, as with `-0000`, is in UTC (RFC 5322, 3.3).
         return int((sent if sent.tzinfo else sent.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError, IndexError, TypeError):

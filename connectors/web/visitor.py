@@ -97,8 +97,7 @@ class Visitor:
             at = self._target(at, reply)
         if reply.status >= 500 or reply.status in (*_REDIRECTS, 429):
             raise Unreachable(f"its robots.txt cannot be read (HTTP {reply.status})")
-        text = reply.body[:_MAX_ROBOTS_BYTES].decode("utf-8-sig", "replace")
-        return Protego.parse(_with_one_other(text) if reply.status == 200 else "")
+        return read_robots(reply.body if reply.status == 200 else b"")
 
     def _get(self, url: str, headers: Mapping[str, str], accepts: Accepts) -> HttpReply:
         host = self._host(url)
@@ -135,6 +134,12 @@ class Visitor:
                 del self._hosts[next(iter(self._hosts))]
             self._hosts[name] = _Host()
         return self._hosts[name]
+
+
+def read_robots(body: bytes) -> Protego:
+    """The rules in a robots.txt, of which only the first part is read."""
+    text = body[:_MAX_ROBOTS_BYTES].decode("utf-8-sig", "replace")
+    return Protego.parse(_with_one_other(text))
 
 
 def _with_one_other(robots: str) -> str:
