@@ -4,8 +4,9 @@ POST requests are JSON bodies; the others are path and query parameters.
 """
 
 from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
 
 from hopsyncd.config.values import (
     DEFAULT_BEAM,
@@ -31,6 +32,12 @@ DOCUMENT_KEY = r"^[^/]+/[\s\S]+$"
 LOOPBACK_URL = r"^http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/[!-~]*)?$"
 _MAX_NUMBER = 1_000_000_000
 _ASK_K = 8
+
+
+def host_of(address: str) -> str:
+    """The scheme, host and port of a URL, without its user, path and query: they may be secrets."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _digits(given: object) -> object:
@@ -213,6 +220,15 @@ class WatchRequest(_Body):
     exec: Annotated[tuple[Argument, ...], Field(max_length=100, strict=False)] = ()
     webhook: str | None = Field(default=None, max_length=2000, pattern=LOOPBACK_URL)
     mcp: bool = False
+
+    # The audit log gets these. Arguments, paths and queries often carry tokens.
+    @field_serializer("exec")
+    def _program_alone(self, arguments: tuple[str, ...]) -> list[str]:
+        return list(arguments[:1])
+
+    @field_serializer("webhook")
+    def _host_alone(self, address: str | None) -> str | None:
+        return address and host_of(address)
 
 
 class _Parameters(BaseModel):

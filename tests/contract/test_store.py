@@ -4,6 +4,7 @@ Each is given the same history. What one says of it, the other must say too, row
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -309,7 +310,18 @@ def test_a_copy_to_a_server_and_back_is_equal(tmp_path: Path, on_server: str) ->
     again.sync()
     assert_sound(again.connection)
     with pytest.raises(StoreError, match="there are versions"):
-        copy_record(file.connection, back)
+        copy_record(again.connection, back)
+
+
+def test_a_copy_that_was_killed_after_its_commit_succeeds_when_run_again(tmp_path: Path) -> None:
+    file = lived(tmp_path / "s.db")
+    with closing(open_writer(tmp_path / "copy.db")) as target:
+        counts = copy_record(file.connection, target)
+    with closing(open_writer(tmp_path / "copy.db")) as target:
+        assert copy_record(file.connection, target) == counts
+        target.execute("DELETE FROM document WHERE id = (SELECT max(id) FROM document)")
+        with pytest.raises(StoreError, match="there are versions"):
+            copy_record(file.connection, target)
 
 
 def interrupting(at: str) -> Callable[[str], None]:
