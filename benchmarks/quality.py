@@ -6,7 +6,7 @@ python benchmarks/quality.py
 import tempfile
 from pathlib import Path
 
-from common import arguments, dataset, table
+from common import JSON, arguments, dataset, table, write_result
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import STRATEGIES, Search
@@ -22,6 +22,7 @@ NAMES = ("hotpotqa", "musique")
 def main() -> None:
     given = arguments(
         __doc__ or "",
+        JSON,
         ("--only", {"choices": NAMES, "action": "append"}),
         ("--keep", {"type": Path, "help": "Keep the indexes in this folder, and use those there."}),
     )
@@ -55,6 +56,10 @@ def main() -> None:
             ["strategy", *columns],
             [*([key, *row] for key, row in shown.items()), ["hop minus dense", *gain]],
         )
+        if given.json:
+            recalls = len(DEPTHS) + 1
+            rows = [[key, *row[:recalls]] for key, row in shown.items()]
+            write_result(name, ["strategy", *columns[:recalls]], rows)
 
 
 def _row(scores: Scores) -> list[float]:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import arguments, real_documents, scripted_llm, table
+from common import JSON, arguments, real_documents, scripted_llm, table, write_result
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import Search, Strategy
@@ -44,6 +44,7 @@ KEEP = Path(os.environ.get("HOPSYNCD_EVAL_KEEP") or Path.home() / ".cache/hopsyn
 def main() -> None:
     given = arguments(
         __doc__ or "",
+        JSON,
         ("--keep", {"type": Path, "default": KEEP, "help": f"Default: {KEEP}"}),
         ("--team", {"action": "store_true", "help": "The notes and mail in benchmarks/team."}),
         ("--samples", {"action": "store_true", "help": "HotpotQA and MuSiQue too."}),
@@ -85,6 +86,8 @@ def main() -> None:
     if given.per_question:
         given.per_question.write_text(question_lines(result), encoding="utf-8")
     overview(folder.name, result)
+    if given.json:
+        write_result("team" if given.team else "real-documents", *recalls_of(result))
     by_folder(result)
     if given.answers or given.reader:
         answers(result)
@@ -129,6 +132,17 @@ def overview(name: str, result: Evaluation) -> None:
             ]
         )
     table([name, *columns], rows)
+
+
+def recalls_of(result: Evaluation) -> tuple[list[str], list[list[object]]]:
+    """The columns and rows that docs/benchmarks.md shows."""
+    depths = [("single", "one", 5), ("single", "one", 10)]
+    depths += [("multi", "several", depth) for depth in (5, 10, 20)]
+    rows: list[list[object]] = [
+        [search, *(_of_kind(found, kind).whole[depth] for kind, _, depth in depths)]
+        for search, found in result.outcomes.items()
+    ]
+    return ["strategy", *(f"{shown} @{depth}" for _, shown, depth in depths)], rows
 
 
 def _of_kind(some: Sequence[QuestionOutcome], kind: str) -> Scores:

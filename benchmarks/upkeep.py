@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from common import arguments, table
+from common import JSON, arguments, table, write_result
 
 from store.records import (
     Change,
@@ -226,6 +226,7 @@ def _timed(
 def main() -> None:
     given = arguments(
         (__doc__ or "").partition("\n")[0],
+        JSON,
         ("--documents", {"type": int, "default": 20_000}),
         ("--versions", {"type": int, "default": 3_000}),
     )
@@ -257,7 +258,10 @@ def main() -> None:
         rows += [_timed(connection, *one) for one in work]
         connection.close()
     print(f"\n{total} documents, {store.head} versions, one source purged\n")
-    table(["what", "seconds", "of processor", "longest hold", "database MB"], rows)
+    columns = ["task", "seconds", "processor s", "longest an edit waited, s", "database after, MB"]
+    table(columns, rows)
+    if given.json:
+        write_result("upkeep", columns, rows)
 
 
 def _purged(connection: Connection, source: int, step: Callable[[], None]) -> None:
