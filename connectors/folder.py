@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from connectors.ignore import IGNORE_FILES, Level, read_level
+from connectors.ignore import IGNORE_FILES, Level, read_level, with_level
 from connectors.media_type import MBOX, media_type
 from connectors.protocol import (
     Fetched,
@@ -241,7 +241,7 @@ def _open_folder(root: _Root, folder: _Folder) -> tuple[list[str], tuple[Level, 
     else:
         names, present = sorted(folder.scope), list(IGNORE_FILES)
     level = read_level(path, folder.id + "/" if folder.id else "", present)
-    return names, (*folder.levels, level) if level else folder.levels
+    return names, with_level(folder.levels, level)
 
 
 def _judge_link(root: _Root, id_: str, is_folder: bool) -> Problem | None:

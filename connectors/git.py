@@ -24,7 +24,9 @@ from connectors.ignore import (
     Level,
     Patterns,
     Rules,
+    TooManyPatterns,
     patterns_in,
+    with_level,
 )
 from connectors.media_type import media_type
 from connectors.protocol import (
@@ -104,9 +106,7 @@ class _Rules:
         return not self._hides(path, False) and self.rules.includes(path)
 
     def _hides(self, path: str, is_folder: bool) -> bool:
-        above = ("", *(f"{part}/" for part in prefixes(path)[:-1]))
-        levels = [self.levels[base] for base in above if base in self.levels]
-        return self.rules.hides(path, is_folder, levels)
+        return self.rules.hides(path, is_folder, _above(path, self.levels))
 
 
 class GitConnector:
@@ -289,9 +289,23 @@ def _levels(repository: Repository, commit: str) -> dict[str, Level]:
                 data = blobs.read(repository, blob, MAX_IGNORE_FILE_BYTES, entry.path) or b""
             except ItemUnreadable as error:
                 raise repository.unavailable(f"{entry.path}: {error.why}", "Shorten it.") from error
-            levels[base] = Level(base, patterns_in(data), Patterns(()))
+            try:
+                levels[base] = Level(base, patterns_in(data), Patterns(()))
+            except TooManyPatterns as error:
+                raise repository.unavailable(f"{entry.path}: {error.why}", "Shorten it.") from error
     blobs.close()
+    for base, level in levels.items():
+        try:
+            with_level(_above(base, levels), level)
+        except TooManyPatterns as error:
+            raise repository.unavailable(f"{base}: {error.why}", "Shorten them.") from error
     return levels
+
+
+def _above(path: str, levels: Mapping[str, Level]) -> tuple[Level, ...]:
+    """The levels of the folders above a path or a folder."""
+    bases = ("", *(f"{part}/" for part in prefixes(path.rstrip("/"))[:-1]))
+    return tuple(levels[base] for base in bases if base in levels and base != path)
 
 
 def _last_changes(repository: Repository, commits: Sequence[str]) -> dict[str, _Change]:

@@ -14,16 +14,19 @@ remains is listed if `include` matches it.
 
 Ignore files are not trusted: they come with the folder or repository. In Python's regular
 expressions, a few `*` and a long name would take hours of backtracking that blocks the process, so
-`linear` makes each pattern match in linear time.
+`linear` makes each pattern match in linear time. A file is refused if it is too long or has too
+many patterns: what it hides is then unknown, so the folder is not listed. Each file is compiled
+once, however often its folder is listed.
 """
 
 import errno
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
+from functools import lru_cache
 
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
@@ -61,6 +64,11 @@ OWN_IGNORE_FILE = ".hopsyncdignore"
 GIT_IGNORE_FILE = ".gitignore"
 IGNORE_FILES = (OWN_IGNORE_FILE, GIT_IGNORE_FILE)
 MAX_IGNORE_FILE_BYTES = 1 << 20
+MAX_PATTERNS = 5_000
+"""How many different patterns an ignore file may have, and all those above one path together."""
+
+_MAX_PATTERN_CHARACTERS = 4_096  # the longest path of the system
+_KEPT_COMPILED = 32
 
 VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj", ".bzr", "_darcs", "CVS"))
 
@@ -140,6 +148,17 @@ def linear(regex: str) -> str:
     return begin + "".join(f"(?>(?:/.+?)??{part}(?=/))" for part in inner) + _FOLDERS + last
 
 
+_Parsed = tuple[GitIgnoreSpecPattern, bool]
+
+
+class TooManyPatterns(OSError):
+    """An ignore file is too long to be applied."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(errno.EFBIG, why)
+        self.why = why
+
+
 class Patterns:
     """gitignore patterns, applied to one path at a time as git does: the last match decides.
 
@@ -149,7 +168,29 @@ class Patterns:
 
     def __init__(self, lines: Sequence[str]) -> None:
         """Raises ValueError that names an invalid line."""
-        parsed = [_parsed(line) for line in lines]
+        self._set(_parsed(line) for line in lines)
+
+    @classmethod
+    def of_file(cls, lines: Iterable[str]) -> "Patterns":
+        """The valid lines of an ignore file; git skips the others. Raises TooManyPatterns."""
+        # Of equal lines the last decides, so it alone is kept.
+        distinct = [*dict.fromkeys(reversed([line for line in lines if _may_be_pattern(line)]))]
+        if len(distinct) > MAX_PATTERNS:
+            raise TooManyPatterns(
+                f"it has {len(distinct):,} different patterns, the limit is {MAX_PATTERNS:,}"
+            )
+        if any(len(line) > _MAX_PATTERN_CHARACTERS for line in distinct):
+            raise TooManyPatterns(
+                f"it has a pattern of more than {_MAX_PATTERN_CHARACTERS:,} characters"
+            )
+        made = cls(())
+        made._set(map(_parsed_or_none, reversed(distinct)))
+        return made
+
+    def __len__(self) -> int:
+        return len(self._last_first)
+
+    def _set(self, parsed: Iterable[_Parsed | None]) -> None:
         self._last_first = tuple(reversed([found for found in parsed if found is not None]))
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
@@ -171,6 +212,18 @@ class Level:
     base: str
     own: Patterns
     git: Patterns
+
+
+def with_level(above: tuple[Level, ...], level: Level | None) -> tuple[Level, ...]:
+    """The levels above the paths in a folder. Raises TooManyPatterns, as each path meets all."""
+    levels = (*above, level) if level else above
+    count = sum(len(one.own) + len(one.git) for one in levels)
+    if level and count > MAX_PATTERNS:
+        raise TooManyPatterns(
+            f"the ignore files in it and above it have {count:,} patterns, the limit is"
+            f" {MAX_PATTERNS:,}"
+        )
+    return levels
 
 
 class NameSet:
@@ -272,24 +325,30 @@ def _read_patterns(path: str) -> Patterns:
         os.close(handle)
     if len(data) > MAX_IGNORE_FILE_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
-    return patterns_in(data)
-
-
-def patterns_in(data: bytes) -> Patterns:
-    lines = data.decode("utf-8-sig", "surrogateescape").split("\n")
-    return Patterns([line for line in lines if _is_pattern(line)])
-
-
-def _is_pattern(line: str) -> bool:
-    """Whether the line is a pattern; git skips other lines of an ignore file."""
     try:
-        _parsed(line)
+        return patterns_in(data)
+    except TooManyPatterns as error:
+        raise OSError(error.errno, error.why, path) from error
+
+
+@lru_cache(maxsize=_KEPT_COMPILED)
+def patterns_in(data: bytes) -> Patterns:
+    """The patterns of an ignore file. Raises TooManyPatterns."""
+    return Patterns.of_file(data.decode("utf-8-sig", "surrogateescape").split("\n"))
+
+
+def _may_be_pattern(line: str) -> bool:
+    return bool(line.strip()) and not line.startswith("#")
+
+
+def _parsed_or_none(line: str) -> _Parsed | None:
+    try:
+        return _parsed(line)
     except ValueError:
-        return False
-    return True
+        return None
 
 
-def _parsed(line: str) -> tuple[GitIgnoreSpecPattern, bool] | None:
+def _parsed(line: str) -> _Parsed | None:
     """The pattern without a final `/`, and whether it had one; None for a blank or comment."""
     text = line if line.endswith("\\ ") else line.rstrip()
     folders_only = text.endswith("/") and text.strip("!/") != ""

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from connectors.ignore import IGNORE_FILES, MAX_IGNORE_FILE_BYTES, Level, patterns_in
+from connectors.ignore import (
+    IGNORE_FILES,
+    MAX_IGNORE_FILE_BYTES,
+    Level,
+    Patterns,
+    TooManyPatterns,
+    patterns_in,
+    with_level,
+)
 from connectors.media_type import media_type
 from connectors.protocol import (
     Fetched,
@@ -42,6 +50,7 @@ _ATTEMPTS = 3
 _GONE = (FileNotFoundError, NotADirectoryError)
 _MAX_DEPTH = 100
 _PLACE = "Correct `url` of this source in config.toml. What is indexed of it is kept."
+_SHORTEN = "Shorten it."
 _RENAME = "Rename it, or add it to `ignore`."
 _FORBIDDEN = (
     "the configured credentials do not allow reading it",
@@ -186,7 +195,7 @@ class RemoteConnector:
     def _list(self, folder: _Folder) -> Iterator[Item | Problem | _Folder]:
         try:
             entries = self._driver.names(self._path(folder.id))
-            levels = (*folder.levels, *self._own_level(folder, entries))
+            levels = with_level(folder.levels, self._own_level(folder, entries))
         except _GONE as error:
             if not folder.id:
                 raise self._driver.unavailable("the folder does not exist", _PLACE) from error
@@ -196,6 +205,11 @@ class RemoteConnector:
             if not folder.id:
                 raise self._driver.unavailable(_FORBIDDEN[0], _FORBIDDEN[1]) from error
             yield Problem(folder.id, *_FORBIDDEN, subtree=True)
+            return
+        except TooManyPatterns as error:
+            if not folder.id:
+                raise self._driver.unavailable(error.why, _SHORTEN) from error
+            yield Problem(folder.id, error.why, _SHORTEN, subtree=True)
             return
         for facts in sorted(entries, key=_name_of):
             found = self._judge(folder, levels, facts)
@@ -231,23 +245,29 @@ class RemoteConnector:
             return Problem(id_, *too_large(size_bytes, self._settings.max_bytes))
         return Item(id_, revision_of(facts))
 
-    def _own_level(self, folder: _Folder, entries: Sequence[Facts]) -> Iterator[Level]:
-        """The folder's ignore files. Raises the driver's errors if one cannot be read."""
+    def _own_level(self, folder: _Folder, entries: Sequence[Facts]) -> Level | None:
+        """The folder's ignore files.
+
+        Raises the driver's errors if one cannot be read, and TooManyPatterns.
+        """
         names = {_name_of(facts) for facts in entries if facts.get("type") == "file"}
         if names.isdisjoint(IGNORE_FILES):
-            return
+            return None
         own, git = (
-            self._patterns(f"{folder.id}/{name}") if name in names else b"" for name in IGNORE_FILES
+            self._patterns(folder, name) if name in names else Patterns(()) for name in IGNORE_FILES
         )
-        base = f"{folder.id}/" if folder.id else ""
-        yield Level(base, patterns_in(own), patterns_in(git))
+        return Level(f"{folder.id}/" if folder.id else "", own, git)
 
-    def _patterns(self, id_: str) -> bytes:
+    def _patterns(self, folder: _Folder, name: str) -> Patterns:
+        id_ = f"{folder.id}/{name}"
         data = self._driver.read(self._path(id_), MAX_IGNORE_FILE_BYTES + 1)
         if len(data) > MAX_IGNORE_FILE_BYTES:
             why = too_large(len(data), MAX_IGNORE_FILE_BYTES)[0]
-            raise self._driver.unavailable(f"{id_.strip('/')}: {why}", "Shorten it.")
-        return data
+            raise self._driver.unavailable(f"{id_.strip('/')}: {why}", _SHORTEN)
+        try:
+            return patterns_in(data)
+        except TooManyPatterns as error:
+            raise TooManyPatterns(f"{name} in it: {error.why}") from error
 
     def _path(self, id_: str) -> str:
         """The driver's path of an id; an empty id is the root."""

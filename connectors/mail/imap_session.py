@@ -26,7 +26,7 @@ _ROW = re.compile(rb"^\d+ \(")
 _UID = re.compile(rb"\bUID (\d+)")
 _SIZE = re.compile(rb"\bRFC822\.SIZE (\d+)")
 _LISTED = re.compile(rb'^\(([^)]*)\) (?:(?i:NIL)|"(?:\\.|[^"\\])*") (.+)$', re.DOTALL)
-_SHIFTED = re.compile(r"&([^-]*)-")
+_SHIFTED = re.compile(r"&([^&-]*)-")
 
 
 class Deadline:
