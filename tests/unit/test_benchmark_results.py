@@ -23,6 +23,52 @@ def test_the_page_is_made_from_the_results_as_they_are() -> None:
     assert page_of(results(RESULTS)) == PAGE.read_text(encoding="utf-8"), "scripts/benchmarks_doc"
 
 
+def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
+    found = results(RESULTS)
+
+    def cell(name: str, row: str, column: str) -> float:
+        rows = {cells[0]: cells for cells in found[name]["rows"]}
+        return float(rows[row][found[name]["columns"].index(column)])
+
+    real = [row[0] for row in found["real-documents"]["rows"] if row[0] != "hop"]
+    plain = {
+        column: max(cell("real-documents", strategy, column) for strategy in real)
+        for column in ("one @5", "several @5")
+    }
+    b = found["held-back"]["rows"][1][0]
+    assert _readme_table() == [
+        [cell("real-documents", "hop", "one @5"), plain["one @5"]],
+        [cell("real-documents", "hop", "several @5"), plain["several @5"]],
+        [
+            cell("held-back", b, "several @5: hop"),
+            cell("held-back", b, "several @5: best plain search"),
+        ],
+        [
+            cell("2wiki-held-out", "hopsyncd, `hop`", "recall@5"),
+            cell("2wiki-held-out", "hybrid", "recall@5"),
+        ],
+        [cell("scale", "edit to answer, p50, s", "10,000")],
+        [cell("scale", "question, p50, ms", "10,000")],
+        [55.0],  # passages a second: 2,105 in 38 s
+    ]
+    wall_s = cell("indexing", "281 real files", "wall s")
+    assert round(2105 / wall_s) == 55
+
+
+def _readme_table() -> list[list[float]]:
+    """The figures of the rows of the README's table, without their units."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = [line for line in readme.partition("| measured |")[2].splitlines()[2:]]
+    rows = rows[: rows.index("")]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")[1:]] for row in rows]
+    return [[float(cell.split()[0].split("/")[0]) for cell in row if cell] for row in cells]
+
+
+def test_the_readme_is_short() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120 and len(text.split()) <= 900
+
+
 def test_a_run_replaces_the_figures_and_keeps_the_texts(tmp_path: Path) -> None:
     old = json.loads((RESULTS / "clients.json").read_text(encoding="utf-8"))
     (tmp_path / "clients.json").write_text(json.dumps(old), encoding="utf-8")
