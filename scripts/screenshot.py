@@ -8,11 +8,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+# The daemon and the browser of the end-to-end tests serve here too.
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.e2e.daemon import new_place, source
 from tests.fakes.browser import CHROMIUM, chromium, shown
 
+ROOT = Path(__file__).parents[1]
 QUESTION = "Who built the machine that Grace Hopper programmed?"
 MAX_BYTES = 150_000
 

@@ -58,7 +58,7 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
 def _readme_table() -> list[list[float]]:
     """The figures of the rows of the README's table, without their units."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = [line for line in readme.partition("| measured |")[2].splitlines()[2:]]
+    rows = readme.partition("| measured |")[2].splitlines()[2:]
     rows = rows[: rows.index("")]
     cells = [[cell.strip() for cell in row.strip("|").split("|")[1:]] for row in rows]
     return [[float(cell.split()[0].split("/")[0]) for cell in row if cell] for row in cells]
