@@ -31,7 +31,7 @@ from store.sqlite.sources import excluded_paths, pins_of
 
 log = structlog.get_logger(__name__)
 
-CHUNKER = "chunk/9"  # raised when documents would be read or cut differently
+CHUNKER = "chunk/10"  # raised when documents would be read or cut differently
 READER = f"hopsyncd {__version__}, {CHUNKER}"  # another may read what this one could not
 _MAX_ORIGIN_CHARACTERS = 1000
 
@@ -142,7 +142,12 @@ Properties = tuple[tuple[str, str], ...]
 
 def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
     """What the document says of itself, and when it was written, as far as its source knows."""
-    said = {(name, in_one_line(value)) for block in blocks for name, value in block.properties}
+    said = {
+        (name, in_one_line(value))
+        for block in blocks
+        if block.kind != "skipped"
+        for name, value in block.properties
+    }
     date = fetched.origin.get("date") or iso_date(fetched.modified_ms)
     if date and not any(name == "modified" for name, _ in said):
         said.add(("modified", date))
