@@ -1,3 +1,3 @@
-"""Local search that connects facts across your documents and stays current while you edit."""
+"""hopsyncd keeps a multi-hop knowledge graph of your documents true while they change."""
 
-__version__ = "0.3.0"
+__version__ = "0.1.0"

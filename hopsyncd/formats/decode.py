@@ -1,34 +1,54 @@
-"""Bytes to text: the encoding rules, in one place."""
+"""Bytes to text: the order in which character sets are tried, in one place."""
 
 import codecs
 import re
+from collections.abc import Iterator
 
 from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.formats.charset_detection import (
+    codecs_of,
+    declarations,
+    escaped_charset,
+    guessed,
+    odd_share,
+    utf_16_of,
+)
 
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8"),
+_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16: its mark starts with that of UTF-16
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_CONTROL = re.compile(r"[\x01-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x01-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 _NON_ASCII_RUN = re.compile(r"[^\x00-\x7f]{8,}")
 _BAD = "\N{REPLACEMENT CHARACTER}"
+_SURE_OF_UTF_8 = 4  # characters beyond ASCII; fewer may be valid UTF-8 by chance
+_SEVERAL_BYTES = frozenset(
+    "gb18030 hz big5 big5hkscs cp950 euc_jp euc_jis_2004 cp932 shift_jis shift_jis_2004 cp949"
+    " johab".split()
+)
 
 
-def decode(data: bytes, charset: str | None = None) -> str:
-    r"""Decode a document, with every line break turned into "\n".
+def decode(data: bytes, charset: str | None = None, kind: str = "text/plain") -> str:
+    r"""Decode a document of a media type, with every line break turned into "\n".
 
-    In this order: a byte order mark (UTF-8, UTF-16, UTF-32) decides; then UTF-8; then `charset`,
-    where the source declared one; then UTF-8 with its bad bytes replaced, where its good
-    multi-byte characters outnumber the bad ones (a file cut short, one stray byte); then
-    Windows-1252, where the result is clearly text: all its bytes are assigned, fewer than 1
-    in 200 are control characters, and no run of letters beyond ASCII is longer than seven.
+    In this order:
+
+    1. A byte order mark (UTF-8, UTF-16, UTF-32) decides.
+    2. `charset`, where the source declared one, then what the document declares: `<meta charset>`,
+       an XML prolog, a coding cookie. UTF-8 that is valid and has several characters beyond ASCII
+       overrules them: programs declare Windows-1252 for it, and no other text looks like it.
+    3. The escape sequences of ISO-2022.
+    4. UTF-8; UTF-16 without a mark.
+    5. UTF-8 with its bad bytes replaced, where its good characters beyond ASCII outnumber the bad
+       ones (a file cut short, one stray byte).
+    6. What the bytes are like, by `chardet`; then Windows-1252, if the result is clearly text.
 
     Raises DocumentUnreadable for anything else, and for text with a NUL: that is binary.
     """
-    text = _decode(data, charset)
+    text = _decode(data, charset, kind)
     if "\0" in text:
         raise DocumentUnreadable(
             "the document",
@@ -38,20 +58,33 @@ def decode(data: bytes, charset: str | None = None) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def _decode(data: bytes, charset: str | None) -> str:
-    for mark, encoding in _BOMS:
+def _decode(data: bytes, charset: str | None, kind: str) -> str:
+    for mark, encoding in _MARKS:
         if data.startswith(mark):
             return _by_mark(data[len(mark) :], encoding)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return _declared(data, charset) or _damaged_utf8(data) or _windows_1252(data)
+    if data.startswith(codecs.BOM_UTF8):
+        data, charset, kind = data[3:], "utf-8", ""
+    utf_8 = _strictly(data, "utf-8")
+    for codec in _declared(data, charset, kind, utf_8):
+        if (text := _strictly(data, codec)) and ("\0" not in text or codec == "utf-8"):
+            return text
+    if b"\x1b" in data:
+        for codec in codecs_of(escaped_charset(data) or ""):
+            if (text := _strictly(data, codec)) is not None:
+                return text
+    if b"\0" in data:
+        wide = utf_16_of(data)
+        return data[: len(data) & ~1].decode(wide) if wide else "\0"
+    return utf_8 if utf_8 is not None else _damaged_utf8(data) or _guessed(data)
 
 
 def _by_mark(data: bytes, encoding: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
+        text = data.decode(encoding, "replace")
+        if _is_mostly_good(text):
+            return text
         raise DocumentUnreadable(
             "the document",
             f"its byte order mark says {encoding}, and byte {error.start} is not that",
@@ -59,33 +92,56 @@ def _by_mark(data: bytes, encoding: str) -> str:
         ) from error
 
 
-def _declared(data: bytes, charset: str | None) -> str | None:
+def _declared(data: bytes, charset: str | None, kind: str, utf_8: str | None) -> Iterator[str]:
+    """The codecs of what is declared that may be true, in order; `utf_8` is the text as UTF-8."""
+    beyond = 0
+    if utf_8 is not None and not utf_8.isascii():
+        beyond = sum(map(len, _BEYOND_ASCII.findall(utf_8[:100_000]))) or _SURE_OF_UTF_8
+    for label in (*([charset] if charset else []), *declarations(data, kind)):
+        for codec in codecs_of(label):
+            if codec == "utf-8" and utf_8 is not None:
+                yield codec
+            if codec in ("ascii", "utf-8"):  # as programs write without looking
+                continue
+            if codec.startswith(("utf-16", "utf-32")) and utf_8 is not None and b"\0" not in data:
+                continue
+            if beyond < (_SURE_OF_UTF_8 if codec in _SEVERAL_BYTES else 1):
+                yield codec
+
+
+def _strictly(data: bytes, encoding: str) -> str | None:
     try:
-        return data.decode(charset) if charset else None
-    except (LookupError, ValueError):
+        return data.decode(encoding)
+    except ValueError:
         return None
 
 
 def _damaged_utf8(data: bytes) -> str | None:
     text = data.decode("utf-8", errors="replace")
     bad = text.count(_BAD)
-    good = sum(map(len, re.findall(r"[^\x00-\x7f]+", text))) - bad
+    good = sum(map(len, _BEYOND_ASCII.findall(text))) - bad
     return text if good > bad and _is_clearly_text(text) else None
 
 
-def _windows_1252(data: bytes) -> str:
-    try:
-        text = data.decode("cp1252")
-    except UnicodeDecodeError:
-        text = ""
-    if "\0" in text or (text and _is_clearly_text(text) and not _NON_ASCII_RUN.search(text)):
+def _guessed(data: bytes) -> str:
+    for encoding in guessed(data):
+        text = data.decode(encoding, "replace")
+        if _is_clearly_text(text) and _is_mostly_good(text):
+            return text
+    text = _strictly(data, "cp1252") or ""
+    if text and _is_clearly_text(text) and not _NON_ASCII_RUN.search(text) and not odd_share(text):
         return text
     raise DocumentUnreadable(
         "the document",
-        "its bytes are neither UTF-8, nor UTF-16 with a byte order mark, nor plain Windows-1252",
+        "its character set is neither declared nor can it be told from the bytes",
         "Save it again as UTF-8, or exclude it by an ignore pattern",
     )
 
 
 def _is_clearly_text(text: str) -> bool:
     return len(_CONTROL.findall(text)) * 200 < len(text)
+
+
+def _is_mostly_good(text: str) -> bool:
+    """Whether fewer than one character of 200 could not be decoded."""
+    return text.count(_BAD) * 200 < len(text)

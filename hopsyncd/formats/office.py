@@ -314,6 +314,6 @@ def epub_blocks(data: bytes) -> tuple[Block, ...]:
             blocks.append(Block("heading", "", number, number, level=1))
             blocks += (
                 replace(block, first_line=number, last_line=number)
-                for block in html_blocks(decode(archive.read(name)))
+                for block in html_blocks(decode(archive.read(name), kind="text/html"))
             )
     return tuple(blocks)

@@ -127,7 +127,7 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
             f"no extractor reads {kind or 'a document without a media type'}",
             f"Readable types: {', '.join((*readers, *_BINARY))}",
         )
-    return extractor(decode(data, charset))
+    return extractor(decode(data, charset, kind))
 
 
 def is_light(media_type: str) -> bool:

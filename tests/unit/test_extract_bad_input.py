@@ -45,7 +45,7 @@ def test_binary_is_refused(media_type: str) -> None:
 
 def test_binary_without_nul_is_refused() -> None:
     data = bytes(byte or 1 for byte in random.Random(2).randbytes(2000))
-    with pytest.raises(DocumentUnreadable, match="neither UTF-8"):
+    with pytest.raises(DocumentUnreadable, match="neither declared"):
         extract(data, "text/plain")
 
 
@@ -80,7 +80,6 @@ def test_a_declared_charset_is_used_for_what_is_not_utf_8() -> None:
     ("data", "media_type"),
     [
         (b'{"a": "half \\ud800 a pair"}', "application/json"),
-        (b"\xff half \\ud800 a pair", "text/plain; charset=unicode_escape"),
         (
             b'{"cells": [{"cell_type": "markdown", "source": "# half \\ud800 a pair"}]}',
             "application/x-ipynb+json",

@@ -1,0 +1,241 @@
+"""Which character set a text is in: what it declares, and what its bytes are like.
+
+`chardet` is the last resort. On sentences of 27 languages in 46 character sets it finds 96 % (and
+all but one of the texts of several sentences); charset-normalizer finds 69 %.
+"""
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice, pairwise
+
+from hopsyncd.formats import library
+
+# Enough to tell a character set. All of it takes about 30 ms, whatever the bytes are.
+_SAMPLE_BYTES = 32 * 1024
+_JUDGED_BYTES = 8 * 1024
+_DECLARED_WITHIN_BYTES = 4096
+
+_XML_PROLOG = re.compile(rb"""\A\s*<\?xml\s[^<>]{0,200}?\bencoding\s*=\s*["']([\w.:-]{1,40})""")
+_META = re.compile(
+    rb"""<meta\s(?:[^<>]{0,500}?[\s;"'])??charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE
+)
+_HTML_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
+# PEP 263, Emacs and Vim; LaTeX.
+_COOKIE = re.compile(rb"\b(?:file)?(?:en)?coding[:=][ \t]*([\w.-]{1,40})")
+_COMMENTED = re.compile(rb"\s*(?:#|//|/\*|;|%|--|\"|\.\.|<!--|\{-|\(\*|REM\b|-\*-)")
+_LATEX = re.compile(rb"^[^%\n]{0,200}\\usepackage\[([\w-]{1,40})\]\{inputenc\}", re.MULTILINE)
+
+# What a label stands for in practice: pages and mail in "ISO-8859-1" have the quotation marks of
+# Windows-1252, and so on (https://encoding.spec.whatwg.org/#names-and-labels). Tried in order.
+_IN_PRACTICE = {
+    "iso8859-1": ("cp1252",),
+    "iso8859-9": ("cp1254",),
+    "iso8859-11": ("cp874",),
+    "tis-620": ("cp874",),
+    "gb2312": ("gb18030",),
+    "gbk": ("gb18030",),
+    "euc_kr": ("cp949",),
+    "shift_jis": ("cp932", "shift_jis_2004"),
+    "big5": ("big5", "cp950", "big5hkscs"),
+    "euc_jp": ("euc_jp", "euc_jis_2004"),
+    "iso2022_jp": ("iso2022_jp", "iso2022_jp_2004", "iso2022_jp_ext"),
+    "utf-8-sig": ("utf-8",),
+}
+_LABELS = {
+    "latin-9": "iso8859-15",
+    "ks_c_5601-1987": "cp949",
+    "ks-c-5601-1987": "cp949",
+    "ksc5601": "cp949",
+    "x-windows-949": "cp949",
+    "windows-949": "cp949",
+    "windows-31j": "cp932",
+    "x-sjis": "shift_jis",
+    "x-gbk": "gb18030",
+    "x-euc-jp": "euc_jp",
+    "x-mac-roman": "mac_roman",
+    "x-mac-cyrillic": "mac_cyrillic",
+    "x-mac-ce": "mac_latin2",
+    "windows-874": "cp874",
+    "iso-8859-8-i": "iso8859-8",
+    "iso-8859-8-e": "iso8859-8",
+    "unicode-1-1-utf-7": "utf-7",
+    "unicode-1-1-utf-8": "utf-8",
+    "utf8mb4": "utf-8",
+    "ansinew": "cp1252",  # as LaTeX calls them
+    "applemac": "mac_roman",
+    "utf8x": "utf-8",
+    "cp-850": "cp850",
+}
+# Python has these as encodings of text, but no document is in one, and some take quadratic time.
+_NOT_FOR_DOCUMENTS = frozenset(
+    ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "mbcs", "oem")
+)
+_ESCAPED = re.compile(rb"\x1b(?:\$[@B]|\([JI]|\$\(|\$\)C)")
+
+_WORD = re.compile(
+    r"[^\W\d_]{1,40}(?:[\u00a1-\u00b6\u00b8-\u00bf\u00d7\u00f7\u2200-\u25ff][^\W\d_]{1,40}){0,4}"
+)
+_MOST_WORDS = 500
+_MOST_JUDGED = 10  # character sets
+_LEAST_WORDS = 4
+_ODD = 0.3
+_USUAL_SIGN = re.compile(r"[\u2500-\u259f\u3000-\u303f\uff00-\uff65]")  # of boxes, of East Asia
+_ALPHABETS = frozenset(("LATIN", "GREEK", "CYRILLIC", "HEBREW", "ARABIC", "ARMENIAN", "GEORGIAN"))
+_FOREIGN = _ALPHABETS - {"LATIN"}
+_ASCII_LETTER = re.compile(rb"[A-Za-z]")
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+# How likely a document is in a character set before its bytes are seen.
+_PRIOR = {"cp1252": 1.2} | dict.fromkeys(
+    "cp1250 cp1251 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp874 iso8859-2 iso8859-5 iso8859-6"
+    " iso8859-7 iso8859-8 iso8859-13 iso8859-15 koi8-r koi8-u cp866 gb18030 big5 cp932 euc_jp cp949"
+    " utf-8 utf-16 utf-16-le utf-16-be utf-32".split(),
+    1.0,
+)
+_RARE = 0.6
+_EBCDIC = frozenset("cp037 cp273 cp424 cp500 cp875 cp1026 cp1140".split())
+
+
+def codecs_of(label: str) -> tuple[str, ...]:
+    """Python's codecs for the label of a character set, to be tried in order; none if unknown.
+
+    >>> codecs_of("ISO-8859-1"), codecs_of("ks_c_5601-1987"), codecs_of("punycode")
+    (('cp1252',), ('cp949',), ())
+    """
+    label = label.strip(" \t\"'").lower()
+    name = _codec_name(_LABELS.get(label, label))
+    if not name or name in _NOT_FOR_DOCUMENTS:
+        return ()
+    return _IN_PRACTICE.get(name, (name,))
+
+
+@cache
+def _codec_name(label: str) -> str:
+    for spelling in (label, label.removeprefix("x-"), label.replace("-", "")):
+        try:
+            codec = codecs.lookup(spelling)
+        except (LookupError, ValueError):
+            continue
+        is_of_text = getattr(codec, "_is_text_encoding", True)
+        return codec.name if is_of_text else ""
+    return ""
+
+
+def declarations(data: bytes, kind: str) -> Iterator[str]:
+    """The labels of character sets that a text of a media type declares within itself."""
+    head = data[:_DECLARED_WITHIN_BYTES]
+    if found := _XML_PROLOG.match(head):
+        yield found[1].decode("ascii")
+    if kind == "text/html":
+        for label in _META.findall(_HTML_COMMENT.sub(b"", head))[:1]:
+            name = label.decode("ascii").lower()
+            # A `<meta>` that can be read is not in UTF-16, whatever it says.
+            yield "utf-8" if name.startswith(("utf-16", "utf-32")) else name
+        return
+    lines = head.split(b"\n")[:2] + data[-500:].split(b"\n")[-5:]
+    for line in lines:
+        if _COMMENTED.match(line) and (found := _COOKIE.search(line)):
+            yield found[1].decode("ascii").removesuffix("-unix").removesuffix("-dos")
+            break
+    if found := _LATEX.search(head):
+        yield found[1].decode("ascii")
+
+
+def escaped_charset(data: bytes) -> str | None:
+    """The character set whose escape sequences the bytes have: ISO-2022-JP or ISO-2022-KR."""
+    found = _ESCAPED.search(data)
+    return None if not found else "iso2022_kr" if found[0] == b"\x1b$)C" else "iso2022_jp"
+
+
+def utf_16_of(data: bytes) -> str | None:
+    """UTF-16 without a byte order mark, or None.
+
+    All NULs stand in bytes of the same parity, as halves of ASCII and Latin-1 characters. In a
+    short text these are the most.
+    """
+    if len(data) < 4:
+        return None
+    sample = data[: _SAMPLE_BYTES - _SAMPLE_BYTES % 2]
+    even, odd = sample[::2], sample[1::2]
+    for high, low, codec in ((odd, even, "utf-16-le"), (even, odd, "utf-16-be")):
+        if b"\0" in low or b"\0" not in high:
+            continue
+        halves = bytes(one for one, other in zip(low, high, strict=False) if not other)
+        try:
+            text = sample.decode(codec, "ignore")
+            data[: len(data) & ~1].decode(codec)
+        except UnicodeDecodeError:
+            continue
+        if len(sample) < 100 and 4 * len(halves) < 3 * len(low):
+            continue
+        if not _CONTROL.search(halves.decode("latin-1")) and _is_assigned(text):
+            return codec
+    return None
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+
+
+def _is_assigned(text: str) -> bool:
+    unassigned = sum(unicodedata.category(one) in ("Cn", "Co", "Cs") for one in text[:10_000])
+    return unassigned * 100 < min(len(text), 10_000)
+
+
+def guessed(data: bytes) -> Iterator[str]:
+    """The codecs that the bytes are probably in, the likeliest first; none for what is no text.
+
+    Judged by a sample that begins near the first byte beyond ASCII.
+    """
+    chardet = library("chardet")
+    found = _BEYOND_ASCII.search(data)
+    start = max(found.start() - 2000, 0) if found else 0
+    start += data[start : start + 2000].find(b"\n") + 1 if start else 0
+    sample = data[start : start + _SAMPLE_BYTES]
+    likely: dict[str, float] = {}
+    for result in chardet.detect_all(sample, ignore_threshold=True):
+        for codec in codecs_of(result["encoding"] or ""):
+            confidence = float(result["confidence"]) * _PRIOR.get(codec, _RARE)
+            likely[codec] = max(confidence, likely.get(codec, 0.0))
+    judged: list[tuple[float, str]] = []
+    is_ascii_mostly = len(_ASCII_LETTER.findall(sample)) > 20 * len(_BEYOND_ASCII.findall(sample))
+    for codec, confidence in sorted(likely.items(), key=lambda one: -one[1])[:_MOST_JUDGED]:
+        if codec in _EBCDIC and sample.count(b"\x40") <= sample.count(b"\x20"):
+            continue  # the blank of EBCDIC, and of all others
+        text = sample[:_JUDGED_BYTES].decode(codec, "replace")
+        share = odd_share(text)
+        if share <= _ODD and not _is_heap_of_signs(text):
+            # A letter or two of another alphabet in a long text are unlikelier than an accent.
+            is_foreign = is_ascii_mostly and any(_script(one) in _FOREIGN for one in text)
+            judged.append((confidence * (1 - share) ** 2 * (0.3 if is_foreign else 1), codec))
+    yield from (codec for _, codec in sorted(judged, key=lambda one: -one[0]))
+
+
+def odd_share(text: str) -> float:
+    """How many of the words with letters beyond ASCII are words of no language, 0 to 1.
+
+    Their letters are of two alphabets, a capital follows a small letter, or a sign stands in them.
+    """
+    words = [word for word in islice(_WORD.findall(text), _MOST_WORDS) if not word.isascii()]
+    return sum(map(_is_odd, words)) / max(len(words), _LEAST_WORDS)
+
+
+def _is_odd(word: str) -> bool:
+    return (
+        not word.isalpha()
+        or len({script for one in word if (script := _script(one)) in _ALPHABETS}) > 1
+        or any(a.islower() and b.isupper() for a, b in pairwise(word) if not b.isascii())
+    )
+
+
+def _is_heap_of_signs(text: str) -> bool:
+    """Whether most of a text is beyond ASCII, and much of that is signs, as in no language."""
+    beyond = [one for one in text[:2000] if one > "\x7f" and not _USUAL_SIGN.match(one)]
+    signs = sum(unicodedata.category(one)[0] in "SPC" for one in beyond)
+    return 2 * len(beyond) > min(len(text), 2000) and 5 * signs > len(beyond)
+
+
+@cache
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "").partition(" ")[0]
