@@ -1,3 +1,3 @@
-"""hopsyncd keeps a multi-hop knowledge graph of your documents true while they change."""
+"""Local search that connects facts across your documents and stays current while you edit."""
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"

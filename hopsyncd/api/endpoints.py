@@ -103,7 +103,7 @@ def openapi_document(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
         "info": {
             "title": "hopsyncd",
             "version": __version__,
-            "description": "A versioned multi-hop knowledge graph of a person's documents.",
+            "description": "Search, answers and history over your own documents.",
         },
         "servers": [{"url": "http://hopsyncd", "description": "the daemon's Unix socket"}],
         "paths": paths,

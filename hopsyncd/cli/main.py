@@ -59,7 +59,7 @@ class _Commands(click.Group):
 @click.version_option(__version__)
 @click.pass_context
 def cli(context: click.Context, config_file: Path | None) -> None:
-    """Keep a multi-hop knowledge graph of your documents true while they change."""
+    """Search your documents, connect facts across files, and stay current while you edit."""
     context.obj = config_file
 
 

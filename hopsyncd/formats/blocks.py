@@ -1,12 +1,14 @@
 """The blocks of a document and the links in them: what a reader yields and the chunker consumes."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Literal
 from urllib.parse import unquote
 
 _MAX_CHARACTERS = 1000
+_MARK = "\0"  # where a link begins; no text holds it
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 
 
@@ -52,7 +54,9 @@ def in_one_line(text: str) -> str:
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
-Kind = Literal["heading", "paragraph", "code", "table", "list_item", "picture"]
+Kind = Literal[
+    "heading", "paragraph", "code", "table", "list_item", "figure", "note", "picture", "skipped"
+]
 Links = tuple[tuple[int, WrittenLink], ...]
 """Links of a text, each with the offset where it begins, in rising order."""
 
@@ -66,10 +70,14 @@ class Block:
 
     Lines are 1-based and inclusive, in the file as it is on disk; in documents without lines they
     number pages, slides and so on (see formats/units.py). `text` keeps the line breaks of
-    the file, so that every part of it has a line; a `table` block is one row, its cells
-    joined by " | ". `level` is 1..6 for a heading and 0 for others. A heading with empty text
-    closes the sections of its level without opening one. A `picture` holds the place of one
-    until its text is read; no reader returns one in the end.
+    the file, so that every part of it has a line. `level` is 1..6 for a heading and 0 for others.
+    A heading with empty text closes the sections of its level without opening one.
+
+    A `table` block is one row (see formats/tables.py). A `figure` has the caption or the
+    description of a picture. A `note` is a footnote or a comment, after the block that refers to
+    it. `skipped` says what a reader left out on purpose: `skipped_block` makes it, `skipped_of`
+    reads it. A `picture` holds the place of a picture until its text is read; no reader returns
+    one in the end.
 
     `links` are the links in the text. `names` are names that the block gives the document,
     `properties` what else it says about it: tags, authors, dates and so on, as (name, value).
@@ -99,8 +107,36 @@ def tidy(blocks: Iterable[Block]) -> tuple[Block, ...]:
         if block.kind == "heading" and len(block.text) > MAX_HEADING_CHARACTERS
         else block
         for block in map(_storable, blocks)
-        if block.kind == "heading" or block.text.strip() or block.links
+        if block.kind in ("heading", "skipped") or block.text.strip() or block.links
     )
+
+
+def skipped_block(counts: Mapping[str, int]) -> Block:
+    """The record of what a reader left out on purpose: how many of each kind."""
+    said = tuple((kind, str(count)) for kind, count in sorted(counts.items()) if count)
+    return Block("skipped", "", 1, 1, properties=said)
+
+
+def skipped_of(blocks: Iterable[Block]) -> dict[str, int]:
+    """How many parts of each kind the readers left out on purpose.
+
+    >>> skipped_of([skipped_block({"navigation": 2}), skipped_block({"navigation": 1})])
+    {'navigation': 3}
+    """
+    counts: dict[str, int] = {}
+    for block in blocks:
+        for kind, count in block.properties if block.kind == "skipped" else ():
+            counts[kind] = counts.get(kind, 0) + int(count)
+    return counts
+
+
+def squeeze(text: str, links: Links) -> tuple[str, Links]:
+    """A text in one line with single spaces, its links at their places in it."""
+    ends = [0, *(at for at, _ in links), len(text)]
+    marked = _MARK.join(text[start:end] for start, end in pairwise(ends))
+    starts = accumulate(map(len, " ".join(marked.split()).split(_MARK)))
+    moved = ((at, link) for at, (_, link) in zip(starts, links, strict=False))
+    return " ".join(text.split()), tuple(moved)
 
 
 def _storable(block: Block) -> Block:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from hopsyncd.formats.blocks import (
@@ -20,18 +19,19 @@ from hopsyncd.formats.blocks import (
     WrittenLink,
     link_to_address,
     link_to_name,
+    squeeze,
     with_title,
 )
 from hopsyncd.formats.fields import (
     WIKI_LINK,
     FrontMatter,
-    labels_of,
     lead_in_of,
     lead_of,
     without_front_matter,
 )
 from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.plain import plain_blocks
+from hopsyncd.formats.tables import TableBuilder, table_blocks
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -231,9 +231,8 @@ class _Walk:
         self._level = 0
         self._leads: list[str] = []  # the introduction of each list, the text of each item
         self._lead_in = ""
-        self._row: list[tuple[str, Links]] | None = None
-        self._head: Block | None = None  # a table's first row, until it has another
-        self._labels: tuple[str, ...] = ()
+        self._grid: TableBuilder | None = None
+        self._is_head = False
 
     def blocks(self, tokens: Sequence[Token]) -> Iterator[Block]:
         lines = (0, 0)
@@ -278,22 +277,15 @@ class _Walk:
 
     def _table(self, token: Token, start: int, end: int) -> Iterator[Block]:
         match token.type:
-            case "tr_open":
-                self._row = []
-            case "tr_close":
-                row, self._row = self._row or [], None
-                if self._head is None and not self._labels:
-                    self._labels = labels_of([text for text, _ in row])
-                    self._head = _row(row, (), start + 1, end)
-                    return
-                if self._head and not self._labels:
-                    yield self._head
-                self._head = None
-                yield replace(_row(row, self._labels, start + 1, end), leads=self._above())
-            case "table_close":
-                if self._head:
-                    yield self._head
-                self._head, self._labels = None, ()
+            case "table_open":
+                self._grid = TableBuilder()
+            case "thead_open" | "tbody_open":
+                self._is_head = token.type == "thead_open"
+            case "tr_open" if self._grid:
+                self._grid.begin_row(start + 1, end, is_header=self._is_head)
+            case "table_close" if self._grid:
+                table, self._grid = self._grid.build(), None
+                yield from table_blocks(table, self._above())
 
     def _above(self) -> tuple[str, ...]:
         """The leads of the open lists, and the introduction of what comes next."""
@@ -302,10 +294,10 @@ class _Walk:
 
     def _inline(self, token: Token, first: int, last: int) -> Iterator[Block]:
         text, links = self._visible(without_note_markup(token.content))
-        if self._row is not None:
-            self._row.append(_squeezed(text, links))
+        if self._grid is not None:
+            self._grid.add(text, links=links)
         elif self._level:
-            text, links = _squeezed(text, links)
+            text, links = squeeze(text, links)
             yield Block("heading", text, first, last, self._level, links)
         else:
             self._lead_in = ""
@@ -356,29 +348,6 @@ def _shown(tokens: Sequence[Token]) -> tuple[str, Links]:
         length += len(part)
     found = sorted(((at, link) for at, link in links if link), key=lambda one: one[0])
     return "".join(parts), tuple(found)
-
-
-def _squeezed(text: str, links: Links) -> tuple[str, Links]:
-    """The same in one line with single spaces."""
-    ends = [0, *(at for at, _ in links), len(text)]
-    marked = _MARK.join(text[start:end] for start, end in pairwise(ends))
-    starts = accumulate(map(len, " ".join(marked.split()).split(_MARK)))
-    moved = ((at, link) for at, (_, link) in zip(starts, links, strict=False))
-    return " ".join(text.split()), tuple(moved)
-
-
-def _row(cells: Sequence[tuple[str, Links]], labels: Sequence[str], first: int, last: int) -> Block:
-    parts: list[str] = []
-    links: list[tuple[int, WrittenLink]] = []
-    length = 0
-    names = [*labels, *[""] * (len(cells) - len(labels))]
-    for name, (text, found) in zip(names, cells, strict=False):
-        if text:
-            label = f"{name}: " if name else ""
-            links += ((length + len(label) + at, link) for at, link in found)
-            parts.append(label + text)
-            length += len(parts[-1]) + len(_CELL)
-    return Block("table", _CELL.join(parts), first, last, links=tuple(links))
 
 
 def _code(content: str, first: int) -> Block:

@@ -34,6 +34,10 @@ _HYPHENATED = re.compile(r"(?<=[^\W\d_])\u2010\n[ \t]*(?=[^\W\d_])")
 _OWN_HYPHEN = re.compile(r"\w\u2010\w")
 
 
+_CELL = " | "  # between the cells of a row
+_MAX_HEAD_CHARACTERS = 100
+
+
 class Unit(NamedTuple):
     """A piece of text that is never cut, with what joins it to the piece before it.
 
@@ -63,15 +67,19 @@ def tokens(text: str) -> int:
 def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
     """Yield a block as one unit if it has at most `whole` tokens, otherwise in smaller ones.
 
-    Code and tables fall into lines, other text into sentences; those of more than `sentence`
-    tokens fall into words (an ideograph is a word, and none exceeds 32 characters). The first
-    unit has an empty `glue`: what joins blocks is not known here.
+    Code falls into lines, other text into sentences; those of more than `sentence` tokens fall
+    into words (an ideograph is a word, and none exceeds 32 characters). A table's row falls into
+    lines of cells, each of which begins with the row's first cell. The first unit has an empty
+    `glue`: what joins blocks is not known here.
     """
     laid_out = block.kind in ("code", "table")
     if tokens(block.text) <= whole:
         text = block.text if laid_out else flowed(block.text)
         begun = tuple(link for _, link in block.links)
         yield Unit(text, "", tokens(text), block.first_line, block.last_line, begun)
+        return
+    if block.kind == "table":
+        yield from _row_units(block, sentence)
         return
     line, joint, at, links = block.first_line, "", 0, deque(block.links)
     # An image at the end may show no text.
@@ -89,6 +97,29 @@ def units_of(block: Block, whole: int, sentence: int) -> Iterator[Unit]:
             begun = tuple(_taken(links, at if at < end else end + 1)) if links else ()
             yield Unit(text, glue, tokens(glue + text), first, max(first, last), begun)
         joint = (after if text else joint + after)[:2]
+
+
+def _row_units(block: Block, sentence: int) -> Iterator[Unit]:
+    """A long row in lines; each begins with the first cell, which says what the row is about."""
+    head, _, rest = block.text.partition(_CELL)
+    start = head + _CELL if rest and len(head) <= _MAX_HEAD_CHARACTERS else ""
+    rest = rest if start else block.text
+    at, links = len(block.text) - len(rest), deque(block.links)
+    line, glue = start, ""
+    for cell in rest.split(_CELL):
+        for number, piece in enumerate([*_pieces(cell, False, sentence)] or [""]):
+            joint = _CELL if number == 0 and line != start else ""
+            if line != start and tokens(line + joint + piece) > sentence:
+                begun = tuple(_taken(links, at))
+                size = tokens(glue + line)
+                yield Unit(line.rstrip(), glue, size, block.first_line, block.last_line, begun)
+                line, joint, glue = start, "", "\n"
+            line += joint + piece
+            at += len(piece)
+        at += len(_CELL)
+    begun = tuple(link for _, link in links)
+    size = tokens(glue + line)
+    yield Unit(line.rstrip(), glue, size, block.first_line, block.last_line, begun)
 
 
 def sentences(text: str) -> Iterator[str]:

@@ -142,7 +142,12 @@ Properties = tuple[tuple[str, str], ...]
 
 def _properties(blocks: Sequence[Block], fetched: Fetched) -> Properties:
     """What the document says of itself, and when it was written, as far as its source knows."""
-    said = {(name, in_one_line(value)) for block in blocks for name, value in block.properties}
+    said = {
+        (name, in_one_line(value))
+        for block in blocks
+        if block.kind != "skipped"
+        for name, value in block.properties
+    }
     date = fetched.origin.get("date") or iso_date(fetched.modified_ms)
     if date and not any(name == "modified" for name, _ in said):
         said.add(("modified", date))

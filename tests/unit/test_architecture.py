@@ -154,15 +154,6 @@ def test_no_two_modules_share_a_name() -> None:
     assert [same for stem, same in by_stem.items() if len(same) > 1 and stem != "__init__"] == []
 
 
-def test_no_two_public_classes_share_a_name() -> None:
-    by_name = defaultdict(list)
-    for name, file in MODULES.items():
-        for node in ast.parse(file.read_text()).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                by_name[node.name].append(name)
-    assert {name: places for name, places in by_name.items() if len(places) > 1} == {}
-
-
 @pytest.mark.parametrize("name", MODULES)
 def test_modules_and_functions_are_short(name: str) -> None:
     text = MODULES[name].read_text()

@@ -1,0 +1,345 @@
+"""Tables: a grid of cells, and the one way in which its rows become text.
+
+A reader fills a `TableBuilder` cell by cell, as the document has them; `table_blocks` turns the
+result into blocks, one for each row: every cell with the full path of its column's headers, and
+cells that span several rows repeated in each.
+
+    Season: High | Price > Adult: 310 | Price > Child: 150
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, takewhile
+
+from hopsyncd.formats.blocks import Block, Links, WrittenLink, squeeze
+from hopsyncd.formats.fields import labels_of, lead_of
+
+JOINT = " | "
+_PATH, _SEVERAL = " > ", ", "
+_MAX_LABEL_CHARACTERS, _SHORT_LABEL_CHARACTERS = 160, 40
+_MAX_HEADER_ROWS = 6
+_TO_THE_END = 1 << 20
+# A few bytes can ask for a million places in the grid.
+_PLACES_PER_CELL, _FREE_PLACES = 20, 1000
+# Labels may make a table this many times as long before they are shortened.
+_LABELS_PER_TEXT, _FREE_LABEL_CHARACTERS = 20, 100_000
+_NUMBER = re.compile(r"[-+\u2212\u2013(<>~$€£¥]*\s?\d[\d\s.,:/%-]*(?:[eE][+-]?\d+)?\s?[%)€$£]*\Z")
+_YEAR = re.compile(r"(?:FY\s?)?(?:1[5-9]|20|21)\d\d(?:[/\u2013-]\d\d(?:\d\d)?)?\Z")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """A cell as the document has it; `links` have offsets in its text.
+
+    A cell that spans several places of the grid is the same object in all of them.
+    """
+
+    text: str
+    is_header: bool = False
+    links: Links = ()
+
+
+_NOTHING: frozenset[Cell] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The cells of a row by column, None where there is none. `carried` began in rows above."""
+
+    cells: tuple[Cell | None, ...]
+    first_line: int
+    last_line: int
+    carried: frozenset[Cell] = _NOTHING
+
+    @property
+    def own(self) -> tuple[Cell, ...]:
+        """The cells that begin in this row, each once."""
+        return tuple(dict.fromkeys(c for c in self.cells if c and c not in self.carried))
+
+    @property
+    def distinct(self) -> tuple[Cell, ...]:
+        """The cells with text, each once."""
+        return tuple(dict.fromkeys(cell for cell in self.cells if cell and cell.text))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A grid: `caption` above it, then `header_rows` rows that name the columns, then data."""
+
+    rows: tuple[Row, ...]
+    header_rows: int = 0
+    caption: str = ""
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return max((len(row.cells) for row in self.rows), default=0)
+
+
+class TableBuilder:
+    """Places cells in the grid. Begin each row, then add its cells from left to right.
+
+    A cell takes the next free place, below what spans down from earlier rows. The rows above the
+    first one with data are headers if the document marks all of their cells (`is_header`).
+    """
+
+    def __init__(self, caption: str = "") -> None:
+        self.caption = caption
+        self._rows: list[Row] = []
+        self._cells: list[Cell | None] = []
+        self._from_above: list[Cell] = []
+        self._lines = (1, 1)
+        self._is_header = self._has_cells = False
+        self._below: dict[int, tuple[Cell, int]] = {}  # by column: a cell and its rows to come
+        self._places = _FREE_PLACES
+
+    def begin_row(self, first_line: int, last_line: int = 0, *, is_header: bool = False) -> None:
+        """Begin a row; `is_header` marks all of its cells."""
+        self._end_row()
+        self._lines = (first_line, max(first_line, last_line))
+        self._is_header = is_header
+
+    def add(
+        self,
+        text: str,
+        *,
+        is_header: bool = False,
+        rowspan: int = 1,
+        colspan: int = 1,
+        links: Links = (),
+    ) -> None:
+        """Add the row's next cell. A `rowspan` of 0 reaches to the end of the table."""
+        text, links = squeeze(text, links)
+        cell = Cell(text, is_header or self._is_header, links)
+        self._places += _PLACES_PER_CELL
+        self._fill()
+        self._has_cells = True
+        at = len(self._cells)
+        for column in range(at, at + max(1, colspan)):
+            if column > at and (column in self._below or self._places <= 0):
+                break
+            self._cells.append(cell)
+            self._places -= 1
+            if rowspan != 1:
+                self._below[column] = (cell, rowspan - 1 if rowspan > 1 else _TO_THE_END)
+
+    def extend_row(self, last_line: int) -> None:
+        """Say that the row in progress ends in a later line than it was begun with."""
+        self._lines = (self._lines[0], max(self._lines[1], last_line))
+
+    def build(self, *, guess_header: bool = False) -> Table:
+        """The table. With `guess_header`, its first row may name columns without being marked:
+        where that is the custom, as in spreadsheets, and where the content tells."""
+        self._end_row()
+        rows = tuple(self._rows)
+        width = max((len(row.cells) for row in rows), default=0)
+        begin = 0
+        while begin < len(rows) and (
+            _is_across(rows[begin], width) or (guess_header and len(rows[begin].distinct) < 2)
+        ):
+            begin += 1
+        count = _marked_headers(rows[begin:])
+        if not count and guess_header and _guessed(rows[begin:]):
+            count = 1
+        titles = rows[:begin] if count else [*takewhile(_is_header, rows[:begin])]
+        texts = (cell.text for row in titles for cell in row.distinct)
+        caption = ": ".join(dict.fromkeys(filter(None, [self.caption, *texts])))
+        return Table(rows[len(titles) :], count, caption)
+
+    def _fill(self) -> None:
+        """Take over what spans down into the next places."""
+        while (column := len(self._cells)) in self._below:
+            self._cells.append(self._carried(column))
+
+    def _carried(self, column: int) -> Cell:
+        cell, left = self._below.pop(column)
+        self._from_above.append(cell)
+        self._places -= 1
+        if left > 1 and self._places > 0:
+            self._below[column] = (cell, left - 1)
+        return cell
+
+    def _end_row(self) -> None:
+        if not self._cells and not self._rows:
+            return
+        for column in sorted(column for column in self._below if column >= len(self._cells)):
+            self._cells += [None] * (column - len(self._cells))
+            self._cells.append(self._carried(column))
+        if self._has_cells:
+            carried = frozenset(self._from_above) if self._from_above else _NOTHING
+            self._rows.append(Row(tuple(self._cells), *self._lines, carried))
+        self._cells, self._from_above, self._has_cells = [], [], False
+
+
+def _is_across(row: Row, width: int) -> bool:
+    """Whether a row is one cell, in a table that has more columns."""
+    return width > 1 and len(set(row.cells)) == 1 and bool(row.distinct)
+
+
+def _marked_headers(rows: Sequence[Row]) -> int:
+    """How many rows at the top the document marks as headers; a table has data below them."""
+    count = 0
+    while count < min(len(rows), _MAX_HEADER_ROWS) and _is_header(rows[count]):
+        count += 1
+    return count if count < len(rows) else min(count, 1)
+
+
+def _is_header(row: Row) -> bool:
+    """Whether all cells are marked; the corner above row headers may be empty without a mark."""
+    cells = list(row.cells)
+    while cells and (cells[0] is None or not (cells[0].text or cells[0].is_header)):
+        cells.pop(0)
+    return bool(cells) and all(cell is None or cell.is_header for cell in cells)
+
+
+def _guessed(rows: Sequence[Row]) -> bool:
+    """Whether the first row tells that it names the columns.
+
+    Either all cells are short and different names, or it has names and years above numbers.
+    """
+    if len(rows) < 2:
+        return False
+    texts = [cell.text if cell else "" for cell in rows[0].cells]
+    if labels_of(texts):
+        return True
+    named = texts[1:] if texts and not texts[0] else texts
+    if len(named) < 1 + bool(named == texts) or len({*map(str.casefold, named)}) < len(named):
+        return False
+    if not all(text and (_YEAR.match(text) or not _NUMBER.match(text)) for text in named):
+        return False
+    below = [_column(rows[1:4], at) for at in range(1, len(texts))]
+    return any(
+        column and all(map(_NUMBER.match, column)) and not all(map(_YEAR.match, column))
+        for column in below
+    )
+
+
+def _column(rows: Sequence[Row], at: int) -> list[str]:
+    cells = (row.cells[at] for row in rows if at < len(row.cells))
+    return [cell.text for cell in cells if cell and cell.text]
+
+
+def labels_of_columns(rows: Sequence[Row]) -> tuple[str, ...]:
+    """What each column is called by header rows: the path from the outermost to its own header.
+
+    A header that spans the whole table is no label; an empty one leaves its place empty.
+    """
+    width = max((len(row.cells) for row in rows), default=0)
+    paths: list[list[Cell]] = [[] for _ in range(width)]
+    for row in rows:
+        for column, cell in enumerate(row.cells):
+            if cell and cell.text and cell not in paths[column]:
+                paths[column].append(cell)
+    names = (dict.fromkeys(cell.text.rstrip(":").rstrip() for cell in path) for path in paths)
+    return tuple(_shortened(_PATH.join(path), _MAX_LABEL_CHARACTERS) for path in names)
+
+
+def table_blocks(table: Table, leads: tuple[str, ...] = ()) -> Iterator[Block]:
+    """Yield a table's blocks: its caption as a paragraph, then a block for each row.
+
+    `leads` are those of what stands around the table. Each row has the caption as a lead, and the
+    title of its group, so that a passage that begins inside the table repeats them. Links of
+    headers go to the first row. A table of headers alone has them as its text.
+    """
+    headers, data = table.rows[: table.header_rows], table.rows[table.header_rows :]
+    if table.caption:
+        line = table.rows[0].first_line if table.rows else 1
+        yield Block("paragraph", table.caption, line, line, leads=leads)
+        leads = (*leads, lead_of(table.caption))
+    if not data:
+        headers, data = (), table.rows
+    labels = _affordable(labels_of_columns(headers), data)
+    links = _links_of(headers)
+    width = table.width
+    is_filled = [any(True for row in data if _has_text(row, at)) for at in range(width)]
+    group: tuple[str, ...] = ()
+    for at, row in enumerate(data):
+        if headers and _is_repeated(row, headers):
+            continue
+        if headers and _is_new_header(row, data[at + 1 : at + 2]):
+            labels = _affordable(labels_of_columns([row]), data[at + 1 :])
+            links += _links_of([row])
+            continue
+        is_group = len(row.cells) > 1 and _is_across(row, width)
+        text, placed = _row_text(row, () if is_group else labels, is_filled)
+        if not text and not placed:
+            continue
+        lines = (row.first_line, row.last_line)
+        above = leads if is_group else leads + group
+        yield Block("table", text, *lines, links=links + placed, leads=above)
+        links = ()
+        group = (lead_of(text),) if is_group else group
+
+
+def _links_of(rows: Iterable[Row]) -> Links:
+    return tuple((0, link) for row in rows for cell in row.own for _, link in cell.links)
+
+
+def _has_text(row: Row, at: int) -> bool:
+    return at < len(row.cells) and bool(_text(row.cells[at]))
+
+
+def _is_repeated(row: Row, headers: Sequence[Row]) -> bool:
+    """Whether a row repeats a header, as tables do at the top of a page."""
+    texts = [cell and cell.text for cell in row.cells]
+    return len(row.distinct) > 1 and any(
+        texts == [cell and cell.text for cell in header.cells] for header in headers
+    )
+
+
+def _is_new_header(row: Row, below: Sequence[Row]) -> bool:
+    """Whether a row names the columns anew from here on."""
+    is_marked = len(row.distinct) > 1 and all(cell is None or cell.is_header for cell in row.cells)
+    if not is_marked or not below or _is_header(below[0]):
+        return False
+    return not any(_NUMBER.match(cell.text) for cell in row.distinct)
+
+
+def _affordable(labels: tuple[str, ...], rows: Sequence[Row]) -> tuple[str, ...]:
+    """The labels, shortened where they would make the table many times as long."""
+    said = sum(len(cell.text) for row in rows for cell in row.own)
+    if sum(map(len, labels)) * len(rows) <= said * _LABELS_PER_TEXT + _FREE_LABEL_CHARACTERS:
+        return labels
+    return tuple(_shortened(label, _SHORT_LABEL_CHARACTERS) for label in labels)
+
+
+def _shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit].rsplit(" ", 1)[0] + " …"
+
+
+def _row_text(row: Row, labels: Sequence[str], is_filled: Sequence[bool]) -> tuple[str, Links]:
+    """A row's text, and its links with their offsets in it.
+
+    Without labels, empty cells keep their places, but not in columns without any text.
+    """
+    parts: list[str] = []
+    links: list[tuple[int, WrittenLink]] = []
+    length = 0
+    for cell, columns in _runs(row.cells):
+        text = cell.text if cell else ""
+        if not text and (any(labels) or not any(is_filled[at] for at in columns)):
+            continue
+        is_own = cell not in row.carried
+        names = dict.fromkeys(labels[at] for at in columns if at < len(labels) and labels[at])
+        label = f"{_SEVERAL.join(names)}: " if names and text else ""
+        parts.append(label + (text if is_own else _shortened(text, _MAX_LABEL_CHARACTERS)))
+        if cell and is_own:
+            links += ((length + len(label) + at, link) for at, link in cell.links)
+        length += len(parts[-1]) + len(JOINT)
+    while parts and not parts[-1]:
+        parts.pop()
+    return JOINT.join(parts), tuple(links)
+
+
+def _runs(cells: Sequence[Cell | None]) -> Iterator[tuple[Cell | None, list[int]]]:
+    """Each cell with the columns that it spans; each empty place alone."""
+    places = enumerate(cells)
+    keyed = groupby(places, key=lambda place: place[1] if _text(place[1]) else place[0])
+    for _, run in keyed:
+        columns = list(run)
+        yield columns[0][1], [at for at, _ in columns]
+
+
+def _text(cell: Cell | None) -> str:
+    return cell.text if cell else ""

@@ -1,0 +1,184 @@
+"""Tables become text row by row, each cell under its own header."""
+
+import time
+
+import pytest
+
+from hopsyncd.formats.blocks import WrittenLink
+from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.inline import lowered, raised
+from hopsyncd.formats.readers import extract
+from hopsyncd.formats.tables import TableBuilder, table_blocks
+
+
+def grid(*rows: str, headers: int = 0, caption: str = "") -> TableBuilder:
+    """Cells of a row stand between bars; `^2` before a text spans rows, `>2` spans columns."""
+    builder = TableBuilder(caption)
+    for number, row in enumerate(rows, 1):
+        builder.begin_row(number, is_header=number <= headers)
+        for cell in row.split("|"):
+            spans = {"^": 1, ">": 1}
+            text = cell.strip()
+            while text[:1] in spans and text[1:2].isdigit():
+                spans[text[0]], text = int(text[1]), text[2:].strip()
+            builder.add(text, rowspan=spans["^"], colspan=spans[">"])
+    return builder
+
+
+def texts(builder: TableBuilder, *, guess_header: bool = False) -> list[str]:
+    return [block.text for block in table_blocks(builder.build(guess_header=guess_header))]
+
+
+def test_an_empty_corner_shifts_no_label() -> None:
+    table = grid(" | Low | High", "Skarvbu | 110 | 310", "Ternebu |  | 320", headers=1)
+    assert texts(table) == ["Skarvbu | Low: 110 | High: 310", "Ternebu | High: 320"]
+
+
+def test_cells_that_span_rows_are_repeated() -> None:
+    table = grid(
+        "Route | Boat | Fare",
+        "^3 Northern | Alva | 40",
+        "Brage | 45",
+        "Disa | 50",
+        "Southern | >2 cancelled",
+        headers=1,
+    )
+    assert texts(table) == [
+        "Route: Northern | Boat: Alva | Fare: 40",
+        "Route: Northern | Boat: Brage | Fare: 45",
+        "Route: Northern | Boat: Disa | Fare: 50",
+        "Route: Southern | Boat, Fare: cancelled",
+    ]
+
+
+def test_labels_are_the_path_of_headers() -> None:
+    table = grid("^2 Hut | >2 2025", "Low | High", "Skarvbu | 1 | 3", headers=2)
+    assert texts(table) == ["Hut: Skarvbu | 2025 > Low: 1 | 2025 > High: 3"]
+
+
+def test_labels_may_be_years_and_long_texts() -> None:
+    question = "How many of the boats that came to the harbour in the year carried herring?"
+    table = grid(f"Port | 2024 | {question}", "Bodø | 12 | 4", headers=1)
+    assert texts(table) == [f"Port: Bodø | 2024: 12 | {question}: 4"]
+
+
+def test_a_title_row_is_the_caption_of_each_passage() -> None:
+    rows = [f"Hut {n:03} | {100 + n} | {300 + n}" for n in range(60)]
+    table = grid(">3 Prices", "Hut | Low | High", *rows, headers=2)
+    passages = chunk(list(table_blocks(table.build())))
+    assert len(passages) > 2
+    assert all(passage.text.startswith("Prices\n") for passage in passages)
+    lines = [line for passage in passages for line in passage.text.split("\n") if "Hut" in line]
+    assert lines == [
+        f"Hut: Hut {n:03} | Low: {100 + n} | High: {300 + n}" for n in range(60)
+    ]  # fmt: skip
+
+
+def test_a_group_is_repeated_where_a_passage_begins_inside_it() -> None:
+    rows = [f"Boat {n} | {n} | of the northern fleet, painted blue" for n in range(60)]
+    table = grid("Boat | Length | Note", ">3 Trawlers", *rows, headers=1)
+    first, *others = chunk(list(table_blocks(table.build())))
+    assert first.text.startswith("Trawlers\nBoat: Boat 0 |")
+    assert others
+    assert all(passage.text.startswith("Trawlers\n") for passage in others)
+
+
+def test_without_headers_empty_cells_keep_their_places() -> None:
+    assert texts(grid("a | | | c", " | b | | c", "d | | |")) == ["a |  | c", " | b | c", "d"]
+
+
+def test_the_first_row_is_no_header_unless_marked() -> None:
+    rows = ("Tove | Oslo", "Gro | Bergen")
+    assert texts(grid(*rows)) == ["Tove | Oslo", "Gro | Bergen"]
+    assert texts(grid(*rows), guess_header=True) == ["Tove: Gro | Oslo: Bergen"]
+    assert texts(grid("12 | 13", "14 | 15"), guess_header=True) == ["12 | 13", "14 | 15"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (("Port | 2024 | 2025", "Bodø | 12 | 14"), ["Port: Bodø | 2024: 12 | 2025: 14"]),
+        ((" | Low | High", "Skarvbu | 1 | 3"), ["Skarvbu | Low: 1 | High: 3"]),
+        (("Prices | | ", "Hut | Low", "Skarvbu | 1"), ["Prices", "Hut: Skarvbu | Low: 1"]),
+        ((" | 2024 | 2025", "Born | 1961 | 1962"), [" | 2024 | 2025", "Born | 1961 | 1962"]),
+        (("2024 | 2025", "2026 | 2027"), ["2024 | 2025", "2026 | 2027"]),
+    ],
+)
+def test_a_guessed_header_names_what_the_content_tells(
+    rows: tuple[str, ...], expected: list[str]
+) -> None:
+    assert texts(grid(*rows), guess_header=True) == expected
+
+
+def test_headers_that_are_repeated_or_new() -> None:
+    builder = TableBuilder()
+    for is_header, row in [(True, "A|B"), (False, "1|2"), (True, "A|B"), (False, "3|4"),
+                           (True, "C|D"), (False, "5|6"), (True, "Total|9")]:  # fmt: skip
+        builder.begin_row(1)
+        for text in row.split("|"):
+            builder.add(text, is_header=is_header)
+    assert texts(builder) == ["A: 1 | B: 2", "A: 3 | B: 4", "C: 5 | D: 6", "C: Total | D: 9"]
+
+
+def test_headers_alone_and_a_table_without_rows() -> None:
+    assert texts(grid("A | B", headers=1)) == ["A | B"]
+    assert texts(TableBuilder()) == []
+
+
+def test_links_keep_their_places_and_those_of_headers_come_first() -> None:
+    builder = TableBuilder()
+    builder.begin_row(1, is_header=True)
+    builder.add("A", links=((0, WrittenLink("a", "A")),))
+    builder.add("B")
+    builder.begin_row(2, 3)
+    builder.add("one")
+    builder.add("see  two", links=((5, WrittenLink("two", "two")),))
+    (row,) = table_blocks(builder.build())
+    assert (row.text, row.first_line, row.last_line) == ("A: one | B: see two", 2, 3)
+    assert [(at, link.target) for at, link in row.links] == [(0, "a"), (16, "two")]
+    assert row.text[16:] == "two"
+
+
+def test_a_long_row_repeats_its_first_cell_in_each_line() -> None:
+    cells = " | ".join(f"Column {n}: " + "word " * 40 for n in range(12))
+    table = grid("Name: Tove | " + cells.replace("word ", "word "))
+    passages = chunk(list(table_blocks(table.build())))
+    lines = [line for passage in passages for line in passage.text.split("\n")]
+    assert len(lines) > 3
+    assert all(line.startswith("Name: Tove | Column ") for line in lines)
+    assert sum(line.count("word") for line in lines) == 12 * 40
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<table>" + "<tr><td rowspan=60000 colspan=1000>a" * 2000 + "</table>",
+        "<table><tr>" + "<td rowspan=60000>a" * 3000 + "<tr><td>b" * 3000 + "</table>",
+        "<table><tr>" + f"<th>{'x' * 150}" * 300 + ("<tr>" + "<td>a" * 300) * 300 + "</table>",
+    ],
+)
+def test_spans_and_labels_are_bounded(page: str) -> None:
+    began = time.process_time()
+    blocks = extract(page.encode(), "text/html")
+    assert time.process_time() - began < 5
+    assert sum(len(block.text) for block in blocks) < 60 * len(page) + 1_000_000
+
+
+def test_markdown_and_csv_fill_the_grid() -> None:
+    years = b"| Port | 2024 | 2025 |\n|---|---|---|\n| Vard\xc3\xb8 | 1 | 2 |\n"
+    assert [block.text for block in extract(years, "text/markdown")] == [
+        "Port: Vardø | 2024: 1 | 2025: 2"
+    ]
+    corner = b"| | Low | High |\n|---|---|---|\n| Hut | | 2 |\n"
+    assert [block.text for block in extract(corner, "text/markdown")] == ["Hut | High: 2"]
+    rows = b",Low,High\n" + b"".join(b"Hut %d,%d,2\n" % (n, n) for n in range(2500))
+    read = extract(rows, "text/csv")
+    assert [block.text for block in read] == [f"Hut {n} | Low: {n} | High: 2" for n in range(2500)]
+    assert [block.first_line for block in read] == list(range(2, 2502))
+
+
+def test_raised_and_lowered_text_is_marked_where_it_changes_the_value() -> None:
+    assert "10" + raised("6", "10") == "10^6"
+    assert "H" + lowered("2", "H") == "H_2"
+    assert "3" + raised("rd", "3") == "3rd"
+    assert "Hopsyncd" + raised("TM", "Hopsyncd") == "HopsyncdTM"
