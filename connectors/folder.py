@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from connectors.ignore import IGNORE_FILES, Level, read_level, with_level
 from connectors.media_type import MBOX, media_type
+from connectors.open_folders import OpenFolders
 from connectors.protocol import (
     Fetched,
     Item,
@@ -24,10 +25,14 @@ from connectors.protocol import (
     prefixes,
     printable_id,
 )
-from connectors.regular_file import read_beneath, revision_of, too_large
+from connectors.regular_file import GONE, read_beneath, revision_of, too_large
 from connectors.settings import FileSettings
 
 _DEFAULT = FileSettings()
+
+MAX_DEPTH = 10_000
+MAX_ID_CHARACTERS = 65_536
+"""Folders that are nested deeper, or whose path is longer, are a Problem and are not listed."""
 
 Scope: TypeAlias = "dict[str, Scope] | None"
 """Which children to list: None for all, or those named, each with its own scope."""
@@ -41,6 +46,33 @@ class _Root:
     device: int
     inode: int
     never: frozenset[str]
+    folders: OpenFolders
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A name in an open folder. No call here looks the path up again, as it could have become
+    a link to somewhere else."""
+
+    folder: int
+    name: str
+    id: str
+
+    def state(self) -> os.stat_result:
+        """What lstat says. Raises OSError."""
+        return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
+
+    def leads_to_folder(self) -> bool:
+        try:
+            return stat.S_ISDIR(os.stat(self.name, dir_fd=self.folder).st_mode)
+        except OSError:
+            return False
+
+    def is_readable(self, state: os.stat_result) -> bool:
+        if state.st_mode & stat.S_IROTH and state.st_mode & stat.S_IRUSR:
+            return True
+        by_effective = os.access in os.supports_effective_ids
+        return os.access(self.name, os.R_OK, dir_fd=self.folder, effective_ids=by_effective)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +137,28 @@ class FolderConnector:
 
     def _walk(self, scope: Scope) -> Iterator[Item | Problem]:
         root = self._enter()
-        stack = [_Folder("", (), scope)]
-        while stack:
-            below = []
-            for found in self._list(root, stack.pop()):
-                if isinstance(found, _Folder):
-                    below.append(found)
-                else:
-                    yield found
-            stack.extend(reversed(below))
+        try:
+            stack = [_Folder("", (), scope)]
+            while stack:
+                below = []
+                for found in self._list(root, stack.pop()):
+                    if isinstance(found, _Folder):
+                        below.append(found)
+                    else:
+                        yield found
+                stack.extend(reversed(below))
+        finally:
+            root.folders.close()
         self._check_still_there(root)
 
     def _list(self, root: _Root, folder: _Folder) -> Iterator[Item | Problem | _Folder]:
         try:
-            names, levels = _open_folder(root, folder)
-        except (FileNotFoundError, NotADirectoryError):
-            self._check_still_there(root)
-            return
+            opened = root.folders.enter(folder.id)
+            names, levels = _names_in(opened, folder)
         except OSError as error:
+            if error.errno in GONE:
+                self._check_still_there(root)
+                return
             if not folder.id:
                 raise self._unavailable(error) from error
             yield _failed(folder.id, error, subtree=True)
@@ -130,25 +166,23 @@ class FolderConnector:
         for name in names:
             scope = None if folder.scope is None else folder.scope[name]
             id_ = f"{folder.id}/{name}" if folder.id else name
-            found = self._judge(root, id_, levels, scope)
+            found = self._judge(root, _Place(opened, name, id_), levels, scope)
             if found is not None and (scope is None or _reaches_below(found)):
                 yield found
 
     def _judge(
-        self, root: _Root, id_: str, levels: tuple[Level, ...], scope: Scope
+        self, root: _Root, place: _Place, levels: tuple[Level, ...], scope: Scope
     ) -> Item | Problem | _Folder | None:
         """What one path is; None if it is not a document or has just gone."""
-        path = f"{root.path}/{id_}"
+        id_ = place.id
         if id_ in root.never:
             return None
         try:
-            state = os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+            state = place.state()
         except OSError as error:
-            return _failed(id_, error, subtree=True)
+            return None if error.errno in GONE else _failed(id_, error, subtree=True)
         kind = stat.S_IFMT(state.st_mode)
-        is_folder = kind == stat.S_IFDIR or (kind == stat.S_IFLNK and _leads_to_folder(path))
+        is_folder = kind == stat.S_IFDIR or (kind == stat.S_IFLNK and place.leads_to_folder())
         if self._rules.hides(id_, is_folder, levels):
             return None
         if not is_folder and kind in (stat.S_IFREG, stat.S_IFLNK) and not self._rules.includes(id_):
@@ -157,35 +191,38 @@ class FolderConnector:
             hint = "Rename it, for example with convmv."
             return Problem(printable_id(id_), "its name is not UTF-8", hint, is_folder)
         if kind == stat.S_IFLNK:
-            return _judge_link(root, id_, is_folder)
-        return _Folder(id_, levels, scope) if is_folder else self._judge_file(path, id_, state)
+            return _judge_link(root, place, is_folder)
+        if is_folder and (len(id_) > MAX_ID_CHARACTERS or id_.count("/") >= MAX_DEPTH):
+            return _too_deep(id_)
+        return _Folder(id_, levels, scope) if is_folder else self._judge_file(place, state)
 
-    def _judge_file(self, path: str, id_: str, state: os.stat_result) -> Item | Problem:
+    def _judge_file(self, place: _Place, state: os.stat_result) -> Item | Problem:
+        id_ = place.id
         if not stat.S_ISREG(state.st_mode):
             return Problem(id_, "it is not a regular file but a pipe, socket or device", _IGNORE_IT)
         if state.st_size > self._max_bytes:
             why, hint = too_large(state.st_size, self._max_bytes)
             return Problem(id_, why, _AS_MAILBOX if media_type(id_) == MBOX else hint)
-        if not _is_readable(path, state):
+        if not place.is_readable(state):
             return _failed(id_, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
         return Item(id_, revision_of(state), state.st_size)
 
     def _enter(self) -> _Root:
         real = os.path.realpath(self._root)
         try:
-            state = Path(real).stat()
+            folders = OpenFolders(real)
         except OSError as error:
             raise self._unavailable(error) from error
-        if not stat.S_ISDIR(state.st_mode):
-            raise self._unavailable(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
         own = [path for path in self._never if _is_within(real, os.path.realpath(path))]
         if own:
+            folders.close()
             raise SourceUnavailable(
                 f"Cannot list the folder {self._root}",
                 f"it is inside hopsyncd's own data at {own[0]}",
                 "Choose another folder as `path` of this source in config.toml.",
             )
-        return _Root(real, state.st_dev, state.st_ino, _ids_beneath(real, self._never))
+        state = os.fstat(folders.root)
+        return _Root(real, state.st_dev, state.st_ino, _ids_beneath(real, self._never), folders)
 
     def _check_still_there(self, root: _Root) -> None:
         """Raise SourceUnavailable if the root was unmounted or replaced."""
@@ -232,27 +269,43 @@ _AS_MAILBOX = (
 _IGNORE_IT = "Move it out of the folder or add it to `ignore`."
 
 
-def _open_folder(root: _Root, folder: _Folder) -> tuple[list[str], tuple[Level, ...]]:
+def _names_in(opened: int, folder: _Folder) -> tuple[list[str], tuple[Level, ...]]:
     """The sorted names to look at, and the ignore files that apply to them. Raises OSError."""
-    path = f"{root.path}/{folder.id}" if folder.id else root.path
     if folder.scope is None:
-        with os.scandir(path) as entries:
+        with os.scandir(opened) as entries:
             names = present = sorted(entry.name for entry in entries)
     else:
         names, present = sorted(folder.scope), list(IGNORE_FILES)
-    level = read_level(path, folder.id + "/" if folder.id else "", present)
+    level = read_level(opened, folder.id + "/" if folder.id else "", present)
     return names, with_level(folder.levels, level)
 
 
-def _judge_link(root: _Root, id_: str, is_folder: bool) -> Problem | None:
-    target = os.path.realpath(f"{root.path}/{id_}")
-    if _is_within(target, root.path):
+def _judge_link(root: _Root, place: _Place, is_folder: bool) -> Problem | None:
+    """A Problem if the link leads out of the folder; what it says is told, not where that leads."""
+    above = f"{root.path}/{place.id}".rpartition("/")[0]
+    try:
+        text = os.readlink(place.name, dir_fd=place.folder)
+    except OSError:
+        return None
+    told = text if text.startswith("/") else f"{above}/{text}"
+    if _is_within(os.path.realpath(told), root.path):
         return None
     return Problem(
-        id_,
-        f"it is a symbolic link that leads out of the folder, to {printable_id(target)}",
+        place.id,
+        "it is a symbolic link that leads out of the folder, "
+        f"to {printable_id(os.path.normpath(told))}",
         "Make its target a source of its own, or add the link to `ignore`.",
         subtree=is_folder,
+    )
+
+
+def _too_deep(id_: str) -> Problem:
+    return Problem(
+        id_[:MAX_ID_CHARACTERS],
+        f"it is more than {MAX_DEPTH:,} folders deep or its path has more than "
+        f"{MAX_ID_CHARACTERS:,} characters",
+        "Move what is in it further up, or add it to `ignore`.",
+        subtree=True,
     )
 
 
@@ -268,19 +321,6 @@ def _failed(id_: str, error: OSError, subtree: bool = False) -> Problem:
 def _reaches_below(found: Item | Problem | _Folder) -> bool:
     """Whether it says something about paths below it."""
     return isinstance(found, _Folder) or (isinstance(found, Problem) and found.subtree)
-
-
-def _leads_to_folder(link: str) -> bool:
-    try:
-        return stat.S_ISDIR(Path(link).stat().st_mode)
-    except OSError:
-        return False
-
-
-def _is_readable(path: str, state: os.stat_result) -> bool:
-    if state.st_mode & stat.S_IROTH and state.st_mode & stat.S_IRUSR:
-        return True
-    return os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _scope_of(under: Sequence[str] | None) -> Scope:

@@ -297,20 +297,21 @@ class Rules:
         return any(known(id_) for known in self._named) if verdict is None else verdict
 
 
-def read_level(folder: str, base: str, names: Sequence[str]) -> Level | None:
-    """The ignore files of one folder; None if `names` contains none.
+def read_level(folder: int, base: str, names: Sequence[str]) -> Level | None:
+    """The ignore files of one open folder; None if `names` contains none that has a pattern.
 
     Raises OSError if one exists but cannot be read: what it hides is then unknown.
     """
     if not any(name in names for name in IGNORE_FILES):
         return None
-    own, git = (_read_patterns(f"{folder}/{name}") for name in IGNORE_FILES)
-    return Level(base, own, git)
+    own, git = (_read_patterns(folder, name) for name in IGNORE_FILES)
+    return Level(base, own, git) if own or git else None
 
 
-def _read_patterns(path: str) -> Patterns:
+def _read_patterns(folder: int, name: str) -> Patterns:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(name, flags, dir_fd=folder)
     except OSError as error:
         # Just deleted, a symbolic link (which git does not follow either), or a socket.
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
@@ -324,11 +325,11 @@ def _read_patterns(path: str) -> Patterns:
     finally:
         os.close(handle)
     if len(data) > MAX_IGNORE_FILE_BYTES:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), name)
     try:
         return patterns_in(data)
     except TooManyPatterns as error:
-        raise OSError(error.errno, error.why, path) from error
+        raise OSError(error.errno, error.why, name) from error
 
 
 @lru_cache(maxsize=_KEPT_COMPILED)

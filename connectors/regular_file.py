@@ -18,9 +18,9 @@ CLOCK_TICK_NS = 20_000_000
 """File times advance in ticks of the kernel (up to 10 ms), so two writes may have one time."""
 
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
-# If a component has become a link or a file, the listed path no longer exists.
-_GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+FOLDER_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+"""If a component has become a link or a file, the listed path no longer exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def open_beneath(root: str, id_: str) -> int:
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in folders:
-            below = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
+            below = os.open(part, FOLDER_FLAGS, dir_fd=folder)
             os.close(folder)
             folder = below
         return os.open(name, _FILE_FLAGS, dir_fd=folder)
@@ -136,7 +136,7 @@ def _let_the_clock_tick(state: os.stat_result) -> None:
 
 
 def _explained(error: OSError, id_: str) -> ItemVanished | ItemUnreadable:
-    if error.errno in _GONE:
+    if error.errno in GONE:
         return vanished(id_)
     hint = (
         "Give the daemon's user read permission, or add it to `ignore`."

@@ -4,7 +4,6 @@ When a message is read, flagged or moved from `new` to `cur`, the part of its na
 stays. So that part, with its folder, is the document's id.
 """
 
-import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from connectors.mail.message import fetched, is_wanted, too_large
+from connectors.open_folders import OpenFolders
 from connectors.protocol import (
     Fetched,
     Found,
@@ -24,13 +24,12 @@ from connectors.protocol import (
     printable_id,
     vanished,
 )
-from connectors.regular_file import open_beneath
+from connectors.regular_file import GONE, open_beneath
 from connectors.settings import DEFAULT_FOLDERS, DEFAULT_MAX_MESSAGE_BYTES
 
 ROOT_FOLDER = "INBOX"  # the name that patterns use for the Maildir at `path` itself
 _PARTS = ("new", "cur")  # in this order, a message that moves meanwhile is not missed
 _LOOKS = 3
-_GONE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ class MaildirConnector:
                 data = file.read(self._max_bytes + 1)
                 state = os.fstat(file.fileno())
         except OSError as error:
-            kind = ItemVanished if error.errno in _GONE else ItemUnreadable
+            kind = ItemVanished if error.errno in GONE else ItemUnreadable
             raise kind(f"Cannot read {item.id!r}", *_explained(error)) from error
         if len(data) > self._max_bytes:
             raise ItemUnreadable(
@@ -112,16 +111,23 @@ class MaildirConnector:
 
     def _walk(self) -> Iterator[tuple[str, OSError | None]]:
         """Every wanted Maildir, as a path below the root; "" is the root. Names sorted."""
+        folders = self._open_root()
+        try:
+            yield from self._walk_below(folders)
+        finally:
+            folders.close()
+
+    def _walk_below(self, folders: OpenFolders) -> Iterator[tuple[str, OSError | None]]:
         stack = [""]
         while stack:
             folder = stack.pop()
             try:
-                with os.scandir(self._root / folder) as entries:
+                with os.scandir(folders.enter(folder)) as entries:
                     names = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
             except OSError as error:
                 if not folder:
                     raise self._unavailable(*_explained(error)) from error
-                if error.errno not in _GONE:
+                if error.errno not in GONE:
                     yield folder, error
                 continue
             is_maildir = "cur" in names
@@ -130,7 +136,22 @@ class MaildirConnector:
             below = [n for n in names if not (is_maildir and n in ("cur", "new", "tmp"))]
             stack.extend(f"{folder}/{n}" if folder else n for n in reversed(below))
 
+    def _open_root(self) -> OpenFolders:
+        try:
+            return OpenFolders(os.path.realpath(self._root))
+        except OSError as error:
+            raise self._unavailable(*_explained(error)) from error
+
     def _list(self, folder: str, parts: Selection) -> Iterator[Item | Problem]:
+        folders = self._open_root()
+        try:
+            yield from self._list_in(folders, folder, parts)
+        finally:
+            folders.close()
+
+    def _list_in(
+        self, folders: OpenFolders, folder: str, parts: Selection
+    ) -> Iterator[Item | Problem]:
         try:
             names = self._look(folder)
         except OSError as error:
@@ -145,22 +166,27 @@ class MaildirConnector:
             if not parts.has(id_):
                 continue
             try:
-                state = self._lstat(names.paths.get(unique))
+                state = self._lstat(folders, names.paths.get(unique))
                 if state is None and unique in names.paths:
                     # It was read, flagged or deleted meanwhile, so look at the names again.
                     names = self._look(folder)
-                    state = self._lstat(names.paths.get(unique))
+                    state = self._lstat(folders, names.paths.get(unique))
             except OSError as error:
                 yield Problem(id_, *_explained(error))
                 continue
             if state is not None:
                 yield self._judge(id_, state)
 
-    def _lstat(self, path: str | None) -> os.stat_result | None:
-        try:
-            return None if path is None else (self._root / path).lstat()
-        except (FileNotFoundError, NotADirectoryError):
+    def _lstat(self, folders: OpenFolders, path: str | None) -> os.stat_result | None:
+        if path is None:
             return None
+        folder, _, name = path.rpartition("/")
+        try:
+            return os.stat(name, dir_fd=folders.enter(folder), follow_symlinks=False)
+        except OSError as error:
+            if error.errno in GONE:
+                return None
+            raise
 
     def _judge(self, id_: str, state: os.stat_result) -> Item | Problem:
         if not stat.S_ISREG(state.st_mode):
@@ -170,31 +196,21 @@ class MaildirConnector:
         return Item(id_, _revision(state))
 
     def _look(self, folder: str) -> _Names:
-        """The names in one Maildir. Raises OSError.
-
-        A rename during a listing can hide a name, so a folder is listed again while its time
-        changes.
-        """
+        """The names in one Maildir. Raises OSError."""
         paths: dict[str, str] = {}
         strange: set[str] = set()
-        for part in _PARTS:
-            inside = self._root / folder / part
-            for _ in range(_LOOKS):
-                try:
-                    before = inside.stat().st_mtime_ns
-                    with os.scandir(inside) as entries:
-                        names = [e.name for e in entries if not e.name.startswith(".")]
-                    after = inside.stat().st_mtime_ns
-                except FileNotFoundError:
-                    break
-                for name in names:
+        folders = self._open_root()
+        try:
+            for part in _PARTS:
+                within = f"{folder}/{part}" if folder else part
+                for name in _names_in(folders, within):
                     unique = name.partition(":")[0]
                     if unique != printable_id(unique):
                         strange.add(printable_id(unique))
                     else:
-                        paths[unique] = f"{folder}/{part}/{name}" if folder else f"{part}/{name}"
-                if before == after:
-                    break
+                        paths[unique] = f"{within}/{name}"
+        finally:
+            folders.close()
         return _Names(folder, paths, tuple(sorted(strange)))
 
     def _identity(self) -> tuple[int, int]:
@@ -211,6 +227,26 @@ class MaildirConnector:
             f"{hint.rstrip('.')}, or correct `path` of this source in config.toml. "
             "What is indexed of it is kept.",
         )
+
+
+def _names_in(folders: OpenFolders, id_: str) -> Iterator[str]:
+    """The names in one folder; none if it has gone. Raises OSError.
+
+    A rename during a listing can hide a name, so a folder is listed again while its time changes.
+    """
+    try:
+        folder = folders.enter(id_)
+    except OSError as error:
+        if error.errno in GONE:
+            return
+        raise
+    for _ in range(_LOOKS):
+        before = os.fstat(folder).st_mtime_ns
+        with os.scandir(folder) as entries:
+            names = [e.name for e in entries if not e.name.startswith(".")]
+        yield from names
+        if os.fstat(folder).st_mtime_ns == before:
+            return
 
 
 def _revision(state: os.stat_result) -> str:

@@ -180,7 +180,7 @@ class StateService(ReadService):
             "problem": row.problem,
             "hint": row.hint,
             "watching": bool(watch and watch.watching),
-            "watch_problem": f"{watch.why}. {watch.hint}" if watch and not watch.watching else None,
+            "watch_problem": f"{watch.why}. {watch.hint}" if watch and watch.why else None,
         }
 
     def _names(self) -> list[str]:

@@ -241,7 +241,7 @@ def _print_details(source: dict[str, Any]) -> None:
         "restored": source["pinned"] or None,
         "last success": local_time(source["scanned"]),
         "next scan": local_time(source["next"]) if source["next"] else None,
-        "file events": "arrive" if source["watching"] else source["watch_problem"],
+        "file events": source["watch_problem"] or "arrive",
     }
     click.echo(source["name"])
     for title, value in rows.items():

@@ -138,7 +138,8 @@ def _print_source(source: Mapping[str, Any]) -> None:
     if source["problem"]:
         click.echo(f"  paused: {printable(source['problem'])}. {source['hint']}")
     if source["watch_problem"]:
-        click.echo(f"  no file events: {source['watch_problem']}")
+        label = "file events" if source["watching"] else "no file events"
+        click.echo(f"  {label}: {source['watch_problem']}")
 
 
 def print_problem(problem: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ from hopsyncd.formats.sandbox.messages import Died
 from hopsyncd.formats.sandbox.reader_process import WORKER, try_readers
 from hopsyncd.formats.sandbox.samples import SAMPLES
 from hopsyncd.ingest.connect import tesseract_of
+from hopsyncd.ingest.folder_observer import folders_in
 from hopsyncd.models.encoder import CrossReranker, has_onnxruntime
 from hopsyncd.models.language import SpacyLanguage
 from hopsyncd.models.loading import encoder_of
@@ -167,7 +168,9 @@ def _folders(roots: list[Path]) -> tuple[int, bool]:
     """How many folders there are, and whether time allowed counting them all."""
     count, end_s = 0, time.monotonic() + _COUNT_S
     for root in roots:
-        for _ in os.walk(root):
+        stack = [os.fsencode(root)]
+        while stack:
+            stack.extend(folders_in(stack.pop()))
             count += 1
             if time.monotonic() > end_s:
                 return count, False

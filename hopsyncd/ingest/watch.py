@@ -19,8 +19,9 @@ from pathlib import Path
 
 import structlog
 from watchdog import events
-from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
+
+from hopsyncd.ingest.folder_observer import DeepObserver, folder_observer
 
 Hint = Callable[[Sequence[str] | None], None]
 """Takes paths of files or folders, relative to the root and perhaps gone, the newest last; None:
@@ -54,7 +55,10 @@ _WRITES = (events.FileModifiedEvent, events.FileClosedEvent)
 
 @dataclass(frozen=True, slots=True)
 class WatchStatus:
-    """Whether changes raise hints now; if not, why, and what to do. Scans go on regardless."""
+    """Whether changes raise hints now; if not everywhere, why, and what to do.
+
+    Scans go on regardless.
+    """
 
     watching: bool
     why: str = ""
@@ -78,7 +82,7 @@ class FolderWatcher:
         check_every_s: float = CHECK_EVERY_S,
         *,
         skip: Callable[[str], bool] = lambda _: False,
-        observer: Callable[[], BaseObserver] = Observer,
+        observer: Callable[[], BaseObserver] = folder_observer,
     ) -> None:
         self._debounce_s = debounce_s
         self._check_every_s = check_every_s
@@ -168,9 +172,21 @@ class FolderWatcher:
         except OSError as error:
             self._give_up(root, error)
             return False
+        except Exception:
+            # No folder may keep the daemon from starting.
+            log.exception("watch_failed", root=str(root))
+            self._give_up(root, OSError(errno.EIO, "an unexpected error; the log has it"))
+            return False
         self._wait_s = self._check_every_s
-        self._status = WatchStatus(True)
+        self._set_watching(root, self._session)
         return True
+
+    def _set_watching(self, root: Path, session: "_Session") -> None:
+        deep = session.too_deep()
+        status = _watching_in_part(root, deep) if deep else WatchStatus(True)
+        if deep and not self._status.why:
+            log.warning("watched_in_part", root=str(root), why=status.why, hint=status.hint)
+        self._status = status
 
     def _holds(self, root: Path, session: "_Session", new_folder: bool) -> bool:
         """Whether the watch still sees everything; if not, end it, to begin again later."""
@@ -179,6 +195,8 @@ class FolderWatcher:
         except OSError as error:
             self._give_up(root, error)
             return False
+        if new_folder:
+            self._set_watching(root, session)
         return True
 
     def _give_up(self, root: Path, error: OSError) -> None:
@@ -280,7 +298,7 @@ class _Session:
             self._observer.schedule(handler, self.real, recursive=True, event_filter=_EVENTS)
             self._observer.start()
             self._check_limit()
-        except OSError:
+        except Exception:
             self.stop()
             raise
 
@@ -295,6 +313,10 @@ class _Session:
             raise OSError(errno.EIO, "a thread of the watch died")
         if new_folder:
             self._check_limit()
+
+    def too_deep(self) -> str | None:
+        """The path of a folder that is too deep to be watched; None if there is none."""
+        return self._observer.too_deep() if isinstance(self._observer, DeepObserver) else None
 
     def stop(self) -> None:
         self._observer.stop()
@@ -331,6 +353,12 @@ def _not_watching(root: Path, error: OSError) -> WatchStatus:
     if error.errno == errno.ENOSPC:
         return WatchStatus(False, why, "Changes wait for the next scan. Raise the limit: " + _RAISE)
     return WatchStatus(False, why, "Changes wait for the next scan; the watch is tried again.")
+
+
+def _watching_in_part(root: Path, deep: str) -> WatchStatus:
+    depth = deep.count("/") - os.path.realpath(root).count("/")
+    why = f"Some folders in {root} are too deep to be watched (the first is {depth:,} levels down)"
+    return WatchStatus(True, why, "Changes in them wait for the next scan; move them further up.")
 
 
 _RAISE = "sysctl fs.inotify.max_user_watches=1048576, or watch a smaller folder."

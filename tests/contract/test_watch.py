@@ -12,6 +12,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 from hopsyncd.ingest.watch import FolderWatcher
+from tests.fakes.nested import nest, remove_nested
 
 DEADLINE_S = 60.0
 
@@ -320,3 +321,50 @@ def test_nothing_comes_after_stop(root: Path, hints: Hints) -> None:
     assert not watcher.status().watching
     with pytest.raises(RuntimeError):
         watcher.watch(root, hints)
+
+
+class TestDeeplyNestedFolders:
+    @pytest.fixture
+    def deep(self, root: Path) -> Iterator[Path]:
+        yield root
+        remove_nested(root)
+
+    @pytest.mark.parametrize("depth", [1200, 3000])
+    def test_are_watched_as_deep_as_the_kernel_can(
+        self, deep: Path, hints: Hints, depth: int
+    ) -> None:
+        nest(deep, depth, {"deep.md": b"x"})
+        watcher = FolderWatcher(debounce_s=0.1, check_every_s=0.2)
+        watcher.watch(deep, hints)
+        inner = "d/" * 900 + "new.md"
+        (deep / inner).write_text("x")
+        wait_for(lambda: inner in hints.told)
+        assert watcher.status().watching
+        assert ("too deep to be watched" in watcher.status().why) == (depth > 2000)
+        watcher.stop()
+
+    def test_that_move_in_do_not_end_the_watch(
+        self, deep: Path, hints: Hints, watcher: FolderWatcher
+    ) -> None:
+        outside = deep.parent / "outside"
+        outside.mkdir()
+        nest(outside, 3000, {"deep.md": b"x"})
+        (outside / "d").rename(deep / "d")
+        wait_for(lambda: "d" in hints.told)
+        wait_for(lambda: "too deep to be watched" in watcher.status().why)
+        (deep / "d").rename(deep / "e")
+        wait_for(lambda: "e" in hints.told)
+        (deep / "after.md").write_text("x")
+        wait_for(lambda: "after.md" in hints.told)
+        assert watcher.status().watching
+
+
+def test_an_unexpected_error_of_the_watch_is_a_status(root: Path, hints: Hints) -> None:
+    def broken() -> BaseObserver:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    watcher = FolderWatcher(debounce_s=0.1, check_every_s=0.1, observer=broken)
+    watcher.watch(root, hints)
+    assert not watcher.status().watching
+    assert "an unexpected error; the log has it" in watcher.status().why
+    watcher.stop()

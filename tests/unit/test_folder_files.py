@@ -177,8 +177,8 @@ def test_an_error_in_the_middle_of_a_folder_covers_its_subtree(
     class Breaking:
         """The first entry, then an I/O error."""
 
-        def __init__(self, path: str) -> None:
-            self._entries = real(path)
+        def __init__(self, folder: int) -> None:
+            self._entries = real(folder)
 
         def __enter__(self) -> Iterator[os.DirEntry[str]]:
             yield_one = next(self._entries)
@@ -192,8 +192,9 @@ def test_an_error_in_the_middle_of_a_folder_covers_its_subtree(
         def __exit__(self, *_: object) -> None:
             self._entries.close()
 
-    def breaking_in_a(path: str) -> object:
-        return Breaking(path) if path.endswith("/a") else real(path)
+    def breaking_in_a(folder: int) -> object:
+        in_a = Path(f"/proc/self/fd/{folder}").readlink().name == "a"
+        return Breaking(folder) if in_a else real(folder)
 
     monkeypatch.setattr(os, "scandir", breaking_in_a)
     entries = found(FolderConnector(tmp_path))

@@ -1,0 +1,104 @@
+"""watchdog's observer for Linux, without its limits on how deep folders can be nested.
+
+watchdog walks new folders with `os.walk`, which in Python 3.11 calls itself for every level and so
+fails beyond about 1,000 of them. The walk here is a loop. It also drops the made-up events for the
+content of a folder that was created or moved: a change event of a folder covers what is in it.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from watchdog.events import DirCreatedEvent, DirMovedEvent
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+from watchdog.observers.inotify import InotifyEmitter, InotifyObserver, InotifyWatchGroup
+from watchdog.observers.inotify_c import InotifyEvent
+from watchdog.observers.inotify_move_event_grouper import (
+    GroupedInotifyEvent,
+    PathedInotifyEvent,
+)
+
+MAX_PATH_BYTES = 4095
+"""The longest path that Linux takes in a call. A folder with a longer path cannot be watched."""
+
+
+def folder_observer() -> BaseObserver:
+    """A new observer. Raises OSError if the system has none to give."""
+    return DeepObserver() if sys.platform == "linux" else Observer()
+
+
+class DeepObserver(InotifyObserver):
+    """Watches a folder and every folder below it whose path the kernel accepts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._emitter_class = _DeepEmitter
+
+    def too_deep(self) -> str | None:
+        """The path of a folder that is too deep to be watched; None if there is none."""
+        groups = (one.group for one in self.emitters if isinstance(one, _DeepEmitter))
+        found = (os.fsdecode(group.too_deep) for group in groups if group and group.too_deep)
+        return next(found, None)
+
+
+class _DeepGroup(InotifyWatchGroup):
+    """The inotify watches of one folder and all folders below it."""
+
+    too_deep: bytes | None = None
+
+    def _add_all_callbacks(self, path: bytes) -> None:
+        """Watch this folder and those below, each before it is listed, so no change is missed."""
+        self._add_callback(path)
+        stack = [path] if self.is_recursive else []
+        while stack:
+            for folder in folders_in(stack.pop()):
+                if len(folder) > MAX_PATH_BYTES:
+                    self.too_deep = folder
+                    continue
+                self._add_callback(folder)
+                stack.append(folder)
+
+    def _recursive_simulate(self, src_path: bytes) -> list[InotifyEvent]:
+        return []
+
+
+class _DeepEmitter(InotifyEmitter):
+    """Turns the kernel's events into watchdog's."""
+
+    @property
+    def group(self) -> _DeepGroup | None:
+        group = self._inotify
+        return group if isinstance(group, _DeepGroup) else None
+
+    def on_thread_start(self) -> None:
+        self._inotify = _DeepGroup(
+            self._inotify_fd,
+            os.fsencode(self.watch.path),
+            is_recursive=self.watch.is_recursive,
+            event_mask=self.get_event_mask_from_filter(),
+            follow_symlink=self.watch.follow_symlink,
+        )
+
+    def build_and_queue_event(
+        self, event: GroupedInotifyEvent, *, full_events: bool = False
+    ) -> None:
+        if not isinstance(event, PathedInotifyEvent):
+            source, target = event
+            if source.ev.is_directory:
+                paths = self._decode_path(source.path), self._decode_path(target.path)
+                self.queue_event(DirMovedEvent(*paths))
+                return
+        elif event.ev.is_directory and event.ev.is_moved_to:
+            self.queue_event(DirCreatedEvent(self._decode_path(event.path)))
+            return
+        super().build_and_queue_event(event, full_events=full_events)
+
+
+def folders_in(folder: bytes) -> Sequence[bytes]:
+    """The paths of the folders in a folder, without links; none if it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return ()
