@@ -23,6 +23,7 @@ import errno
 import os
 import re
 import stat
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
@@ -37,6 +38,9 @@ from connectors.media_type import (
     is_script_name,
     is_text_name,
 )
+
+# A class such as `[[]` makes `re` warn of its future; each pattern of a stranger would be logged.
+warnings.filterwarnings("ignore", "Possible (nested )?set", FutureWarning)
 
 TEXT = "@text"
 """In an `include` list: every name that `media_type.is_text_name` knows."""

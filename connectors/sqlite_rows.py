@@ -1,15 +1,16 @@
 """The rows of a SQLite table or query as documents. The database is only ever read.
 
-A listing is one read transaction, so it sees a single state while others write.
+A listing is one read transaction, so it sees a single state while others write. It is complete
+before its first row is given: a database that cannot be listed in whole changes nothing.
 """
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from connectors.protocol import (
     Fetched,
@@ -18,24 +19,16 @@ from connectors.protocol import (
     ItemVanished,
     Problem,
     Selection,
-    SourceUnavailable,
     mark_of,
 )
 from connectors.regular_file import too_large
+from connectors.sqlite_file import BUSY_S, FETCH_S, LIST_S, Database, TooBig
 
-if TYPE_CHECKING:
-    import sqlite3 as sqlite
-else:
-    # The same SQLite library as the store's: two in one process break each other's locks.
-    try:
-        from pysqlite3 import dbapi2 as sqlite
-    except ImportError:
-        import sqlite3 as sqlite
-
-__all__ = ["sqlite"]  # which tests take from here
-
-BUSY_S = 5.0
+MAX_ROWS = 250_000
+MAX_KEY_BYTES = 1_000
+_TABLES_BYTES = 1 << 20  # of a table's name or a column's
 _KEY_HINT = "Set `key` to a column whose values are never NULL and all different."
+_REPEATED = "several rows have this key"
 _TEXT_TYPES = ("CHAR", "CLOB", "TEXT")  # SQLite's own rule for a column of text
 _TITLES = frozenset(("title", "subject", "name", "heading", "headline"))
 _NO_PROSE = re.compile(
@@ -66,11 +59,23 @@ class SqliteSettings:
 
 
 class SqliteConnector:
-    """Lists and reads the rows of a table or query. Waits at most `busy_s` for a lock."""
+    """Lists and reads the rows of a table or query. Waits at most `busy_s` for a lock.
 
-    def __init__(self, settings: SqliteSettings, busy_s: float = BUSY_S) -> None:
+    `never` are folders with hopsyncd's own data. `list_s` and `fetch_s` are how long a listing and
+    the reading of one row may take.
+    """
+
+    def __init__(
+        self,
+        settings: SqliteSettings,
+        busy_s: float = BUSY_S,
+        never: Sequence[Path] = (),
+        list_s: float = LIST_S,
+        fetch_s: float = FETCH_S,
+    ) -> None:
         self._settings = settings
-        self._busy_s = busy_s
+        self._database = Database(settings.path, 2 * settings.max_bytes, busy_s, tuple(never))
+        self._list_s, self._fetch_s = list_s, fetch_s
         # With other columns, or another way to read them, the same row is another document.
         self._mark = mark_of(
             settings.table, settings.query, settings.text, settings.title, settings.media_type
@@ -80,34 +85,46 @@ class SqliteConnector:
         self, since: str | None, under: Sequence[str] | None = None
     ) -> Iterator[Item | Problem]:
         """As in the protocol; `since` is ignored, and there is no Cursor."""
-        ids: set[str] = set()
         parts = Selection(under)
-        path = self._settings.path
-        with closing(open_read_only(path, self._busy_s)) as connection, refused(path):
-            connection.execute("BEGIN")
-            for row in connection.execute(self._select(self._listed())):
-                found = self._judge(row)
-                if found.id in ids:
-                    found = Problem(found.id, "several rows have this key", _KEY_HINT)
-                ids.add(found.id)
-                if parts.has(found.id):
-                    yield found
+        try:
+            with self._database.reading(self._list_s) as connection:
+                rows = connection.execute(self._select(self._listed()))
+                found = self._distinct(map(self._judge, rows))
+        except TooBig:
+            # One row that is too long must not keep the others from being listed.
+            with self._database.reading(self._list_s) as connection:
+                rows = connection.execute(self._select([]))
+                found = self._distinct([self._judge_alone(connection, row[0]) for row in rows])
+        yield from (one for one in found.values() if parts.has(one.id))
+
+    def _distinct(self, rows: Iterable[Item | Problem]) -> dict[str, Item | Problem]:
+        """The rows by their id. Raises SourceUnavailable if there are too many."""
+        found: dict[str, Item | Problem] = {}
+        for count, one in enumerate(rows):
+            if count >= MAX_ROWS:
+                raise self._database.refusal(
+                    f"it has more than {MAX_ROWS:,} rows", "Select fewer of them by `query`."
+                )
+            is_new = one.id not in found
+            found[one.id] = (
+                one if is_new else Problem(one.id, "several rows have this key", _KEY_HINT)
+            )
+        return found
 
     def fetch(self, item: Item) -> Fetched:
         """As in the protocol."""
-        path = self._settings.path
-        with closing(open_read_only(path, self._busy_s)) as connection, refused(path):
-            row = self._row(connection, item.id)
+        what = f"Cannot read row {item.id!r}"
+        try:
+            with self._database.reading(self._fetch_s) as connection:
+                row = self._row(connection, item.id)
+        except TooBig as error:
+            raise ItemUnreadable(what, error.why, error.hint) from error
         if row is None:
-            raise ItemVanished(
-                f"Cannot read row {item.id!r}", "it is gone", "The next scan decides."
-            )
+            raise ItemVanished(what, "it is gone", "The next scan decides.")
         title, updated, *texts = row
         data = _joined(texts)
         if len(data) > self._settings.max_bytes:
-            raise ItemUnreadable(
-                f"Cannot read row {item.id!r}", *too_large(len(data), self._settings.max_bytes)
-            )
+            raise ItemUnreadable(what, *too_large(len(data), self._settings.max_bytes))
         revision = self._revision(updated, title, texts)
         return Fetched(data, revision, self._settings.media_type, _text(title) or None)
 
@@ -127,7 +144,7 @@ class SqliteConnector:
         rows = f"({given.query.rstrip().rstrip(';')})" if given.query else _quoted(given.table)
         return f"SELECT {wanted} FROM {rows} AS r"
 
-    def _row(self, connection: "sqlite.Connection", id_: str) -> "tuple[Any, ...] | None":
+    def _row(self, connection: sqlite3.Connection, id_: str) -> tuple[Any, ...] | None:
         given = self._settings
         select = self._select([given.title, given.updated, *given.text])
         key = _column(given.key)
@@ -138,11 +155,32 @@ class SqliteConnector:
                     return tuple(row[1:])
         return None
 
+    def _judge_alone(self, connection: sqlite3.Connection, key: object) -> Item | Problem:
+        """As `_judge`, for a row of its own."""
+        id_ = _text(key)
+        try:
+            row = self._row(connection, id_)
+        except sqlite3.DataError as error:
+            if "too big" not in str(error):
+                raise
+            return Problem(
+                _named(id_),
+                f"it is too large: more than {2 * self._settings.max_bytes:,} bytes, the limit is"
+                f" {self._settings.max_bytes:,}",
+                "Raise `max_bytes` of its source in config.toml, or leave it out by `query`.",
+            )
+        if row is None:
+            return Problem(_named(id_), "it cannot be found by its key", _KEY_HINT)
+        return self._judge((key, *row))
+
     def _judge(self, row: Sequence[Any]) -> Item | Problem:
         key, title, updated, *texts = row
         id_ = _text(key)
         if not id_:
-            return Problem("(no key)", f"a row has no {self._settings.key!r}", _KEY_HINT)
+            return Problem(_named(id_), f"a row has no {self._settings.key!r}", _KEY_HINT)
+        if len(id_.encode("utf-8", "replace")) > MAX_KEY_BYTES:
+            why = f"its {self._settings.key!r} is longer than {MAX_KEY_BYTES:,} bytes"
+            return Problem(_named(id_), why, _KEY_HINT)
         size_bytes = len(_joined(texts))
         if size_bytes > self._settings.max_bytes:
             return Problem(id_, *too_large(size_bytes, self._settings.max_bytes))
@@ -157,45 +195,11 @@ class SqliteConnector:
         return hashlib.blake2b(values, digest_size=16).hexdigest()
 
 
-def open_read_only(path: Path, busy_s: float = BUSY_S) -> "sqlite.Connection":
-    """A connection that cannot write. Raises SourceUnavailable."""
-    try:
-        if not path.is_file():
-            raise FileNotFoundError
-        connection = sqlite.connect(
-            f"{path.absolute().as_uri()}?mode=ro",
-            uri=True,
-            isolation_level=None,
-            timeout=busy_s,
-            check_same_thread=False,
-        )
-    except (OSError, sqlite.Error) as error:
-        raise _unavailable(path, error) from error
-    # Text that is not UTF-8 must not keep the other rows from being read.
-    connection.text_factory = lambda data: data.decode("utf-8", "replace")
-    return connection
-
-
-@contextmanager
-def refused(path: Path) -> Iterator[None]:
-    """Raise SQLite's errors as SourceUnavailable."""
-    try:
-        yield
-    except sqlite.Error as error:
-        raise _unavailable(path, error) from error
-
-
-def _unavailable(path: Path, error: Exception) -> SourceUnavailable:
-    why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
-    hints = {
-        "no such file": "Mount or create it, or correct `path` of this source in config.toml.",
-        "locked": "Another program writes to it; the next scan tries again.",
-        "no such": "Correct `table`, `query` or the columns of this source in config.toml.",
-    }
-    hint = next((hint for part, hint in hints.items() if part in why), "Check the file.")
-    return SourceUnavailable(
-        f"Cannot list the database {path}", why, f"{hint} What is indexed of it is kept."
-    )
+def _named(id_: str) -> str:
+    """An id for a problem: as it is if it can be one."""
+    if len(id_.encode("utf-8", "replace")) > MAX_KEY_BYTES:
+        return f"{id_[:100]}…"
+    return id_ or "(no key)"
 
 
 def _quoted(name: str) -> str:
@@ -233,7 +237,7 @@ class Table:
 
 def tables_of(path: Path) -> list[Table]:
     """The tables of a database, by name, except SQLite's own. Raises SourceUnavailable."""
-    with closing(open_read_only(path)) as connection, refused(path):
+    with Database(path, _TABLES_BYTES).reading(FETCH_S) as connection:
         names = connection.execute(
             "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'"
             " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"

@@ -136,7 +136,8 @@ def _made(source: SourceConfig, config: Config) -> Connector:
         case SqliteSource():
             from connectors.sqlite_rows import SqliteConnector, SqliteSettings
 
-            return SqliteConnector(SqliteSettings(**source.model_dump(exclude=_COMMON)))
+            rows = SqliteSettings(**source.model_dump(exclude=_COMMON))
+            return SqliteConnector(rows, never=(config.daemon.data_dir,))
         case MaildirSource():
             from connectors.mail.maildir import MaildirConnector
 

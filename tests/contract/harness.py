@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 from connectors.folder import FolderConnector
 from connectors.protocol import Connector, SourceUnavailable
 from connectors.settings import FileSettings
-from connectors.sqlite_rows import SqliteConnector, SqliteSettings, sqlite
+from connectors.sqlite_rows import SqliteConnector, SqliteSettings
 from tests.fakes.memory import MemoryConnector
 
 
@@ -148,7 +149,7 @@ class SqliteHarness:
 
     def __init__(self, base: Path) -> None:
         self._path, self._aside = base / "app.db", base / "aside.db"
-        self._writer = sqlite.connect(self._path, isolation_level=None)
+        self._writer = sqlite3.connect(self._path, isolation_level=None)
         self._writer.execute("CREATE TABLE page (id TEXT PRIMARY KEY, title TEXT, body TEXT)")
 
     def connector(self) -> Connector:

@@ -1,6 +1,9 @@
 """The SQLite connector on real databases that other connections, and processes, write to."""
 
 import multiprocessing
+import os
+import resource
+import sqlite3 as sqlite
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from connectors.protocol import Item, ItemVanished, Problem, SourceUnavailable
-from connectors.sqlite_rows import SqliteConnector, SqliteSettings, open_read_only, sqlite
+from connectors import sqlite_rows
+from connectors.protocol import Item, ItemUnreadable, ItemVanished, Problem, SourceUnavailable
+from connectors.sqlite_file import Database as DatabaseFile
+from connectors.sqlite_rows import SqliteConnector, SqliteSettings
 from tests.fakes.stack import Stack
 
 
@@ -175,8 +180,11 @@ def test_it_only_reads(database: Database) -> None:
     for query in ("DELETE FROM page", "SELECT 1; DELETE FROM page", "DROP TABLE page"):
         with pytest.raises(SourceUnavailable):
             list(database.connector(query=query).discover(None))
-    with pytest.raises(sqlite.OperationalError, match="readonly"):
-        open_read_only(database.path).execute("DELETE FROM page")
+    with (
+        pytest.raises(SourceUnavailable, match="readonly"),
+        DatabaseFile(database.path, 1000).reading(5) as connection,
+    ):
+        connection.execute("DELETE FROM page")
     assert text_of(database.connector(), "1") == "Rome"
 
 
@@ -225,3 +233,114 @@ def test_a_busy_writer_in_another_process_is_followed(database: Database, tmp_pa
     live = stack.connection.execute(f"SELECT path FROM document WHERE died = {2**63 - 1}")
     assert {row[0] for row in live} == {str(n) for n in range(20) if n != 299 % 20}
     stack.close()
+
+
+ENDLESS = "WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r)"
+HOSTILE_VIEWS = {
+    "no row, for ever": (f"{ENDLESS} SELECT i AS id, 'x' AS body FROM r WHERE i < 0", "1 seconds"),
+    "rows for ever": (f"{ENDLESS} SELECT i AS id, 'x' || i AS body FROM r", "more than 100 rows"),
+    "a huge value": ("SELECT 1 AS id, hex(zeroblob(400000000)) AS body", "longer than"),
+    "a huge key": ("SELECT hex(zeroblob(400000000)) AS id, 'x' AS body", "longer than"),
+    "rows of large values": (
+        f"{ENDLESS} SELECT i AS id, zeroblob(900000) AS body FROM r", "more than 100 rows"
+    ),
+    "a sort without end": (
+        f"{ENDLESS} SELECT i AS id, zeroblob(1000000) AS body FROM r ORDER BY i DESC",
+        "MiB of memory|1 seconds",
+    ),
+    "a product without end": (
+        "SELECT a.id AS id, 'x' AS body FROM page a, page b, page c, page d, page e"
+        " WHERE a.id + b.id + c.id + d.id + e.id < 0",
+        "1 seconds",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE_VIEWS)
+def test_a_hostile_view_is_refused_in_bounded_time_and_memory(
+    database: Database, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    view, why = HOSTILE_VIEWS[name]
+    for number in range(60):
+        database.put(number, "Rome")
+    database.writer.execute(f"CREATE VIEW rows AS {view}")
+    monkeypatch.setattr(sqlite_rows, "MAX_ROWS", 100)
+    settings = SqliteSettings(database.path, "id", ("body",), 1000, table="rows")
+    connector = SqliteConnector(settings, list_s=1.0, fetch_s=1.0)
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began_s = time.monotonic()
+    with pytest.raises(SourceUnavailable, match=f"{why}.*What is indexed of it is kept"):
+        list(connector.discover(None))
+    assert time.monotonic() - began_s < 5
+    with pytest.raises((SourceUnavailable, ItemVanished, ItemUnreadable)):
+        connector.fetch(Item("-1", ""))
+    assert time.monotonic() - began_s < 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 800 << 10
+
+
+def test_a_refused_listing_gives_no_row_and_keeps_what_is_indexed(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.put(1, "Rome has a river.")
+    stack = Stack(tmp_path / "graph.db", database.connector())
+    assert stack.sync().problem is None
+    monkeypatch.setattr(sqlite_rows, "MAX_ROWS", 100)
+    for number in range(2, 200):
+        database.put(number, "More.")
+    problem = stack.sync().problem
+    assert problem is not None and "more than 100 rows" in str(problem)
+    live = stack.connection.execute(f"SELECT path FROM document WHERE died = {2**63 - 1}")
+    assert [row[0] for row in live] == ["1"]
+    stack.close()
+
+
+def test_a_row_that_is_too_long_keeps_no_other_from_being_listed(database: Database) -> None:
+    database.put(1, "Rome")
+    database.put(2, "x" * 5_000_000)
+    database.put(3, b"y" * 5_000_000)
+    database.put(4, "z" * 1001)
+    found = listed(database.connector())
+    assert isinstance(found["1"], Item)
+    for id_ in ("2", "3", "4"):
+        problem = found[id_]
+        assert isinstance(problem, Problem) and "too large" in problem.why
+    assert text_of(database.connector(), "1") == "Rome"
+    with pytest.raises(ItemUnreadable):
+        database.connector().fetch(Item("2", ""))
+
+
+def test_a_file_at_rest_is_read_without_locks_and_leaves_nothing_beside_it(
+    database: Database,
+) -> None:
+    database.put(1, "Rome")
+    database.writer.execute("PRAGMA journal_mode = DELETE")
+    database.writer.execute("BEGIN EXCLUSIVE")
+    past_s = time.time() - 60
+    os.utime(database.path, (past_s, past_s))
+    before = sorted(database.path.parent.iterdir())
+    assert list(listed(database.connector())) == ["1"]
+    assert sorted(database.path.parent.iterdir()) == before
+    database.writer.execute("ROLLBACK")
+
+
+def test_a_file_that_is_written_while_it_is_read_as_at_rest_is_refused(
+    database: Database,
+) -> None:
+    database.put(1, "Rome")
+    database.writer.execute("PRAGMA journal_mode = DELETE")
+    past_s = time.time() - 60
+    os.utime(database.path, (past_s, past_s))
+    with (
+        pytest.raises(SourceUnavailable, match="written while it was read"),
+        DatabaseFile(database.path, 1000).reading(5) as connection,
+    ):
+        assert connection.execute("SELECT body FROM page").fetchall() == [("Rome",)]
+        database.put(1, "Paris")
+    assert text_of(database.connector(), "1") == "Paris"
+
+
+def test_our_own_database_is_no_source(database: Database) -> None:
+    settings = SqliteSettings(database.path, "id", ("body",), 1000, table="page")
+    connector = SqliteConnector(settings, never=(database.path.parent,))
+    with pytest.raises(SourceUnavailable, match="hopsyncd's own database"):
+        list(connector.discover(None))
