@@ -15,7 +15,8 @@ import structlog
 
 from connectors.folder import widened
 from hopsyncd.answers.changed import RebuildAnswer, ReloadAnswer
-from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard, masks_of
+from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
+from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.api.app import make_app
 from hopsyncd.api.daemon_service import DaemonService, collect
 from hopsyncd.api.server import bound_listeners, serve, share_heap
@@ -60,7 +61,7 @@ from store.sqlite.content import recipe_of
 from store.sqlite.database import Connection, confirm
 from store.sqlite.operational import end_quarantine, end_waits, put_quarantined, quarantined
 from store.sqlite.presence import refuse_gone
-from store.sqlite.sources import listing_state, source_names
+from store.sqlite.sources import access_rules, listing_state, put_access_rules
 from store.sqlite.versions import head
 
 log = structlog.get_logger(__name__)
@@ -91,7 +92,8 @@ class Daemon:
             self._worker.standby = Standby(
                 lambda: self._models.maker.recipe, config.store.url, self._saved, self._serve
             )
-        self.known_sources = set(source_names(connection).values())
+            self._worker.standby.learn = self._learn_access
+        self.access = Access(AccessRules.of(config, access_rules(connection)))
         self._engine = self._engine_of(models)
         self._watchers: dict[str, FolderWatcher] = {}
         self.service = DaemonService(
@@ -119,7 +121,7 @@ class Daemon:
             standby.copy if standby else None,
             lambda: self._worker.busy,
         )
-        engine.expect(masks_of(config, self.known_sources))
+        engine.expect(self.access.rules.masks())
         return engine
 
     def start(self) -> None:
@@ -185,14 +187,18 @@ class Daemon:
         rewatched = {*before, *tasks}
         if config.watch == self._config.watch:
             rewatched = {*renewed, *applied.removed}
-        self.known_sources |= tasks.keys()
+        recorded = access_rules(self._connection)
+        ruled = rules_at_reload(recorded, self._config.sources, config.sources)
+        put_access_rules(self._connection, ruled)
+        access = AccessRules.of(config, {**recorded, **ruled})
         self._config = self.service.config = config
+        self._decide_by(access)
+        self._warn_of_closed()
         self._tasks = tasks
         self.service.removed.clear()
         self._worker.plan(list(tasks.values()), chores)
         close_sources(task.source for task in ended)
         self._engine.walk_by(WalkSettings.of(config.query))
-        self._engine.expect(masks_of(config, self.known_sources))
         configure_logs(config.daemon.log_level, config.daemon.log_format, secrets_of(config))
         for name in rewatched:
             self._unwatch(name)
@@ -282,7 +288,35 @@ class Daemon:
         self._tasks = {
             source.name: self._task(source, self._config) for source in self._config.sources
         }
+        self._record_access()
         return path, list(self._tasks.values())
+
+    def _record_access(self) -> None:
+        """Record the access rules of the configuration that this daemon starts to write with."""
+        recorded = access_rules(self._connection)
+        is_shared = bool(self._config.store.url)
+        rules = rules_at_start(recorded, self._config.sources, is_shared=is_shared)
+        put_access_rules(self._connection, rules)
+        self._learn_access(self._connection)
+        self._warn_of_closed()
+
+    def _learn_access(self, connection: Connection) -> None:
+        """Decide from now on by what the record and the configuration in force say."""
+        self._decide_by(AccessRules.of(self._config, access_rules(connection)))
+
+    def _decide_by(self, rules: AccessRules) -> None:
+        if rules == self.access.rules:
+            return
+        self.access.rules = rules
+        self._engine.expect(rules.masks())
+
+    def _warn_of_closed(self) -> None:
+        if closed := self.access.rules.closed_by_record(self._config.sources):
+            log.warning(
+                "sources without `visible_to` stay closed to members, as they were before"
+                " (docs/access.md says how to open them)",
+                sources=closed,
+            )
 
     def _writer_of(self, models: Models) -> Writer:
         index = self._config.index
@@ -366,7 +400,7 @@ def run(
     share_heap()
     own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
-        listeners, token = bound_listeners(stack, config)
+        listeners, tokens = bound_listeners(stack, config)
         stack.enter_context(writer_place(config.place))
         use_own_temporary(config.daemon.data_dir / TEMPORARY_NAME)
         connection = open_serving(config.place)
@@ -392,8 +426,7 @@ def run(
             )
         service = daemon.service
         app = make_app(service, worker_pools(config.limits, service.load))
-        access = Access(lambda: service.config, daemon.known_sources)
         audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
-        whole = stack.enter_context(with_page(Guard(app, access, audit, token), config))
+        whole = stack.enter_context(with_page(Guard(app, daemon.access, audit, tokens), config))
         serve(whole, listeners, config.limits, service.load, daemon.stop, supervisor)
     log.info("stopped")

@@ -6,13 +6,10 @@ user may see and do, and the audit log records what admins do. docs/access.md ha
 
 from __future__ import annotations
 
-import hmac
 import json
 import os
-import secrets
-import stat
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
@@ -23,17 +20,17 @@ import structlog
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hopsyncd.api.access_rules import AccessRules
 from hopsyncd.api.failures import failed
+from hopsyncd.api.roles import RIGHTS, Right, Role
+from hopsyncd.api.tokens import Tokens
 from hopsyncd.client.trust import UNKNOWN, Credentials
-from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import group_id, user_id
-from hopsyncd.errors import SocketRefused
+from hopsyncd.retrieve.acl import EVERYTHING, NOTHING, Acl
 
 log = structlog.get_logger(__name__)
 
 AUDIT_NAME = "audit.log"  # in the data_dir
-_TOKEN_BYTES = 32
-_MIN_TOKEN_CHARACTERS = 32
 _MAX_BYTES = 4 << 20  # a larger audit.log becomes audit.log.1 and replaces the last one
 _HOSTS = frozenset({"hopsyncd", "localhost", "127.0.0.1", "[::1]"})
 # Not sec-fetch-mode, which a browser sends only beside these, and Node's fetch alone: editors.
@@ -42,59 +39,49 @@ _BROWSER_HEADERS = frozenset({b"origin", b"referer", b"sec-fetch-site", b"sec-fe
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The user behind a request. `hidden` names the sources that this user may not see."""
+    """The user behind a request: what its role lets it do, and which sources it may see."""
 
     name: str
-    admin: bool
-    hidden: frozenset[str]
+    role: Role
+    acl: Acl
     credentials: Credentials = UNKNOWN
+
+    def may(self, right: Right) -> bool:
+        """Whether the caller's role has the right."""
+        return right in RIGHTS[self.role]
 
 
 class Access:
-    """Applies the [access] section of the configuration in force.
+    """Says who a caller is, by the rules in force.
 
-    `stored` names the sources in the index, and may grow. A source that is stored but no longer
-    configured has no rule that could show it to readers, so they do not see it.
+    The rules are one frozen object. Whoever changes them assigns another to `rules`, so that each
+    request is judged by one state of them.
     """
 
-    def __init__(self, config: Callable[[], Config], stored: Iterable[str]) -> None:
-        self._config = config
-        self._stored = stored
+    def __init__(self, rules: AccessRules) -> None:
+        self.rules = rules
 
     def caller(self, credentials: Credentials) -> Caller | None:
         """The caller that a process acts for; None if it may do nothing."""
+        rules = self.rules
         if credentials.uid == os.geteuid():
-            return Caller(credentials.user, True, frozenset(), credentials)
-        config = self._config()
-        if _matches_any(credentials, config.access.admins):
-            return Caller(credentials.user, True, frozenset(), credentials)
-        if config.access.group and _id(group_id, config.access.group) in credentials.groups:
-            hidden = _hidden(config, self._stored, partial(_matches_any, credentials))
-            return Caller(credentials.user, False, hidden, credentials)
+            return Caller(credentials.user, "owner", EVERYTHING, credentials)
+        if _matches_any(credentials, rules.admins):
+            return Caller(credentials.user, "admin", EVERYTHING, credentials)
+        if rules.group and _id(group_id, rules.group) in credentials.groups:
+            acl = rules.acl(partial(_matches_any, credentials))
+            return Caller(credentials.user, "read", acl, credentials)
         return None
 
-    def token_holder(self, credentials: Credentials) -> Caller:
-        """The caller that sent the token. Only the owner can read its file, so: an admin."""
-        return Caller(credentials.user, True, frozenset(), credentials)
-
-
-def masks_of(config: Config, stored: Iterable[str]) -> list[frozenset[str]]:
-    """What is hidden from a member of the group whom no source names, and from those whom one entry
-    of `visible_to` means."""
-    if not config.access.group:
-        return []
-    named = dict.fromkeys(["", *(entry for one in config.sources for entry in one.visible_to)])
-    masks = [_hidden(config, stored, {entry}.intersection) for entry in named]
-    return [mask for mask in dict.fromkeys(masks) if mask]
-
-
-def _hidden(
-    config: Config, stored: Iterable[str], sees: Callable[[Sequence[str]], object]
-) -> frozenset[str]:
-    """The sources that nothing shows to somebody who sees those with a `visible_to` like this."""
-    names = {one.name for one in config.sources}
-    visible = {one.name for one in config.sources if not one.visible_to or sees(one.visible_to)}
-    return frozenset({*stored, *names} - visible)
+    def token_holder(self, role: Role, credentials: Credentials) -> Caller:
+        """The caller that sent the token of a role. A token sees no source that is closed."""
+        if role in ("owner", "admin"):
+            acl = EVERYTHING
+        elif role == "read":
+            acl = self.rules.acl(lambda clause: False)
+        else:
+            acl = NOTHING
+        return Caller(credentials.user, role, acl, credentials)
 
 
 class AuditLog:
@@ -145,11 +132,11 @@ class Guard:
     machine. So the guard refuses whatever a browser marks or addresses to another host name.
     """
 
-    def __init__(self, app: ASGIApp, access: Access, audit: AuditLog, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, access: Access, audit: AuditLog, tokens: Tokens) -> None:
         self._app = app
         self._access = access
         self._audit = audit
-        self._token = token
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -192,7 +179,7 @@ class Guard:
             return _refusal(
                 401,
                 "unauthorized",
-                "The request was refused: it does not carry the token",
+                "The request was refused: it does not carry a token that is known here",
                 "Send `Authorization: Bearer TOKEN`; see docs/access.md, or docs/mcp.md for agents",
                 {"www-authenticate": "Bearer"},
             )
@@ -215,11 +202,11 @@ class Guard:
         self, credentials: Credentials, headers: list[tuple[bytes, bytes]]
     ) -> Caller | None:
         sent = [value for name, value in headers if name == b"authorization"]
-        if self._token is None or len(sent) != 1:
+        if len(sent) != 1:
             return None
         kind, _, token = sent[0].partition(b" ")
-        right = kind.lower() == b"bearer" and hmac.compare_digest(token, self._token.encode())
-        return self._access.token_holder(credentials) if right else None
+        role = self._tokens.role_of(token) if kind.lower() == b"bearer" else None
+        return self._access.token_holder(role, credentials) if role else None
 
 
 def _matches_any(credentials: Credentials, entries: Iterable[str]) -> bool:
@@ -269,40 +256,3 @@ def _refusal(
     status: int, code: str, message: str, hint: str, headers: dict[str, str] | None = None
 ) -> JSONResponse:
     return JSONResponse(failed(code, message, hint), status, headers)
-
-
-def token_in(file: Path) -> str:
-    """The token in our file, which is made if it does not exist.
-
-    Raises SocketRefused for a token that others could know.
-    """
-    what = f"Cannot use the token in {file}"
-    try:
-        _make_token(file)
-        with file.open(encoding="ascii") as opened:
-            found = os.fstat(opened.fileno())
-            token = opened.read(4096).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise SocketRefused(
-            what, why.lower(), f"Make {file} a file of yours, or remove it"
-        ) from error
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise SocketRefused(what, "others may read it", f"Run `chmod 600 {file}`, as its owner")
-    if len(token) < _MIN_TOKEN_CHARACTERS:
-        raise SocketRefused(
-            what,
-            f"it has fewer than {_MIN_TOKEN_CHARACTERS} characters",
-            "Remove the file; the next start makes a new one",
-        )
-    return token
-
-
-def _make_token(file: Path) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        handle = os.open(file, flags, 0o600)
-    except FileExistsError:
-        return
-    with os.fdopen(handle, "w", encoding="ascii") as made:
-        made.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")

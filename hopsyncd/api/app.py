@@ -21,6 +21,7 @@ from hopsyncd.api.endpoints import NDJSON, Endpoint
 from hopsyncd.api.failures import INTERNAL, bad_request, failed, failure_of
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.requests import MAX_QUESTION_CHARACTERS, SyncRequest
+from hopsyncd.api.roles import Right
 from hopsyncd.api.streaming import (
     CLIENT_GONE,
     ClientGone,
@@ -120,14 +121,12 @@ async def _answered(
 ) -> Response:
     """The response; a stream notes its own outcome. Raises one of REPORTABLE, or ClientGone."""
     caller = caller_of(request)
-    recorded = endpoint.right == "admin" and endpoint.method != "GET"
+    recorded = endpoint.right in ("admin", "owner") and endpoint.method != "GET"
     if recorded:
         request.state.action = endpoint.operation
-    if endpoint.right == "admin" and not caller.admin:
+    if not caller.may(endpoint.right):
         raise Forbidden(
-            "The request was refused",
-            f"{caller.name} may only read, and this is for admins",
-            "Ask whoever runs the daemon",
+            "The request was refused", _lack(caller, endpoint.right), "Ask whoever runs the daemon"
         )
     parsed = await _parsed(request, endpoint)
     if recorded:
@@ -147,12 +146,24 @@ async def _answered(
         return StreamingResponse(event_lines(work, progress, run, note), media_type=NDJSON)
     listener = Listener()
     whole = work(listener)
-    if endpoint.right == "read":
+    if endpoint.right in ("read", "health"):
         whole = partial(_read, whole)
     result = await while_connected(request, listener, result_of(whole, run))
     if isinstance(result, str):
         return Response(result, media_type=endpoint.media_type)
     return JSONResponse(result)
+
+
+def _lack(caller: Caller, right: Right) -> str:
+    """Why a caller may not do what needs that right."""
+    may = "may only read metrics" if caller.role == "metrics" else "may only read"
+    match right:
+        case "admin" | "metrics":
+            return f"{caller.name} {may}, and this is for admins"
+        case "owner":
+            return f"{caller.name} is not the owner, and this is for the owner"
+        case _:
+            return f"{caller.name} {may}"
 
 
 def _read(work: Work) -> Any:
@@ -165,7 +176,7 @@ def _read(work: Work) -> Any:
 
 def _runner(pools: WorkerPools, endpoint: Endpoint, parsed: Any, caller: Caller) -> Run:
     """What runs the work. Admins' long work must not occupy a pool, nor health wait for one."""
-    if endpoint.right == "admin" or endpoint.operation == "health":
+    if endpoint.right != "read":
         return run_in_threadpool
     pool = pools.llm if getattr(parsed, "wants_llm", False) else pools.processor
     return partial(pool.run, caller.credentials)

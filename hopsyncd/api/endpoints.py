@@ -17,6 +17,7 @@ from pydantic.json_schema import models_json_schema
 from hopsyncd import __version__
 from hopsyncd.answers.changed import Accepted
 from hopsyncd.answers.found import ErrorEvent, Event, Failed
+from hopsyncd.api.roles import Right
 
 NDJSON = "application/x-ndjson"
 _DECLARED = "declared_endpoint"  # the attribute of a method that has its Endpoint
@@ -24,7 +25,6 @@ _REF = "#/components/schemas/{model}"
 _FAILED, _EVENTS, _ACCEPTED = "Failed", "Event", "Accepted"
 
 Method = Literal["GET", "POST", "DELETE"]
-Right = Literal["read", "admin"]
 Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 

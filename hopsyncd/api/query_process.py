@@ -24,6 +24,7 @@ from hopsyncd.index.statistics import Statistics
 from hopsyncd.ingest.follow import follow
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.models.language import Entity
+from hopsyncd.retrieve.acl import Acl, Mask
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
@@ -57,7 +58,7 @@ class QueryMessage:
     k: int
     search: Search
     at: str
-    hidden: frozenset[str]
+    hidden: Mask | Acl
     settings: WalkSettings
     encoder: str
     encoded: EncodedTexts

@@ -56,6 +56,7 @@ from hopsyncd.ingest.standby import Standby
 from hopsyncd.ingest.writer import SyncWorker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.loading import Models
+from hopsyncd.retrieve.acl import EVERYTHING, Acl
 from hopsyncd.retrieve.answering.asker import MAX_LLM_CALLS, Asker
 from hopsyncd.retrieve.answering.llm_answer import AnswerDraft
 from hopsyncd.retrieve.answering.reply import reply_json
@@ -130,19 +131,19 @@ class ReadService:
         )
         meant = understood(request.question, request.filters, datetime.now().astimezone())
         k = request.k or self.config.query.k
-        engine, hidden, began_s = self._engine, caller.hidden, time.perf_counter()
+        engine, acl, began_s = self._engine, caller.acl, time.perf_counter()
 
         def here() -> QueryAnswer:
             found = engine.query(
-                meant.question, k, search, request.at, usage, hidden=hidden, wanted=meant.wanted
+                meant.question, k, search, request.at, usage, hidden=acl, wanted=meant.wanted
             )
             return answer_json(found, search, meant)
 
         behind = self._worker.pending
-        answer = self._answered(meant, k, search, request.at, hidden, here)
+        answer = self._answered(meant, k, search, request.at, acl, here)
         self._queries += 1
         self.measurements.note_query(search.strategy, time.perf_counter() - began_s)
-        return {**answer, "degraded": [*self._degraded(hidden, behind), *answer["degraded"]]}
+        return {**answer, "degraded": [*self._degraded(acl, behind), *answer["degraded"]]}
 
     def _answered(
         self,
@@ -150,7 +151,7 @@ class ReadService:
         k: int,
         search: Search,
         at: str,
-        hidden: frozenset[str],
+        acl: Acl,
         here: Callable[[], _Answer],
         message: Callable[[QueryMessage], QueryMessage | AskMessage] = lambda query: query,
     ) -> _Answer:
@@ -161,9 +162,7 @@ class ReadService:
             return here()
         # Before a worker is taken: it would wait while texts are encoded.
         encoded, encoder = engine.encoded_for(meant.question, search), engine.encoder
-        query = QueryMessage(
-            meant, k, search, str(number), hidden, engine.settings, encoder, encoded
-        )
+        query = QueryMessage(meant, k, search, str(number), acl, engine.settings, encoder, encoded)
         given = partial(_given, models, encoder)
         return self.workers.answer(number, message(query), given, here)
 
@@ -174,7 +173,7 @@ class ReadService:
         for at in dict.fromkeys(one.at for one in request.queries):
             queries = {index: one for index, one in enumerate(request.queries) if one.at == at}
             try:
-                with self._engine.holding(at, caller.hidden) as held:
+                with self._engine.holding(at, caller.acl) as held:
                     for index, one in queries.items():
                         answers[index] = self._answer_or_failure(one, held, caller, listener)
             except NoSuchVersion as error:
@@ -204,7 +203,7 @@ class ReadService:
         )
         meant = understood(request.question, request.filters, datetime.now().astimezone())
         search = Search(request.strategy or self.config.query.strategy, method=request.method)
-        asker, hidden = self._asker, caller.hidden
+        asker, acl = self._asker, caller.acl
 
         def here() -> AskAnswer:
             found, reply = asker.ask(
@@ -213,7 +212,7 @@ class ReadService:
                 search,
                 request.at,
                 by_llm=request.llm,
-                hidden=hidden,
+                hidden=acl,
                 wanted=meant.wanted,
                 usage=usage,
                 on_found=lambda found: listener.tell(
@@ -232,59 +231,60 @@ class ReadService:
             answer = here()
         else:
             message = partial(AskMessage, with_passages=request.passages)
-            answer = self._answered(meant, request.k, search, request.at, hidden, here, message)
+            answer = self._answered(meant, request.k, search, request.at, acl, here, message)
         self._queries += 1
-        return {**answer, "degraded": [*self._degraded(hidden, behind), *answer["degraded"]]}
+        return {**answer, "degraded": [*self._degraded(acl, behind), *answer["degraded"]]}
 
     @endpoint("GET", "/v1/passages/{id}", "read")
     def passage(self, request: PassageRequest, caller: Caller) -> PassageAnswer:
         """A passage, and the questions that it answers and raises."""
-        with self._engine.reading(request.at, caller.hidden) as (connection, head):
-            return passage_answer(connection, head, request.id, self._degraded(caller.hidden))
+        with self._engine.reading(request.at, caller.acl) as (connection, head):
+            return passage_answer(connection, head, request.id, self._degraded(caller.acl))
 
     @endpoint("GET", "/v1/documents", "read")
     def documents(self, request: DocumentsRequest, caller: Caller) -> DocumentsAnswer:
         """A page of the documents, by source and path; pass its `next` as `after` for more."""
-        if request.source is not None and request.source not in self._known(caller.hidden):
+        if request.source is not None and request.source not in self._known(caller.acl):
             raise NotFound(
                 f"There is no source {request.source!r}",
                 "none of that name is configured or indexed",
                 "`hopsyncd sources` lists the names",
             )
-        with self._engine.reading(request.at, caller.hidden) as (connection, head):
-            return documents_answer(connection, head, request, self._degraded(caller.hidden))
+        with self._engine.reading(request.at, caller.acl) as (connection, head):
+            return documents_answer(connection, head, request, self._degraded(caller.acl))
 
     @endpoint("GET", "/v1/document", "read")
     def document(self, request: DocumentRequest, caller: Caller) -> DocumentAnswer:
         """The passages of a document, in reading order."""
-        with self._engine.reading(request.at, caller.hidden) as (connection, head):
-            return document_answer(connection, head, request, self._degraded(caller.hidden))
+        with self._engine.reading(request.at, caller.acl) as (connection, head):
+            return document_answer(connection, head, request, self._degraded(caller.acl))
 
     @endpoint("GET", "/v1/neighbours/{id}", "read")
     def neighbours(self, request: NeighboursRequest, caller: Caller) -> NeighboursAnswer:
         """The passages around one in the graph."""
-        with self._engine.reading(request.at, caller.hidden) as (connection, head):
-            return neighbours_answer(connection, head, request, self._degraded(caller.hidden))
+        with self._engine.reading(request.at, caller.acl) as (connection, head):
+            return neighbours_answer(connection, head, request, self._degraded(caller.acl))
 
     @endpoint("GET", "/v1/paths", "read")
     def paths(self, request: PathsRequest, caller: Caller) -> PathsAnswer:
         """The paths from one passage to another, the shortest first."""
-        with self._engine.reading(request.at, caller.hidden) as (connection, head):
-            return paths_answer(connection, head, request, self._degraded(caller.hidden))
+        with self._engine.reading(request.at, caller.acl) as (connection, head):
+            return paths_answer(connection, head, request, self._degraded(caller.acl))
 
     @endpoint("GET", "/v1/log", "read")
     def log(self, request: LogRequest, caller: Caller) -> LogAnswer:
         """Versions, newest first."""
         with snapshot(connection := self._reader()):
+            hidden = caller.acl.hidden_among(source_names(connection).values())
             entries = history_log(connection, request.limit, request.before)
-            if caller.hidden:
+            if hidden:
                 budget = partial(edge_budget, factor=self.config.index.edge_budget_factor)
-                entries = [visible_entry(connection, one, caller.hidden, budget) for one in entries]
+                entries = [visible_entry(connection, one, hidden, budget) for one in entries]
             return {
                 "version": self._version,
-                "degraded": self._degraded(caller.hidden),
+                "degraded": self._degraded(caller.acl),
                 "versions": [
-                    logged_version(one, version_about(connection, one.version.id, caller.hidden))
+                    logged_version(one, version_about(connection, one.version.id, hidden))
                     for one in entries
                 ],
             }
@@ -295,22 +295,25 @@ class ReadService:
         with snapshot(connection := self._reader()):
             ends = resolve(connection, request.old), resolve(connection, request.new)
             found = history_diff(connection, *ends)
-            if not caller.hidden:
+            if not caller.acl.hidden_among(source_names(connection).values()):
                 return diff_answer(connection, *ends, found, request.limit, request.graph)
-        with self._engine.reading(str(ends[0].id), caller.hidden) as (_, before):
+        with self._engine.reading(str(ends[0].id), caller.acl) as (_, before):
             pass
-        with self._engine.reading(str(ends[1].id), caller.hidden) as (connection, after):
+        with self._engine.reading(str(ends[1].id), caller.acl) as (connection, after):
             assert before and after  # both ends have a version
             seen = restricted_diff(found, before, after)
             return diff_answer(connection, *ends, seen, request.limit, request.graph)
 
-    def _known(self, hidden: frozenset[str] = frozenset()) -> set[str]:
-        """The names of all configured or stored sources, except the hidden ones."""
-        configured = {one.name for one in self.config.sources}
+    def _known(self, acl: Acl = EVERYTHING) -> set[str]:
+        """The names of all configured or stored sources that may be seen."""
         with self._engine.reading() as (connection, _):
-            return (configured | set(source_names(connection).values())) - hidden
+            return {name for name in self._source_names(connection) if acl.shows(name)}
 
-    def _degraded(self, hidden: frozenset[str] = frozenset(), behind: bool = False) -> list[str]:
+    def _source_names(self, connection: Connection) -> set[str]:
+        """The names of all configured or stored sources."""
+        return {one.name for one in self.config.sources} | {*source_names(connection).values()}
+
+    def _degraded(self, acl: Acl = EVERYTHING, behind: bool = False) -> list[str]:
         """Why an answer may be behind the documents; empty if no reason is known.
 
         `behind`: what was to be indexed when it was begun may be by now. Hidden sources leave no
@@ -322,10 +325,10 @@ class ReadService:
         elif self._engine.head is None:
             reasons.append("nothing is indexed yet: the first sync is not finished")
         if self.standby and (lost := self.standby.trouble):
-            why = "" if hidden else f": {lost}"
+            why = "" if acl.visible is not None else f": {lost}"
             reasons.append(f"the database server is away: this is what was known before{why}")
         elif error := self._error():
-            why = "" if hidden else f": {error}"
+            why = "" if acl.visible is not None else f": {error}"
             reasons.append(f"the last sync failed{why}")
         elif (behind or self._worker.pending) and self._engine.head is not None:
             reasons.append("changes are being indexed")
@@ -333,7 +336,7 @@ class ReadService:
             reasons += [
                 f"source {name} is paused: {why}"
                 for name, why in dict(self.path.paused).items()
-                if name not in hidden
+                if acl.shows(name)
             ]
         return reasons
 

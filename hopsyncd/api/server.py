@@ -22,10 +22,10 @@ from typing import Literal
 import uvicorn
 from starlette.types import ASGIApp
 
-from hopsyncd.api.access import token_in
 from hopsyncd.api.connection import ClientConnection, Connections, Timeouts
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.supervision import Supervisor, inherited_socket
+from hopsyncd.api.tokens import Tokens, token_file, token_in
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import LimitsConfig, group_id, host_and_port
 from hopsyncd.errors import AlreadyRunning, SocketRefused
@@ -34,7 +34,6 @@ from hopsyncd.index.precedence import hand_over_soon
 _MAX_PATH_BYTES = 107  # sun_path on Linux holds 108 with its closing zero
 _PROBE_TIMEOUT_S = 1.0
 
-TOKEN_NAME = "token"  # in the data_dir
 _STOP_REQUESTS_S = 3
 _M_ARENA_MAX = -8  # of malloc.h
 _ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -248,21 +247,22 @@ def end_at_signals(server: uvicorn.Server) -> None:
         signal.signal(number, end)
 
 
-def bound_listeners(stack: ExitStack, config: Config) -> tuple[list[socket.socket], str | None]:
-    """The configured sockets, until the stack unwinds, and the token that TCP asks for."""
+def bound_listeners(stack: ExitStack, config: Config) -> tuple[list[socket.socket], Tokens]:
+    """The configured sockets, until the stack unwinds, and the tokens that open TCP."""
     listener = inherited_socket(config.daemon.socket)
     if listener is None:
         group = group_id(config.access.group) if config.access.group else None
         with _signals_after():
             listener = stack.enter_context(bound_socket(config.daemon.socket, group))
-    listeners, token = [listener], None
+    listeners, tokens = [listener], Tokens({})
     if config.access.tcp:
-        token = token_in(config.access.token_file or config.daemon.data_dir / TOKEN_NAME)
+        token_in(token_file(config, "admin"))
+        tokens = Tokens.of(config)
     for key, address in (("access.tcp", config.access.tcp), ("web.listen", config.web.listen)):
         if address:
             hint = f"Set {key} to another port, or remove it"
             listeners.append(stack.enter_context(bound_address(*host_and_port(address), hint)))
-    return listeners, token
+    return listeners, tokens
 
 
 def serve(

@@ -33,11 +33,12 @@ from hopsyncd.ingest.source_scheduler import full_scan_job, scan_job
 from hopsyncd.ingest.watch import FolderWatcher
 from hopsyncd.ingest.writer import UPGRADE, SyncWorker
 from hopsyncd.models.loading import Models
+from hopsyncd.retrieve.acl import EVERYTHING, Acl
 from hopsyncd.retrieve.engine import Engine
 from store.exceptions import StoreError
 from store.place import shown, stored_bytes
 from store.sqlite.content import counters
-from store.sqlite.database import Connection, SqliteError, fresh_database
+from store.sqlite.database import Connection, SqliteError, fresh_database, snapshot
 from store.sqlite.operational import all_jobs, count_quarantined, waiting_by_reason
 from store.sqlite.purge import asked_purges
 from store.sqlite.sources import SourceRow, all_sources, item_problems
@@ -76,25 +77,29 @@ class StateService(ReadService):
     @endpoint("GET", "/v1/status", "read")
     def status(self, request: NoParameters, caller: Caller) -> StatusAnswer:
         """The state of the daemon and its sources."""
+        return self._status_for(caller.acl)
+
+    def _status_for(self, acl: Acl) -> StatusAnswer:
         try:
-            return self._status(self._reader(), caller.hidden)
+            with snapshot(connection := self._reader()):
+                return self._status(connection, acl)
         except (StoreError, SqliteError) as error:
             # The database cannot be read. The rest of the status can still say so.
             with closing(fresh_database()) as empty:
-                return self._status(empty, caller.hidden, str(error))
+                return self._status(empty, acl, str(error))
 
-    def _status(
-        self, connection: Connection, hidden: frozenset[str], trouble: str | None = None
-    ) -> StatusAnswer:
+    def _status(self, connection: Connection, acl: Acl, trouble: str | None = None) -> StatusAnswer:
         """The status, with the counts of the served version.
 
-        A caller from whom sources are hidden gets no totals and no error texts: they would tell of
-        those sources.
+        A caller from whom sources are hidden gets no totals, and only admins get error texts: they
+        would tell of hidden sources.
         """
         syncing, pending = self._worker.busy, self._worker.pending  # before the version is read
-        head, whole, names = self._engine.head, not hidden, self._names()
+        head, names = self._engine.head, self._names()
+        hidden = acl.hidden_among(self._source_names(connection))
+        whole = not hidden
         if hidden:
-            with self._engine.reading(hidden=hidden) as (_, head):
+            with self._engine.reading(hidden=acl) as (_, head):
                 pass
         version = head.version if head else None
         llm = self._endpoint.status() if self._endpoint else None
@@ -108,15 +113,15 @@ class StateService(ReadService):
             "edges": min(version.edge_budget, version.matches) if version else 0,
             "edge_budget": version.edge_budget if version else 0,
             "matches": version.matches if version else 0,
-            "degraded": self._degraded(hidden, pending),
+            "degraded": self._degraded(acl, pending),
             "syncing": syncing,
             "pending": pending,
-            "progress": self._progress(hidden),
-            "error": error if whole or not error else "the last sync failed",
+            "progress": self._progress(acl),
+            "error": error if acl.visible is None or not error else "the last sync failed",
             "sources": [
                 self._source(row, row.name in names, next_ms.get(scan_job(row.name)))
                 for row in all_sources(connection)
-                if row.name not in hidden and (row.documents or row.name in names)
+                if acl.shows(row.name) and (row.documents or row.name in names)
             ],
             "problems": [
                 {"source": source, "document": path, "why": why, "hint": hint}
@@ -196,7 +201,7 @@ class StateService(ReadService):
             "sources": whole["sources"],
         }
 
-    @endpoint("GET", "/v1/health", "read")
+    @endpoint("GET", "/v1/health", "health")
     def health(self, request: NoParameters, caller: Caller) -> HealthAnswer:
         """Whether the daemon serves; cheap to ask."""
         self.require_database()
@@ -208,7 +213,10 @@ class StateService(ReadService):
         rows = all_jobs(self._reader())
         asks_llm = self._endpoint and self.config.llm.questions != "off"
         hidden = {
-            job(name) for name in caller.hidden | self.removed for job in (scan_job, full_scan_job)
+            job(name)
+            for name in {one.name for one in self.config.sources} | self.removed
+            if name in self.removed or not caller.acl.shows(name)
+            for job in (scan_job, full_scan_job)
         }
         return {
             "jobs": [
@@ -230,7 +238,7 @@ class StateService(ReadService):
     def jobs(self, request: NoParameters, caller: Caller) -> JobsAnswer:
         """The sync that runs now, and the scheduled jobs."""
         return {
-            "running": self._progress(caller.hidden),
+            "running": self._progress(caller.acl),
             "pending": self._worker.pending,
             "jobs": self.schedule(request, caller)["jobs"],
         }
@@ -239,11 +247,11 @@ class StateService(ReadService):
     def stats(self, request: NoParameters, caller: Caller) -> StatsAnswer:
         """Requests since the start, by endpoint."""
         behind = self._worker.pending
-        with self._engine.reading(hidden=caller.hidden) as (_, head):
+        with self._engine.reading(hidden=caller.acl) as (_, head):
             version = head.version if head else None
         return {
             "version": version.id if version else 0,
-            "degraded": self._degraded(caller.hidden, behind),
+            "degraded": self._degraded(caller.acl, behind),
             "passages": version.passages if version else 0,
             "queries": self._queries,
             "requests": self._requests.by_operation(),
@@ -252,19 +260,19 @@ class StateService(ReadService):
             "queue": self.load.queue,
         }
 
-    @endpoint("GET", "/v1/metrics", "admin", media_type=METRICS_TYPE)
+    @endpoint("GET", "/v1/metrics", "metrics", media_type=METRICS_TYPE)
     def metrics(self, request: NoParameters, caller: Caller) -> str:
         """Metrics in Prometheus's text format."""
         spent = self._endpoint.ledger.spent(0) if self._endpoint else ()
-        return self.measurements.text(self.status(request, caller), self.load, spent)
+        return self.measurements.text(self._status_for(EVERYTHING), self.load, spent)
 
     def progress(self) -> SyncProgress | None:
         """How far the current sync is; None if none runs."""
-        return self._progress(frozenset())
+        return self._progress(EVERYTHING)
 
-    def _progress(self, hidden: frozenset[str]) -> SyncProgress | None:
+    def _progress(self, acl: Acl) -> SyncProgress | None:
         progress = self.path.progress if self.path and self._worker.busy else None
-        if progress is None or progress.source in hidden:
+        if progress is None or not acl.shows(progress.source):
             return None
         return {
             "source": progress.source,

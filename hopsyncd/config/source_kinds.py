@@ -26,13 +26,13 @@ from connectors.settings import DEFAULT_MAX_MESSAGE_BYTES as MAIL_MAX_BYTES
 from connectors.settings import DEFAULT_MAX_PAGE_BYTES as WEB_MAX_BYTES
 from hopsyncd.config.values import (
     CRON_HINT,
-    WHO_HINT,
+    VIEWERS_HINT,
     ConfigPath,
     CronText,
     PatternList,
     Seconds,
     Section,
-    WhoList,
+    ViewerList,
     is_usable_folder,
 )
 
@@ -55,7 +55,7 @@ class SourceBase(Section):
         default=None, description="Leave the line out for that of [watch]."
     )
     scan_at: CronText = Field(default="", description=CRON_HINT)
-    visible_to: WhoList = Field(default=(), description=WHO_HINT)
+    visible_to: ViewerList = Field(default=(), description=VIEWERS_HINT)
 
     @property
     def location(self) -> str:

@@ -79,6 +79,8 @@ class Search:
 GC_AT, FULL_SCAN_AT = "30 3 * * *", "15 4 * * *"
 CRON_HINT = 'Write it like "30 3 * * mon-fri": minute, hour, day, month, day of the week.'
 WHO_HINT = 'Write a list like ["user:ann", "group:team"].'
+MEMBERS = "members"  # in `visible_to`: all members of the group
+VIEWERS_HINT = f'Write a list like ["user:ann", "group:team"], or ["{MEMBERS}"] for all.'
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
 
 
@@ -160,6 +162,11 @@ def user_id(name: str) -> int:
         raise ValueError(f"there is no user {name} on this machine") from error
 
 
+def _is_viewer(who: str) -> str:
+    """As `_is_who`, or the word for all members of the group."""
+    return who if who == MEMBERS else _is_who(who)
+
+
 def _is_who(who: str) -> str:
     """A user or a group of this machine, as "user:ann" or "group:team"."""
     kind, _, name = who.partition(":")
@@ -194,6 +201,7 @@ GroupName = Annotated[str, _unless_empty(group_id)]
 LoopbackAddress = Annotated[str, _unless_empty(host_and_port)]
 Who = Annotated[str, AfterValidator(_is_who)]
 WhoList = Annotated[tuple[Who, ...], Field(strict=False)]
+ViewerList = Annotated[tuple[Annotated[str, AfterValidator(_is_viewer)], ...], Field(strict=False)]
 
 
 def is_database(value: str) -> str:

@@ -26,7 +26,13 @@ from store.sqlite.database import Connection
 from store.sqlite.purge import ask_source_purge, asked_purges
 from store.sqlite.purge import purge as carry_out
 from store.sqlite.reads import live_documents
-from store.sqlite.sources import forget_source, source_names
+from store.sqlite.sources import (
+    access_rules,
+    forget_source,
+    left_rule,
+    put_access_rules,
+    source_names,
+)
 from store.sqlite.versions import head
 
 _PASSES = 3  # a fetch may be writing meanwhile
@@ -53,6 +59,8 @@ def removed(
         gone = sorted(live_documents(connection, row))
         # Before the version, so that a kill between the two costs only another scan.
         forget_source(connection, row)
+        # Older versions keep its documents: if it was closed, it does not come back open.
+        put_access_rules(connection, {name: left_rule(access_rules(connection)[name])})
         if gone:
             reason = f"{name}: the source was removed"
             apply(Batch(reason, gone=tuple((row, path) for path in gone)))

@@ -60,6 +60,7 @@ class Standby:
         self._is_kept = True
         self._serve = serve
         self._waiting: dict[int, Future[Synced]] = {}
+        self.learn: Callable[[Connection], None] = lambda _: None  # reads who may see what
         self._made: Stamp | None = None
         self._accepted: set[int] = set()
         self._index: LiveIndex | None = None
@@ -219,6 +220,7 @@ class Standby:
     def _catch_up(self, connection: Connection) -> None:
         """Bring the index to the newest version, and serve that."""
         with snapshot(connection):
+            self.learn(connection)
             newest = head(connection)
             self.newest = newest.id if newest else 0
             recipe = self._recipe()

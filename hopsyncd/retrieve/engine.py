@@ -19,10 +19,11 @@ from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
+from hopsyncd.retrieve.acl import EVERYTHING, Acl, Mask
 from hopsyncd.retrieve.footprint import Footprint, is_touched
 from hopsyncd.retrieve.logic import Tell, untold
 from hopsyncd.retrieve.ranking import Ranked
-from hopsyncd.retrieve.restricted_views import Mask, RestrictedViews
+from hopsyncd.retrieve.restricted_views import RestrictedViews
 from hopsyncd.retrieve.results import Answer, LlmCost, answer_of
 from hopsyncd.retrieve.searcher import EncodedTexts, Found, Searcher
 from hopsyncd.retrieve.understood import respelled
@@ -34,6 +35,7 @@ from store.records import PassageId, Vectors, Version
 from store.sqlite.content import known_passages, recipe_of
 from store.sqlite.database import Connection, snapshot
 from store.sqlite.history import resolve
+from store.sqlite.sources import source_names
 from store.sqlite.versions import version
 from store.words import with_spelling
 
@@ -145,9 +147,11 @@ class Engine:
         """What may be hidden from those who ask: such heads are made before they do."""
         self._restricted.expect(masks)
 
-    def is_ready(self, version: int, hidden: Mask) -> bool:
+    def is_ready(self, version: int, hidden: Mask | Acl) -> bool:
         """No if that is the head, and is not there yet without these sources; it soon will be."""
-        return not hidden or self._restricted.ready(version, hidden)
+        with snapshot(connection := self._connection(str(version))):
+            mask = _mask(connection, hidden)
+        return not mask or self._restricted.ready(version, mask)
 
     @property
     def settings(self) -> WalkSettings:
@@ -167,10 +171,13 @@ class Engine:
 
     @contextmanager
     def reading(
-        self, at: str = "head", hidden: frozenset[str] = frozenset(), wanted: Filter = ()
+        self, at: str = "head", hidden: Mask | Acl = EVERYTHING, wanted: Filter = ()
     ) -> Iterator[tuple[Connection, Snapshot | None]]:
         """The version that `at` names, without what only the `hidden` sources hold, and as far as
         the filter leaves it.
+
+        `hidden` names the hidden sources, or is an ACL, which hides all other sources that the
+        record has when the version is read.
 
         With the connection in whose snapshot it can be read; None while there is no version at all.
         Raises NoSuchVersion.
@@ -185,12 +192,13 @@ class Engine:
                         return
                     asked = head.version if head and at == "head" else resolve(connection, at)
                     if self._is_kept(connection, asked):
-                        served = self._served(connection, asked, head, hidden)
+                        mask = _mask(connection, hidden)
+                        served = self._served(connection, asked, head, mask)
                         yield connection, self._filtered(served, wanted) if wanted else served
                         return
 
     @contextmanager
-    def holding(self, at: str, hidden: frozenset[str] = frozenset()) -> Iterator[str]:
+    def holding(self, at: str, hidden: Mask | Acl = EVERYTHING) -> Iterator[str]:
         """For several questions at one version: a name of what `at` names now, kept meanwhile.
 
         Raises NoSuchVersion.
@@ -213,7 +221,7 @@ class Engine:
         search: Search,
         at: str = "head",
         usage: Usage | None = None,
-        hidden: frozenset[str] = frozenset(),
+        hidden: Mask | Acl = EVERYTHING,
         tell: Tell = untold,
         wanted: Filter = (),
     ) -> Answer | None:
@@ -310,7 +318,7 @@ class Engine:
         return connection
 
     def _served(
-        self, connection: Connection, wanted: Version, head: Snapshot | None, hidden: frozenset[str]
+        self, connection: Connection, wanted: Version, head: Snapshot | None, hidden: Mask
     ) -> Snapshot:
         if hidden:
             return self._without(connection, wanted, hidden)
@@ -318,9 +326,7 @@ class Engine:
             return head
         return self._past(connection, wanted)
 
-    def _without(
-        self, connection: Connection, version: Version, hidden: frozenset[str]
-    ) -> Snapshot:
+    def _without(self, connection: Connection, version: Version, hidden: Mask) -> Snapshot:
         """The version without the hidden sources, kept for the next question about it."""
         return self._restricted.get(self._searchable(connection, version), version, hidden)
 
@@ -372,6 +378,13 @@ class Engine:
                 "Ask again in a moment",
             )
         return head
+
+
+def _mask(connection: Connection, hidden: Mask | Acl) -> Mask:
+    """The names of the hidden sources, of those that the record has in this snapshot."""
+    if isinstance(hidden, Acl):
+        return hidden.hidden_among(source_names(connection).values())
+    return hidden
 
 
 def _spelled(

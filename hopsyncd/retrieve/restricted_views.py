@@ -18,6 +18,7 @@ from hopsyncd.index.live_index import LiveIndex, StandIns
 from hopsyncd.index.precedence import ProcessEnds, giving_way, is_ending, waiting
 from hopsyncd.index.restricted import restricted
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.retrieve.acl import Mask
 from store.records import Version
 from store.sqlite.space import release_heap
 
@@ -32,9 +33,6 @@ _LOOK_S = 0.1  # until it is seen that a sync has ended, or that the process end
 _RESTS = 9.0  # at most so many times as long as it works, while somebody asks
 _REST_OF_EDITS = 4  # the same for views that are made before their head is served
 _EDITED = 64  # passages that came or went, at most, for a view to be made before its head is served
-
-Mask = frozenset[str]
-"""The names of hidden sources."""
 
 
 class RestrictedViews:

@@ -1,7 +1,7 @@
 """Sources and what their last scans saw. None of it is versioned."""
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,16 @@ class SourceRow:
     documents: int
     problems: int
     pinned: int
+
+
+AccessRule = tuple[tuple[str, ...], ...]
+"""Who may see a source: whoever matches an entry of each clause. Without clauses: all members."""
+
+OPEN: AccessRule = ()
+"""The rule of a source that all members may see."""
+
+NOBODY: AccessRule = ((),)
+"""The rule of a source that only admins may see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +187,49 @@ def is_held(connection: Connection, source: int) -> bool:
 def source_names(connection: Connection) -> dict[int, str]:
     """The name of every source ever configured, by id."""
     return dict(connection.execute("SELECT id, name FROM source"))
+
+
+def access_rules(connection: Connection) -> dict[str, AccessRule | None]:
+    """The recorded access rule of every source, by name; None where no rule is known."""
+    rows = connection.execute(
+        "SELECT s.name, t.access FROM source AS s LEFT JOIN source_state AS t ON t.source = s.id"
+    )
+    return {name: None if rule is None else _access_rule(rule) for name, rule in rows}
+
+
+def _access_rule(text: str) -> AccessRule:
+    """The rule in a recorded text. A text that is not a rule closes the source."""
+    try:
+        clauses = json.loads(text)
+    except ValueError:
+        return NOBODY
+    valid = isinstance(clauses, list) and all(
+        isinstance(clause, list) and all(isinstance(entry, str) for entry in clause)
+        for clause in clauses
+    )
+    return tuple(tuple(clause) for clause in clauses) if valid else NOBODY
+
+
+def narrowed(rule: AccessRule, further: AccessRule) -> AccessRule:
+    """The rule of those who match both."""
+    return tuple(dict.fromkeys([*rule, *further]))
+
+
+def left_rule(known: AccessRule | None) -> AccessRule:
+    """The rule of a source that leaves the configuration: closed to all, unless it is open."""
+    if known is None:
+        return NOBODY
+    return OPEN if known == OPEN else narrowed(known, NOBODY)
+
+
+def put_access_rules(connection: Connection, rules: Mapping[str, AccessRule]) -> None:
+    """Record the access rules of these sources, all or none of them."""
+    with transaction(connection):
+        connection.executemany(
+            "UPDATE source_state SET access = ? WHERE source ="
+            " (SELECT id FROM source WHERE name = ?)",
+            [(json.dumps(rule), name) for name, rule in rules.items()],
+        )
 
 
 def all_sources(connection: Connection) -> list[SourceRow]:

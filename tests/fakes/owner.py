@@ -3,8 +3,9 @@
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hopsyncd.api.access import Caller
+from hopsyncd.retrieve.acl import EVERYTHING
 
-OWNER = Caller("owner", True, frozenset())
+OWNER = Caller("owner", "owner", EVERYTHING)
 
 
 def as_owner(app: ASGIApp) -> ASGIApp:

@@ -19,6 +19,7 @@ from hopsyncd.api.streaming import Listener
 from hopsyncd.api.worker_pools import FairQueue, WorkerPools, worker_pools
 from hopsyncd.config.values import LimitsConfig
 from hopsyncd.errors import BadRequest
+from hopsyncd.retrieve.acl import EVERYTHING
 from tests.fakes.owner import as_owner
 from tests.fakes.service import FakeService, refused
 
@@ -81,7 +82,7 @@ def test_a_stream_that_fails_ends_with_the_error_and_is_counted_as_one(
 
 def test_who_may_only_read_changes_nothing(service: FakeService) -> None:
     async def read_only(scope: Any, receive: Any, send: Any) -> None:
-        scope.setdefault("state", {})["caller"] = Caller("guest", False, frozenset())
+        scope.setdefault("state", {})["caller"] = Caller("guest", "read", EVERYTHING)
         await app(scope, receive, send)
 
     app = make_app(service)

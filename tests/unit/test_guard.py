@@ -16,21 +16,26 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hopsyncd.api.access import Access, AuditLog, Guard, masks_of, token_in
+from hopsyncd.api.access import Access, AuditLog, Guard
+from hopsyncd.api.access_rules import AccessRules
 from hopsyncd.api.server import bound_address
+from hopsyncd.api.tokens import Tokens, token_in
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import SocketRefused
+from store.sqlite.sources import OPEN, AccessRule
 
 OWNER = Credentials(os.geteuid(), 1, frozenset({0}))
 NOBODY = Credentials(65_534, 2, frozenset({65_534}))
 MEMBER = Credentials(65_534, 3, frozenset({65_534, 1}))
 TOKEN = "t" * 40
+RECORDED: dict[str, AccessRule] = {"closed": OPEN, "old": OPEN}
 
 
 async def whoami(request: Request) -> JSONResponse:
     caller = request.state.caller
-    return JSONResponse({"admin": caller.admin, "hidden": sorted(caller.hidden)})
+    hidden = caller.acl.hidden_among(RECORDED)
+    return JSONResponse({"role": caller.role, "hidden": sorted(hidden)})
 
 
 async def change(request: Request) -> JSONResponse:
@@ -65,7 +70,11 @@ def config(**access: Any) -> Config:
 
 def client(folder: Path, credentials: Credentials, **access: Any) -> TestClient:
     wanted = config(**access)
-    guard = Guard(APP, Access(lambda: wanted, ["old"]), AuditLog(folder / "audit.log"), TOKEN)
+    file = folder / "token"
+    file.write_text(TOKEN)
+    file.chmod(0o600)
+    rules = AccessRules.of(wanted, RECORDED)
+    guard = Guard(APP, Access(rules), AuditLog(folder / "audit.log"), Tokens({"admin": file}))
     return TestClient(_from(credentials, guard), base_url="http://localhost")
 
 
@@ -78,7 +87,7 @@ def _from(credentials: Credentials, app: ASGIApp) -> ASGIApp:
 
 
 def test_the_owner_may_everything_and_nobody_else_anything(tmp_path: Path) -> None:
-    assert client(tmp_path, OWNER).get("/").json() == {"admin": True, "hidden": []}
+    assert client(tmp_path, OWNER).get("/").json() == {"role": "owner", "hidden": []}
     refused = client(tmp_path, MEMBER).get("/")
     assert refused.status_code == 403
     assert "nobody" in refused.json()["error"]["message"]
@@ -86,20 +95,22 @@ def test_the_owner_may_everything_and_nobody_else_anything(tmp_path: Path) -> No
 
 def test_members_of_the_group_read_and_admins_may_everything(tmp_path: Path) -> None:
     member = client(tmp_path, MEMBER, group="daemon").get("/")
-    assert member.json() == {"admin": False, "hidden": ["closed", "old"]}
+    assert member.json() == {"role": "read", "hidden": ["closed", "old"]}
     assert client(tmp_path, NOBODY, group="daemon").get("/").status_code == 403
     for who in ("user:nobody", "group:daemon"):
         admin = client(tmp_path, MEMBER, admins=[who]).get("/")
-        assert admin.json() == {"admin": True, "hidden": []}
+        assert admin.json() == {"role": "admin", "hidden": []}
 
 
 def test_what_may_be_hidden_from_members_is_known_before_they_ask() -> None:
     named = {"notes": [], "minutes": ["group:daemon", "user:root"], "pay": ["user:root"]}
     sources = [{"name": name, "path": f"/{name}", "visible_to": who} for name, who in named.items()]
     wanted = Config.model_validate({"access": {"group": "daemon"}, "source": sources})
-    assert masks_of(wanted, ["old"]) == [{"old", "minutes", "pay"}, {"old", "pay"}, {"old"}]
-    assert {"old"} not in masks_of(wanted, [])
-    assert masks_of(config(), ["old"]) == []
+    stored = dict.fromkeys(named, OPEN)
+    masks = AccessRules.of(wanted, {**stored, "old": OPEN}).masks()
+    assert masks == [{"old", "minutes", "pay"}, {"old", "pay"}, {"old"}]
+    assert {"old"} not in AccessRules.of(wanted, stored).masks()
+    assert AccessRules.of(config(), RECORDED).masks() == []
 
 
 @pytest.mark.parametrize(
@@ -137,7 +148,7 @@ def test_over_tcp_the_token_alone_counts(tmp_path: Path) -> None:
     for wrong in ({}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": TOKEN}):
         assert tcp.get("/", headers=wrong).status_code == 401
     right = tcp.get("/", headers={"Authorization": f"bearer {TOKEN}"})
-    assert right.json() == {"admin": True, "hidden": []}
+    assert right.json() == {"role": "admin", "hidden": []}
 
 
 def test_a_change_is_recorded_with_who_and_how_it_went(tmp_path: Path) -> None:

@@ -31,9 +31,11 @@ from mcp.types import (
 from starlette.types import ASGIApp
 
 from hopsyncd import __version__
-from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard, token_in
+from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
+from hopsyncd.api.access_rules import AccessRules
 from hopsyncd.api.mcp.shapes import NOTICE, json_text, shortened
 from hopsyncd.api.mcp.tools import Tools, WritingTools
+from hopsyncd.api.tokens import Tokens, token_in
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import REPORTABLE
@@ -312,6 +314,7 @@ def guarded(server: MCPServer[object], config: Config) -> ASGIApp:
         max_sessions=_MAX_SESSIONS,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
-    token = token_in(config.daemon.data_dir / TOKEN_NAME)
+    file = config.daemon.data_dir / TOKEN_NAME
+    token_in(file)
     audit = AuditLog(config.daemon.data_dir / AUDIT_NAME)
-    return Guard(app, Access(lambda: config, ()), audit, token)
+    return Guard(app, Access(AccessRules({})), audit, Tokens({"admin": file}))

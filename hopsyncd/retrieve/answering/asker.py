@@ -11,6 +11,7 @@ from hopsyncd.models.encoder import Encoder
 from hopsyncd.models.language import EntityFinder
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm, TokenSink
+from hopsyncd.retrieve.acl import EVERYTHING, Acl, Mask
 from hopsyncd.retrieve.answering.extractive import (
     Sentence,
     carrying,
@@ -88,7 +89,7 @@ class Asker:
         at: str = "head",
         *,
         by_llm: bool = False,
-        hidden: frozenset[str] = frozenset(),
+        hidden: Mask | Acl = EVERYTHING,
         wanted: Filter = (),
         usage: Usage | None = None,
         on_found: Callable[[Answer], None] | None = None,

@@ -1,0 +1,122 @@
+"""The tokens that open TCP: one for each role, each in a file that only its owner can read."""
+
+import hmac
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+from hopsyncd.api.roles import Role
+from hopsyncd.config.configuration import Config
+from hopsyncd.errors import SocketRefused
+
+log = structlog.get_logger(__name__)
+
+_TOKEN_NAME = "token"  # in the data_dir; `admin`, as of the time when there was only this one
+_TOKEN_BYTES = 32
+_MIN_TOKEN_CHARACTERS = 32
+
+
+def token_file(config: Config, role: Role) -> Path:
+    """The file of a role's token."""
+    if role == "admin":
+        return config.access.token_file or config.daemon.data_dir / _TOKEN_NAME
+    return config.daemon.data_dir / f"{_TOKEN_NAME}-{role}"
+
+
+class Tokens:
+    """The tokens in the files of some roles. A file counts from when it is made until it is gone.
+
+    A file that others could read counts as none. Roles come by what they may do, the least first.
+    """
+
+    def __init__(self, files: Mapping[Role, Path]) -> None:
+        self._files = files
+        self._known: dict[Path, tuple[object, str | None]] = {}
+
+    @classmethod
+    def of(cls, config: Config) -> "Tokens":
+        """The tokens of all roles."""
+        roles: tuple[Role, ...] = ("metrics", "read", "admin", "owner")
+        return cls({role: token_file(config, role) for role in roles})
+
+    def role_of(self, sent: bytes) -> Role | None:
+        """The role whose token was sent; None for any other text."""
+        found: Role | None = None
+        for role, file in self._files.items():
+            token = self._token(file)
+            if token and hmac.compare_digest(sent, token.encode()):
+                found = found or role
+        return found
+
+    def _token(self, file: Path) -> str | None:
+        """The token in a file, read again when the file changes."""
+        try:
+            now = file.stat()
+        except OSError:
+            self._known.pop(file, None)
+            return None
+        state = (now.st_ino, now.st_mtime_ns, now.st_ctime_ns, now.st_mode, now.st_uid)
+        known = self._known.get(file)
+        if known is None or known[0] != state:
+            try:
+                token: str | None = read_token(file)
+            except SocketRefused as error:
+                log.warning("a token does not count", file=str(file), why=error.why)
+                token = None
+            known = self._known[file] = (state, token)
+        return known[1]
+
+
+def token_in(file: Path, *, renew: bool = False) -> str:
+    """The token in our file, which is made if it does not exist, or is to be renewed.
+
+    Raises SocketRefused for a token that others could know.
+    """
+    try:
+        if renew:
+            file.unlink(missing_ok=True)
+        _make_token(file)
+    except OSError as error:
+        raise _refused(file, error) from error
+    return read_token(file)
+
+
+def read_token(file: Path) -> str:
+    """The token in a file. Raises SocketRefused for a token that others could know."""
+    try:
+        with file.open(encoding="ascii") as opened:
+            found = os.fstat(opened.fileno())
+            token = opened.read(4096).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _refused(file, error) from error
+    what = f"Cannot use the token in {file}"
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise SocketRefused(what, "others may read it", f"Run `chmod 600 {file}`, as its owner")
+    if len(token) < _MIN_TOKEN_CHARACTERS:
+        raise SocketRefused(
+            what,
+            f"it has fewer than {_MIN_TOKEN_CHARACTERS} characters",
+            "Remove the file; the next start makes a new one",
+        )
+    return token
+
+
+def _refused(file: Path, error: OSError | UnicodeDecodeError) -> SocketRefused:
+    why = getattr(error, "strerror", None) or "it is not text"
+    return SocketRefused(
+        f"Cannot use the token in {file}", why.lower(), f"Make {file} a file of yours, or remove it"
+    )
+
+
+def _make_token(file: Path) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        handle = os.open(file, flags, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(handle, "w", encoding="ascii") as made:
+        made.write(secrets.token_urlsafe(_TOKEN_BYTES) + "\n")
