@@ -7,10 +7,12 @@ without versions, which no daemon serves; the same copy then goes on.
 import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from typing import cast
 
 from store.contract import Connection
 from store.exceptions import StoreError
 from store.sqlite.database import fresh_database, snapshot, transaction
+from store.sqlite.operational import kind_of_act
 from store.sqlite.search import create_vectors, put_vectors
 from store.sqlite.versions import head
 
@@ -89,6 +91,9 @@ def _rows(source: Connection, table: str, columns: list[str]) -> list[tuple[obje
     rows: list[tuple[object, ...]] = source.execute(
         f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1, 2"
     ).fetchall()
+    if table == "watch":  # programs and addresses stay where they are
+        at = columns.index("act")
+        return [(*row[:at], kind_of_act(cast(str | None, row[at])), *row[at + 1 :]) for row in rows]
     return rows
 
 

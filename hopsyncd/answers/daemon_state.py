@@ -149,6 +149,7 @@ class StatusAnswer(TypedDict):
     sources: list[SourceStatus]
     problems: list[ItemProblem]
     unavailable_readers: list[UnavailableReader]
+    watch_problems: list[str]
     purging: int
     quarantined: int
     counters: dict[str, int]
@@ -231,11 +232,16 @@ class WatchChange(TypedDict):
 
 
 class Watched(TypedDict):
-    """A watched question; `checked` is the version up to which it was compared."""
+    """A watched question; `checked` is the version up to which it was compared.
+
+    `act` is what is done at a change: `exec`, `webhook` or `mcp`. `off` is a program or webhook
+    that came with the record and is turned off; `true` stands for one that this machine lacks.
+    """
 
     id: int
     question: str
     act: dict[str, Any] | None
+    off: dict[str, Any] | None
     created: str
     checked: int
     changes: int

@@ -45,6 +45,7 @@ from hopsyncd.api.requests import (
 )
 from hopsyncd.api.status import MAX_PROBLEMS, now_ms
 from hopsyncd.api.streaming import Listener
+from hopsyncd.api.watch_actions import ACTIONS_NAME, WatchActions
 from hopsyncd.api.watch_service import WatchService
 from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.config.configuration import Config
@@ -147,8 +148,13 @@ class DaemonService(WatchService):
     ) -> None:
         super().__init__(config, models, engine, worker, watchers)
         self.watched = WatchedQuestions(
-            self._database, lambda: (self._engine, self._asker), worker, now_ms
+            self._database,
+            lambda: (self._engine, self._asker),
+            worker,
+            now_ms,
+            WatchActions(config.daemon.data_dir / ACTIONS_NAME),
         )
+        self.watch_problems = self.watched.problems
         self._reload = reload
         self._reencode = reencode
         self.reported = ReportedVersions()

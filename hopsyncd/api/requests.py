@@ -209,17 +209,9 @@ class RebuildRequest(_Body):
     dry_run: bool = False
 
 
-class WatchRequest(_Body):
-    """`exec`: a program with its arguments; `webhook`: an http address of this machine; `mcp`: for
-    the agents that listen."""
-
-    # The audit log, which records requests, has no texts.
-    question: str = Field(
-        min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK, exclude=True
-    )
+class _WatchAction(_Body):
     exec: Annotated[tuple[Argument, ...], Field(max_length=100, strict=False)] = ()
     webhook: str | None = Field(default=None, max_length=2000, pattern=LOOPBACK_URL)
-    mcp: bool = False
 
     # The audit log gets these. Arguments, paths and queries often carry tokens.
     @field_serializer("exec")
@@ -229,6 +221,23 @@ class WatchRequest(_Body):
     @field_serializer("webhook")
     def _host_alone(self, address: str | None) -> str | None:
         return address and host_of(address)
+
+
+class WatchRequest(_WatchAction):
+    """`exec`: a program with its arguments; `webhook`: an http address of this machine; `mcp`: for
+    the agents that listen."""
+
+    # The audit log, which records requests, has no texts.
+    question: str = Field(
+        min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK, exclude=True
+    )
+    mcp: bool = False
+
+
+class AllowWatchRequest(_WatchAction):
+    """`id`: the number of a watched question; `exec` or `webhook`: what its `off` has."""
+
+    id: Annotated[int, Field(ge=1, le=_MAX_NUMBER)]
 
 
 class _Parameters(BaseModel):

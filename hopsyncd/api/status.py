@@ -2,13 +2,14 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Literal
 
 import structlog
 
 from hopsyncd.answers.daemon_state import (
+    ConfigurationStatus,
     HealthAnswer,
     JobsAnswer,
     ScheduleAnswer,
@@ -72,6 +73,7 @@ class StateService(ReadService):
         self._started_ms = now_ms()
         self._requests = Requests()
         self.unavailable: dict[str, ReaderUnavailable] = {}  # by media type
+        self.watch_problems: Callable[[], list[str]] = list  # programs and webhooks that are off
         self.removed: set[str] = set()  # removed, though the configuration still has them
 
     @endpoint("GET", "/v1/status", "read")
@@ -131,22 +133,26 @@ class StateService(ReadService):
                 {"media_type": kind, "why": one.why, "hint": one.hint}
                 for kind, one in sorted(dict(self.unavailable).items())
             ],
+            "watch_problems": self.watch_problems() if whole else [],
             "purging": len(asked_purges(connection)) if whole else 0,
             "quarantined": count_quarantined(connection) if whole else 0,
             "counters": {**counters(connection), "queries": self._queries} if whole else {},
             "waiting": waiting_by_reason(connection, version.id) if version and whole else {},
             "models": self._models_status(),
             "llm": llm if whole else None,
-            "configuration": {
-                "refused": self.reloaded.refused if whole else None,
-                "restart_needed": list(self.reloaded.restart_needed) if whole else [],
-            },
+            "configuration": self._configuration_status(whole),
             "store": self._store_status(),
             "database": shown(self._database),
             "database_bytes": stored_bytes(self._database, connection) if whole else None,
             "socket": str(self.config.daemon.socket),
             "pid": os.getpid(),
             "started": moment_text(self._started_ms),
+        }
+
+    def _configuration_status(self, whole: bool) -> ConfigurationStatus:
+        return {
+            "refused": self.reloaded.refused if whole else None,
+            "restart_needed": list(self.reloaded.restart_needed) if whole else [],
         }
 
     def _store_status(self) -> StoreStatus:

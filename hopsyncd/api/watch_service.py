@@ -1,13 +1,19 @@
 """The endpoints of watched questions: for admins, as what is told comes from all sources."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from hopsyncd.answers.daemon_state import UnwatchAnswer, WatchAnswer, WatchesAnswer
 from hopsyncd.api.access import Caller
 from hopsyncd.api.endpoints import endpoint
-from hopsyncd.api.requests import NoParameters, WatchDetails, WatchNumber, WatchRequest
+from hopsyncd.api.requests import (
+    AllowWatchRequest,
+    NoParameters,
+    WatchDetails,
+    WatchNumber,
+    WatchRequest,
+)
 from hopsyncd.api.status import StateService
 from hopsyncd.api.watched_questions import WatchedQuestions, checked_program
 from hopsyncd.errors import BadRequest, Forbidden
@@ -21,33 +27,47 @@ class WatchService(StateService):
     @endpoint("POST", "/v1/watches", "admin")
     def watch(self, request: WatchRequest, caller: Caller) -> WatchAnswer:
         """Watch a question: record, and tell, when its answer or first passages change."""
-        act: Mapping[str, object] | None = None
         if sum(map(bool, (request.exec, request.webhook, request.mcp))) > 1:
             raise BadRequest(
                 "The question cannot be watched",
                 "it names more than one of a program, a webhook and agents",
                 "Watch it once for each",
             )
+        program: Sequence[str] = ()
         if request.exec:
-            if caller.credentials.uid != os.geteuid():
-                raise Forbidden(
-                    "The question cannot be watched",
-                    "it names a program, which only the daemon's own user may have run",
-                    "Leave the program out; `hopsyncd watches` shows what changed",
-                )
-            if not isinstance(self._database, Path):
-                raise Forbidden(
-                    "The question cannot be watched",
-                    "it names a program, and other machines write to the same record",
-                    "Leave the program out; `hopsyncd watches` shows what changed",
-                )
-            act = {"exec": checked_program(request.exec)}
-        if request.webhook:
-            act = {"webhook": request.webhook}
-        if request.mcp:
-            act = {"mcp": True}
-        number = self.watched.add(request.question.strip(), act)
+            self._require_own_record(caller)
+            program = checked_program(request.exec)
+        number = self.watched.add(request.question.strip(), program, request.webhook, request.mcp)
         return self._watch(number, 1)
+
+    @endpoint("POST", "/v1/watches/allow", "admin")
+    def allow_watch(self, request: AllowWatchRequest, caller: Caller) -> WatchAnswer:
+        """Turn on the program or webhook that a watch brought with the record."""
+        if caller.credentials.uid != os.geteuid():
+            raise Forbidden(
+                f"Watch {request.id} cannot be turned on",
+                "only the daemon's own user may do that",
+                "Ask that user",
+            )
+        if request.exec:
+            self._require_own_record(caller)
+        wanted = {"exec": [*request.exec]} if request.exec else {"webhook": request.webhook}
+        self.watched.allow(request.id, wanted)
+        return self._watch(request.id, 1)
+
+    def _require_own_record(self, caller: Caller) -> None:
+        """Raise Forbidden unless this caller may have programs started by this record."""
+        why = None
+        if caller.credentials.uid != os.geteuid():
+            why = "it names a program, which only the daemon's own user may have run"
+        elif not isinstance(self._database, Path):
+            why = "it names a program, and other machines write to the same record"
+        if why:
+            raise Forbidden(
+                "The question cannot be watched",
+                why,
+                "Leave the program out; `hopsyncd watches` shows what changed",
+            )
 
     @endpoint("GET", "/v1/watches", "admin")
     def watches(self, request: NoParameters, caller: Caller) -> WatchesAnswer:

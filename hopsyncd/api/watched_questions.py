@@ -1,21 +1,17 @@
-"""Watched questions: asked again when a version touches what they rest on; changes are told once.
+"""Watched questions: asked again when a version touches their dependencies.
 
-A thread of its own compares, so a commit waits for nothing but the recording of a change. What is
-recorded names passages and versions and holds no text: what a change was is asked of both versions
-when somebody wants to know. A change is recorded in one transaction with the new state. A program
-is noted as told once it has started, a webhook once it has answered; a kill between the two repeats
-that telling, with the same id.
+A thread of its own compares, so a commit waits for nothing but the recording of a change. The
+record of a change names passages and versions and holds no text: both versions are asked again when
+somebody wants to know what changed. A change is recorded in one transaction with the new state.
+`watch_delivery` tells programs and webhooks, and `watch_actions` has these.
 """
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -24,15 +20,18 @@ import structlog
 
 from hopsyncd.answers.daemon_state import WatchChange, Watched, WatchedPassage, WatchedState
 from hopsyncd.api.version_log import moment_text, start_of, time_text
+from hopsyncd.api.watch_actions import WatchAction, WatchActions, action_in_record, digest_of
+from hopsyncd.api.watch_delivery import Delivery, WatchDelivery
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, NotFound
+from hopsyncd.ingest.source_sync import SourceSync
 from hopsyncd.ingest.writer import SyncWorker
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import AskReply
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.footprint import Footprint
 from hopsyncd.retrieve.results import Answer, id_text, placed_json
-from store.exceptions import NoSuchVersion
+from store.exceptions import NoSuchVersion, StoreError
 from store.place import Database, open_reader
 from store.sqlite.database import Connection
 from store.sqlite.history import log as history_log
@@ -41,9 +40,12 @@ from store.sqlite.operational import (
     Watch,
     add_watch,
     all_watches,
+    kind_of_act,
     note_delivery,
+    pass_over,
     record_change,
     remove_watch,
+    replace_act,
     tellings_of,
     undelivered,
 )
@@ -55,16 +57,14 @@ _ANSWER_FROM = 8  # as many as an ask answers from
 _MAX_WATCHES = 100
 _MAX_REASONS = 10
 _ROUND_S = 60.0  # a purge changes what is served without a new version
-_PROGRAM_S, _WEBHOOK_S, _STORE_S = 30.0, 10.0, 60.0
-# What a program gets of the daemon's environment: no keys.
-_VARIABLES = (
-    *("PATH", "HOME", "USER", "LANG", "TZ", "DISPLAY", "WAYLAND_DISPLAY"),
-    *("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),
-)
+_STORE_S = 60.0
 
 
 class WatchedQuestions:
-    """`parts` gives the engine and the asker in use, `worker` writes to the store."""
+    """`parts` gives the engine and the asker in use, `worker` writes to the store.
+
+    `actions` has the programs and webhooks of this machine.
+    """
 
     def __init__(
         self,
@@ -72,11 +72,17 @@ class WatchedQuestions:
         parts: Callable[[], tuple[Engine, Asker]],
         worker: SyncWorker,
         now_ms: Callable[[], int],
+        actions: WatchActions,
     ) -> None:
         self._database = database
         self._parts = parts
         self._worker = worker
         self._now_ms = now_ms
+        self._actions = actions
+        self.delivery = WatchDelivery(
+            self._deliveries, self._report, self._note_delivery, self.note_version
+        )
+        self._off = 0  # actions that the record brought, as of the last round
         self._wake = threading.Event()
         self._stopping = False
         self._footprints: dict[int, Footprint] = {}
@@ -88,14 +94,25 @@ class WatchedQuestions:
 
     def stop(self) -> None:
         self._stopping = True
+        self.delivery.stop()
         self._wake.set()
 
     def note_version(self) -> None:
-        """Another version is served."""
+        """Another version is served, or there is other work: begin the next round now."""
         self._wake.set()
 
-    def add(self, question: str, act: Mapping[str, object] | None) -> int:
-        """Watch a question from the served version on; returns its number."""
+    def add(
+        self,
+        question: str,
+        program: Sequence[str] = (),
+        webhook: str | None = None,
+        mcp: bool = False,
+    ) -> int:
+        """Watch a question from the served version on; returns its number.
+
+        At each change the program is started, or the webhook told, or agents. Raises BadRequest, or
+        DiskFailure if the program or webhook cannot be stored.
+        """
         engine, _ = self._parts()
         if engine.head is None:
             raise BadRequest(
@@ -110,10 +127,24 @@ class WatchedQuestions:
                 "`hopsyncd unwatch` ends one",
             )
         version, state, _ = self._asked(question)
-        told = json.dumps(act) if act else None
+        kinds = (("exec", program), ("webhook", webhook), ("mcp", mcp))
+        act = next((json.dumps({kind: True}) for kind, given in kinds if given), None)
         number = self._worker.submit(
-            lambda path: add_watch(path.connection, question, told, self._now_ms(), version, state)
+            lambda path: add_watch(path.connection, question, act, self._now_ms(), version, state)
         ).result(_STORE_S)
+        if program or webhook:
+            try:
+                self._actions.add(
+                    WatchAction(
+                        watch=number,
+                        question=digest_of(question),
+                        exec=tuple(program),
+                        webhook=webhook,
+                    )
+                )
+            except StoreError:
+                self.remove(number)
+                raise
         self._wake.set()
         return number
 
@@ -122,7 +153,43 @@ class WatchedQuestions:
         removed = self._worker.submit(lambda path: remove_watch(path.connection, number))
         if not removed.result(_STORE_S):
             raise _not_watched(number)
+        with suppress(StoreError):  # numbers are not used again
+            self._actions.remove(number)
         self._wake.set()
+
+    def allow(self, number: int, action: dict[str, Any]) -> None:
+        """Put the action that the record brought for a watch into effect.
+
+        `action` is what the owner saw: another one is refused with BadRequest. Changes that wait
+        are not delivered. Raises NotFound.
+        """
+        watch = self._watch(number)
+        proposed = self._actions.find_proposed(number, watch.question)
+        if proposed is None or proposed.to_json() != action:
+            raise BadRequest(
+                f"Watch {number} cannot be turned on",
+                "it has no such program or webhook",
+                f"`hopsyncd watches {number}` shows what it has",
+            )
+        why = "it changed before the watch was turned on here"
+        self._worker.submit(
+            lambda path: pass_over(path.connection, number, self._now_ms(), why)
+        ).result(_STORE_S)
+        self._actions.add(proposed)
+        self._off = self._count_off()
+        self._wake.set()
+
+    def problems(self) -> list[str]:
+        """What keeps programs and webhooks from being used, each with what to do."""
+        found = [self._actions.problem] if self._actions.problem else []
+        if off := self._off:
+            found.append(
+                f"{off} watch{'es' if off > 1 else ''} of this record name"
+                f"{'' if off > 1 else 's'} a program or webhook that is turned off: it came with"
+                " the record. `hopsyncd watches` shows it; `hopsyncd watches NUMBER --allow` turns"
+                " it on."
+            )
+        return found
 
     def listed(self) -> list[Watched]:
         """All watched questions, the oldest first."""
@@ -133,9 +200,7 @@ class WatchedQuestions:
         self, number: int, limit: int
     ) -> tuple[Watched, WatchedState | None, list[WatchChange]]:
         """A watched question, what it finds now, and its newest changes. Raises NotFound."""
-        watch = next((one for one in self._all() if one.id == number), None)
-        if watch is None:
-            raise _not_watched(number)
+        watch = self._watch(number)
         with closing(open_reader(self._database)) as connection:
             told, tellings = self._told(connection, watch)
         changes = [self._change(watch, one) for one in tellings[:limit]]
@@ -148,13 +213,35 @@ class WatchedQuestions:
         return {
             "id": watch.id,
             "question": watch.question,
-            "act": _act(watch) or None,
+            "act": self._act_of(watch),
+            "off": self._off_act_of(watch),
             "created": moment_text(watch.created_ms),
             "checked": checked,
             "changes": len(tellings),
             "changed": time_text(tellings[0].told_ms) if tellings else None,
-            "error": next((one.error for one in tellings), None),
+            "error": self.delivery.trouble(watch.id) or next((one.error for one in tellings), None),
         }, tellings
+
+    def _act_of(self, watch: Watch) -> dict[str, Any] | None:
+        """What is done at a change of the watch."""
+        if action := self._actions.find(watch.id, watch.question):
+            return action.to_json()
+        return {"mcp": True} if _kind(watch) == "mcp" else None
+
+    def _off_act_of(self, watch: Watch) -> dict[str, Any] | None:
+        """What the record wants to be done, and this machine does not do."""
+        if self._actions.find(watch.id, watch.question):
+            return None
+        if proposed := self._actions.find_proposed(watch.id, watch.question):
+            return proposed.to_json()
+        kind = _kind(watch)
+        return {kind: True} if kind in ("exec", "webhook") else None
+
+    def _watch(self, number: int) -> Watch:
+        watch = next((one for one in self._all() if one.id == number), None)
+        if watch is None:
+            raise _not_watched(number)
+        return watch
 
     def _all(self) -> Sequence[Watch]:
         with closing(open_reader(self._database)) as connection:
@@ -169,7 +256,8 @@ class WatchedQuestions:
             except Exception as error:  # noqa: BLE001 - the edge of the loop; tried again
                 if not self._stopping:
                     log.warning("watched questions wait for the next round", why=str(error))
-            self._wake.wait(_ROUND_S)
+            wait_s = self.delivery.next_s()
+            self._wake.wait(_ROUND_S if wait_s is None else min(_ROUND_S, wait_s))
             self._wake.clear()
 
     def compare(self) -> None:
@@ -177,12 +265,41 @@ class WatchedQuestions:
 
         Of several daemons on one record the writer does.
         """
-        if self._worker.standby and self._worker.standby.follows:
+        if self._follows:
             return
+        steps: list[Callable[[], None]] = [partial(self._check, watch) for watch in self._all()]
+        errors = []
+        for step in (self._take_out_acts, *steps, self.delivery.start_due):
+            if self._stopping:
+                return
+            try:
+                step()
+            except Exception as error:  # noqa: BLE001 - the others are compared all the same
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    @property
+    def _follows(self) -> bool:
+        """Whether another daemon writes the record."""
+        return bool(self._worker.standby and self._worker.standby.follows)
+
+    def _take_out_acts(self) -> None:
+        """Take programs and addresses out of the record, and keep them here, turned off."""
         for watch in self._all():
-            if not self._stopping:
-                self._check(watch)
-        self._deliver()
+            kind = kind_of_act(watch.act)
+            if watch.act is None or watch.act == kind:
+                continue
+            if proposed := action_in_record(watch.id, watch.question, watch.act):
+                if self._actions.problem:
+                    continue  # it stays in the record, without effect, until the file is mended
+                self._actions.propose(proposed)
+            self._worker.submit(partial(_replace_act, watch, kind)).result(_STORE_S)
+            log.warning("a watch's program or webhook came with the record: off", watch=watch.id)
+        self._off = self._count_off()
+
+    def _count_off(self) -> int:
+        return sum(self._off_act_of(one) is not None for one in self._all())
 
     def _check(self, watch: Watch) -> None:
         """Ask again if what it rests on may have changed, and record another state."""
@@ -216,55 +333,39 @@ class WatchedQuestions:
         found, reply, footprint = traced
         return found.version, _state(found, reply), footprint
 
-    # Telling
+    # Delivering
 
-    def _deliver(self) -> None:
-        """Tell programs and webhooks what was recorded and not told yet; agents ask for it."""
-        watches = {one.id: one for one in self._all() if one.act and "mcp" not in _act(one)}
-        if not watches:
-            return
+    def _deliveries(self) -> list[Delivery]:
+        """The changes that wait for a program or webhook of this machine, the oldest first."""
+        if self._follows:
+            return []
+        actions = {
+            one.id: (one, action)
+            for one in self._all()
+            if (action := self._actions.find(one.id, one.question))
+            # Whoever writes to a shared record could write changes too, as often as they like.
+            and (action.webhook or isinstance(self._database, Path))
+        }
+        if not actions:
+            return []
         with closing(open_reader(self._database)) as connection:
             waiting = undelivered(connection)
-        for telling in waiting:
-            if watch := watches.get(telling.watch):
-                change = self._change(watch, telling)
-                report = json.dumps(
-                    {"watch": watch.id, "question": watch.question, **change}, ensure_ascii=False
-                )
-                self._tell(telling, _act(watch), report)
+        return [
+            Delivery(actions[one.watch][0], one, actions[one.watch][1])
+            for one in waiting
+            if one.watch in actions
+        ]
 
-    def _tell(self, telling: Telling, act: Mapping[str, object], report: str) -> None:
-        def note(error: str | None) -> None:
-            self._worker.submit(
-                lambda path: note_delivery(path.connection, telling.id, self._now_ms(), error)
-            ).result(_STORE_S)
+    def _report(self, delivery: Delivery) -> str:
+        watch = delivery.watch
+        change = self._change(watch, delivery.telling)
+        report = {"watch": watch.id, "question": watch.question, **change}
+        return json.dumps(report, ensure_ascii=False)
 
-        if "webhook" in act:
-            note(_posted(str(act["webhook"]), report))
-            return
-        if not isinstance(self._database, Path):  # whoever writes there could name a program
-            note("it is not started: other machines write to the same record")
-            return
-        arguments: Sequence[str] = act["exec"]  # type: ignore[assignment]
-        with tempfile.TemporaryFile() as given:
-            given.write(report.encode())
-            given.seek(0)
-            try:
-                program = subprocess.Popen(
-                    arguments,
-                    stdin=given,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd="/",
-                    env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
-                    start_new_session=True,
-                )
-            except OSError as error:
-                note(f"it cannot be started: {error.strerror}")
-                return
-        note(None)
-        if failure := _outcome(program):
-            note(failure)
+    def _note_delivery(self, telling: int, error: str | None) -> None:
+        self._worker.submit(
+            lambda path: note_delivery(path.connection, telling, self._now_ms(), error)
+        ).result(_STORE_S)
 
     def _change(self, watch: Watch, telling: Telling) -> WatchChange:
         before = self._state_at(watch.question, str(telling.old))
@@ -333,8 +434,14 @@ def checked_program(arguments: Sequence[str]) -> list[str]:
     return [str(Path(found).absolute()), *arguments[1:]]
 
 
-def _act(watch: Watch) -> dict[str, Any]:
-    return json.loads(watch.act) if watch.act else {}
+def _kind(watch: Watch) -> str | None:
+    """The kind of the watch's act: exec, webhook or mcp."""
+    kind = kind_of_act(watch.act)
+    return next(iter(json.loads(kind))) if kind else None
+
+
+def _replace_act(watch: Watch, kind: str | None, path: SourceSync) -> None:
+    replace_act(path.connection, watch.id, watch.act, kind)
 
 
 def _state(found: Answer, reply: AskReply) -> str:
@@ -364,32 +471,6 @@ def _passage(found: Answer, rank: int) -> WatchedPassage:
         "document": whole["document"],
         "start": start_of(whole["text"]),
     }
-
-
-def _posted(address: str, report: str) -> str | None:
-    """Why a webhook could not be told; None if it was."""
-    import httpx2  # takes 0.2 s to import
-
-    try:
-        # Not by a proxy, and not to where it redirects: what is told stays on this machine.
-        with httpx2.Client(timeout=_WEBHOOK_S, trust_env=False, verify=False) as http:
-            answer = http.post(
-                address, content=report.encode(), headers={"Content-Type": "application/json"}
-            )
-    except httpx2.HTTPError as error:
-        return f"{address} cannot be reached: {type(error).__name__}"
-    return None if answer.is_success else f"{address} answered {answer.status_code}"
-
-
-def _outcome(program: "subprocess.Popen[bytes]") -> str | None:
-    """Why a program failed; None if it ended well."""
-    try:
-        status = program.wait(_PROGRAM_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(program.pid, signal.SIGKILL)  # with what it started
-        program.wait()
-        return f"the program did not end within {_PROGRAM_S:g} s"
-    return f"the program ended with status {status}" if status else None
 
 
 def _not_watched(number: int) -> NotFound:

@@ -58,6 +58,7 @@ def status(context: click.Context, as_json: bool) -> None:
         click.echo(f"database {now['database']} ({now['database_bytes'] / 1e6:.1f} MB)")
         _print_sent(now["llm"], now["models"]["cluster"])
     _print_configuration(now["configuration"])
+    _print_watch_problems(now["watch_problems"])
     if now["waiting"]:
         reasons = ", ".join(f"{why} {n:,}" for why, n in now["waiting"].items())
         total = sum(now["waiting"].values())
@@ -93,6 +94,11 @@ def _print_set_apart(now: Mapping[str, Any]) -> None:
             "in quarantine, as reading took too long or crashed:"
             f" {counted(now['quarantined'], 'content')}"
         )
+
+
+def _print_watch_problems(problems: Sequence[str]) -> None:
+    for problem in problems:
+        click.secho(printable(problem), fg="yellow")
 
 
 def _print_configuration(configuration: Mapping[str, Any]) -> None:

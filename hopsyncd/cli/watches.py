@@ -2,19 +2,22 @@
 
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from hopsyncd.cli.output import (
     WholeNumber,
     client_of,
+    confirm,
     heading_text,
     json_option,
     local_time,
     printed_json,
 )
+from hopsyncd.client import Client
 from hopsyncd.client.response import counted, printable
+from hopsyncd.errors import BadRequest
 
 
 @click.command()
@@ -62,14 +65,26 @@ def watch(
 
 @click.command()
 @click.argument("number", required=False, type=WholeNumber(1))
+@click.option("--allow", is_flag=True, help="Turn on the program or webhook that is off.")
+@click.option("--yes", is_flag=True, help="With --allow: do not ask.")
 @json_option
 @click.pass_context
-def watches(context: click.Context, number: int | None, as_json: bool) -> None:
+def watches(
+    context: click.Context, number: int | None, allow: bool, yes: bool, as_json: bool
+) -> None:
     """List the watched questions, or show what changed of one.
+
+    A program or webhook that came with a copied, restored or older record is off. With --allow you
+    see it, and turn it on.
 
     Example: hopsyncd watches 3
     """
+    if allow and number is None:
+        raise click.UsageError("--allow needs the number of a watched question")
     with client_of(context) as client:
+        if allow and number is not None:
+            _allow(client, number, yes, as_json)
+            return
         if number is None:
             listed = client.watches()
             if printed_json(listed, as_json):
@@ -96,6 +111,35 @@ def watches(context: click.Context, number: int | None, as_json: bool) -> None:
         _print_state(change["after"], "    ")
 
 
+def _allow(client: Client, number: int, yes: bool, as_json: bool) -> None:
+    """Show what is off, ask, and turn on exactly that."""
+    shown = client.watch_changes(number)["watch"]
+    off = shown["off"] or {}
+    kind, what = next(iter(off.items()), ("", cast(Any, True)))
+    if what is True:
+        raise BadRequest(
+            f"Watch {number} cannot be turned on",
+            "it has no program or webhook that is off",
+            'Watch the question anew: `hopsyncd watch "..." --exec CMD`, or with --webhook URL',
+        )
+    if not yes:
+        click.echo(f"At each change of: {printable(shown['question'])}")
+        click.echo(f"  {_action_text(kind, what)}")
+        confirm("Turn it on?", "It stays off")
+    if kind == "exec":
+        done = client.allow_watch(number, exec=what)
+    else:
+        done = client.allow_watch(number, webhook=what)
+    if not printed_json(done, as_json):
+        click.echo(f"Watch {number} is on: {_action_text(kind, what)}")
+
+
+def _action_text(kind: str, what: Any) -> str:
+    if kind == "exec":
+        return f"run {printable(shlex.join(what))}"
+    return f"post to {printable(what)}"
+
+
 @click.command()
 @click.argument("number", type=WholeNumber(1))
 @json_option
@@ -120,6 +164,16 @@ def _print_watch(one: Mapping[str, Any]) -> None:
     )
     if one["error"]:
         click.secho(f"   the last change was not told: {printable(one['error'])}", fg="yellow")
+    for kind, what in (one["off"] or {}).items():
+        if what is True:
+            kinds = {"exec": "program", "webhook": "webhook"}
+            text = f"its {kinds.get(kind, kind)} is not known on this machine; watch it anew"
+        else:
+            text = (
+                f"off, as it came with the record: {_action_text(kind, what)}; turn it on with"
+                f" `hopsyncd watches {one['id']} --allow`"
+            )
+        click.secho(f"   {text}", fg="yellow")
 
 
 def _print_state(state: Mapping[str, Any] | None, indent: str = "  ") -> None:

@@ -229,6 +229,14 @@ def watch_changes(id: int, limit: int = 10) -> Call[daemon_state.WatchAnswer]:
     return call("GET", "/v1/watches/{id}", {"id": id, "limit": limit}, "WatchAnswer")
 
 
+def allow_watch(
+    id: int, exec: Sequence[str] = (), webhook: str | None = None
+) -> Call[daemon_state.WatchAnswer]:
+    """Turn on the program or webhook that a watch brought with the record."""
+    body = {"id": id, "exec": list(exec), "webhook": webhook}
+    return call("POST", "/v1/watches/allow", body, "WatchAnswer")
+
+
 def unwatch(id: int) -> Call[daemon_state.UnwatchAnswer]:
     """Watch a question no more, and forget its changes."""
     return call("DELETE", "/v1/watches/{id}", {"id": id}, "UnwatchAnswer")
@@ -359,6 +367,7 @@ class Methods:
     watch = sent(watch)
     watches = sent(watches)
     watch_changes = sent(watch_changes)
+    allow_watch = sent(allow_watch)
     unwatch = sent(unwatch)
     sync = sent(sync)
     start_sync = sent(start_sync)

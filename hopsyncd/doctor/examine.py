@@ -165,6 +165,8 @@ def _answered(config: Config) -> Iterator[Diagnosis]:
             "daemon", "fail", status["error"], "It tries again; its log has the details"
         )
     yield from _configured(status["configuration"])
+    for problem in status["watch_problems"]:
+        yield Diagnosis("watched questions", "warn", problem, "See docs/watches.md")
     if found := len(status["problems"]):
         detail = f"{found} document{'' if found == 1 else 's'} cannot be read"
         yield Diagnosis("documents", "warn", detail, "`hopsyncd status` lists them")

@@ -12,6 +12,7 @@ from store.sqlite.database import Connection, transaction
 
 UNTRIED = "queued"
 _MAX_QUARANTINED = 10_000
+_KINDS_OF_ACTS = {"exec", "webhook", "mcp"}
 _MAX_TELLINGS = 100  # of a watched question
 _TELLING = "id, watch, old, new, told_ms, before, after, delivered_ms, error"
 # CROSS, so that SQLite goes through the provisional sets and not through all lives.
@@ -156,7 +157,10 @@ def end_waits(connection: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A watched question; `act` and `state` are JSON, as in schema/014_watches.sql."""
+    """A watched question; `act` and `state` are JSON, as in schema/014_watches.sql.
+
+    The daemon believes only the kind of an act (`kind_of_act`): anyone may have written the rest.
+    """
 
     id: int
     question: str
@@ -197,6 +201,37 @@ def add_watch(
             [question, act, now_ms, version, state],
         )
         return int(added.fetchone()[0])
+
+
+def kind_of_act(act: str | None) -> str | None:
+    """What the record holds of an act: its kind, as JSON. None if the act has no known kind.
+
+    The program or address itself is in a file of the daemon's machine, so that nobody who writes
+    to the record can have a program started, or texts sent to an address.
+    """
+    try:
+        found = json.loads(act) if act else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or len(found) != 1 or not found.keys() <= _KINDS_OF_ACTS:
+        return None
+    return json.dumps(dict.fromkeys(found, True))
+
+
+def replace_act(connection: Connection, number: int, old: str | None, new: str | None) -> None:
+    """Put another act in the place of `old`, unless that has changed meanwhile."""
+    with transaction(connection):
+        connection.execute("UPDATE watch SET act = ? WHERE id = ? AND act = ?", [new, number, old])
+
+
+def pass_over(connection: Connection, number: int, now_ms: int, why: str) -> None:
+    """Take the changes of a watch that wait for delivery as failed."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE telling SET delivered_ms = ?, error = ?"
+            " WHERE watch = ? AND delivered_ms IS NULL",
+            [now_ms, why, number],
+        )
 
 
 def remove_watch(connection: Connection, number: int) -> bool:

@@ -1,6 +1,10 @@
 """`hopsyncd watch`, `watches` and `unwatch`, with a real daemon."""
 
+import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -34,3 +38,35 @@ def test_what_could_tell_another_machine_is_refused(place: Place) -> None:
         refused = place.run("watch", QUESTION, "--webhook", address)
         assert refused.returncode == 1 and "webhook" in refused.stderr
     assert "no program" in place.run("watch", QUESTION, "--exec", "no-such-program").stderr
+
+
+def test_a_program_in_the_record_or_a_backup_is_not_run(place: Place, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    place.run("watch", QUESTION)
+    place.stop()
+    act = json.dumps({"exec": ["/usr/bin/touch", str(made)]})
+    with closing(sqlite3.connect(place.home / "data/hopsyncd.db")) as record, record:
+        record.execute("UPDATE watch SET act = ?", [act])
+    place.start()
+    _move(place, "Cork")
+    shown = place.run("watches").stdout
+    assert f"run /usr/bin/touch {made}" in shown and "`hopsyncd watches 1 --allow`" in shown
+    for text in (place.run("status").stdout, place.run("doctor").stdout):
+        assert "1 watch of this record names a program" in text
+    refused = place.run("watches", "1", "--allow")
+    assert refused.returncode == 1 and "--yes" in refused.stderr and not made.exists()
+    backup = tmp_path / "backup.db"
+    assert place.run("backup", str(backup)).returncode == 0
+    assert str(made).encode() not in backup.read_bytes()
+
+    allowed = place.run("watches", "1", "--allow", "--yes")
+    assert allowed.returncode == 0 and "Watch 1 is on" in allowed.stdout, allowed.stderr
+    _move(place, "Graz")
+    place.until(made.exists)
+    assert "record names a program" not in place.run("status").stdout
+
+
+def _move(place: Place, town: str) -> None:
+    place.write("mira.md", f"# Kaltenbrunn\n\nKaltenbrunn lives in {town}.\n")
+    version = place.sync()["version"]
+    place.until(lambda: place.get("/v1/watches")["watches"][0]["checked"] == version)

@@ -1,12 +1,15 @@
 """Watched questions over a stack: versions come one by one, and each is compared at once."""
 
 import random
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from hopsyncd.api.watch_actions import WatchActions
 from hopsyncd.api.watched_questions import WatchedQuestions
 from hopsyncd.config.values import Search
 from hopsyncd.retrieve.answering.asker import Asker
@@ -31,17 +34,19 @@ def fact(drawn: random.Random) -> bytes:
 
 
 class Inline:
-    """Does what is submitted at once, on this thread."""
+    """Does what is submitted at once, on the caller's thread."""
 
     standby = None
 
     def __init__(self, stack: Stack) -> None:
         self._path = SimpleNamespace(connection=stack.connection)
+        self._lock = threading.RLock()
 
     def submit(self, job: Callable[[Any], Any]) -> "Future[Any]":
         done: Future[Any] = Future()
         try:
-            done.set_result(job(self._path))
+            with self._lock:
+                done.set_result(job(self._path))
         except Exception as error:  # noqa: BLE001 - raised where the result is awaited
             done.set_exception(error)
         return done
@@ -58,6 +63,7 @@ class Watching:
         self.engine = Engine(folder / "s.db", encoder, WalkSettings())
         self.asker = Asker(self.engine, encoder, FakeLanguage())
         self._database = folder / "s.db"
+        self.actions_file = folder / "watch_actions.json"
         self.meanwhile: Callable[[], object] = lambda: None  # whenever a question is asked
         self.publish()
         self.restart()
@@ -69,6 +75,7 @@ class Watching:
             self._parts,
             Inline(self.stack),  # type: ignore[arg-type]
             lambda: 1,
+            WatchActions(self.actions_file),
         )
 
     def _parts(self) -> tuple[Engine, Asker]:
@@ -81,7 +88,14 @@ class Watching:
     def sync(self) -> None:
         self.stack.sync()
         self.publish()
+        self.compare()
+
+    def compare(self) -> None:
+        """Compare, and wait until what is due was delivered."""
         self.watched.compare()
+        end_s = time.monotonic() + 30
+        while self.watched.delivery.running and time.monotonic() < end_s:
+            time.sleep(0.002)
 
     def differs(self, question: str, old: int, new: int) -> bool:
         """Whether the two versions, asked alone, answer differently or by other passages."""

@@ -15,7 +15,6 @@ from hopsyncd.api.watched_questions import checked_program
 from hopsyncd.config.values import Search
 from hopsyncd.errors import BadRequest, NotFound
 from hopsyncd.retrieve.footprint import is_touched
-from store.sqlite.operational import tellings_of
 from tests.fakes.watching import Watching, fact
 
 FILES = {
@@ -33,7 +32,7 @@ def watching(tmp_path: Path) -> Watching:
 
 
 def test_a_change_is_told_with_before_after_and_why(watching: Watching) -> None:
-    number = watching.watched.add(QUESTION, None)
+    number = watching.watched.add(QUESTION)
     watching.connector.put("mira.md", MOVED)
     watching.sync()
     watch, now, (change,) = watching.watched.details(number, 10)
@@ -51,7 +50,7 @@ def test_a_change_is_told_with_before_after_and_why(watching: Watching) -> None:
 def test_what_is_said_to_be_compared_has_its_changes_though_more_come_meanwhile(
     watching: Watching,
 ) -> None:
-    number = watching.watched.add(QUESTION, None)
+    number = watching.watched.add(QUESTION)
     watching.connector.put("mira.md", MOVED)
     watching.sync()
 
@@ -67,22 +66,22 @@ def test_what_is_said_to_be_compared_has_its_changes_though_more_come_meanwhile(
 
 
 def test_what_changes_nothing_is_not_told(watching: Watching) -> None:
-    number = watching.watched.add(QUESTION, None)
+    number = watching.watched.add(QUESTION)
     watching.connector.put("copy/mira.md", FILES["mira.md"])
     watching.sync()
     assert watching.stack.head.id == 2 and watching.told(number) == []
 
 
 def test_nothing_is_told_twice_and_nothing_missed_by_a_restart(watching: Watching) -> None:
-    number = watching.watched.add(QUESTION, None)
+    number = watching.watched.add(QUESTION)
     watching.connector.put("mira.md", MOVED)
     watching.stack.sync()
     watching.publish()
     watching.restart()  # killed before it compared
-    watching.watched.compare()
+    watching.compare()
     assert watching.told(number) == [(1, 2)]
     watching.restart()
-    watching.watched.compare()
+    watching.compare()
     watching.connector.put("mira.md", FILES["mira.md"])
     watching.sync()
     assert watching.told(number) == [(1, 2), (2, 3)]
@@ -92,7 +91,7 @@ def _told_as_versions_differ(folder: Path, edits: int, files: int, seed: int) ->
     drawn = random.Random(seed)
     watching = Watching(folder, {f"{at}.md": fact(drawn) for at in range(files)})
     questions = ["Where does Adaberg live?", "Who repairs clocks in Bergen?", "Whom met Miraholm?"]
-    watched = {watching.watched.add(one, None): one for one in questions}
+    watched = {watching.watched.add(one): one for one in questions}
     told: dict[int, list[int]] = {number: [] for number in watched}
     expected: dict[int, list[int]] = {number: [] for number in watched}
     before = watching.stack.head.id
@@ -131,13 +130,13 @@ def test_a_typo_is_watched_as_what_it_means_and_asked_again_when_that_changes(
     }
     watching = Watching(tmp_path, {"sea.md": b"# Sea\n\nThe lighthouse burns oil.\n"} | far)
     typed = "Who keeps the lighthousse?"
-    number = watching.watched.add(typed, None)
+    number = watching.watched.add(typed)
     found = watching.engine.trace(typed, 5)
     assert found and found[0].respelled == {"lighthousse": "lighthouse"}
     asked = watching.engine.query(typed, 5, Search("hop"))
     assert asked and found[0].ranked == asked.ranked
     # The word as it was typed comes to be: it is asked for from then on.
-    watching.watched.compare()
+    watching.compare()
     (footprint,) = watching.watched._footprints.values()
     footprint = replace(footprint, lead=1.0)
     assert not watching.engine.may_differ(typed, footprint)
@@ -156,8 +155,8 @@ def test_a_version_elsewhere_touches_nothing_and_a_near_one_does(tmp_path: Path)
         for at in range(300)
     }
     watching = Watching(tmp_path, FILES | far)
-    watching.watched.add(QUESTION, None)
-    watching.watched.compare()
+    watching.watched.add(QUESTION)
+    watching.compare()
     (footprint,) = watching.watched._footprints.values()
     footprint = replace(footprint, lead=1.0)
 
@@ -177,8 +176,8 @@ def test_drift_is_noticed_at_one_in_a_hundred_passages_or_where_two_are_close(
 ) -> None:
     far = {f"{at}.md": f"# Topic{at}\n\nTopic{at} has valve{at}.\n".encode() for at in range(250)}
     watching = Watching(tmp_path, FILES | far)
-    watching.watched.add(QUESTION, None)
-    watching.watched.compare()
+    watching.watched.add(QUESTION)
+    watching.compare()
     (footprint,) = watching.watched._footprints.values()
     close, clear = replace(footprint, lead=0.001), replace(footprint, lead=1.0)
     seen = []
@@ -199,11 +198,11 @@ def test_a_program_is_told_once_with_the_change_and_without_keys(
     script = (
         f"import os,sys; open({str(told)!r}, 'a').write(sys.stdin.read() + str(dict(os.environ)))"
     )
-    number = watching.watched.add(QUESTION, {"exec": [sys.executable, "-c", script]})
+    number = watching.watched.add(QUESTION, [sys.executable, "-c", script])
     watching.connector.put("mira.md", MOVED)
     watching.sync()
     watching.restart()
-    watching.watched.compare()
+    watching.compare()
     text = told.read_text()
     report, end = json.JSONDecoder().raw_decode(text)
     assert (report["watch"], report["question"], report["id"]) == (number, QUESTION, 1)
@@ -213,28 +212,13 @@ def test_a_program_is_told_once_with_the_change_and_without_keys(
 
 
 def test_a_program_that_fails_is_named(watching: Watching) -> None:
-    number = watching.watched.add(QUESTION, {"exec": [sys.executable, "-c", "raise SystemExit(3)"]})
+    number = watching.watched.add(QUESTION, [sys.executable, "-c", "raise SystemExit(3)"])
     watching.connector.put("mira.md", MOVED)
     watching.sync()
     (listed,) = watching.watched.listed()
     assert listed["id"] == number and "status 3" in (listed["error"] or "")
     with pytest.raises(BadRequest, match="no program"):
         checked_program(["no-such-program"])
-
-
-def test_no_program_is_run_that_a_shared_record_names(watching: Watching, tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    watching.watched.add(QUESTION, {"exec": ["/usr/bin/touch", str(made)]})
-    watching.connector.put("mira.md", MOVED)
-    watching.stack.sync()
-    watching.publish()
-    (waiting,) = watching.watched._all()
-    watching.watched._check(waiting)
-    (telling,) = tellings_of(watching.stack.connection, waiting.id, 1)
-    watching.watched._database = "postgresql://elsewhere/notes"
-    watching.watched._tell(telling, json.loads(waiting.act or ""), "{}")
-    (told,) = tellings_of(watching.stack.connection, waiting.id, 1)
-    assert told.delivered_ms and "other machines" in (told.error or "") and not made.exists()
 
 
 @pytest.fixture
@@ -264,28 +248,28 @@ def test_a_webhook_is_told_and_does_not_lead_away(
     watching: Watching, hook: tuple[str, list[bytes]]
 ) -> None:
     address, received = hook
-    watching.watched.add(QUESTION, {"webhook": f"{address}/here"})
-    watching.watched.add(QUESTION, {"webhook": f"{address}/away"})
+    watching.watched.add(QUESTION, webhook=f"{address}/here")
+    watching.watched.add(QUESTION, webhook=f"{address}/away")
     watching.connector.put("mira.md", MOVED)
     watching.sync()
-    assert [json.loads(one)["watch"] for one in received] == [1, 2]
+    assert sorted(json.loads(one)["watch"] for one in received) == [1, 2]
     here, away = watching.watched.listed()
     assert here["error"] is None and "answered 307" in (away["error"] or "")
 
 
 def test_the_number_of_watches_is_bounded(watching: Watching) -> None:
     for at in range(100):
-        watching.watched.add(f"Question {at}?", None)
+        watching.watched.add(f"Question {at}?")
     with pytest.raises(BadRequest, match="100 questions are watched"):
-        watching.watched.add("One more?", None)
+        watching.watched.add("One more?")
     watching.watched.remove(7)
-    watching.watched.add("One more?", None)
+    watching.watched.add("One more?")
     with pytest.raises(NotFound):
         watching.watched.remove(7)
 
 
 def test_no_text_of_documents_is_stored_with_a_watch(watching: Watching) -> None:
-    watching.watched.add(QUESTION, None)
+    watching.watched.add(QUESTION)
     watching.connector.put("mira.md", MOVED)
     watching.sync()
     rows = [
