@@ -6,7 +6,7 @@ POST requests are JSON bodies; the others are path and query parameters.
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from hopsyncd.config.values import (
     DEFAULT_BEAM,
@@ -209,21 +209,24 @@ class RebuildRequest(_Body):
     dry_run: bool = False
 
 
-class _WatchAction(_Body):
-    exec: Annotated[tuple[Argument, ...], Field(max_length=100, strict=False)] = ()
-    webhook: str | None = Field(default=None, max_length=2000, pattern=LOOPBACK_URL)
-
-    # The audit log gets these. Arguments, paths and queries often carry tokens.
-    @field_serializer("exec")
-    def _program_alone(self, arguments: tuple[str, ...]) -> list[str]:
-        return list(arguments[:1])
-
-    @field_serializer("webhook")
-    def _host_alone(self, address: str | None) -> str | None:
-        return address and host_of(address)
+def _program_alone(arguments: tuple[str, ...]) -> list[str]:
+    return list(arguments[:1])
 
 
-class WatchRequest(_WatchAction):
+def _host_alone(address: str | None) -> str | None:
+    return address and host_of(address)
+
+
+# The audit log gets them as they are serialized. Arguments, paths and queries often carry tokens.
+Program = Annotated[
+    tuple[Argument, ...], Field(max_length=100, strict=False), PlainSerializer(_program_alone)
+]
+Webhook = Annotated[
+    str | None, Field(max_length=2000, pattern=LOOPBACK_URL), PlainSerializer(_host_alone)
+]
+
+
+class WatchRequest(_Body):
     """`exec`: a program with its arguments; `webhook`: an http address of this machine; `mcp`: for
     the agents that listen."""
 
@@ -231,13 +234,17 @@ class WatchRequest(_WatchAction):
     question: str = Field(
         min_length=1, max_length=MAX_QUESTION_CHARACTERS, pattern=NOT_BLANK, exclude=True
     )
+    exec: Program = ()
+    webhook: Webhook = None
     mcp: bool = False
 
 
-class AllowWatchRequest(_WatchAction):
+class AllowWatchRequest(_Body):
     """`id`: the number of a watched question; `exec` or `webhook`: what its `off` has."""
 
     id: Annotated[int, Field(ge=1, le=_MAX_NUMBER)]
+    exec: Program = ()
+    webhook: Webhook = None
 
 
 class _Parameters(BaseModel):

@@ -219,6 +219,18 @@ def watch(
     )
 
 
+def allow_watch(
+    id: int, exec: Sequence[str] = (), webhook: str | None = None
+) -> Call[daemon_state.WatchAnswer]:
+    """Turn on the program or webhook that a watch brought with the record."""
+    return call(
+        "POST",
+        "/v1/watches/allow",
+        {"id": id, "exec": list(exec), "webhook": webhook},
+        "WatchAnswer",
+    )
+
+
 def watches() -> Call[daemon_state.WatchesAnswer]:
     """The watched questions."""
     return call("GET", "/v1/watches", {}, "WatchesAnswer")
@@ -227,14 +239,6 @@ def watches() -> Call[daemon_state.WatchesAnswer]:
 def watch_changes(id: int, limit: int = 10) -> Call[daemon_state.WatchAnswer]:
     """A watched question with its newest changes, each before and after."""
     return call("GET", "/v1/watches/{id}", {"id": id, "limit": limit}, "WatchAnswer")
-
-
-def allow_watch(
-    id: int, exec: Sequence[str] = (), webhook: str | None = None
-) -> Call[daemon_state.WatchAnswer]:
-    """Turn on the program or webhook that a watch brought with the record."""
-    body = {"id": id, "exec": list(exec), "webhook": webhook}
-    return call("POST", "/v1/watches/allow", body, "WatchAnswer")
 
 
 def unwatch(id: int) -> Call[daemon_state.UnwatchAnswer]:
@@ -365,9 +369,9 @@ class Methods:
     stats = sent(stats)
     metrics = sent(metrics)
     watch = sent(watch)
+    allow_watch = sent(allow_watch)
     watches = sent(watches)
     watch_changes = sent(watch_changes)
-    allow_watch = sent(allow_watch)
     unwatch = sent(unwatch)
     sync = sent(sync)
     start_sync = sent(start_sync)

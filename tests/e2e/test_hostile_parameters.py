@@ -64,6 +64,7 @@ BODIES: dict[str, tuple[Any, ...]] = {
     "limit": (True, "5", 1.5, -1, 10**30, []),
     "file": (*TYPES, "", "/", "relative.db", "/nowhere/x.db", "/a\0b", "/" + "x" * 5000),
     "exec": (None, True, 1, "echo", {}, [1], ["\0"], ["no-such-program"], ["x"] * 101),
+    "id": (*TYPES, "1", 0, -1, 1.5, 10**30, 4),
     "webhook": (
         True,
         1,
@@ -81,6 +82,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "query": {"question": "Ada"},
     "ask": {"question": "Ada"},
     "watch": {"question": "Ada"},
+    "allow_watch": {"id": 4},
     "restore": {"version": "1"},
     "tag": {"name": "kept"},
     "remove": {"name": "notes"},
