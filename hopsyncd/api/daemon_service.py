@@ -25,6 +25,7 @@ from hopsyncd.answers.changed import (
     UntagAnswer,
 )
 from hopsyncd.api.access import Caller
+from hopsyncd.api.backup_folder import backup_below
 from hopsyncd.api.endpoints import endpoint, endpoints_of, openapi_document
 from hopsyncd.api.requests import (
     BackupRequest,
@@ -281,9 +282,12 @@ class DaemonService(WatchService):
 
     @endpoint("POST", "/v1/backup", "admin")
     def backup(self, request: BackupRequest, caller: Caller) -> BackupAnswer:
-        """Copy the database to an absolute path that does not exist."""
+        """Copy the database to an absolute path that does not exist; for admins, below a folder."""
         self.require_database()
-        return backed_up(self._reader(), Path(request.file))
+        file = Path(request.file)
+        if not caller.may("owner"):
+            file = backup_below(self.config.access.backup_dir, file)
+        return backed_up(self._reader(), file)
 
     @endpoint("POST", "/v1/rebuild", "admin")
     def rebuild(self, request: RebuildRequest, caller: Caller) -> Future[RebuildAnswer]:

@@ -85,6 +85,14 @@ def token_in(file: Path, *, renew: bool = False) -> str:
     return read_token(file)
 
 
+def revoke_token(file: Path) -> None:
+    """Delete a token. Raises SocketRefused if it may still count."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise _refused(file, error) from error
+
+
 def read_token(file: Path) -> str:
     """The token in a file. Raises SocketRefused for a token that others could know."""
     try:

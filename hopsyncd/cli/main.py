@@ -12,6 +12,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import click
 
 from hopsyncd import __version__
+from hopsyncd.cli.access_token import token
 from hopsyncd.cli.add import add, pause, remove, resume, sources
 from hopsyncd.cli.completion import completion
 from hopsyncd.cli.evaluate import evaluate
@@ -69,7 +70,7 @@ _COMMANDS = (
     *(add, remove, pause, resume),
     *(log, diff, why, tag, restore, release),
     *(check, rebuild, backup, copy, recover, gc, purge),
-    *(doctor, service, reload, completion, mcp, evaluate),
+    *(doctor, service, reload, token, completion, mcp, evaluate),
 )
 for command in _COMMANDS:
     cli.add_command(command)

@@ -311,7 +311,7 @@ def check(deep: bool = False) -> Call[changed.CheckAnswer]:
 
 
 def backup(file: str) -> Call[changed.BackupAnswer]:
-    """Copy the database to an absolute path that does not exist."""
+    """Copy the database to an absolute path that does not exist; for admins, below a folder."""
     return call("POST", "/v1/backup", {"file": file}, "BackupAnswer")
 
 

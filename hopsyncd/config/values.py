@@ -255,6 +255,9 @@ class AccessConfig(Section):
     token_file: ConfigPath | None = Field(
         default=None, description="Write a path in quotes, or leave the line out."
     )
+    backup_dir: ConfigPath | None = Field(
+        default=None, description="Write a path in quotes, or leave the line out."
+    )
 
 
 _MOST_WORKERS = 4  # unless more are asked for: each takes memory

@@ -72,11 +72,12 @@ SAMPLES: dict[str, tuple[str, str, dict[str, object] | None]] = {
     "watch": ("POST", "/v1/watches", {"question": QUESTION}),
     "watches": ("GET", "/v1/watches", None),
     "watch_changes": ("GET", "/v1/watches/1", None),
+    "allow_watch": ("POST", "/v1/watches/allow", {"id": 1, "webhook": "http://127.0.0.1:9/"}),
     "unwatch": ("DELETE", "/v1/watches/1", None),
     "remove": ("POST", "/v1/remove", {"name": "open"}),
 }  # fmt: skip
-READS = [one.operation for one in ENDPOINTS if one.right == "read"]
-ADMINS = [one.operation for one in ENDPOINTS if one.right == "admin"]
+READS = [one.operation for one in ENDPOINTS if one.right in ("health", "read")]
+CHANGES = [one.operation for one in ENDPOINTS if one.right in ("metrics", "admin", "owner")]
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_by_default_another_user_cannot_even_connect(place: Place) -> None:
 
 def test_a_stranger_who_reaches_the_socket_gets_no_byte_of_data(place: Place) -> None:
     configure(place, "")
-    asked = samples(place, READS + ADMINS)
+    asked = samples(place, READS + CHANGES)
     place.socket.parent.chmod(0o755)
     place.socket.chmod(0o666)
     for status, text in asked_by(place, [TEAM.gr_gid], asked):
@@ -160,16 +161,17 @@ def test_a_reader_of_the_group_reads_what_is_visible_and_changes_nothing(place: 
     ):
         assert status == 200, (name, text)
         assert CANARY not in text and "closed" not in text, name
-    for status, text in asked_by(place, [TEAM.gr_gid], samples(place, ADMINS)):
+    for status, text in asked_by(place, [TEAM.gr_gid], samples(place, CHANGES)):
         assert status == 403
-        assert "for admins" in json.loads(text)["error"]["message"]
+        message = json.loads(text)["error"]["message"]
+        assert "for admins" in message or "for the owner" in message
     seen = json.loads(asked_by(place, [TEAM.gr_gid], samples(place, ["status"]))[0][1])
     assert (before["documents"], seen["documents"]) == (3, 2)
     assert [one["name"] for one in seen["sources"]] == ["open"]
     assert place.status()["version"] == before["version"]
     recorded = [json.loads(line) for line in _audit(place).read_text().splitlines()]
     refused = {one["action"] for one in recorded if one["status"] == 403}
-    assert refused == set(ADMINS) - {"metrics", "watches", "watch_changes"}
+    assert refused == set(CHANGES) - {"metrics", "watches", "watch_changes"}
     assert {one["user"] for one in recorded if one["status"] == 403} == {"nobody"}
     assert CANARY not in _audit(place).read_text()
 
@@ -253,6 +255,59 @@ def test_over_tcp_only_the_token_opens(place: Place) -> None:
             refused = http.get("/v1/status", headers={**token, **browser})
             assert refused.status_code == 403
             assert "version" not in refused.json()
+
+
+def test_a_token_opens_what_its_role_may(place: Place) -> None:
+    tcp = f"127.0.0.1:{free_port()}"
+    configure(place, f'tcp = "{tcp}"', '"user:root"')
+    with httpx2.Client(base_url=f"http://{tcp}", timeout=60) as http:
+
+        def status(role: str, operation: str) -> tuple[int, str]:
+            file = place.run("token", role).stdout.strip()
+            assert stat.S_IMODE(Path(file).stat().st_mode) == 0o600
+            method, path, body = SAMPLES[operation]
+            token = {"authorization": f"Bearer {Path(file).read_text().strip()}"}
+            answer = http.request(method, path, json=body, headers=token)
+            return answer.status_code, answer.text
+
+        assert status("metrics", "health")[0] == 200
+        assert "hopsyncd_documents 3" in status("metrics", "metrics")[1]
+        for operation in ("purge", "query", "status", "documents", "log", "sync", "backup"):
+            assert status("metrics", operation)[0] == 403
+        for operation in ("query", "status", "documents", "log", "sources"):
+            code, text = status("read", operation)
+            assert code == 200 and CANARY not in text and "closed" not in text
+            assert CANARY in status("admin", operation)[1] + status("admin", "documents")[1]
+        for operation in ("purge", "metrics", "sync"):
+            assert status("read", operation)[0] == 403
+        assert status("admin", "tag")[0] == status("owner", "untag")[0] == 200
+        token = {"authorization": f"Bearer {(place.home / 'data/token-metrics').read_text()}"}
+        token["authorization"] = token["authorization"].strip()
+        assert http.get("/v1/health", headers=token).status_code == 200
+        assert place.run("token", "metrics", "--revoke").returncode == 0
+        assert http.get("/v1/health", headers=token).status_code == 401
+
+
+def test_an_admin_writes_backups_only_below_the_folder_for_them(place: Place) -> None:
+    admins = f'group = "{TEAM.gr_name}"\nadmins = ["user:nobody"]'
+    configure(place, admins, "")
+    backups, elsewhere = place.base / "backups", place.base / "login_script"
+    backups.mkdir(mode=0o755)
+    asked: list[Asked] = [
+        ("POST", "/v1/backup", {"file": str(file)})
+        for file in (elsewhere, backups / "notes.db", backups / "../login_script")
+    ]
+    for status, text in asked_by(place, [TEAM.gr_gid], asked):
+        assert status == 403
+        assert "only the owner" in json.loads(text)["error"]["message"]
+    file = place.home / "config.toml"
+    file.write_text(f'{file.read_text()}backup_dir = "{backups}"\n')
+    assert "access.backup_dir" in place.post("/v1/reload", {})["changed"]
+    told = asked_by(place, [TEAM.gr_gid], asked)
+    assert [status for status, _ in told] == [403, 200, 403]
+    assert not elsewhere.exists()
+    assert stat.S_IMODE((backups / "notes.db").stat().st_mode) == 0o600
+    assert place.post("/v1/backup", {"file": str(elsewhere)})["bytes"]
 
 
 def _audit(place: Place) -> Path:

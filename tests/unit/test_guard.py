@@ -5,8 +5,9 @@ import os
 import socket
 import stat
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from starlette.applications import Starlette
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hopsyncd.api.access import Access, AuditLog, Guard
 from hopsyncd.api.access_rules import AccessRules
+from hopsyncd.api.roles import Role
 from hopsyncd.api.server import bound_address
 from hopsyncd.api.tokens import Tokens, token_in
 from hopsyncd.client.trust import UNKNOWN, Credentials
@@ -149,6 +151,18 @@ def test_over_tcp_the_token_alone_counts(tmp_path: Path) -> None:
         assert tcp.get("/", headers=wrong).status_code == 401
     right = tcp.get("/", headers={"Authorization": f"bearer {TOKEN}"})
     assert right.json() == {"role": "admin", "hidden": []}
+
+
+def test_a_token_sees_what_its_role_may(tmp_path: Path) -> None:
+    files: dict[Role, Path] = {role: tmp_path / role for role in get_args(Role)}
+    rules = AccessRules.of(config(), {"closed": OPEN, "open": OPEN, "old": OPEN})
+    rules = replace(rules, rules={**rules.rules, "open": OPEN})
+    guard = Guard(APP, Access(rules), AuditLog(tmp_path / "audit.log"), Tokens(files))
+    tcp = TestClient(_from(UNKNOWN, guard), base_url="http://localhost")
+    seen = {"owner": [], "admin": [], "read": ["closed", "old"], "metrics": ["closed", "old"]}
+    for role, file in files.items():
+        answer = tcp.get("/", headers={"Authorization": f"Bearer {token_in(file)}"})
+        assert answer.json() == {"role": role, "hidden": seen[role]}
 
 
 def test_a_change_is_recorded_with_who_and_how_it_went(tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""`hopsyncd token`: the tokens that open the daemon's TCP address."""
+
+from typing import get_args
+
+import click
+
+from hopsyncd.api.roles import Role
+from hopsyncd.config.configuration import load_config
+from hopsyncd.config.privacy import own_folder
+
+
+@click.command()
+@click.argument("role", type=click.Choice(get_args(Role)))
+@click.option("--renew", is_flag=True, help="Replace the token; the old one is refused at once.")
+@click.option("--revoke", is_flag=True, help="Delete the token; it is refused at once.")
+@click.pass_context
+def token(context: click.Context, role: Role, renew: bool, revoke: bool) -> None:
+    """Print the file with the token of a role; make the file if it is missing.
+
+    metrics may only read the metrics and the health, read what all members may see, admin may do
+    what admins may, and owner everything. Only your user can read the file. Programs send the
+    token to the address access.tcp, as "Authorization: Bearer TOKEN".
+
+    Example: hopsyncd token metrics
+    """
+    from hopsyncd.api.tokens import revoke_token, token_file, token_in
+
+    config = load_config(context.obj)
+    file = token_file(config, role)
+    if renew and revoke:
+        raise click.UsageError("Give --renew or --revoke, not both.")
+    if revoke:
+        revoke_token(file)
+        click.echo(f"The token of the role {role} is revoked.")
+        return
+    own_folder(config.daemon.data_dir)
+    token_in(file, renew=renew)
+    click.echo(str(file))
+    if not config.access.tcp:
+        click.echo('No program can send it yet: set access.tcp = "127.0.0.1:7717".', err=True)

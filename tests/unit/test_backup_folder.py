@@ -1,0 +1,58 @@
+"""Where an admin who is not the owner may have a backup written."""
+
+from pathlib import Path
+
+import pytest
+
+from hopsyncd.api.backup_folder import backup_below
+from hopsyncd.errors import Forbidden
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "backups"
+    (made / "weekly").mkdir(parents=True)
+    for one in (made, made / "weekly"):
+        one.chmod(0o755)
+    return made
+
+
+def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(Forbidden, match="only the owner"):
+        backup_below(None, tmp_path / "notes.db")
+
+
+def test_below_the_folder_a_backup_has_the_path_that_was_asked_for(folder: Path) -> None:
+    assert backup_below(folder, folder / "notes.db") == folder / "notes.db"
+    assert backup_below(folder, folder / "weekly/notes.db") == folder / "weekly/notes.db"
+
+
+@pytest.mark.parametrize("file", ["../notes.db", "weekly/../../notes.db", "../backups2/notes.db"])
+def test_nothing_beside_the_folder_is_written(folder: Path, file: str) -> None:
+    (folder.parent / "backups2").mkdir()
+    with pytest.raises(Forbidden, match="is not below"):
+        backup_below(folder, folder / file)
+
+
+def test_a_link_leads_nowhere_else(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (folder / "out").symlink_to(tmp_path / "home")
+    with pytest.raises(Forbidden, match="is not below"):
+        backup_below(folder, folder / "out/.bash_profile")
+
+
+def test_the_folder_itself_may_be_a_link(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(folder)
+    assert backup_below(tmp_path / "link", tmp_path / "link/notes.db") == folder / "notes.db"
+
+
+@pytest.mark.parametrize("below", [".", "weekly"])
+def test_where_others_may_write_nothing_is_written(folder: Path, below: str) -> None:
+    (folder / below).chmod(0o777)
+    with pytest.raises(Forbidden, match="others may write"):
+        backup_below(folder, folder / "weekly/notes.db")
+
+
+def test_a_folder_that_is_not_there_is_named(folder: Path) -> None:
+    with pytest.raises(Forbidden, match="monthly cannot be used"):
+        backup_below(folder, folder / "monthly/notes.db")
