@@ -70,8 +70,10 @@ def chunk(blocks: Sequence[Block], target_tokens: int = 200) -> tuple[Chunk, ...
 
     Passages have 0.3 to 2 times the target; fewer only if the section is shorter or repeats itself.
     A block of up to 1.5 times the target stays whole. Blocks are joined by a blank line, list items
-    and table rows by a newline; wrapped lines are joined, except in code. A section without text
-    gives no passage; in a document of headings alone, the headings are the text below the first.
+    and table rows by a newline; wrapped lines are joined, except in code. Headings with nothing
+    below them are text: a passage of their own below the heading above them, and in a document of
+    headings alone all of them below the first. Text before the first heading gets the document's
+    title, if there is one heading of level 1.
     A passage begins with the leads of its first block, a line each.
 
     One block inserted, edited or deleted makes at most 3 passages that were not there before
@@ -85,13 +87,11 @@ def chunks(blocks: Sequence[Block], target_tokens: int) -> Iterator[Chunk]:
     """As `chunk`, one by one: a large document takes seconds, and others can work in between."""
     if target_tokens < 1:
         raise ValueError(f"target_tokens is {target_tokens}, and must be at least 1")
-    is_empty = True
-    for path, body in _sections(_with_links_in_text(blocks)):
-        for passage in _passages(path, body, target_tokens):
-            is_empty = False
-            yield passage
-    if is_empty:
+    if not any(block.kind != "heading" and block.text.strip() for block in blocks):
         yield from _headings_alone(blocks, target_tokens)
+        return
+    for path, body in _sections(_with_links_in_text(blocks)):
+        yield from _passages(path, body, target_tokens)
 
 
 def _with_links_in_text(blocks: Sequence[Block]) -> list[Block]:
@@ -116,21 +116,55 @@ def _with_links_in_text(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[Block]]]:
+    """Yield the heading path and the blocks of each section.
+
+    Headings in a row with nothing below them are the text of a section of their own, below the
+    heading above them. Text before the first heading stands below the document's title.
+    """
+    title = _title(blocks)
+    bare: list[Block] = []
+    above: tuple[str, ...] = ()
+    sections = [*_headed(blocks), ((), [])]
+    for (path, body), (next_path, _) in pairwise(sections):
+        is_bare = bool(path) and not body and next_path[: len(path)] != path
+        if bare and (body or (is_bare and above != _texts(path[:-1]))):
+            yield above, bare
+            bare = []
+        if body:
+            yield _texts(path) or title, body
+        elif is_bare:
+            above = _texts(path[:-1])
+            bare.append(replace(path[-1], kind="list_item", level=0))
+        title = ()
+    if bare:
+        yield above, bare
+
+
+def _headed(blocks: Sequence[Block]) -> Iterator[tuple[tuple[Block, ...], list[Block]]]:
+    """Yield the headings above each run of blocks, its own last; the run may be empty."""
     path: list[Block] = []
     body: list[Block] = []
     for block in blocks:
         if block.kind != "heading":
             body += [block] if block.text.strip() else []
             continue
-        if body:
-            yield tuple(heading.text for heading in path), body
-            body = []
+        yield tuple(path), body
+        body = []
         while path and path[-1].level >= block.level:
             path.pop()
         if block.text:
             path.append(block)
-    if body:
-        yield tuple(heading.text for heading in path), body
+    yield tuple(path), body
+
+
+def _texts(path: Iterable[Block]) -> tuple[str, ...]:
+    return tuple(heading.text for heading in path)
+
+
+def _title(blocks: Sequence[Block]) -> tuple[str, ...]:
+    """The only heading of level 1, as a path."""
+    tops = [block.text for block in blocks if block.level == 1 and block.text]
+    return (tops[0],) if len(tops) == 1 else ()
 
 
 def _headings_alone(blocks: Sequence[Block], target: int) -> Iterator[Chunk]:

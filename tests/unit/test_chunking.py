@@ -27,7 +27,7 @@ def test_heading_paths() -> None:
         block("d", 7),
     )
     assert chunk(blocks) == (
-        Chunk((), "lead", 1, 1),
+        Chunk(("A",), "lead", 1, 1),
         Chunk(("A", "B"), "b", 4, 4),
         Chunk(("A", "C"), "c", 6, 6),
         Chunk((), "d", 7, 7),
@@ -50,10 +50,34 @@ def test_wrapped_chinese_flows_without_spaces() -> None:
     assert chunk((block("今天天气\n很好"),))[0].text == "今天天气很好"
 
 
-def test_a_section_without_text_gives_nothing_unless_there_is_nothing_else() -> None:
+def test_headings_without_text_are_text() -> None:
     assert chunk((heading("A", 1), heading("B", 2), block("b"))) == (Chunk(("A", "B"), "b", 1, 1),)
     assert chunk((heading("A", 1, 1), heading("B", 2, 3))) == (Chunk(("A",), "A\n\nB", 1, 3),)
     assert chunk((heading("", 1),)) == ()
+    log = (
+        heading("Log", 1, 1),
+        heading("Order 4471 shipped", 2, 2),
+        heading("Order 4472 cancelled", 2, 3),
+        heading("Notes", 2, 4),
+        block("All others are open.", 5),
+        heading("Date: 2020-03-18", 3, 6),
+        heading("Invoice 9981 unpaid", 2, 7),
+    )
+    assert chunk(log) == (
+        Chunk(("Log",), "Order 4471 shipped\nOrder 4472 cancelled", 2, 3),
+        Chunk(("Log", "Notes"), "All others are open.", 5, 5),
+        Chunk(("Log", "Notes"), "Date: 2020-03-18", 6, 6),
+        Chunk(("Log",), "Invoice 9981 unpaid", 7, 7),
+    )
+
+
+def test_text_before_the_first_heading_stands_below_the_title() -> None:
+    assert chunk((block("by Ada"), heading("Engines", 1, 2), block("b", 3))) == (
+        Chunk(("Engines",), "by Ada", 1, 1),
+        Chunk(("Engines",), "b", 3, 3),
+    )
+    chapters = (block("by Ada"), heading("One", 1, 2), block("b", 3), heading("Two", 1, 4))
+    assert chunk(chapters)[0] == Chunk((), "by Ada", 1, 1)
 
 
 def test_a_paragraph_that_fits_is_not_split() -> None:
