@@ -19,6 +19,7 @@ from hopsyncd.api.access import AUDIT_NAME, Access, AuditLog, Guard
 from hopsyncd.api.access_rules import AccessRules, rules_at_reload, rules_at_start
 from hopsyncd.api.app import make_app
 from hopsyncd.api.daemon_service import DaemonService, collect
+from hopsyncd.api.descriptors import raise_descriptor_limit
 from hopsyncd.api.server import bound_listeners, serve, share_heap
 from hopsyncd.api.status import now_ms
 from hopsyncd.api.supervision import Supervisor, is_terminal, reload_at_hang_ups
@@ -199,7 +200,7 @@ class Daemon:
         self._worker.plan(list(tasks.values()), chores)
         close_sources(task.source for task in ended)
         self._engine.walk_by(WalkSettings.of(config.query))
-        configure_logs(config.daemon.log_level, config.daemon.log_format, secrets_of(config))
+        configure_daemon_logs(config)
         for name in rewatched:
             self._unwatch(name)
         for source in config.sources:
@@ -381,6 +382,12 @@ class Daemon:
         )
 
 
+def configure_daemon_logs(config: Config) -> None:
+    """Log as the configuration says, without the secrets that it holds."""
+    daemon = config.daemon
+    configure_logs(daemon.log_level, daemon.log_format, secrets_of(config), daemon.log_file)
+
+
 def run(
     config: Config,
     load: Callable[[Config, str], Models] = load_models,
@@ -390,7 +397,7 @@ def run(
 
     SIGHUP reloads the configuration from `config_path(config_file)`.
     """
-    configure_logs(config.daemon.log_level, config.daemon.log_format, secrets_of(config))
+    configure_daemon_logs(config)
     supervisor = Supervisor()
     # Until there is work to finish, SIGTERM unwinds the stack below, which frees socket and locks.
     signal.signal(signal.SIGTERM, supervisor.end)
@@ -398,6 +405,7 @@ def run(
     at_terminal = is_terminal()
     signal.signal(signal.SIGHUP, lambda *_: hang_ups.put(None))
     share_heap()
+    raise_descriptor_limit()
     own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
         listeners, tokens = bound_listeners(stack, config)

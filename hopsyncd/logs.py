@@ -8,10 +8,14 @@ import sys
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TextIO, cast
 from urllib.parse import quote
 
 import structlog
+
+from hopsyncd.errors import ConfigError
+from hopsyncd.log_limits import SUMMARY, LimitedEvents, LimitedRecords, RepeatLimit, RotatingFile
 
 log = structlog.get_logger(__name__)
 
@@ -29,13 +33,14 @@ _PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  
 Processors = list[structlog.typing.Processor]
 
 
-class _StandardError:
-    """Standard error for logs. If it fails, as on a full disk, the line is lost but no work is.
+class _Output:
+    """Standard error, or a file, for logs. If it fails, the line is lost but no work is.
 
     Every line passes through here, so none can contain a secret.
     """
 
-    def __init__(self, secrets: Iterable[str]) -> None:
+    def __init__(self, secrets: Iterable[str], file: RotatingFile | None = None) -> None:
+        self._file = file
         forms = {form for secret in secrets for form in _forms(secret)}
         longest_first = sorted(forms, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
@@ -43,7 +48,7 @@ class _StandardError:
     def write(self, text: str) -> None:
         text = redacted(self._known.sub(_REDACTED, text))
         with suppress(OSError):
-            sys.stderr.write(text)
+            (self._file or sys.stderr).write(text)
 
     def flush(self) -> None:
         with suppress(OSError):
@@ -62,16 +67,24 @@ def _forms(secret: str) -> Iterable[str]:
     return secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], quote(secret), quote(secret, "")
 
 
-def configure_logs(level: str, form: str, secrets: Iterable[str] = ()) -> None:
-    """Log to standard error, without `secrets`; `form` is auto, console or json.
+_limit = RepeatLimit(lambda level, text: getattr(log, level)(text, **{SUMMARY: True}))
+_files: dict[Path, RotatingFile] = {}
 
-    Warnings and errors of libraries get the same form. May be called again.
+
+def configure_logs(
+    level: str, form: str, secrets: Iterable[str] = (), file: Path | None = None
+) -> None:
+    """Log to `file` or standard error, without `secrets`; `form` is auto, console or json.
+
+    Warnings and errors of libraries get the same form. A message that is repeated too often is
+    counted instead. May be called again. Raises ConfigError if the file cannot be written.
     """
-    console = form == "console" or (form == "auto" and sys.stderr.isatty())
-    stream = cast(TextIO, _StandardError(secrets))
-    before, render = _processors(console=console, journal=_is_journal())
+    at_terminal = file is None and sys.stderr.isatty()
+    console = form == "console" or (form == "auto" and at_terminal)
+    stream = cast(TextIO, _Output(secrets, _file_at(file) if file else None))
+    before, render = _processors(console=console, journal=file is None and _is_journal())
     structlog.configure(
-        processors=[*before, *render],
+        processors=[LimitedEvents(_limit), *before, *render],
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
@@ -79,6 +92,7 @@ def configure_logs(level: str, form: str, secrets: Iterable[str] = ()) -> None:
         cache_logger_on_first_use=False,  # the level can change
     )
     handler = logging.StreamHandler(stream)
+    handler.addFilter(LimitedRecords(_limit))
     without_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -87,6 +101,19 @@ def configure_logs(level: str, form: str, secrets: Iterable[str] = ()) -> None:
     )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     threading.excepthook = _log_thread
+
+
+def _file_at(path: Path) -> RotatingFile:
+    try:
+        if path not in _files:
+            _files[path] = RotatingFile(path)
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot write the log file {path}",
+            str(error.strerror).lower(),
+            "Set daemon.log_file to a file in a folder that you may write to, or remove it",
+        ) from error
+    return _files[path]
 
 
 def _processors(*, console: bool, journal: bool) -> tuple[Processors, Processors]:

@@ -19,7 +19,7 @@ from hopsyncd.client.trust import UNKNOWN, Credentials, peer_credentials
 
 MAX_HEAD_BYTES = 16 << 10
 _LINGER_S = 2.0  # so long can a client that still sends read its answer
-_LINGERING = 4  # closing connections for each one that may be open
+_LINGERING_SHARE = 4  # one closing connection may linger for so many that may be open
 _RETRY_AFTER = b"retry-after: 1\r\n"
 
 
@@ -77,7 +77,7 @@ class Connections:
 
         A client that is cut off while it sends may never read its answer.
         """
-        if len(self._lingering) >= _LINGERING * self._limit:
+        if len(self._lingering) >= max(1, self._limit // _LINGERING_SHARE):
             closing.transport.close()
             return
         closing.transport.write_eof()

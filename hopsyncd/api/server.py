@@ -19,10 +19,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
 from hopsyncd.api.connection import ClientConnection, Connections, Timeouts
+from hopsyncd.api.descriptors import (
+    ACCEPTED_AT_ONCE,
+    connections_within,
+    raise_descriptor_limit,
+)
 from hopsyncd.api.metrics import Load
 from hopsyncd.api.supervision import Supervisor, inherited_socket
 from hopsyncd.api.tokens import Tokens, token_file, token_in
@@ -31,10 +37,13 @@ from hopsyncd.config.values import LimitsConfig, group_id, host_and_port
 from hopsyncd.errors import AlreadyRunning, SocketRefused
 from hopsyncd.index.precedence import hand_over_soon
 
+log = structlog.get_logger(__name__)
+
 _MAX_PATH_BYTES = 107  # sun_path on Linux holds 108 with its closing zero
 _PROBE_TIMEOUT_S = 1.0
 
 _STOP_REQUESTS_S = 3
+_WAITING = 512  # connections that the kernel keeps until they are accepted
 _M_ARENA_MAX = -8  # of malloc.h
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
@@ -230,6 +239,12 @@ class _Server(uvicorn.Server):
         self._supervisor.beat()
         return await super().on_tick(counter)
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or ():
+            # asyncio accepts as many at once as can wait, and more may wait than it should accept.
+            listener.listen(_WAITING)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._supervisor.stopping()
         await asyncio.to_thread(self._end_work)
@@ -296,9 +311,16 @@ def _bounded(
 ) -> uvicorn.Config:
     # uvicorn warns of every request that is not HTTP: a flood of those would flood the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    most = connections_within(limits.connections, raise_descriptor_limit())
+    if most < limits.connections:
+        log.warning(
+            "fewer connections than limits.connections are accepted: too few files can be open;"
+            " `ulimit -n 4096`, or LimitNOFILE= in the unit, raises that",
+            connections=most,
+        )
     connection = partial(
         ClientConnection,
-        connections=Connections(limits.connections, load),
+        connections=Connections(most, load),
         timeouts=Timeouts(limits.header_s, limits.body_s),
     )
     return uvicorn.Config(
@@ -308,6 +330,7 @@ def _bounded(
         lifespan=lifespan,
         log_config=None,
         access_log=False,
+        backlog=ACCEPTED_AT_ONCE,
         server_header=False,
         timeout_graceful_shutdown=_STOP_REQUESTS_S,
     )

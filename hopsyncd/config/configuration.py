@@ -131,6 +131,7 @@ class DaemonConfig(Section):
     socket: ConfigPath = Field(default_factory=default_socket, description=_LEAVE_OUT)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "console", "json"] = "auto"
+    log_file: ConfigPath | None = None
 
 
 class IndexConfig(Section):

@@ -21,6 +21,7 @@ ORDER = (
     "store",
     "connectors",
     "hopsyncd.errors",
+    "hopsyncd.log_limits",
     "hopsyncd.logs",
     "hopsyncd.answers",
     "hopsyncd.config",
@@ -49,7 +50,7 @@ STRANGERS = {
     "hopsyncd.web": ("hopsyncd.api", "hopsyncd.ingest", "hopsyncd.retrieve", "store"),
     "hopsyncd.doctor": ("hopsyncd.retrieve",),
 }
-LOOSE = {"__init__", "__main__", "daemon", "errors", "logs"}
+LOOSE = {"__init__", "__main__", "daemon", "errors", "log_limits", "logs"}
 
 
 def modules(room: str) -> list[Path]:

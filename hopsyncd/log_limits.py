@@ -1,0 +1,173 @@
+"""Limits of the log: how often a message may be repeated, and how large a log file may grow."""
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import structlog
+
+WINDOW_S = 60.0
+MAX_WARNINGS = 20  # of one message in a minute, each for warnings and errors
+MAX_INFORMATION = 300
+MAX_MESSAGES = 100  # different ones in a minute; the others count as one message
+MAX_FILE_BYTES = 10 << 20
+KEPT_FILES = 3
+
+_DIGITS = re.compile(r"\d+")
+_KEY_CHARACTERS = 80
+_OTHERS = "other messages"
+
+
+@dataclass(slots=True)
+class _Message:
+    """One kind of message in the current minute."""
+
+    began_s: float
+    count: int = 0
+    dropped: int = 0
+
+
+class RepeatLimit:
+    """Drops a message that is repeated too often, and says how many were dropped.
+
+    Two messages are the same if they differ only in numbers and in their fields. Debug messages are
+    not limited, as someone asked for all of them. `tell` takes the level, and the summary.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[str, str], None],
+        window_s: float = WINDOW_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tell = tell
+        self._window_s = window_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._messages: dict[tuple[str, str], _Message] = {}
+        self._timer: threading.Timer | None = None
+
+    def admits(self, level: str, message: str) -> bool:
+        """Whether this message is logged."""
+        if level == "debug":
+            return True
+        key = (level, _DIGITS.sub("#", message[:_KEY_CHARACTERS]))
+        with self._lock:
+            summaries = self._end_windows()
+            if key not in self._messages and len(self._messages) >= MAX_MESSAGES:
+                key = (level, _OTHERS)
+            seen = self._messages.setdefault(key, _Message(self._clock()))
+            seen.count += 1
+            is_admitted = seen.count <= (MAX_INFORMATION if level == "info" else MAX_WARNINGS)
+            if not is_admitted:
+                seen.dropped += 1
+                self._tell_later()
+        for summary in summaries:
+            self._tell(*summary)
+        return is_admitted
+
+    def flush(self) -> None:
+        """Tell of the messages dropped in minutes that are over."""
+        with self._lock:
+            self._timer = None
+            summaries = self._end_windows()
+            if any(one.dropped for one in self._messages.values()):
+                self._tell_later()
+        for summary in summaries:
+            self._tell(*summary)
+
+    def _end_windows(self) -> list[tuple[str, str]]:
+        now_s = self._clock()
+        over = [key for key, one in self._messages.items() if now_s - one.began_s >= self._window_s]
+        ended = [(key, self._messages.pop(key).dropped) for key in over]
+        return [
+            (level, f"{message}: … and {dropped:,} more like this in the last minute")
+            for (level, message), dropped in ended
+            if dropped
+        ]
+
+    def _tell_later(self) -> None:
+        """Also if nothing else is ever logged."""
+        if self._timer is None:
+            self._timer = threading.Timer(self._window_s, self.flush)
+            self._timer.daemon = True
+            self._timer.start()
+
+
+class LimitedEvents:
+    """A processor of structlog's that drops events which are repeated too often."""
+
+    def __init__(self, limit: RepeatLimit) -> None:
+        self._limit = limit
+
+    def __call__(
+        self, _: object, method: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
+        level = "error" if method == "exception" else method
+        if event.pop(SUMMARY, None) or self._limit.admits(level, str(event.get("event", ""))):
+            return event
+        raise structlog.DropEvent
+
+
+class LimitedRecords(logging.Filter):
+    """A filter that drops records of libraries which are repeated too often."""
+
+    def __init__(self, limit: RepeatLimit) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return self._limit.admits(record.levelname.lower(), f"{record.name}: {record.msg}")
+
+
+SUMMARY = "is_summary"
+"""A field of an event that is itself a summary, which is never dropped."""
+
+
+class RotatingFile:
+    """A log file of our own: a full one is renamed, with `kept` older ones beside it.
+
+    Readable by its owner only. A full disk loses lines and stops nothing.
+    """
+
+    def __init__(self, path: Path, max_bytes: int = MAX_FILE_BYTES, kept: int = KEPT_FILES) -> None:
+        """Raises OSError if the file cannot be written."""
+        self._path = path
+        self._max_bytes = max_bytes
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._handle = self._open()
+
+    def write(self, text: str) -> None:
+        """Append. Raises OSError."""
+        data = text.encode("utf-8", "backslashreplace")
+        with self._lock:
+            os.write(self._handle, data)
+            if os.fstat(self._handle).st_size >= self._max_bytes:
+                self._rotate()
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(self._path, flags, 0o600)
+
+    def _rotate(self) -> None:
+        names = [self._path, *(self._named(number) for number in range(1, self._kept + 1))]
+        for newer, older in reversed([*pairwise(names)]):
+            with suppress(FileNotFoundError):
+                newer.replace(older)
+        fresh = self._open()
+        os.close(self._handle)
+        self._handle = fresh
+
+    def _named(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
