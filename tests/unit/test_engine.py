@@ -10,9 +10,11 @@ from hopsyncd.config.values import STRATEGIES, Profile, Search, Strategy
 from hopsyncd.errors import BadRequest, LlmError, LlmUnavailable
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.pending_batch import Batch
+from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import LlmCall
 from hopsyncd.models.questions import BuiltinMaker
+from hopsyncd.retrieve.acl import Acl
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.ranking import Ranked
 from hopsyncd.retrieve.walk import WalkSettings
@@ -22,6 +24,7 @@ from store.sqlite.content import full_text
 from store.sqlite.database import Connection
 from store.sqlite.gc import Retention, collect
 from store.sqlite.purge import ask_purge, purge
+from store.sqlite.sources import register_source
 from tests.fakes.llm import FakeLlm, Play
 from tests.fakes.memory import MemoryConnector
 from tests.fakes.models import FakeEncoder, FakeLanguage
@@ -136,6 +139,22 @@ def test_a_version_that_the_index_does_not_have_yet_is_refused(
             engine.query(QUESTION, 5, Search(), at="2", hidden=hidden)
     engine.publish(stack.writer.snapshot_of(stack.head))
     assert engine.query(QUESTION, 5, Search(), at="2") == engine.query(QUESTION, 5, Search())
+
+
+def test_a_source_that_comes_after_the_acl_was_made_is_hidden(stack: Stack, tmp_path: Path) -> None:
+    engine = serving(stack, tmp_path / "s.db")
+    acl = Acl(frozenset({stack.source.name}))
+    with engine.reading(hidden=acl) as (_, before):
+        assert before is not None and not before.hidden
+    late = MemoryConnector({"pay.md": b"# Pay\n\nCaesar paid Brutus in Rome.\n"})
+    row = register_source(stack.connection, "late", "memory", "")
+    stack.path.sync(Source(row, "late", late), Scope(None))
+    engine.publish(stack.writer.snapshot_of(stack.head))
+    seen = engine.query(QUESTION, 50, Search(), hidden=acl)
+    whole = engine.query(QUESTION, 50, Search())
+    assert seen is not None and whole is not None
+    assert seen.snapshot.hidden == {"late"}
+    assert len(seen.ranked) == len(whole.ranked) - 1
 
 
 class Overtaken(Engine):

@@ -16,6 +16,7 @@ from hopsyncd.api.query_process import AskMessage, QueryMessage, Wanted, WorkerS
 from hopsyncd.api.query_workers import QueryWorkers, handed_over_at
 from hopsyncd.config.values import Search
 from hopsyncd.ingest.upkeep import purged
+from hopsyncd.retrieve.acl import Acl, Mask
 from hopsyncd.retrieve.answering.asker import Asker
 from hopsyncd.retrieve.answering.reply import reply_json
 from hopsyncd.retrieve.engine import Engine
@@ -52,9 +53,7 @@ class Desk:
         self.stack.sync()
         self.engine.publish(self.stack.writer.snapshot_of(self.stack.head))
 
-    def alone(
-        self, at: int = 0, search: Search = HOP, hidden: frozenset[str] = NOBODY
-    ) -> QueryAnswer:
+    def alone(self, at: int = 0, search: Search = HOP, hidden: Mask | Acl = NOBODY) -> QueryAnswer:
         """What this process answers."""
         at = at or self.stack.head.id
         return answer_json(
@@ -67,7 +66,7 @@ class Desk:
         self,
         at: int = 0,
         search: Search = HOP,
-        hidden: frozenset[str] = NOBODY,
+        hidden: Mask | Acl = NOBODY,
         before: Callable[[], object] = lambda: None,
     ) -> QueryAnswer:
         """What the workers answer, or this process in their place."""
@@ -105,7 +104,7 @@ class Desk:
             return [*FakeLanguage().entities(wanted.texts)]
         return [*FakeEncoder().encode(wanted.texts)]
 
-    def until_handed_over(self, hidden: frozenset[str] = NOBODY) -> None:
+    def until_handed_over(self, hidden: Mask | Acl = NOBODY) -> None:
         """Ask, two at a time, until the worker has the head and answers."""
         end_s = time.monotonic() + 60
         while time.monotonic() < end_s:
@@ -122,7 +121,7 @@ class Desk:
         message = self.message(self.stack.head.id, HOP, NOBODY)
         return workers.answer(self.stack.head.id, message, self.given, self.ask)
 
-    def message(self, at: int, search: Search, hidden: frozenset[str]) -> QueryMessage:
+    def message(self, at: int, search: Search, hidden: Mask | Acl) -> QueryMessage:
         encoded = self.engine.encoded_for(self.question, search)
         meant, settings = Understood(self.question), WalkSettings()
         name = FakeEncoder().name
@@ -135,6 +134,16 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     yield made
     made.workers.close()
     made.stack.close()
+
+
+def test_a_worker_hides_from_an_acl_what_the_acl_does_not_name(desk: Desk) -> None:
+    nothing = Acl(frozenset({"a source that is not there"}))
+    desk.until_handed_over(nothing)
+    before = desk.here
+    assert desk.ask(hidden=nothing) == desk.alone(hidden=HIDDEN)
+    assert desk.ask(hidden=nothing)["passages"] == []
+    assert desk.ask(hidden=Acl(HIDDEN)) == desk.alone()
+    assert desk.here == before
 
 
 def test_a_worker_gives_the_same_answers_at_every_version_and_behind_every_mask(desk: Desk) -> None:
