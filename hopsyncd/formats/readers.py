@@ -15,7 +15,6 @@ from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.office import epub_blocks, odt_blocks, pptx_blocks, rtf_blocks, xlsx_blocks
 from hopsyncd.formats.pdf import page_picture, pdf_blocks
 from hopsyncd.formats.plain import plain_blocks
-from hopsyncd.formats.rst import rst_blocks
 from hopsyncd.formats.source_code import notebook_blocks, python_blocks, source_blocks
 from hopsyncd.formats.units import CANVAS, DOCX, EPUB, IPYNB, MBOX, ODT, PDF, PPTX, RTF, XLSX
 
@@ -27,13 +26,21 @@ Extract = Callable[[bytes, str], tuple[Block, ...]]
 _TEXT: dict[str, Callable[[str], tuple[Block, ...]]] = {
     "text/markdown": markdown_blocks,
     "text/plain": plain_blocks,
-    "text/x-rst": rst_blocks,
     "text/html": html_blocks,
     "text/x-python": python_blocks,
     "text/x-source": source_blocks,
 }
 
+
+def _rst_blocks(text: str) -> tuple[Block, ...]:
+    # Only the process that reads needs docutils.
+    from hopsyncd.formats.rst import rst_blocks
+
+    return rst_blocks(text)
+
+
 _DATA: dict[str, Callable[[str], tuple[Block, ...]]] = {
+    "text/x-rst": _rst_blocks,
     "text/csv": csv_blocks,
     "application/json": json_blocks,
     IPYNB: notebook_blocks,

@@ -1,363 +1,399 @@
-"""reStructuredText, line by line: sections, directives, literal blocks, roles.
-
-docutils would parse more exactly, but it gives no reliable line numbers, runs at a fraction of a
-megabyte a second, and its directives can read other files.
-"""
+"""reStructuredText, as docutils parses it. Runs in the confined reader process only."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
+from typing import Any
 
+from docutils import nodes, utils
+from docutils.frontend import get_default_settings
+from docutils.parsers.rst import Parser
+
+from hopsyncd.formats import rst_dialect
 from hopsyncd.formats.blocks import (
     Block,
     Kind,
     Links,
     WrittenLink,
     link_to_address,
-    link_to_name,
+    skipped_block,
     with_title,
 )
 from hopsyncd.formats.fields import Head, are_fields, head_of, lead_in_of, lead_of
-from hopsyncd.formats.rst_table import drawn_rows, is_table, listed_rows, separated_rows, told
-from hopsyncd.formats.text_layout import runs_of
+from hopsyncd.formats.inline import lowered, raised
+from hopsyncd.formats.plain import plain_blocks
+from hopsyncd.formats.tables import TableBuilder, table_blocks
 
-_ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1*+[ \t]*\Z")
-_DIRECTIVE = re.compile(r"\.\. (?:\|[^|\n]++\| )?([\w:.+-]+?)::(?:[ \t]+(.*))?\Z")
-_TARGET = re.compile(r"\.\. _`?([^`:]{1,100})`?:[ \t]*(.*)\Z")
-_OPTION = re.compile(r":([\w -]+):(?:[ \t]+(.*))?\Z")
-_ITEM = re.compile(r"(?:[-*+•]|#\.|\(?\d{1,4}[.)]|[a-zA-Z][.)])[ \t]+(?=\S)")
-_FIELD = re.compile(r":([^:\s](?:[^:\n]|:(?=\S)){0,80}?):(?:[ \t]+|\Z)")
-_CODE_NAMES = "code code-block sourcecode parsed-literal doctest testcode testoutput math"
-_CODE = frozenset(_CODE_NAMES.split())
-_DROPPED_NAMES = (
-    "contents include literalinclude raw highlight index meta image sectnum default-role "
-    "module currentmodule testsetup testcleanup role youtube"
-)
-_DROPPED = frozenset(_DROPPED_NAMES.split())
-# Their content does not belong to what their argument names.
-_ASIDE_NAMES = (
-    "note tip hint important warning caution danger error attention seealso versionadded "
-    "versionchanged deprecated figure container only rubric"
-)
-_ASIDE = frozenset(_ASIDE_NAMES.split())
-# What the manual shows in place of the directive, before the version.
-_VERSIONED = {
-    "versionadded": "New in version",
-    "versionchanged": "Changed in version",
-    "deprecated": "Deprecated since version",
-}
+rst_dialect.install()
+
+_TARGET = re.compile(r"\.\. _`?([^`:]{1,100})`?:")
 _MAX_LEADS = 3
 _MAX_TARGETS = 20
-_DOCUMENTS = {"pep": "PEP", "rfc": "RFC"}
-_LINK = re.compile(
-    r":(?P<role>[\w.+:-]{1,40}):`(?P<of_role>[^`]{1,500})`"
-    r"|`(?P<text>[^`<>]{0,500}?)\s*<(?P<address>[^<>`]{1,2000})>`_{1,2}"
-)
-_TITLED = re.compile(r"(.*?)\s*<([^<>]+)>\Z", re.DOTALL)
-_INLINE: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
-    (
-        re.compile(r":(pep|rfc):`(\d{1,5})`", re.IGNORECASE),
-        lambda found: f"{found[1].upper()} {found[2]}",
-    ),
-    (re.compile(r"(?<![\w`]):[\w.+:-]{1,40}:`[~!]?"), "`"),
-    (re.compile(r"`([^`<>]{1,500}?)\s*<[^<>`]{1,2000}>`_{0,2}"), r"\1"),
-    (re.compile(r"``([^`]{1,2000})``"), r"\1"),
-    (re.compile(r"`([^`]{1,2000})`_{0,2}"), r"\1"),
-    (re.compile(r"\*\*([^*\n]{1,500})\*\*"), r"\1"),
-    (re.compile(r"(?<![\w*])\*([^*\s][^*\n]{0,500})\*(?![\w*])"), r"\1"),
-    (re.compile(r"\|([^|\s][^|\n]{0,100})\|_?"), r"\1"),
-    (re.compile(r"\b(?<!_)([A-Za-z0-9]{1,60})_{1,2}(?!\w)"), r"\1"),
-)
+_MAX_DEPTH = 6
+_MAX_SUBSTITUTIONS = 8  # one inside another
+_NEVER = 6  # no message of docutils has this level
+_WARNING = 2
+_LEAVES = (nodes.Text, nodes.superscript, nodes.subscript)
+_CODE = (nodes.literal_block, nodes.doctest_block, nodes.math_block)
+_TITLED = (nodes.topic, nodes.sidebar, nodes.admonition)
+
+Leads = tuple[str, ...]
 
 
 def rst_blocks(text: str) -> tuple[Block, ...]:
     """Read reStructuredText.
 
-    The level of a section follows the order in which its adornments first appear, as the format
-    says, and ends at 6. Roles, links and emphasis are reduced to their visible text. Code
-    directives and literal blocks are `code`; admonitions and descriptions keep their argument and
-    content; comments, targets and directives without text are dropped, but targets name the
-    document, and the entries of a table of contents are links. A term, an item or a description is
-    a lead of what is indented below it. A head like that of a letter, as PEPs have, gives the title
-    and facts about the document.
+    Roles, links and emphasis become their visible text, and substitutions what they stand for.
+    Literal blocks and code directives are `code`; a directive that docutils does not know keeps its
+    argument and its content. A footnote follows the block that refers to it. Targets name the
+    document. Terms, items and descriptions are leads of what is nested in them. A head like that of
+    a letter, as PEPs have, gives the title and facts about the document. What docutils cannot parse
+    stays as code, word for word; a document that is nested too deeply is read as plain text.
     """
-    reader = _Reader(text.split("\n"))
-    blocks = tuple(reader.blocks())
-    head = reader.head
-    # The fields go first, for a title has nothing above it.
+    lines = text.expandtabs(8).split("\n")
+    head, end = _read_head(lines)
+    try:
+        document = _parse("\n".join([*[""] * end, *lines[end:]]))
+        blocks = tuple(_Reader(document).read(document, (), 0))
+    except RecursionError:  # lists in lists, some hundred deep
+        return plain_blocks(text)
     blocks = with_title((*head.blocks, *blocks), head.title, head.title_line)
-    names = (*head.names, *reader.targets)
-    return (replace(blocks[0], names=names), *blocks[1:]) if blocks and names else blocks
+    names = (*head.names, *_targets(document))
+    if blocks and names:
+        blocks = (replace(blocks[0], names=names), *blocks[1:])
+    comments = len(list(document.findall(nodes.comment)))
+    return (*blocks, skipped_block({"comments": comments})) if blocks and comments else blocks
 
 
-def visible(text: str) -> str:
-    """Reduce inline markup: ":ref:`the guide <x>`, *now*" gives "the guide, now"."""
-    for pattern, shown in _INLINE:
-        text = pattern.sub(shown, text)
-    return text
+def _read_head(lines: Sequence[str]) -> tuple[Head, int]:
+    """The fields at the top of the document, and the number of lines that they and what is above
+    them take; no fields, and 0, without them."""
+    start = next((at for at, line in enumerate(lines) if line.strip()), len(lines))
+    end = start
+    while end < len(lines) and lines[end].strip():
+        end += 1
+    run = [line.rstrip() for line in lines[start:end]]
+    return (head_of(start + 1, run), end) if are_fields(run) else (Head(), 0)
 
 
-def links_in(text: str) -> tuple[WrittenLink, ...]:
-    """The documents and sections named by the roles and links of a text, in order."""
-    found = (_link(one) for one in _LINK.finditer(text))
-    return tuple(dict.fromkeys(link for link in found if link))
+def _parse(text: str) -> nodes.document:
+    settings = get_default_settings(Parser)
+    settings.report_level = settings.halt_level = _NEVER
+    settings.file_insertion_enabled = False
+    settings.syntax_highlight = "none"
+    settings.line_length_limit = len(text) + 1
+    document: nodes.document = utils.new_document("", settings)
+    Parser().parse(text, document)
+    return document
 
 
-def _link(found: re.Match[str]) -> WrittenLink | None:
-    if found["address"]:
-        return link_to_address(found["address"], found["text"])
-    role, text = found["role"].lower(), found["of_role"]
-    titled = _TITLED.match(text)
-    shown, target = (titled[1], titled[2]) if titled else (text, text)
-    if role in _DOCUMENTS:
-        return link_to_name(f"{_DOCUMENTS[role]} {target.partition('#')[0]}", visible(text))
-    if role == "doc":
-        return link_to_address(target, shown)
-    return link_to_name(target, shown) if role in ("ref", "term", "numref") else None
+def _targets(document: nodes.document) -> tuple[str, ...]:
+    """The names of places in the document, which other documents refer to."""
+    found = (
+        _TARGET.match(target.rawsource)
+        for target in document.findall(nodes.target)
+        if not target.get("refuri")
+    )
+    return tuple(name[1] for name in found if name)[:_MAX_TARGETS]
 
 
 class _Reader:
-    """Walks the lines once. `_line` is the 0-based number of the next one."""
+    """Walks the document once."""
 
-    def __init__(self, lines: list[str]) -> None:
-        self._lines = [
-            line.expandtabs(8).rstrip() if "\t" in line else line.rstrip() for line in lines
-        ]
-        self._line = 0
-        self._styles: list[str] = []
-        self._leads: list[tuple[float, str]] = []
-        self.head = Head()
-        self.targets: list[str] = []
+    def __init__(self, document: nodes.document) -> None:
+        self._substitutions = document.substitution_defs
+        self._addresses = {
+            name: target["refuri"]
+            for target in document.findall(nodes.target)
+            if target.get("refuri")
+            for name in target["names"]
+        }
+        self._notes = {name: note for note in document.findall(_is_note) for name in note["names"]}
+        self._waiting_notes = iter(
+            [note for note in document.findall(_is_note) if not note["names"]]
+        )
+        self._shown_notes: set[int] = set()
+        self._readers: tuple[tuple[Any, Callable[..., Iterator[Block]]], ...] = (
+            (nodes.title, self._read_heading),
+            (_CODE, _read_code),
+            ((nodes.bullet_list, nodes.enumerated_list), self._read_list),
+            (nodes.definition_list, self._read_definitions),
+            ((nodes.field_list, nodes.option_list), self._read_fields),
+            (nodes.table, self._read_table),
+            (rst_dialect.described, self._read_described),
+            (rst_dialect.contents, _read_contents),
+            (_TITLED, self._read_titled),
+            (nodes.image, _read_image),
+            (nodes.figure, self._read_figure),
+            ((nodes.line_block, nodes.rubric, nodes.attribution), self._read_lines),
+            ((nodes.footnote, nodes.citation), self._read_note),
+            (nodes.system_message, _read_rest),
+        )
 
-    def blocks(self) -> Iterator[Block]:
-        self._read_head()
-        while self._line < len(self._lines):
-            line = self._lines[self._line]
-            if not line:
-                self._line += 1
-            elif (heading := self._heading()) is not None:
-                self._leads = []
-                yield heading
-            elif _is_explicit(line):
-                yield from self._explicit()
-            else:
-                yield from self._body()
+    def read(self, parent: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
+        """The blocks of a node's children. A paragraph that ends with a colon leads what follows,
+        until the next paragraph."""
+        lead_in: Leads = ()
+        for node in parent.children:
+            if isinstance(node, nodes.paragraph):
+                block = self._text_block("paragraph", node, leads)
+                lead = lead_in_of(block.text)
+                lead_in = (lead,) if lead else ()
+                yield from self._with_notes(block, node)
+            elif isinstance(node, nodes.section):
+                yield from self.read(node, (), depth + 1)
+                lead_in = ()
+            elif isinstance(node, nodes.Element):
+                yield from self._read_one(node, leads + lead_in, depth)
 
-    def _read_head(self) -> None:
-        while self._line < len(self._lines) and not self._lines[self._line]:
-            self._line += 1
-        end = self._line
-        while self._at(end):
-            end += 1
-        run = self._lines[self._line : end]
-        if are_fields(run):
-            self.head = head_of(self._line + 1, run)
-            self._line = end
+    def _read_one(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
+        for types, read in self._readers:
+            if isinstance(node, types):
+                yield from read(node, leads, depth)
+                return
+        if isinstance(node, nodes.Body) and not isinstance(node, nodes.Invisible):
+            yield from self.read(node, leads, depth)
 
-    def _at(self, line: int) -> str:
-        return self._lines[line] if line < len(self._lines) else ""
+    def _read_heading(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
+        line = max(1, _line_of(node) - 1)  # docutils names the line below
+        text, links = self._text(node)
+        yield Block("heading", text, line, line, min(max(depth, 1), _MAX_DEPTH), links)
 
-    def _above(self, indent: float) -> tuple[str, ...]:
-        """The leads that apply at an indentation; those of deeper ones end."""
-        while self._leads and self._leads[-1][0] >= indent:
-            self._leads.pop()
-        return tuple(lead for _, lead in self._leads[-_MAX_LEADS:])
+    def _read_lines(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
+        yield self._text_block("paragraph", node, leads)
 
-    def _heading(self) -> Block | None:
-        """Read a section title with its adornment; None, without moving on, if there is none."""
-        start = self._line
-        over = self._at(start) if _ADORNMENT.match(self._at(start)) else ""
-        title, under = self._at(start + bool(over)), self._at(start + bool(over) + 1)
-        if over and under != over:
-            return None
-        if not title or not _underlines(under, title) or (title[0] == " " and not over):
-            return None
-        style = under[0] + ("o" if over else "")
-        if style not in self._styles:
-            self._styles.append(style)
-        self._line = start + bool(over) + 2
-        number = start + bool(over) + 1
-        level = min(self._styles.index(style) + 1, 6)
-        return Block("heading", visible(title.strip()), number, number, level)
+    def _read_list(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
+        for item in node.children:
+            yield from self._read_item(item, leads, depth)
 
-    def _explicit(self) -> Iterator[Block]:
-        """Read a directive, comment or target: what starts with two dots."""
-        line = self._lines[self._line]
-        indent, number = _indent(line), self._line + 1
-        found = _DIRECTIVE.match(line.strip())
-        name = found[1].rpartition(":")[2] if found else ""
-        self._line += 1
-        if not found or name in _DROPPED:
-            target = _TARGET.match(line.strip())
-            if target and not target[2]:
-                self.targets += [target[1]] if len(self.targets) < _MAX_TARGETS else []
-            self._line = self._end_of_indented(indent)
+    def _read_definitions(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
+        for item in node.children:
+            yield from self._read_named(item, item.children[:-1], leads, depth)
+
+    def _read_fields(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
+        for item in node.children:
+            yield from self._read_named(item, item.children[:1], leads, depth)
+
+    def _read_item(self, item: nodes.Node, leads: Leads, depth: int) -> Iterator[Block]:
+        first, *rest = [*item.children] or [None]
+        if not isinstance(first, nodes.paragraph):
+            yield from self._read_children(item.children, leads, depth)
             return
-        options: dict[str, str] = {}
-        while option := _OPTION.match(self._at(self._line).strip()):
-            options[option[1]] = option[2] or ""
-            self._line += 1
-        if name in _CODE:
-            yield from self._literal(indent)
-        elif name == "toctree":
-            yield self._contents(indent)
-        elif name in ("list-table", "csv-table"):
-            yield from self._table(name, indent, options)
-        elif found[2]:
-            yield from self._described(name, found[2], indent, number)
-        else:
-            self._above(indent)
+        block = self._text_block("list_item", first, leads)
+        yield from self._with_notes(block, first)
+        yield from self._read_children(rest, (*leads, lead_of(block.text)), depth)
 
-    def _described(self, name: str, argument: str, indent: int, number: int) -> Iterator[Block]:
-        said = f"{_VERSIONED[name]} {argument}" if name in _VERSIONED else argument
-        text = visible(said)
-        leads = self._above(indent)
-        links = _at_start(links_in(argument))
-        if name not in _ASIDE:
-            self._leads.append((indent, lead_of(text)))
-        if name not in ("tab", "tab-item"):  # alternatives, each with content of its own
-            yield Block("paragraph", text, number, number, links=links, leads=leads)
-
-    def _contents(self, indent: int) -> Block:
-        """The entries of a table of contents as links, without text."""
-        start, self._line = self._line, self._end_of_indented(indent)
-        links: list[WrittenLink] = []
-        for line in self._lines[start : self._line]:
-            titled = _TITLED.match(line.strip())
-            shown, target = (titled[1], titled[2]) if titled else ("", line.strip())
-            link = link_to_address(target, shown) if target else None
-            links += [link] if link else []
-        return Block("paragraph", "", start, max(start, self._line), links=_at_start(links))
-
-    def _table(self, name: str, indent: int, options: dict[str, str]) -> Iterator[Block]:
-        start, self._line = self._line, self._end_of_indented(indent)
-        lines = self._lines[start : self._line]
-        margin = min((_indent(line) for line in lines if line), default=0)
-        lines = [line[margin:] for line in lines]
-        rows = listed_rows(lines) if name == "list-table" else separated_rows(lines)
-        header = next(iter(separated_rows([options.get("header", "")])), (0, 0, []))[2]
-        yield from self._rows(rows, lines, start, header)
-
-    def _literal(self, indent: int) -> Iterator[Block]:
-        """Read the lines indented deeper than `indent` as one block of code."""
-        start, self._line = self._line, self._end_of_indented(indent)
-        numbered = list(runs_of(self._lines[start : self._line]))
-        if numbered:
-            first = start + numbered[0][0] - 1
-            lines = self._lines[first : start + numbered[-1][0] - 1 + len(numbered[-1][1])]
-            margin = min(_indent(line) for line in lines if line)
-            text = "\n".join(line[margin:] for line in lines)
-            leads = self._above(indent)
-            yield Block("code", text, first + 1, first + len(lines), leads=leads)
-
-    def _end_of_indented(self, indent: int) -> int:
-        line = self._line
-        while line < len(self._lines) and (
-            not self._lines[line] or _indent(self._lines[line]) > indent
-        ):
-            line += 1
-        return line
-
-    def _body(self) -> Iterator[Block]:
-        """Read lines up to a blank one: a paragraph, list items, terms or table rows."""
-        start = self._line
-        while self._at(self._line) and not (self._line > start and self._starts_another()):
-            self._line += 1
-        lines = self._lines[start : self._line]
-        literal = lines[-1].endswith("::")
-        if literal:
-            lines[-1] = lines[-1][:-1].rstrip(":") + ("" if lines[-1].strip() == "::" else ":")
-        bare = [line.strip() for line in lines]
-        if is_table(bare):
-            margin = _indent(lines[0])
-            yield from self._rows(drawn_rows([line[margin:] for line in lines]), lines, start)
-        else:
-            yield from self._text(lines, start)
-        if literal:
-            yield from self._literal(_indent(lines[0]))
-
-    def _starts_another(self) -> bool:
-        line = self._at(self._line)
-        if _is_explicit(line):
-            return _DIRECTIVE.match(line.strip()) is not None or line.strip().startswith(".. _")
-        return bool(_ADORNMENT.match(line)) and self._at(self._line + 2) == line and len(line) > 3
-
-    def _text(self, lines: list[str], start: int) -> Iterator[Block]:
-        """Yield the paragraph, its list items, or a term with its text."""
-        first = lines[0].strip()
-        marked = _ITEM.match(first) or _FIELD.match(first)
-        if not marked and len(lines) > 1 and _indent(lines[1]) > _indent(lines[0]):
-            yield self._explained(lines, start)
-            return
-        begins = [0]
-        if marked:
-            begins += (
-                n for n, line in enumerate(lines) if n and _begins_item(line, _indent(lines[0]))
-            )
-        for begin, end in zip(begins, [*begins[1:], len(lines)], strict=True):
-            yield self._item_or_paragraph(lines[begin:end], start + begin)
-
-    def _explained(self, lines: list[str], start: int) -> Block:
-        term, indent = visible(lines[0].strip()), _indent(lines[0])
-        leads = self._above(indent)
-        self._leads.append((indent, lead_of(term)))
-        said = "\n".join(line.strip() for line in lines[1:])
-        text = f"{term}{' ' if term[-1:] in ('.', ':', '?') else ': '}{visible(said)}"
-        links = _at_start(links_in("\n".join(lines)))
-        return Block("list_item", text, start + 1, start + len(lines), links=links, leads=leads)
-
-    def _item_or_paragraph(self, lines: list[str], start: int) -> Block:
-        text, indent = "\n".join(line.strip() for line in lines), _indent(lines[0])
-        links = _at_start(links_in(text))
-        item, field = _ITEM.match(text), _FIELD.match(text)
-        if item:
-            text = text[item.end() :]
-        elif field:
-            text = f"{field[1]}: {text[field.end() :]}"
-        text = visible(text.removeprefix("| "))
-        is_item = bool(item or field)
-        leads = self._above(indent if is_item else indent - 0.5)
-        if is_item:
-            self._leads.append((indent, field[1] if field else lead_of(text)))
-        elif lead := lead_in_of(text):
-            self._leads.append((indent - 0.5, lead))
-        kind: Kind = "list_item" if is_item else "paragraph"
-        return Block(kind, text, start + 1, start + len(lines), links=links, leads=leads)
-
-    def _rows(
-        self,
-        rows: list[tuple[int, int, list[str]]],
-        lines: Sequence[str],
-        start: int,
-        header: Sequence[str] = (),
+    def _read_named(
+        self, item: nodes.Node, naming: Sequence[nodes.Node], leads: Leads, depth: int
     ) -> Iterator[Block]:
-        leads = self._above(_indent(lines[0]) if lines else 0)
-        shown = [(first, last, [visible(cell) for cell in cells]) for first, last, cells in rows]
-        for first, last, text in told(shown, header):
-            links = _at_start(links_in("\n".join(lines[first : last + 1])))
-            where = (start + first + 1, start + last + 1)
-            yield Block("table", text, *where, links=links, leads=leads)
+        """A term, a field or an option with its text."""
+        name = " : ".join(filter(None, (" ".join(part.astext().split()) for part in naming)))
+        links = tuple(
+            link for part in naming if isinstance(part, nodes.TextElement)
+            for link in self._text(part)[1]
+        )  # fmt: skip
+        body = item.children[-1].children
+        line = item.line or _line_of(item)
+        text, last, rest = name, line, [*body]
+        if body and isinstance(body[0], nodes.paragraph):
+            said, more = self._text(body[0])
+            text = f"{name}{' ' if name[-1:] in ('.', ':', '?') else ': '}{said}"
+            links += tuple((at + len(text) - len(said), link) for at, link in more)
+            last = _last_line(body[0])
+            rest = [*body[1:]]
+        elif isinstance(item, nodes.field):
+            text = f"{name}:"
+        block = Block("list_item", text, line, max(line, last), links=links, leads=_near(leads))
+        yield from self._with_notes(block, item)
+        yield from self._read_children(rest, (*leads, lead_of(name)), depth)
+
+    def _read_children(
+        self, children: Sequence[nodes.Node], leads: Leads, depth: int
+    ) -> Iterator[Block]:
+        holder = nodes.container()
+        holder.children = [*children]
+        yield from self.read(holder, leads, depth)
+
+    def _read_described(
+        self, node: rst_dialect.described, leads: Leads, depth: int
+    ) -> Iterator[Block]:
+        argument = node.children[0]
+        block = self._text_block("paragraph", argument, leads)
+        if block.text and node["is_shown"]:
+            yield from self._with_notes(block, argument)
+        below = (*leads, lead_of(block.text)) if block.text and node["is_lead"] else leads
+        yield from self._read_children(node.children[1:], below, depth)
+
+    def _read_titled(self, node: nodes.Element, leads: Leads, depth: int) -> Iterator[Block]:
+        title, *rest = node.children
+        if not isinstance(title, nodes.title):
+            yield from self._read_children(node.children, leads, depth)
+            return
+        block = replace(self._text_block("paragraph", title, leads), first_line=_line_of(node))
+        block = replace(block, last_line=block.first_line)
+        yield block
+        yield from self._read_children(rest, (*leads, lead_of(block.text)), depth)
+
+    def _read_figure(self, node: nodes.figure, leads: Leads, depth: int) -> Iterator[Block]:
+        shown = False
+        for child in node.children:
+            if isinstance(child, nodes.caption):
+                yield self._text_block("figure", child, leads)
+                shown = True
+            elif isinstance(child, nodes.legend):
+                yield from self.read(child, leads, depth)
+        if not shown:
+            for image in node.findall(nodes.image):
+                yield from _read_image(image, leads)
+
+    def _read_table(self, node: nodes.table, leads: Leads, depth: int) -> Iterator[Block]:
+        title = next((child for child in node.children if isinstance(child, nodes.title)), None)
+        builder = TableBuilder(caption=self._text(title)[0] if title else "")
+        stubs = [column.get("stub", 0) for column in node.findall(nodes.colspec)]
+        for row in node.findall(nodes.row):
+            # Cells of a csv-table do not know their lines.
+            line = max(_line_of(node), min(filter(None, map(_first_line, row.children)), default=1))
+            is_head = isinstance(row.parent, nodes.thead)
+            builder.begin_row(line, is_header=is_head)
+            for at, entry in enumerate(row.children):
+                text, links = self._cell(entry)
+                builder.add(
+                    text,
+                    is_header=at < len(stubs) and bool(stubs[at]),
+                    rowspan=entry.get("morerows", 0) + 1,
+                    colspan=entry.get("morecols", 0) + 1,
+                    links=links,
+                )
+                builder.extend_row(max([line, *map(_last_line, entry.findall(nodes.paragraph))]))
+        yield from table_blocks(builder.build(), _near(leads))
+
+    def _cell(self, entry: nodes.Node) -> tuple[str, Links]:
+        """All text of a cell in one piece, whatever it is made of."""
+        text, links = "", Links()
+        for part in self.read(entry, (), 0):
+            at = len(text) + 1 if text else 0
+            text = f"{text}\n{part.text}" if text else part.text
+            links += tuple((at + offset, link) for offset, link in part.links)
+        return text, links
+
+    def _with_notes(self, block: Block, node: nodes.Node) -> Iterator[Block]:
+        """The block, and the footnotes that it refers to."""
+        yield block
+        for reference in node.findall(_is_note_reference):
+            name = reference.get("refname")
+            note = self._notes.get(name) if name else next(self._waiting_notes, None)
+            if note is not None and not isinstance(note, nodes.citation):
+                yield from self._read_note(note)
+
+    def _read_note(self, note: nodes.Node, leads: Leads = (), depth: int = 0) -> Iterator[Block]:
+        if id(note) in self._shown_notes:
+            return
+        self._shown_notes.add(id(note))
+        label = next(iter(note.findall(nodes.label)), None)
+        mark = f"[{label.astext()}] " if label and isinstance(note, nodes.citation) else ""
+        for block in self.read(note, (), 0):
+            kind: Kind = "note" if block.kind == "paragraph" else block.kind
+            yield replace(block, kind=kind, text=mark + block.text)
+            mark = ""
+
+    def _text_block(self, kind: Kind, node: nodes.Node, leads: Leads) -> Block:
+        text, links = self._text(node)
+        first = _line_of(node)
+        return Block(kind, text, first, _last_line(node), links=links, leads=_near(leads))
+
+    def _text(self, node: nodes.Node) -> tuple[str, Links]:
+        """The visible text of a node with inline markup, and its links."""
+        text, links = "", list[tuple[int, WrittenLink]]()
+        for part, link in self._inline(node, 0):
+            if link:
+                links.append((len(text), link))
+            if isinstance(part, nodes.superscript):
+                text += raised(part.astext(), text)
+            elif isinstance(part, nodes.subscript):
+                text += lowered(part.astext(), text)
+            else:
+                text += part.astext() if isinstance(part, nodes.Node) else part
+        return text, tuple(links)
+
+    def _inline(
+        self, node: nodes.Node, depth: int
+    ) -> Iterator[tuple[nodes.Node | str, WrittenLink | None]]:
+        """The pieces of text inside a node, each with the link that begins there."""
+        for child in node.children:
+            if isinstance(child, nodes.reference):
+                address = child.get("refuri") or self._addresses.get(child.get("refname", ""), "")
+                yield "", link_to_address(address, child.astext()) if address else None
+                yield from self._inline(child, depth)
+            elif isinstance(child, nodes.substitution_reference):
+                meant = self._substitutions.get(child.get("refname", ""))
+                known = meant is not None and depth <= _MAX_SUBSTITUTIONS
+                yield from self._inline(meant if known else child, depth + 1)
+            elif isinstance(child, rst_dialect.linked):
+                yield child, child["link"]
+            elif isinstance(child, nodes.image):
+                yield child.get("alt", ""), None
+            elif isinstance(child, (nodes.footnote_reference, nodes.citation_reference)):
+                yield f"[{child.astext()}]" if child.astext() else "", None
+            elif isinstance(child, nodes.line):
+                yield from self._inline(child, depth)
+                yield "\n", None
+            elif isinstance(child, _LEAVES):
+                yield child, None
+            elif not isinstance(child, nodes.raw):
+                yield from self._inline(child, depth)
 
 
-def _is_explicit(line: str) -> bool:
-    return line.lstrip().startswith(".. ") or line.strip() == ".."
+def _is_note(node: nodes.Node) -> bool:
+    return isinstance(node, (nodes.footnote, nodes.citation))
 
 
-def _begins_item(line: str, indent: int) -> bool:
-    bare = line.strip()
-    return _indent(line) <= indent and bool(_ITEM.match(bare) or _FIELD.match(bare))
+def _is_note_reference(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.footnote_reference)
 
 
-def _underlines(line: str, title: str) -> bool:
-    """Tell whether `line` adorns `title`: one punctuation mark, about as long as the title."""
-    if not _ADORNMENT.match(line) or _ADORNMENT.match(title):
-        return False
-    return len(line) >= min(len(title.strip()), 4) and len(line) + 2 >= len(title.strip())
+def _read_code(node: nodes.Element, leads: Leads, depth: int = 0) -> Iterator[Block]:
+    text, first = node.astext(), _line_of(node)
+    yield Block("code", text, first, first + text.count("\n"), leads=_near(leads))
 
 
-def _at_start(links: Sequence[WrittenLink]) -> Links:
-    return tuple((0, link) for link in links)
+def _read_rest(message: nodes.system_message, leads: Leads, depth: int) -> Iterator[Block]:
+    """What docutils could not parse, word for word, as its message has it."""
+    for source in message.findall(nodes.literal_block) if message["level"] >= _WARNING else ():
+        source.line = message.get("line", 1)
+        yield from _read_code(source, leads)
 
 
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
+def _read_contents(node: rst_dialect.contents, leads: Leads, depth: int) -> Iterator[Block]:
+    line = _line_of(node)
+    yield Block("paragraph", "", line, line, links=tuple((0, link) for link in node["links"]))
+
+
+def _read_image(node: nodes.image, leads: Leads, depth: int = 0) -> Iterator[Block]:
+    line = _line_of(node)
+    if text := node.get("alt", "").strip():
+        yield Block("figure", text, line, line, leads=_near(leads))
+
+
+def _near(leads: Leads) -> Leads:
+    """The innermost leads, each once in a row."""
+    return tuple(lead for lead, _ in groupby(leads) if lead)[-_MAX_LEADS:]
+
+
+def _line_of(node: nodes.Node) -> int:
+    """The line of a node, or of the nearest one around it that has one."""
+    around: nodes.Node | None = node
+    while around is not None:
+        if around.line:
+            return int(around.line)
+        around = around.parent
+    return 1
+
+
+def _first_line(node: nodes.Node) -> int:
+    return min((part.line for part in node.findall() if part.line), default=0)
+
+
+def _last_line(node: nodes.Node) -> int:
+    source = getattr(node, "rawsource", "") or node.astext()
+    return _line_of(node) + source.strip("\n").count("\n")

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import extract
 
@@ -34,15 +36,14 @@ def test_literal_blocks_and_code_directives_are_code() -> None:
 
 def test_directives_with_text_keep_it_and_others_go() -> None:
     text = ".. note:: Careful\n   here\n\n.. toctree::\n   a\n\n.. comment\n   b\n\n.. _x:\n\nend\n"
-    assert [block.text for block in blocks(text) if block.text] == ["Careful", "here", "end"]
+    assert [block.text for block in blocks(text) if block.text] == ["Careful\nhere", "end"]
 
 
 def test_a_change_in_a_version_reads_as_the_manual_shows_it() -> None:
     text = ".. versionadded:: 3.9\n\n.. deprecated:: 3.12\n   Use b.\n\n.. versionchanged:: 3.1\n"
     assert [block.text for block in blocks(text)] == [
         "New in version 3.9",
-        "Deprecated since version 3.12",
-        "Use b.",
+        "Deprecated since version 3.12: Use b.",
         "Changed in version 3.1",
     ]
 
@@ -93,7 +94,7 @@ def test_tables_name_their_cells() -> None:
     )
     assert [(block.text, block.first_line) for block in blocks(text)] == [
         ("Name: Ada | Role: Admin of all", 6),
-        ("Name: Bob | Role: User", 13),
+        ("Name: Bob | Role: User", 10),
         ("Key: a | Value: one two", 18),
     ]
 
@@ -111,4 +112,54 @@ def test_links_and_targets_join_documents() -> None:
         ("https://x.y/z", "this"),
         ("one", ""),
         ("b/two", "Two"),
+    ]
+
+
+def test_footnotes_follow_what_refers_to_them_and_citations_stay() -> None:
+    text = (
+        "Rope [#f1]_ and tar [1]_ [CIT2002]_.\n\nNext.\n\n.. [#f1] Of hemp.\n"
+        ".. [1] Of pine.\n.. [CIT2002] A book on oakum.\n"
+    )
+    assert [(block.kind, block.text) for block in blocks(text)] == [
+        ("paragraph", "Rope  and tar [1] [CIT2002]."),
+        ("note", "Of hemp."),
+        ("note", "Of pine."),
+        ("paragraph", "Next."),
+        ("note", "[CIT2002] A book on oakum."),
+    ]
+
+
+def test_substitutions_are_replaced_and_powers_kept() -> None:
+    text = ".. |v| replace:: 3.4\n\nVersion |v| holds 10\\ :sup:`6` cells of H\\ :sub:`2`\\ O.\n"
+    assert [block.text for block in blocks(text)] == ["Version 3.4 holds 10^6 cells of H_2O."]
+
+
+def test_what_a_document_defines_is_unknown_to_the_next_one() -> None:
+    blocks(".. role:: red\n.. default-role:: math\n\n`x`\n")
+    assert [block.text for block in blocks(":red:`said` and `so`")] == ["said and so"]
+
+
+def test_no_directive_reads_another_file() -> None:
+    text = (
+        ".. include:: /etc/hostname\n\n.. csv-table::\n   :file: /etc/hostname\n\n"
+        ".. literalinclude:: /etc/hostname\n\n.. raw:: html\n   :file: /etc/hostname\n\nEnd.\n"
+    )
+    secret = Path("/etc/hostname").read_text().strip()
+    assert blocks(text)[-1].text == "End."
+    assert all(secret not in block.text for block in blocks(text))
+
+
+def test_what_cannot_be_parsed_stays_word_for_word() -> None:
+    table = "+---+---+\n| a | b |\n+---+\n| 7 |\n+---+---+"
+    assert "| a | b |" in "\n".join(block.text for block in blocks(f"Text.\n\n{table}\n\nEnd.\n"))
+
+
+def test_cells_that_span_columns_and_rows_keep_their_labels() -> None:
+    text = (
+        "+-------+-------------+\n| Route | Fare        |\n+       +------+------+\n"
+        "|       | Low  | High |\n+=======+======+======+\n| North | 110  | 310  |\n"
+        "+-------+------+------+\n"
+    )
+    assert [block.text for block in blocks(text)] == [
+        "Route: North | Fare > Low: 110 | Fare > High: 310"
     ]

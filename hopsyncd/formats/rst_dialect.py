@@ -1,0 +1,215 @@
+"""What docutils does not know by itself: the directives and roles of Sphinx and other tools.
+
+Every directive that docutils lacks is read as a description: its argument is text, and its content
+stands below it. Every role that it lacks shows its text. So no document loses text because of a
+tool that is not installed here, and nothing that a document says changes how the next one is read.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import Directive, directives, roles
+
+from hopsyncd.formats.blocks import WrittenLink, link_to_address, link_to_name
+
+
+class described(nodes.General, nodes.Element):  # noqa: N801 - as docutils names its nodes
+    """An argument (its first child, a paragraph) and the content below it.
+
+    `is_lead` says that the content belongs to what the argument names; `is_shown` that the argument
+    is text of its own.
+    """
+
+
+class contents(nodes.General, nodes.Element):  # noqa: N801
+    """A table of contents: `links` are its entries."""
+
+
+class linked(nodes.Inline, nodes.TextElement):  # noqa: N801
+    """Text that is a link: `link` is its WrittenLink."""
+
+
+_CODE = frozenset(
+    "code code-block sourcecode parsed-literal doctest testcode testoutput prompt".split()
+)
+_DROPPED = frozenset(
+    "include literalinclude raw highlight index meta sectnum contents default-role role module"
+    " currentmodule testsetup testcleanup youtube header footer class title date".split()
+)
+# Their content does not belong to what their argument names.
+_ASIDE = frozenset("versionadded versionchanged deprecated versionremoved only rubric".split())
+# Alternatives, each with content of its own.
+_TABS = frozenset({"tab", "tab-item"})
+# What the manual shows in place of the directive, before the version.
+_VERSIONED = {
+    "versionadded": "New in version",
+    "versionchanged": "Changed in version",
+    "deprecated": "Deprecated since version",
+    "versionremoved": "Removed in version",
+}
+_OF_DOCUTILS = frozenset(
+    "admonition attention caution danger error hint important note tip warning image figure topic"
+    " sidebar line-block math rubric epigraph highlights pull-quote compound container table"
+    " csv-table list-table replace unicode".split()
+)
+_ROLES = {
+    "": "title-reference",
+    "sup": "superscript",
+    "superscript": "superscript",
+    "sub": "subscript",
+    "subscript": "subscript",
+    "math": "math",
+    "code": "code",
+    "literal": "literal",
+}
+_TITLED = re.compile(r"(.*?)\s*<([^<>]+)>\Z", re.DOTALL)
+_DOCUMENTS = {"pep": "PEP", "rfc": "RFC"}
+
+
+class _AnyOptions(dict[str, Callable[[str], Any]]):
+    """The options that a directive knows, and any other one too."""
+
+    def __missing__(self, name: str) -> Callable[[str], Any]:
+        return str
+
+
+class _Skipped(Directive):
+    """A directive without text for readers."""
+
+    optional_arguments = 1
+    final_argument_whitespace = True
+    option_spec: ClassVar[Any] = _AnyOptions({"": str})
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        return []
+
+
+class _Code(_Skipped):
+    """Code, which stays as it is."""
+
+    def run(self) -> list[nodes.Node]:
+        text = "\n".join(self.content)
+        if not text.strip():
+            return []
+        block = nodes.literal_block(text, text)
+        block.line = self.content_offset + 1
+        return [block]
+
+
+class _Contents(_Skipped):
+    """The entries of a `toctree` as links."""
+
+    def run(self) -> list[nodes.Node]:
+        links = []
+        for line in self.content:
+            shown, target = _titled(line.strip(), "")
+            links.append(link_to_address(target, shown) if target else None)
+        node = contents(links=tuple(filter(None, links)))
+        node.line = self.lineno
+        return [node]
+
+
+class _Described(_Skipped):
+    """A description: an argument, and content below it."""
+
+    def run(self) -> list[nodes.Node]:
+        name = self.name.lower().rpartition(":")[2]
+        argument = self.arguments[0] if self.arguments else ""
+        if name in _VERSIONED:
+            version, *explained = argument.split(None, 1) or [""]
+            argument = ": ".join([f"{_VERSIONED[name]} {version}", *explained])
+        node = described(is_lead=name not in _ASIDE, is_shown=name not in _TABS)
+        node.line = self.lineno
+        inline, messages = self.state.inline_text(argument, self.lineno)
+        paragraph = nodes.paragraph(argument, "", *inline)
+        paragraph.line = self.lineno
+        node += paragraph
+        node += [message for message in messages if message.astext()]
+        self.state.nested_parse(self.content, self.content_offset, node)
+        return [node]
+
+
+def _tolerant(known: type[Directive]) -> type[Directive]:
+    """A directive of docutils that accepts the options of other tools, and knows its line."""
+
+    def run(self: Directive) -> list[nodes.Node]:
+        found: list[nodes.Node] = known.run(self)
+        for node in found:
+            node.line = node.line or self.lineno
+        return found
+
+    options = _AnyOptions(known.option_spec or {"": str})
+    return type(known.__name__, (known,), {"option_spec": options, "run": run})
+
+
+def _find_directive(
+    name: str, language: Any, document: nodes.document
+) -> tuple[type[Directive], list[nodes.system_message]]:
+    plain = name.lower().rpartition(":")[2]
+    if plain in _CODE:
+        return _Code, []
+    if plain == "toctree":
+        return _Contents, []
+    if plain in _DROPPED:
+        return _Skipped, []
+    if name.lower() in _OF_DOCUTILS:
+        found, messages = _docutils_directive(name, language, document)
+        if found:
+            return _tolerant(found), messages
+    return _Described, []
+
+
+def _find_role(
+    name: str, language: Any, lineno: int, reporter: Any
+) -> tuple[Callable[..., Any], list[nodes.system_message]]:
+    known = _ROLES.get(name.lower())
+    return (roles._role_registry[known] if known else _show_role), []
+
+
+def _show_role(
+    name: str,
+    rawtext: str,
+    text: str,
+    lineno: int,
+    inliner: Any,
+    options: object = None,
+    content: Sequence[str] = (),
+) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+    """A role's text; a link where it names a document or a section."""
+    shown, target = _titled(nodes.unescape(text), None)
+    role = name.lower().rpartition(":")[2]
+    link: WrittenLink | None = None
+    if role in _DOCUMENTS:
+        number = target.partition("#")[0]
+        link = link_to_name(f"{_DOCUMENTS[role]} {number}", shown)
+        shown = shown if shown != target else f"{_DOCUMENTS[role]} {shown}"
+    elif role in ("doc", "download"):
+        link = link_to_address(target, shown)
+    elif role in ("ref", "term", "numref"):
+        link = link_to_name(target, shown)
+    else:
+        shown = shown.lstrip("~!")
+    return [linked(rawtext, shown, link=link)], []
+
+
+def _titled(text: str, untitled: str | None) -> tuple[str, str]:
+    """The text and the target of `text <target>`; `untitled` (or the target) where no text is."""
+    found = _TITLED.match(text)
+    if found and found[1]:
+        return found[1], found[2]
+    return (text if untitled is None else untitled), text
+
+
+_docutils_directive = directives.directive
+
+
+def install() -> None:
+    """Have docutils, in this process, look directives and roles up here.
+
+    Without the lookups of docutils itself, which keep what a document defines for those after it.
+    """
+    directives.directive = _find_directive
+    roles.role = _find_role
