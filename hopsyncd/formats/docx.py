@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
+from hopsyncd.formats.archive import local_name, opened, outermost, targets_of, tree_of
 from hopsyncd.formats.blocks import Block, Kind, with_title
 from hopsyncd.formats.fields import table_texts
-from hopsyncd.formats.office import local_name, opened, outermost, targets_of, tree_of
 
 _HEADING_NAME = re.compile(r"heading ([1-9])")  # files in all languages name styles in English
 _SPELLED = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}

@@ -8,14 +8,18 @@ from hopsyncd.formats.blocks import Block, tidy
 from hopsyncd.formats.data_rows import canvas_blocks, csv_blocks, json_blocks
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.docx import docx_blocks
+from hopsyncd.formats.epub import epub_blocks
 from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.images import IMAGES, is_worth_reading
 from hopsyncd.formats.mail import MAIL, mail_blocks, mbox_blocks
 from hopsyncd.formats.markdown import markdown_blocks
-from hopsyncd.formats.office import epub_blocks, odt_blocks, pptx_blocks, rtf_blocks, xlsx_blocks
+from hopsyncd.formats.odt import odt_blocks
 from hopsyncd.formats.pdf import page_picture, pdf_blocks
 from hopsyncd.formats.plain import plain_blocks
+from hopsyncd.formats.pptx import pptx_blocks
+from hopsyncd.formats.rtf import rtf_blocks
 from hopsyncd.formats.source_code import notebook_blocks, python_blocks, source_blocks
+from hopsyncd.formats.spreadsheet import xlsx_blocks
 from hopsyncd.formats.units import CANVAS, DOCX, EPUB, IPYNB, MBOX, ODT, PDF, PPTX, RTF, XLSX
 
 PICTURES, PICTURE_OF_PAGE = "; pictures", "; picture-of-page="
