@@ -4,6 +4,10 @@ The tables are in a schema of their own, `hopsyncd`. The one writer holds an adv
 very session that it writes by: a writer that has lost the lock has lost its session too, and
 cannot write. The unique number of the next version refuses whoever would still come second.
 
+The lock is a lease. The writer uses its session at least every few seconds (`heartbeat`), and the
+server ends a writer's session that is idle for longer. Where the server waits for the rest of a
+command, which is not idle to it, those who stand for election end that session.
+
 A reader's session is opened again where the server had cut it, but not amid a snapshot.
 """
 
@@ -31,6 +35,7 @@ from store.exceptions import (
     WriterBusy,
 )
 from store.place import shown
+from store.postgres.heartbeat import LEASE_S, Line
 from store.postgres.translation import translated
 
 if TYPE_CHECKING:
@@ -41,13 +46,36 @@ _WRITER_LOCK, _SCHEMA_LOCK = 0x486F7073, 0x486F7074
 _OLDEST_SERVER = 15
 _MIGRATION_S = 10.0  # how long a new reader waits for the writer to make the tables
 # A machine that died is noticed by its server, and a server by its clients, within seconds.
-_CLIENT: dict[str, Any] = {"connect_timeout": 5, "keepalives_idle": 5, "keepalives_interval": 2}
+_CLIENT: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
 _SETTINGS = (
     "SET search_path = hopsyncd, pg_catalog",
     "SET client_min_messages = warning",
     "SET tcp_keepalives_idle = 5",
     "SET tcp_keepalives_interval = 2",
     "SET tcp_keepalives_count = 3",
+    "SET tcp_user_timeout = 10000",
+    # A reader that is gone does not keep locks and dead rows. A long snapshot loads an index.
+    "SET idle_in_transaction_session_timeout = '15min'",
+)
+_WRITER_NAME = "hopsyncd writer"
+_LEASE = (
+    f"SET application_name = '{_WRITER_NAME}'",
+    f"SET idle_session_timeout = '{LEASE_S}s'",
+    f"SET idle_in_transaction_session_timeout = '{LEASE_S}s'",
+)
+_END_SILENT_WRITER = (
+    "SELECT pg_terminate_backend(a.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid"
+    " = l.pid WHERE l.locktype = 'advisory' AND l.granted AND l.objid = ? AND l.database ="
+    " (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND a.usename = current_user"  # no other user's session may be ended
+    f" AND a.application_name = '{_WRITER_NAME}' AND a.wait_event_type = 'Client'"
+    f" AND a.state_change < clock_timestamp() - interval '{LEASE_S + 1} seconds'"
 )
 _MIGRATIONS = re.compile(r"(\d{3})_\w+\.sql")
 
@@ -68,6 +96,7 @@ class Session:
         self._url = url
         self._is_writer = is_writer
         self._is_amid = False  # in a snapshot or another transaction
+        self.line = Line(url)
         self._connection = self._connect()
 
     @property
@@ -76,10 +105,9 @@ class Session:
 
     @property
     def in_transaction(self) -> bool:
-        return self._connection.info.transaction_status not in (
-            TransactionStatus.IDLE,
-            TransactionStatus.UNKNOWN,
-        )
+        with self.line.lock:  # while a heartbeat is under way the status says "active"
+            status = self._connection.info.transaction_status
+        return status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN)
 
     def execute(self, sql: str, parameters: Parameters = (), /) -> FoundRows:
         was_amid, self._is_amid = self._is_amid, sql.startswith("BEGIN") or self._is_amid
@@ -92,7 +120,7 @@ class Session:
             self._is_amid = False
             if self._is_writer or was_amid:
                 raise
-            self._connection.close()
+            self._disconnect()
             self._connection = self._connect()
             self._is_amid = sql.startswith("BEGIN")
             with self._told():
@@ -107,7 +135,12 @@ class Session:
             return cast(FoundRows, cursor)
 
     def close(self) -> None:
+        self.line.end()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         self._connection.close()
+        self.line.disconnect()
 
     def size_bytes(self) -> int:
         row = self.execute("SELECT pg_database_size(current_database())").fetchone()
@@ -145,7 +178,11 @@ class Session:
         lock = "SELECT pg_try_advisory_lock(?)"
         self._is_writer = bool(self.execute(lock, [_WRITER_LOCK]).fetchone()[0])
         if self._is_writer:
+            self.execute("; ".join(_LEASE))
+            self.line.beat(self._connection)
             _migrate(self, self._url)
+        else:
+            self.execute(_END_SILENT_WRITER, [_WRITER_LOCK])
         return self._is_writer
 
     def _run(self, sql: str, parameters: Parameters) -> FoundRows:
@@ -175,16 +212,23 @@ class Session:
                 f"its server is PostgreSQL {connection.info.server_version // 10_000}",
                 f"Use one of PostgreSQL {_OLDEST_SERVER} or later",
             )
-        for setting in _SETTINGS:
-            connection.execute(setting)
         connection.adapters.register_loader("numeric", _Whole)
+        self.line.connect(connection)
+        try:
+            with self._told():
+                connection.execute("; ".join(_SETTINGS))
+        except BaseException:
+            connection.close()
+            self.line.disconnect()
+            raise
         return connection
 
     @contextmanager
     def _told(self) -> Iterator[None]:
         """Raise the server's errors as those of the store."""
         try:
-            yield
+            with self.line.in_use():
+                yield
         except errors.UniqueViolation as error:
             if error.diag.constraint_name != "version_pkey":
                 raise
@@ -199,7 +243,11 @@ class Session:
                 str(error.diag.message_primary or error).strip(),
                 "Free some space on the server; syncs then continue by themselves",
             ) from error
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except (
+            psycopg.OperationalError,
+            psycopg.InterfaceError,
+            errors.IdleInTransactionSessionTimeout,
+        ) as error:
             raise self._lost(error) from error
 
     def _lost(self, error: Exception) -> ServerLost:

@@ -1,0 +1,188 @@
+"""Notices within 15 s that a server, or the network before it, no longer answers.
+
+TCP alone does not: a relay can acknowledge everything and forward nothing. So both sides look for
+answers, not for packets.
+
+- The writer uses its session at least every `_BEAT_S`. The server ends the session if it is idle
+  for `LEASE_S`, which frees the writer's lock; see `session`.
+- In each process one thread looks after the sessions that wait for an answer. If one waits for
+  longer than `_PATIENCE_S`, the thread opens another connection to ask whether the server still
+  has that session. If it has, the statement is merely long. If it has not, or if the server does
+  not answer, the thread shuts the session's socket, and the statement fails.
+"""
+
+import os
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+LEASE_S = 12
+_BEAT_S = 3.0
+_PATIENCE_S = 6.0
+_ROUND_S = 1.0
+_CONNECT_S = 3  # seconds in which the other connection must be made, and its query answered
+
+
+class Line:
+    """The connection of one session. `lock` is held while it is in use; a thread may nest that."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.lock = threading.RLock()
+        self.process = 0  # the server's process of this session
+        self.used_s = time.monotonic()
+        self._since_s: float | None = None
+        self._ended = threading.Event()
+        # A copy of libpq's descriptor, which libpq closes when it likes.
+        self._socket: socket.socket | None = None
+        self._socket_lock = threading.Lock()
+
+    @property
+    def waiting_since_s(self) -> float | None:
+        """Since when somebody waits for the server; None if nobody does."""
+        return self._since_s
+
+    def connect(self, connection: "psycopg.Connection[Any]") -> None:
+        """Look after this connection from now on."""
+        with self._socket_lock:
+            self._socket = socket.socket(fileno=os.dup(connection.fileno()))
+        self.process = connection.info.backend_pid
+        _watchdog.look_after(self)
+
+    def disconnect(self) -> None:
+        """Let go of the connection, which is closed."""
+        with self._socket_lock:
+            if self._socket:
+                self._socket.close()
+            self._socket = None
+
+    def end(self) -> None:
+        """End the heartbeat."""
+        self._ended.set()
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Use the connection, alone."""
+        with self.lock:
+            outer, self._since_s = self._since_s, time.monotonic()
+            try:
+                yield
+            finally:
+                self._since_s = outer
+                self.used_s = time.monotonic()
+
+    def cut(self) -> None:
+        """Shut the socket, so that whoever waits for the server gets an error."""
+        with self._socket_lock, suppress(OSError):
+            if self._socket:
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def beat(self, connection: "psycopg.Connection[Any]") -> None:
+        """Use the connection every few seconds until it ends, so that the server keeps it."""
+        threading.Thread(
+            target=_beat,
+            args=(weakref.ref(self), weakref.ref(connection), self._ended),
+            name="database heartbeat",
+            daemon=True,
+        ).start()
+
+
+def _beat(
+    line: "weakref.ref[Line]",
+    connection: "weakref.ref[psycopg.Connection[Any]]",
+    ended: threading.Event,
+) -> None:
+    while not ended.wait(_BEAT_S):
+        if not _beat_once(line(), connection()):
+            return
+
+
+def _beat_once(line: Line | None, connection: "psycopg.Connection[Any] | None") -> bool:
+    """False if the connection has ended."""
+    if line is None or connection is None or connection.closed:
+        return False
+    if time.monotonic() - line.used_s < _BEAT_S / 2:
+        return True
+    # A transaction that failed refuses the statement, which is an answer too.
+    with suppress(psycopg.Error), line.in_use():
+        connection.execute("SELECT 1")
+    return not connection.closed
+
+
+class _Watchdog:
+    """Cuts the lines whose server does not answer; one thread in each process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lines: weakref.WeakSet[Line] = weakref.WeakSet()
+        self._process = 0
+        self._asked_s: dict[str, float] = {}  # when each server was last asked
+
+    def look_after(self, line: Line) -> None:
+        with self._lock:
+            self._lines.add(line)
+            if self._process != os.getpid():  # a fork has no threads
+                self._process = os.getpid()
+                threading.Thread(target=self._run, name="database watchdog", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_ROUND_S)
+            self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            lines = list(self._lines)
+        now_s = time.monotonic()
+        overdue: dict[str, list[tuple[Line, float]]] = {}
+        for line in lines:
+            since_s = line.waiting_since_s
+            if since_s is not None and now_s - since_s > _PATIENCE_S:
+                overdue.setdefault(line.url, []).append((line, since_s))
+        for url, waiting in overdue.items():
+            if now_s - self._asked_s.get(url, -_PATIENCE_S) < _PATIENCE_S / 2:
+                continue
+            self._asked_s[url] = now_s
+            known = _sessions_of(url, [line.process for line, _ in waiting])
+            for line, since_s in waiting:
+                if line.process not in known and line.waiting_since_s == since_s:
+                    line.cut()
+
+
+_watchdog = _Watchdog()
+
+
+def _sessions_of(url: str, processes: list[int]) -> set[int]:
+    """Which of these sessions the server still has; none if it does not answer in time."""
+    is_late = threading.Event()
+    try:
+        with psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_S) as other:
+            wire = socket.socket(fileno=os.dup(other.fileno()))
+
+            def give_up() -> None:
+                is_late.set()
+                wire.shutdown(socket.SHUT_RDWR)
+
+            timer = threading.Timer(_CONNECT_S, give_up)
+            timer.start()
+            try:
+                rows = other.execute(
+                    "SELECT pid FROM pg_stat_activity WHERE pid = ANY(%s)", [processes]
+                ).fetchall()
+            finally:
+                timer.cancel()
+                timer.join()
+                wire.close()
+            return {int(row[0]) for row in rows}
+    except errors.ConnectionTimeout:
+        return set()
+    except psycopg.Error:
+        # A server that refuses a connection answers. It ends its sessions itself, if it has to.
+        return set() if is_late.is_set() else set(processes)
