@@ -40,6 +40,7 @@ _IMAGES: dict[str, str] = {
 # are rarely prose, often huge, and often contain passwords. An `include` pattern adds them.
 _DATA: dict[str, str] = {
     **dict.fromkeys((".csv", ".tsv"), "text/csv"),
+    ".ics": "text/calendar",
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "application/json"),
 }
 _SOURCE_SUFFIXES = _words(

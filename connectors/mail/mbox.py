@@ -31,10 +31,15 @@ from connectors.settings import DEFAULT_MAX_MESSAGE_BYTES
 
 _BLOCK_BYTES = 1 << 20
 _OVERLAP_BYTES = 4096  # longer than any `From ` line with the field after it
-# A blank line before it and a header field after it distinguish the line from a sentence. The
-# expression begins with what is rare, which makes it ten times as fast.
-_START = re.compile(rb"\n(From [^\n]*\n)(?=[!-9;-~]+:)")
-_FIRST_START = re.compile(rb"(From [^\n]*\n)(?=[!-9;-~]+:)")
+# A blank line before it and a header field after it distinguish the line from a sentence; of a
+# message without fields, a date in it does. The expression begins with what is rare, which makes it
+# ten times as fast.
+_LINE = (
+    rb"(From [^\n]*\n(?=[!-9;-~]+:)"
+    rb"|From \S+ +(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z][a-z] +\d{1,2} +\d\d:[^\n]*\n(?=\r?\n))"
+)
+_START = re.compile(rb"\n" + _LINE)
+_FIRST_START = re.compile(_LINE)
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 _FLAGS = re.compile(
     rb"^(?:Status|X-Status|X-Keywords|X-UID|X-IMAP|X-IMAPbase|X-Mozilla-[A-Za-z0-9]+"

@@ -8,13 +8,16 @@ import base64
 import binascii
 import quopri
 import re
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC
 from email.message import Message
 from email.parser import BytesHeaderParser
 from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
 
+from connectors.charset_labels import codecs_of
 from connectors.protocol import Fetched, iso_date
 
 MEDIA_TYPE = "message/rfc822"
@@ -32,6 +35,7 @@ _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _ENCODED_WORD = re.compile(
     r"=\?([^?\s]{1,60})\?([bBqQ])\?((?:[^?\s]|\?(?!=)|[ \t](?!=\?)){0,2000}+)\?="
 )
+_CHARSET = re.compile(r"""charset\s*=\s*["']?([\w.:-]{1,40})""", re.IGNORECASE)
 _LANGUAGE = re.compile(r"\*.*")  # RFC 2231: `utf-8*en`
 _MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
 
@@ -52,7 +56,7 @@ def fetched(data: bytes, revision: str) -> Fetched:
 def _origin(head: Message) -> dict[str, str]:
     origin = {
         "author": _decoded(head, "From"),
-        "date": iso_date(_sent_ms(head)),
+        "date": iso_date(sent_ms(head)),
         "message_id": message_id(head),
     }
     return {key: text for key, text in origin.items() if text}
@@ -134,30 +138,65 @@ def _word_bytes(encoding: str, text: str) -> bytes | None:
 
 
 def _in_charset(data: bytes, charset: str, raw: str) -> str:
-    try:
-        return data.decode(charset, "replace")
-    except (LookupError, ValueError):
+    names = codecs_of(charset)
+    if not names:
         return raw
+    for codec in (*names, "utf-8"):  # programs declare one and write the other
+        with suppress(ValueError):
+            return data.decode(codec)
+    return data.decode(names[0], "replace")
+
+
+def field_text(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
+    """A field as people read it, in one line; empty if there is none.
+
+    Encoded words are decoded, and so is text beyond ASCII that no encoded word wraps.
+    """
+    raw = _field(head, name, limit)
+    declared = None if raw.isascii() else _CHARSET.search(_field(head, "Content-Type"))
+    return readable(raw, declared[1] if declared else "")
+
+
+def readable(raw: str, charset: str = "") -> str:
+    """A raw field, whose bytes beyond ASCII are surrogates, as people read it.
+
+    These bytes are UTF-8, or in the character set of the message, or in Windows-1252.
+    """
+    if not raw.isascii() or "\x1b" in raw:
+        data = raw.encode("utf-8", "surrogateescape")
+        jis = ("iso2022_jp",) if "\x1b" in raw else ()
+        for codec in (*jis, "utf-8", *codecs_of(charset), "cp1252", "latin-1"):
+            with suppress(ValueError):
+                raw = data.decode(codec)
+                break
+    return " ".join(decoded_words(raw).replace("\0", "").split())
 
 
 def _decoded(head: Message, name: str) -> str | None:
-    return " ".join(decoded_words(_field(head, name)).split()) or None
+    return field_text(head, name) or None
 
 
 def _field(head: Message, name: str, limit: int = MAX_FIELD_CHARACTERS) -> str:
-    return str(head.get(name, ""))[:limit]
+    """The first field of a name, as it is written; bytes beyond ASCII are surrogates."""
+    wanted = name.lower()
+    for key, value in head.raw_items():
+        if key.lower() == wanted:
+            return str(value)[:limit]
+    return ""
 
 
 def _answered(head: Message) -> tuple[str, ...]:
     """The messages that it answers; the last ones if a long thread names many."""
     fields = [
-        str(head.get(name, ""))[-_MAX_IDS_CHARACTERS:] for name in ("References", "In-Reply-To")
+        _field(head, name, sys.maxsize)[-_MAX_IDS_CHARACTERS:]
+        for name in ("References", "In-Reply-To")
     ]
     ids = dict.fromkeys(_MESSAGE_ID.findall(" ".join(fields)))
     return tuple(ids)[-_MAX_LINKS:]
 
 
-def _sent_ms(head: Message) -> int | None:
+def sent_ms(head: Message) -> int | None:
+    """When the message was sent, in milliseconds since 1970; None if that is not told."""
     try:
         sent = parsedate_to_datetime(_field(head, "Date", _MAX_DATE_CHARACTERS))
         # A time without a zone, as with `-0000`, is in UTC (RFC 5322, 3.3).

@@ -180,9 +180,15 @@ def local_time(time: str | None) -> str:
 
 
 def place_text(passage: Mapping[str, Any]) -> str:
-    """Where a passage stands: source, document, lines or pages, and its author if known."""
+    """Where a passage stands: source, document, lines or pages, and its author if known.
+
+    A mail is named by its subject: people know no message ids.
+    """
     name = f"{passage['source']}: {printable(passage['document'])}"
-    if passage["lines"]:
+    subject = next(iter(passage.get("heading") or ()), "")
+    if (passage.get("origin") or {}).get("message_id") and subject:
+        place = f"{passage['source']}: {printable(subject)}"
+    elif passage["lines"]:
         first, last = passage["lines"]
         place = f"{name}:{first}" if first == last else f"{name}:{first}-{last}"
     else:

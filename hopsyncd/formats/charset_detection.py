@@ -4,13 +4,13 @@
 all but one of the texts of several sentences); charset-normalizer finds 69 %.
 """
 
-import codecs
 import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice, pairwise
 
+from connectors.charset_labels import codecs_of
 from hopsyncd.formats import library
 
 # Enough to tell a character set. All of it takes about 30 ms, whatever the bytes are.
@@ -28,51 +28,6 @@ _COOKIE = re.compile(rb"\b(?:file)?(?:en)?coding[:=][ \t]*([\w.-]{1,40})")
 _COMMENTED = re.compile(rb"\s*(?:#|//|/\*|;|%|--|\"|\.\.|<!--|\{-|\(\*|REM\b|-\*-)")
 _LATEX = re.compile(rb"^[^%\n]{0,200}\\usepackage\[([\w-]{1,40})\]\{inputenc\}", re.MULTILINE)
 
-# What a label stands for in practice: pages and mail in "ISO-8859-1" have the quotation marks of
-# Windows-1252, and so on (https://encoding.spec.whatwg.org/#names-and-labels). Tried in order.
-_IN_PRACTICE = {
-    "iso8859-1": ("cp1252",),
-    "iso8859-9": ("cp1254",),
-    "iso8859-11": ("cp874",),
-    "tis-620": ("cp874",),
-    "gb2312": ("gb18030",),
-    "gbk": ("gb18030",),
-    "euc_kr": ("cp949",),
-    "shift_jis": ("cp932", "shift_jis_2004"),
-    "big5": ("big5", "cp950", "big5hkscs"),
-    "euc_jp": ("euc_jp", "euc_jis_2004"),
-    "iso2022_jp": ("iso2022_jp", "iso2022_jp_2004", "iso2022_jp_ext"),
-    "utf-8-sig": ("utf-8",),
-}
-_LABELS = {
-    "latin-9": "iso8859-15",
-    "ks_c_5601-1987": "cp949",
-    "ks-c-5601-1987": "cp949",
-    "ksc5601": "cp949",
-    "x-windows-949": "cp949",
-    "windows-949": "cp949",
-    "windows-31j": "cp932",
-    "x-sjis": "shift_jis",
-    "x-gbk": "gb18030",
-    "x-euc-jp": "euc_jp",
-    "x-mac-roman": "mac_roman",
-    "x-mac-cyrillic": "mac_cyrillic",
-    "x-mac-ce": "mac_latin2",
-    "windows-874": "cp874",
-    "iso-8859-8-i": "iso8859-8",
-    "iso-8859-8-e": "iso8859-8",
-    "unicode-1-1-utf-7": "utf-7",
-    "unicode-1-1-utf-8": "utf-8",
-    "utf8mb4": "utf-8",
-    "ansinew": "cp1252",  # as LaTeX calls them
-    "applemac": "mac_roman",
-    "utf8x": "utf-8",
-    "cp-850": "cp850",
-}
-# Python has these as encodings of text, but no document is in one, and some take quadratic time.
-_NOT_FOR_DOCUMENTS = frozenset(
-    ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "mbcs", "oem")
-)
 _ESCAPED = re.compile(rb"\x1b(?:\$[@B]|\([JI]|\$\(|\$\)C)")
 
 _WORD = re.compile(
@@ -96,31 +51,6 @@ _PRIOR = {"cp1252": 1.2} | dict.fromkeys(
 )
 _RARE = 0.6
 _EBCDIC = frozenset("cp037 cp273 cp424 cp500 cp875 cp1026 cp1140".split())
-
-
-def codecs_of(label: str) -> tuple[str, ...]:
-    """Python's codecs for the label of a character set, to be tried in order; none if unknown.
-
-    >>> codecs_of("ISO-8859-1"), codecs_of("ks_c_5601-1987"), codecs_of("punycode")
-    (('cp1252',), ('cp949',), ())
-    """
-    label = label.strip(" \t\"'").lower()
-    name = _codec_name(_LABELS.get(label, label))
-    if not name or name in _NOT_FOR_DOCUMENTS:
-        return ()
-    return _IN_PRACTICE.get(name, (name,))
-
-
-@cache
-def _codec_name(label: str) -> str:
-    for spelling in (label, label.removeprefix("x-"), label.replace("-", "")):
-        try:
-            codec = codecs.lookup(spelling)
-        except (LookupError, ValueError):
-            continue
-        is_of_text = getattr(codec, "_is_text_encoding", True)
-        return codec.name if is_of_text else ""
-    return ""
 
 
 def declarations(data: bytes, kind: str) -> Iterator[str]:

@@ -4,9 +4,9 @@ import codecs
 import re
 from collections.abc import Iterator
 
+from connectors.charset_labels import codecs_of
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.charset_detection import (
-    codecs_of,
     declarations,
     escaped_charset,
     guessed,

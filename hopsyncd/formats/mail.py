@@ -1,86 +1,76 @@
-"""Mail: the subject as title, who wrote to whom and when, the text, the attachments.
+"""Mail: the subject as title, who wrote to whom and when, the text, what hangs on it.
 
 The name of a message is its Message-ID; it links to the messages it answers, nearest first.
+Messages within a message, attached or inline, stand under their own subject, sender and date.
 
-Quotations are left out, because the message that was answered has them; a message of nothing
-else keeps them. Lines are counted in the text as it is read here, not in the raw message.
+Quotations are left out and counted, because the message that was answered has them; a message of
+nothing else keeps them. Lines are counted in the text as it is read here, not in the raw message.
 """
 
+import binascii
 import mimetypes
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from email.errors import HeaderParseError
-from email.header import decode_header, make_header
 from email.message import Message
 from email.parser import BytesParser
 
 from connectors.mail.mbox import messages_of
+from connectors.mail.message import field_text, readable, sent_ms
+from connectors.protocol import iso_date
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.formats.blocks import Block, link_to_name
+from hopsyncd.formats.blocks import Block, link_to_name, skipped_block, skipped_of
+from hopsyncd.formats.decode import decode
+from hopsyncd.formats.mail_text import (
+    KnownLines,
+    forwarded_fields,
+    is_forward,
+    is_stub,
+    own_html,
+    written_in,
+)
 
 Extract = Callable[[bytes, str], tuple[Block, ...]]
 
 MAIL = "message/rfc822"
+CALENDAR = "text/calendar"
 
-_SHOWN = ("From", "To", "Cc", "Date")
 _MAX_FIELD_CHARACTERS = 500
-_UNTOLD = ("application/octet-stream", "application/x-unknown")
+_UNTOLD = ("application/octet-stream", "application/x-unknown", "application/binary")
+_SIGNATURES = tuple(f"application/{name}-signature" for name in ("pgp", "pkcs7", "x-pkcs7"))
+_REPORT = "message/delivery-status"
 
 _MESSAGE_ID = re.compile(r"<([!-;=?-~]{1,250})>")
 _MAX_ANSWERED = 100
-
-_SAID = re.compile(r"@|\b\d{4}\b|\d{1,2}:\d{2}")
-_ORIGINAL = re.compile(
-    r"^(?:-{3,} ?(?:Original Message|Ursprüngliche Nachricht|Message d'origine|Mensaje original"
-    r"|Messaggio originale) ?-{3,}|_{20,})\s*$",
-    re.IGNORECASE,
-)
-_SIGNATURE = re.compile(r"^-- ?$")
-_HTML_QUOTE = re.compile(
-    r"""<(?:div|blockquote)\b[^<>]{0,300}?(?:class=["']?(?:gmail_quote|yahoo_quoted|moz-cite-prefix)"""
-    r"""|type=["']?cite|id=["']?(?:divRplyFwdMsg|appendonsend))""",
-    re.IGNORECASE,
-)
-_FORWARDED = re.compile(r"forwarded message|weitergeleitete nachricht|message transféré", re.I)
-
-
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """A part that holds content itself; `is_body` if it is the text rather than an attachment."""
-
-    part: Message
-    is_body: bool
+_QUOTED_NAME = re.compile(r'"((?:[^"\\]|\\.){1,200})"(?=\s*<)')
+_UU_BEGIN = re.compile(r"begin [0-7]{3,4} (\S.{0,200})\Z")
 
 
 def mail_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     """Read a message; `extract` reads its HTML and the attachments that are documents.
 
-    An attachment that cannot be read is passed over. Raises DocumentUnreadable for a message whose
-    parts are nested too deeply.
+    An attachment that cannot be read is passed over and counted. Raises DocumentUnreadable for a
+    message whose parts are nested too deeply.
     """
-    try:
-        message = BytesParser().parsebytes(data)
-        head = _with_ids(message, [*_head(message)])
-        return _renumbered([*head, *_content(message, extract)])
-    except RecursionError as error:
-        raise DocumentUnreadable(
-            "the message", "its parts are nested too deeply", "Leave it out."
-        ) from error
+    reader = _MailReader(extract, None)
+    return _renumbered([*_blocks(data, reader), *reader.skipped_blocks()])
 
 
 def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
     """Read the messages of an mbox file, each as a section; lines number the messages, from 1.
 
-    Raises DocumentUnreadable for a file in which no message begins.
+    Only quotations and signatures of messages above are left out. Raises DocumentUnreadable for a
+    file in which no message begins.
     """
     blocks: list[Block] = []
+    reader = _MailReader(extract, KnownLines())
     for number, message in enumerate(messages_of(data), 1):
         # A message without a subject must not stand under the one before.
-        section = (Block("heading", "", 1, 1, level=1), *mail_blocks(message, extract))
-        for at, block in enumerate(section):
+        section = (Block("heading", "", 1, 1, level=1), *_blocks(message, reader))
+        for block in section:
             # The ids that the head names would join the document with itself.
-            told = replace(block, names=(), links=()) if at == 1 else block
+            told = replace(block, names=(), links=(), properties=()) if block.names else block
             blocks.append(replace(told, first_line=number, last_line=number))
     if not blocks and data.strip():
         raise DocumentUnreadable(
@@ -88,93 +78,206 @@ def mbox_blocks(data: bytes, extract: Extract) -> tuple[Block, ...]:
             "it is not what its name says: no message begins in it with a `From ` line",
             "Give it the ending of what it is, or leave it out by an ignore pattern",
         )
-    return tuple(blocks)
+    return (*blocks, *reader.skipped_blocks())
 
 
-def _head(message: Message) -> Iterator[Block]:
-    subject = _field(message, "Subject")
-    if subject:
-        yield _block("heading", subject, level=1)
-    lines = [f"{name}: {text}" for name in _SHOWN if (text := _field(message, name))]
-    if lines:
-        yield _block("paragraph", "\n".join(lines))
+def _blocks(data: bytes, reader: "_MailReader") -> list[Block]:
+    try:
+        message = BytesParser().parsebytes(data)
+        return [*_with_ids(message, _head(message)), *reader.content(message)]
+    except RecursionError as error:
+        raise DocumentUnreadable(
+            "the message", "its parts are nested too deeply", "Leave it out."
+        ) from error
+
+
+def _head(message: Message) -> list[Block]:
+    """The subject, and a line that says who wrote to whom and when."""
+    fields = {name: _field(message, name) for name in ("from", "to", "cc", "date", "subject")}
+    return [*_head_blocks(fields)]
+
+
+def _head_blocks(fields: Mapping[str, str], level: int = 1, untitled: str = "") -> Iterator[Block]:
+    title = fields.get("subject") or untitled
+    if not title and fields.get("from"):
+        title = f"Mail from {_person(fields['from'])}"
+    if title:
+        yield Block("heading", title, 1, 1, level=level)
+    line = who_wrote(fields)
+    if line:
+        yield Block("paragraph", line, 1, 1)
+
+
+def who_wrote(fields: Mapping[str, str]) -> str:
+    """Sender, receivers and date in one line, as people read it.
+
+    >>> who_wrote({"from": "Ann <a@x.org>", "to": "b@x.org", "date": "Tue, 3 Mar 2026 09:12 +0100"})
+    'From Ann <a@x.org> to b@x.org, date Tue, 3 Mar 2026 09:12 +0100'
+    """
+    people = " ".join(f"{name} {fields[name]}" for name in ("from", "to") if fields.get(name))
+    rest = [f"{name} {fields[name]}" for name in ("cc", "date") if fields.get(name)]
+    line = ", ".join(filter(None, (people, *rest)))
+    return line[:1].upper() + line[1:]
+
+
+def _person(field: str) -> str:
+    """The name in an address, or the address."""
+    name = field.partition("<")[0].strip(' "')
+    return name or field.strip("<> ")
 
 
 def _with_ids(message: Message, head: list[Block]) -> list[Block]:
     """The head; its first block has the message's id as a name, and the ids it answers as links."""
+    if not head:
+        return head
     said = [str(message.get(name, "")) for name in ("Message-ID", "In-Reply-To", "References")]
     own, answered, older = map(_MESSAGE_ID.findall, said)
     ids = dict.fromkeys([*answered, *reversed(older)])
     links = [link for id_ in [*ids][:_MAX_ANSWERED] if (link := link_to_name(id_))]
-    return [
-        replace(block, names=tuple(own[:1]), links=tuple((0, link) for link in links))
-        if at == 0
-        else block
-        for at, block in enumerate(head)
-    ]
+    told = (("author", _field(message, "from")), ("modified", iso_date(sent_ms(message)) or ""))
+    first = replace(
+        head[0],
+        names=tuple(own[:1]),
+        links=tuple((0, link) for link in links),
+        properties=tuple((name, value) for name, value in told if value),
+    )
+    return [first, *head[1:]]
 
 
-def _content(message: Message, extract: Extract) -> Iterator[Block]:
-    for leaf in _leaves(message, in_body=True):
-        if leaf.is_body:
-            yield from _body(leaf.part, extract)
+@dataclass(frozen=True, slots=True)
+class _Attachment:
+    name: str
+    kind: str
+    data: bytes
+    charset: str = ""
+
+
+class _MailReader:
+    """Reads the parts of messages, and counts what it leaves out.
+
+    Where lines are `known`, only quotations of these are left out.
+    """
+
+    def __init__(self, extract: Extract, known: KnownLines | None) -> None:
+        self._extract = extract
+        self._known = known
+        self._skipped: Counter[str] = Counter()
+        self._calendars: set[bytes] = set()
+
+    def skipped_blocks(self) -> tuple[Block, ...]:
+        """The record of what was left out, if anything was."""
+        return (skipped_block(self._skipped),) if self._skipped.total() else ()
+
+    def content(self, message: Message) -> Iterator[Block]:
+        """The blocks of a message below its head."""
+        forwards = is_forward(_field(message, "subject"))
+        yield from self._part(message, forwards=forwards)
+
+    def _part(self, part: Message, *, forwards: bool) -> Iterator[Block]:
+        kind = part.get_content_type()
+        if kind == _REPORT:
+            self._skipped["delivery reports"] += 1
+        elif kind == MAIL and part.is_multipart():
+            for message in _parts_of(part):
+                yield from _lowered([*_head(message), *self.content(message)], 1)
+        elif kind == "multipart/alternative":
+            yield from self._alternatives(part, forwards=forwards)
+        elif part.is_multipart():
+            for below in _parts_of(part):
+                yield from self._part(below, forwards=forwards)
+        elif _is_body(part):
+            yield from self._body(kind, _text_of(part), forwards=forwards)
         else:
-            yield from _attachment(leaf.part, extract)
+            yield from self._attachment(_attachment_of(part))
+
+    def _alternatives(self, part: Message, *, forwards: bool) -> Iterator[Block]:
+        """The fullest of the texts, and whatever else hangs on any of them."""
+        leaves = [*_leaves(part)]
+        bodies = [leaf for leaf in leaves if _is_body(leaf)]
+        texts = {kind: _joined(bodies, kind) for kind in ("text/plain", "text/html")}
+        plain, html = texts["text/plain"], texts["text/html"]
+        kind = "text/html" if html.strip() and is_stub(plain, html) else "text/plain"
+        if texts[kind].strip():
+            yield from self._body(kind, texts[kind], forwards=forwards)
+        for leaf in leaves:
+            if leaf not in bodies:
+                yield from self._part(leaf, forwards=forwards)
+
+    def _body(self, kind: str, text: str, *, forwards: bool) -> Iterator[Block]:
+        if kind == "text/html":
+            own, quotes = own_html(text, forwards=forwards)
+            self._skipped["quotes"] += quotes
+            yield from _with_forwarded_heads(_lowered(self._read(own, kind), 1))
+            return
+        text, attachments = _without_uuencoded(text)
+        written = written_in(text, self._known, forwards=forwards)
+        self._skipped.update(quotes=written.quotes, signatures=written.signatures)
+        if self._known is not None:
+            self._known.add(text)
+        for part in written.parts:
+            if part.fields:
+                yield from _head_blocks(part.fields, 2, "Forwarded message")
+            yield from _lowered(self._read(part.text, kind), 2 if part.fields else 1)
+        for attachment in attachments:
+            yield from self._attachment(attachment)
+
+    def _attachment(self, attachment: _Attachment) -> Iterator[Block]:
+        kind, data = attachment.kind, attachment.data
+        if kind == CALENDAR:
+            if data.strip() in self._calendars:
+                return
+            self._calendars.add(data.strip())
+            yield from _lowered(self._read(data, kind, attachment.charset), 1)
+            return
+        blocks = [*self._read(data, kind, attachment.charset)]
+        if blocks:
+            yield Block("heading", attachment.name or "Attachment", 1, 1, level=2)
+            yield from (replace(block, names=()) for block in _lowered(blocks, 2))
+        elif kind not in _SIGNATURES and data.strip():
+            self._skipped["pictures" if kind.startswith("image/") else "attachments"] += 1
+
+    def _read(self, data: bytes | str, kind: str, charset: str = "") -> Iterator[Block]:
+        if isinstance(data, str):
+            data, charset = data.encode("utf-8", "replace"), "utf-8"
+        try:
+            blocks = self._extract(data, f"{kind}; charset={charset}" if charset else kind)
+        except (MemoryError, RecursionError, ReaderUnavailable):
+            raise
+        except Exception:  # noqa: BLE001 - whatever a parser raises, the attachment is at fault
+            return
+        self._skipped.update(skipped_of(blocks))
+        yield from (block for block in blocks if block.kind != "skipped")
 
 
-def _leaves(part: Message, *, in_body: bool) -> Iterator[_Leaf]:
-    """The parts to read, in order; of alternatives, the plainest with text."""
-    if not part.is_multipart():
-        is_text = part.get_content_type() in ("text/plain", "text/html")
-        yield _Leaf(part, in_body and is_text and part.get_content_disposition() != "attachment")
-        return
-    parts = [sub for sub in part.get_payload() if isinstance(sub, Message)]
-    below = [leaf for sub in parts for leaf in _leaves(sub, in_body=in_body)]
-    if part.get_content_type() == "multipart/alternative":
-        yield from _plainest(below)
-    else:
-        yield from below
+def _parts_of(part: Message) -> list[Message]:
+    payload = part.get_payload()
+    return [one for one in payload if isinstance(one, Message)] if isinstance(payload, list) else []
 
 
-def _plainest(leaves: list[_Leaf]) -> list[_Leaf]:
-    for kind in ("text/plain", "text/html"):
-        fit = [leaf for leaf in leaves if leaf.part.get_content_type() == kind]
-        if any(_bytes_of(leaf.part).strip() for leaf in fit):
-            return fit
-    return leaves
+def _leaves(part: Message) -> Iterator[Message]:
+    """The parts below one, down to what is no `multipart`."""
+    for below in _parts_of(part):
+        if below.get_content_maintype() == "multipart" and below.is_multipart():
+            yield from _leaves(below)
+        else:
+            yield below
 
 
-def _body(part: Message, extract: Extract) -> Iterator[Block]:
-    kind = part.get_content_type()
-    blocks = _read(part, kind, extract)
-    for block in blocks:
-        # Below the subject, whatever level the writer's program gives it.
-        yield replace(block, level=min(block.level + 1, 6)) if block.level else block
+def _is_body(part: Message) -> bool:
+    is_text = part.get_content_type() in ("text/plain", "text/html")
+    return is_text and part.get_content_disposition() != "attachment"
 
 
-def _attachment(part: Message, extract: Extract) -> Iterator[Block]:
-    kind, name = part.get_content_type(), _decoded(part.get_filename() or "")
-    if kind in _UNTOLD:
-        kind = mimetypes.guess_type(name)[0] or kind
-    blocks = _read(part, kind, extract)
-    if blocks:
-        yield _block("heading", name or "Attachment", level=2)
-    for block in blocks:
-        yield replace(block, level=min(block.level + 2, 6) if block.level else 0, names=())
+def _joined(bodies: list[Message], kind: str) -> str:
+    return "\n".join(_text_of(body) for body in bodies if body.get_content_type() == kind)
 
 
-def _read(part: Message, kind: str, extract: Extract) -> tuple[Block, ...]:
-    data, charset = _bytes_of(part), part.get_content_charset("utf-8")
-    is_body = not part.get_filename()
-    if is_body and kind in ("text/plain", "text/html"):
-        text = _text(data, charset)
-        data, charset = (_own_words(text) if kind == "text/plain" else _own_html(text)).encode(), ""
+def _text_of(part: Message) -> str:
+    data, charset = _bytes_of(part), part.get_content_charset()
     try:
-        return extract(data, f"{kind}; charset={charset or 'utf-8'}")
-    except (MemoryError, RecursionError, ReaderUnavailable):
-        raise
-    except Exception:  # noqa: BLE001 - whatever a parser raises, the attachment is at fault
-        return ()
+        return decode(data, charset, part.get_content_type())
+    except DocumentUnreadable:
+        return data.replace(b"\0", b"").decode("cp1252", "replace").replace("\r\n", "\n")
 
 
 def _bytes_of(part: Message) -> bytes:
@@ -182,82 +285,73 @@ def _bytes_of(part: Message) -> bytes:
     return payload if isinstance(payload, bytes) else b""
 
 
-def _text(data: bytes, charset: str) -> str:
-    """Mail often declares a wrong charset: UTF-8 is tried first, as it rarely fits by luck."""
-    for encoding in ("utf-8", charset):
+def _attachment_of(part: Message) -> _Attachment:
+    name = readable(part.get_filename() or "")
+    kind = part.get_content_type()
+    if kind in _UNTOLD:
+        kind = mimetypes.guess_type(name)[0] or kind
+    return _Attachment(name, kind, _bytes_of(part), part.get_content_charset("") or "")
+
+
+def _without_uuencoded(text: str) -> tuple[str, list[_Attachment]]:
+    """The text without files that are written into it as uuencoded lines, and these files."""
+    if "\nend" not in text or "begin " not in text:
+        return text, []
+    lines = text.split("\n")
+    kept: list[str] = []
+    files: list[_Attachment] = []
+    at = 0
+    while at < len(lines):
+        found = _UU_BEGIN.match(lines[at])
+        end, data = _uuencoded(lines, at + 1) if found else (at, None)
+        if found and data is not None:
+            kind = mimetypes.guess_type(found[1])[0] or _UNTOLD[0]
+            files.append(_Attachment(found[1], kind, data))
+            at = end
+        else:
+            kept.append(lines[at])
+            at += 1
+    return "\n".join(kept), files
+
+
+def _uuencoded(lines: list[str], at: int) -> tuple[int, bytes | None]:
+    """The place after the `end` of uuencoded lines and what they hold; None if they are not."""
+    data = bytearray()
+    while at < len(lines) and lines[at].rstrip() != "end":
         try:
-            return data.decode(encoding).replace("\r\n", "\n").replace("\0", "")
-        except (LookupError, ValueError):
-            continue
-    return data.decode("cp1252", "replace").replace("\r\n", "\n").replace("\0", "")
+            data += binascii.a2b_uu(lines[at].encode("ascii"))
+        except (ValueError, binascii.Error):
+            return at, None
+        at += 1
+    return (at + 1, bytes(data)) if at < len(lines) else (at, None)
 
 
-def _own_words(text: str) -> str:
-    """The text without quoted lines, the line that names their writer, and the signature.
+def _with_forwarded_heads(blocks: Iterable[Block]) -> Iterator[Block]:
+    """The blocks of a page; the lines that head a forwarded message become its subject and sender.
 
-    >>> _own_words("On 3 May 2026, Bob wrote:\\n> Shall we?\\n\\nYes.\\n-- \\nAnn Lee")
-    'Yes.'
+    What follows stands below.
     """
-    lines: list[str] = []
-    for line in text.split("\n"):
-        if _SIGNATURE.match(line) or _ORIGINAL.match(line):
-            break
-        if not line.startswith(">"):
-            lines.append(line)
-        elif lines and lines[-1] != _QUOTE:
-            _drop_introduction(lines)
-            lines.append(_QUOTE)
-    own = "\n".join(line for line in lines if line != _QUOTE).strip()
-    return own or text
+    deeper = 0
+    for block in blocks:
+        fields = forwarded_fields(block.text) if block.kind == "paragraph" else {}
+        if fields:
+            deeper = 1
+            yield from _head_blocks(fields, 2, "Forwarded message")
+        else:
+            yield from _lowered([block], deeper)
 
 
-_QUOTE = "\0"  # in place of a quotation; no line holds it
-
-
-def _drop_introduction(lines: list[str]) -> None:
-    """Drop the last paragraph if it introduces a quotation ("On Monday Ann wrote:")."""
-    end = len(lines)
-    while end and not lines[end - 1].strip():
-        end -= 1
-    begin = end
-    while begin and end - begin < 3 and lines[begin - 1].strip() and lines[begin - 1] != _QUOTE:
-        begin -= 1
-    said = " ".join(lines[begin:end])
-    if said.rstrip().endswith(":") and _SAID.search(said) and len(said) < 300:
-        del lines[begin:]
-
-
-def _own_html(html: str) -> str:
-    """The HTML up to the quotation, as common programs mark it; a forwarded message is kept."""
-    found = _HTML_QUOTE.search(html)
-    if found is None or _FORWARDED.search(html, found.start(), found.start() + 1000):
-        return html
-    own = html[: found.start()]
-    return own if re.sub(r"<[^<>]*>|&nbsp;|\s", "", _after_head(own)) else html
-
-
-def _after_head(html: str) -> str:
-    found = re.search(r"<body\b", html, re.IGNORECASE)
-    return html[found.start() :] if found else html
+def _lowered(blocks: Iterable[Block], by: int) -> Iterator[Block]:
+    for block in blocks:
+        yield replace(block, level=min(block.level + by, 6)) if block.level and by else block
 
 
 def _field(message: Message, name: str) -> str:
-    text = _decoded(str(message.get(name, "")))
+    text = _QUOTED_NAME.sub(r"\1", field_text(message, name))
+    text = text.encode("utf-8", "replace").decode()
     if len(text) > _MAX_FIELD_CHARACTERS:
         text = text[: _MAX_FIELD_CHARACTERS - 1].rsplit(" ", 1)[0] + " …"
     return text
-
-
-def _decoded(raw: str) -> str:
-    try:
-        text = str(make_header(decode_header(raw)))
-    except (HeaderParseError, LookupError, ValueError):
-        text = raw
-    return " ".join(text.replace("\0", "").encode("utf-8", "replace").decode().split())
-
-
-def _block(kind: str, text: str, level: int = 0) -> Block:
-    return Block("heading" if kind == "heading" else "paragraph", text, 1, 1, level)
 
 
 def _renumbered(blocks: list[Block]) -> tuple[Block, ...]:

@@ -46,7 +46,7 @@ _UNDERLINE = re.compile(r"([=\-~^*#+\"'`_.:])\1{2,}+[ \t]*\Z")
 _TYPED = re.compile(r"[^\n]\x08|\x1b\[[0-9;]{0,20}m")  # bold and underlined, as printers type them
 _PROMPT = re.compile(r"(?:[$%>]|>>>) ")
 _CODE_END = re.compile(r"[,;{}()\[\]|\\]\Z")
-_SENTENCE = re.compile(r"[.,;:!?]\Z")
+_SENTENCE = re.compile(r"[.,;:!?\u3002\uff01\uff1f]\Z")
 _REFERENCE = re.compile(
     r"(?<![\w.+-])(?:(?P<page>[A-Za-z][\w.+-]{1,60})\([1-9]\w{0,2}\)"
     r"|(?P<series>RFC|PEP) ?(?P<number>\d{1,5})\b)"
@@ -177,7 +177,7 @@ class _Reader:
             return 3 if deeper else 0
         if indent:
             return 0
-        if line.upper() == line and sum(map(str.isalpha, line)) > 2 and _is_title(line):
+        if line.isupper() and sum(map(str.isalpha, line)) > 2 and _is_title(line):
             return 2
         alone = len(run) == 1 and deeper and self._is_indented
         return 2 if alone and _is_title(line) and line[0].isupper() else 0

@@ -5,13 +5,14 @@ from functools import partial
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block, tidy
+from hopsyncd.formats.calendars import calendar_blocks
 from hopsyncd.formats.data_rows import canvas_blocks, csv_blocks, json_blocks
 from hopsyncd.formats.decode import decode
 from hopsyncd.formats.docx import docx_blocks
 from hopsyncd.formats.epub import epub_blocks
 from hopsyncd.formats.html import html_blocks
 from hopsyncd.formats.images import IMAGES, is_worth_reading
-from hopsyncd.formats.mail import MAIL, mail_blocks, mbox_blocks
+from hopsyncd.formats.mail import CALENDAR, MAIL, mail_blocks, mbox_blocks
 from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.odt import odt_blocks
 from hopsyncd.formats.pdf import page_picture, pdf_blocks
@@ -46,6 +47,7 @@ def _rst_blocks(text: str) -> tuple[Block, ...]:
 _DATA: dict[str, Callable[[str], tuple[Block, ...]]] = {
     "text/x-rst": _rst_blocks,
     "text/csv": csv_blocks,
+    CALENDAR: calendar_blocks,
     "application/json": json_blocks,
     IPYNB: notebook_blocks,
     CANVAS: canvas_blocks,

@@ -5,11 +5,12 @@ from email.message import EmailMessage
 import pytest
 
 from hopsyncd.errors import DocumentUnreadable
-from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.blocks import Block, skipped_of
 from hopsyncd.formats.readers import extract, is_light
 from hopsyncd.formats.units import MBOX, unit_of
 
 MAIL = "message/rfc822"
+HEAD = "From Ann Lee <ann@example.org> to bob@example.org, date Mon, 02 Nov 2026 10:00:00 +0000"
 
 
 def mail(body: str = "Hello.", **fields: str) -> EmailMessage:
@@ -30,7 +31,7 @@ def blocks(message: EmailMessage | bytes) -> tuple[Block, ...]:
 
 def body(message: EmailMessage | bytes) -> list[str]:
     """The texts after the subject and the lines of the head."""
-    return [block.text for block in blocks(message)][2:]
+    return [block.text for block in blocks(message) if block.kind != "skipped"][2:]
 
 
 def raw(text: str) -> bytes:
@@ -44,13 +45,12 @@ def test_a_message_is_its_subject_its_head_and_its_text() -> None:
         (
             "paragraph",
             0,
-            "From: Ann Lee <ann@example.org>\nTo: bob@example.org\n"
-            "Date: Mon, 02 Nov 2026 10:00:00 +0000",
+            HEAD,
         ),
         ("paragraph", 0, "The quay is wet."),
         ("paragraph", 0, "Bring boots."),
     ]
-    assert [(b.first_line, b.last_line) for b in found] == [(1, 1), (3, 5), (7, 7), (9, 9)]
+    assert [(b.first_line, b.last_line) for b in found] == [(1, 1), (3, 3), (5, 5), (7, 7)]
 
 
 def test_encoded_words_and_bodies_are_decoded() -> None:
@@ -70,14 +70,15 @@ def test_encoded_words_and_bodies_are_decoded() -> None:
         ("Yes.\n\nOn Mon, 2 Nov 2026 at 10:00, Bob wrote:\n> Shall we?\n> Soon?\n", ["Yes."]),
         ("Yes.\n\nOn Mon, 2 Nov 2026 at 10:00, Bob <bob@example.org>\nwrote:\n> Soon?", ["Yes."]),
         ("Am 02.11.26 um 10:00 schrieb Bob:\n> Bald?\n\nJa, bald.\n", ["Ja, bald."]),
-        ("> One?\nFirst.\n\n> Two?\nSecond.\n", ["First.", "Second."]),
+        ("\n\n> One?\nFirst.\n\n> Two?\nSecond.\n", ["First.", "Second."]),
         ("Three things:\n> all of them\nfine.", ["Three things:\nfine."]),
         ("Fine.\n\n-----Original Message-----\nFrom: Bob\nSent: today\n\nOld.", ["Fine."]),
-        ("Fine.\n-- \nAnn Lee, Harbour Office\n", ["Fine."]),
+        ("Fine.\n-- \nAnn Lee, Harbour Office\n> Old.", ["Fine.", "Ann Lee, Harbour Office"]),
     ],
 )
-def test_what_a_reply_quotes_and_its_signature_are_left_out(written: str, own: list[str]) -> None:
+def test_what_a_reply_quotes_is_left_out_and_counted(written: str, own: list[str]) -> None:
     assert body(mail(written)) == own
+    assert skipped_of(blocks(mail(written)))["quotes"] == max(written.count("\n\n>"), 1)
 
 
 def test_a_message_that_only_quotes_keeps_it() -> None:
@@ -86,7 +87,7 @@ def test_a_message_that_only_quotes_keeps_it() -> None:
 
 def test_the_plain_one_of_two_alternatives_is_read() -> None:
     message = mail("Plain words.")
-    message.add_alternative("<p>HTML words.</p>", subtype="html")
+    message.add_alternative("<p>Plain <b>words</b> here.</p>", subtype="html")
     assert body(message) == ["Plain words."]
 
 
@@ -98,7 +99,7 @@ def test_html_is_read_where_it_stands_alone_without_what_it_quotes() -> None:
         subtype="html",
     )
     found = blocks(message)
-    assert [(b.kind, b.level, b.text) for b in found[2:]] == [
+    assert [(b.kind, b.level, b.text) for b in found[2:-1]] == [
         ("heading", 2, "News"),
         ("paragraph", 0, "Ships came."),
     ]
@@ -134,7 +135,12 @@ def test_attachments_are_read_by_their_type_and_others_passed_over() -> None:
 def test_a_message_attached_to_a_message_is_read() -> None:
     message = mail("See below.")
     message.add_attachment(mail("The crane is broken."))
-    assert body(message) == ["See below.", "The crane is broken."]
+    assert [(b.level, b.text) for b in blocks(message)][2:] == [
+        (0, "See below."),
+        (2, "The harbour"),
+        (0, HEAD),
+        (0, "The crane is broken."),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -194,10 +200,11 @@ def test_an_mbox_file_is_one_document_with_a_section_for_each_message() -> None:
     assert [(b.level, b.text.split("\n")[0], b.first_line) for b in found] == [
         (1, "", 1),
         (1, "The harbour", 1),
-        (0, "From: Ann Lee <ann@example.org>", 1),
+        (0, HEAD, 1),
         (0, "The quay is wet.", 1),
         (1, "", 2),
-        (0, "From: Ann Lee <ann@example.org>", 2),
+        (1, "Mail from Ann Lee", 2),
+        (0, HEAD, 2),
         (0, "It is.", 2),
     ]
     assert not any(block.names or block.links for block in found)

@@ -1,0 +1,197 @@
+"""Calendar files and invitations (RFC 5545): each event with its time, place and people."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from hopsyncd.formats.blocks import Block
+
+_FOLDED = re.compile(r"\r?\n[ \t]")
+_LINE = re.compile(r"([A-Za-z][A-Za-z0-9-]{0,40})((?:;(?:[^:\";]|\"[^\"]*\")*)*):(.*)")
+_PARAMETER = re.compile(r";([A-Za-z-]{1,40})=(\"[^\"]*\"|[^;]*)")
+_TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?\Z")
+_DURATION = re.compile(
+    r"P(?:(\d{1,5})W)?(?:(\d{1,5})D)?(?:T(?:(\d{1,5})H)?(?:(\d{1,5})M)?(?:\d+S)?)?\Z"
+)
+_ESCAPED = re.compile(r"\\([\\;,nN])")
+_COMPONENTS = frozenset(("VEVENT", "VTODO", "VJOURNAL"))
+_MAX_PEOPLE = 200
+
+# Property, what it is called in the text.
+_SHOWN = (
+    ("STATUS", "Status"),
+    ("DTSTART", "Start"),
+    ("DTEND", "End"),
+    ("DUE", "Due"),
+    ("DURATION", "Duration"),
+    ("RRULE", "Repeats"),
+    ("LOCATION", "Place"),
+    ("ORGANIZER", "Organiser"),
+    ("ATTENDEE", "Attendees"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    text: str
+    parameters: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Event:
+    line: int
+    values: dict[str, list[_Value]] = field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        values = self.values.get(name)
+        return _plain(values[0].text).strip() if values else ""
+
+
+def calendar_blocks(text: str) -> tuple[Block, ...]:
+    """Read events, tasks and journal entries: a heading, a line for each fact, the description.
+
+    A time is given with its zone. Alarms and time zones' rules are left out.
+    """
+    return tuple(block for event in _events(text) for block in _event_blocks(event))
+
+
+def _events(text: str) -> Iterator[_Event]:
+    event: _Event | None = None
+    inner = 0  # components within the event: alarms
+    number = 1
+    for line in _unfolded(text):
+        first, number = number, number + line.count("\n") + 1
+        found = _LINE.match(_FOLDED.sub("", line))
+        if not found:
+            continue
+        name, value = found[1].upper(), found[3]
+        kind = value.strip().upper()
+        if name == "BEGIN":
+            if event is None and kind in _COMPONENTS:
+                event, inner = _Event(first), 0
+            elif event is not None:
+                inner += 1
+        elif name == "END" and event is not None:
+            if inner:
+                inner -= 1
+            else:
+                yield event
+                event = None
+        elif event is not None and not inner:
+            told = {key.upper(): said.strip('"') for key, said in _PARAMETER.findall(found[2])}
+            event.values.setdefault(name, []).append(_Value(value.strip(), told))
+    if event is not None:  # a file that was cut short
+        yield event
+
+
+def _unfolded(text: str) -> Iterator[str]:
+    """The lines of a calendar, each with the lines that continue it."""
+    waiting: list[str] = []
+    for line in text.split("\n"):
+        if waiting and line[:1] not in (" ", "\t"):
+            yield "\n".join(waiting)
+            waiting = []
+        waiting.append(line.rstrip("\r"))
+    if waiting:
+        yield "\n".join(waiting)
+
+
+def _event_blocks(event: _Event) -> Iterator[Block]:
+    line = event.line
+    title = event.text("SUMMARY")
+    if title:
+        yield Block("heading", " ".join(title.split()), line, line, level=1)
+    for name, label in _SHOWN:
+        if said := _said(event, name):
+            yield Block("list_item", f"{label}: {said}", line, line)
+    for paragraph in re.split(r"\n\s*\n", event.text("DESCRIPTION")):
+        if paragraph.strip():
+            yield Block("paragraph", paragraph.strip(), line, line)
+
+
+def _said(event: _Event, name: str) -> str:
+    values = event.values.get(name, [])
+    if name in ("ORGANIZER", "ATTENDEE"):
+        return ", ".join(filter(None, map(_person, values[:_MAX_PEOPLE])))
+    if name in ("DTSTART", "DTEND", "DUE"):
+        return _time(values[0]) if values else ""
+    if name == "DURATION":
+        return _duration(values[0].text) if values else ""
+    if name == "RRULE":
+        return _rule(values[0].text) if values else ""
+    if name == "STATUS":
+        return event.text(name).lower().replace("-", " ")
+    return " ".join(event.text(name).split())
+
+
+def _person(value: _Value) -> str:
+    """A person as "Ann Lee <ann@example.org>", with an answer if there is one."""
+    address = re.sub(r"(?i)\Amailto:", "", value.text).strip()
+    name = value.parameters.get("CN", "").strip()
+    said = f"{name} <{address}>" if name and address and name != address else name or address
+    answer = value.parameters.get("PARTSTAT", "").lower()
+    return f"{said} ({answer})" if answer in ("accepted", "declined", "tentative") else said
+
+
+def _time(value: _Value) -> str:
+    """A date, or a time with its zone: "2026-07-01 08:00 UTC"."""
+    found = _TIME.match(value.text)
+    if not found:
+        return value.text
+    date = "-".join(found.group(1, 2, 3))
+    if not found[4]:
+        return date
+    zone = "UTC" if found[6] else value.parameters.get("TZID", "")
+    return f"{date} {found[4]}:{found[5]} {zone}".rstrip()
+
+
+def _duration(text: str) -> str:
+    """A duration in words.
+
+    >>> _duration("PT1H30M"), _duration("P1D")
+    ('1 hour 30 minutes', '1 day')
+    """
+    found = _DURATION.match(text)
+    if not found:
+        return text
+    units = zip(found.groups(), ("week", "day", "hour", "minute"), strict=True)
+    parts = [f"{int(n)} {unit}{'' if int(n) == 1 else 's'}" for n, unit in units if n]
+    return " ".join(parts) or text
+
+
+_EVERY = {"DAILY": "day", "WEEKLY": "week", "MONTHLY": "month", "YEARLY": "year", "HOURLY": "hour"}
+_DAYS = {
+    "MO": "Monday",
+    "TU": "Tuesday",
+    "WE": "Wednesday",
+    "TH": "Thursday",
+    "FR": "Friday",
+    "SA": "Saturday",
+    "SU": "Sunday",
+}
+
+
+def _rule(text: str) -> str:
+    """How an event repeats, in words.
+
+    >>> _rule("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,TH;UNTIL=20261231T000000Z")
+    'every 2 weeks, on Monday and Thursday, until 2026-12-31'
+    """
+    told = dict(part.split("=", 1) for part in text.upper().split(";") if "=" in part)
+    unit = _EVERY.get(told.get("FREQ", ""))
+    if not unit:
+        return text
+    interval = told.get("INTERVAL", "1")
+    parts = [f"every {unit}" if interval == "1" else f"every {interval} {unit}s"]
+    days = [_DAYS.get(day.lstrip("+-0123456789"), day) for day in told.get("BYDAY", "").split(",")]
+    if told.get("BYDAY"):
+        parts.append("on " + " and ".join(days))
+    if "COUNT" in told:
+        parts.append(f"{told['COUNT']} times")
+    if "UNTIL" in told:
+        parts.append(f"until {_time(_Value(told['UNTIL'], {}))[:10]}")
+    return ", ".join(parts)
+
+
+def _plain(text: str) -> str:
+    return _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], text)

@@ -1,0 +1,259 @@
+"""The text of a message: its own words, what it quotes, what it forwards."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from html import unescape
+
+from connectors.html_tokens import tokens
+
+_SAID = re.compile(r"@|\b\d{4}\b|\d{1,2}:\d{2}")
+_SIGNATURE = re.compile(r"-- ?\Z")
+_ORIGINAL = re.compile(
+    r"(?:-{3,} ?(?:Original Message|Original-Nachricht|Ursprüngliche Nachricht|Message d'origine"
+    r"|Mensaje original|Messaggio originale|Oorspronkelijk bericht) ?-{3,}|_{20,})\s*\Z",
+    re.IGNORECASE,
+)
+_FORWARD_BEGINS = re.compile(
+    r"-{3,} ?(?:Forwarded (?:message|by .{1,200})|Weitergeleitete Nachricht|Message transféré"
+    r"|Mensaje reenviado|Messaggio inoltrato|Doorgestuurd bericht) ?-{3,}\s*\Z"
+    r"|(?:Begin forwarded message|Anfang der weitergeleiteten (?:Nachricht|E-Mail)"
+    r"|Début du message réexpédié|Inizio messaggio inoltrato):?\s*\Z",
+    re.IGNORECASE,
+)
+_FORWARD_ENDS = re.compile(r"-{3,} ?End (?:of )?forwarded message ?-{3,}\s*\Z", re.IGNORECASE)
+_FORWARD_SUBJECT = re.compile(r"\s*(?:fwd?|wg|tr|rv|i|enc|doorst)\s*:", re.IGNORECASE)
+_FIELD_NAMES = {
+    "from": "From von de da van",
+    "date": "Date Sent Datum Gesendet Envoyé Fecha Enviado Data Inviato Verzonden",
+    "to": "To An À Para A Aan",
+    "cc": "Cc Kopie Copie",
+    "subject": "Subject Betreff Objet Asunto Oggetto Onderwerp",
+}
+_ROLES = {name.lower(): role for role, names in _FIELD_NAMES.items() for name in names.split()}
+_FIELD = re.compile(
+    rf"[ \t*]*({'|'.join(sorted(_ROLES, key=len, reverse=True))})[ \t]*:[ \t*]*(.*?)[ \t]*\Z",
+    re.IGNORECASE,
+)
+_MAX_FORWARDED = 50
+
+
+@dataclass(slots=True)
+class OwnText:
+    """A stretch of a message's text: who wrote what was forwarded, and the text.
+
+    `fields` has "from", "to", "cc", "date" and "subject" as far as they are told; it is empty
+    for what the sender of the message wrote.
+    """
+
+    fields: dict[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines).strip("\n")
+
+
+@dataclass(slots=True)
+class Written:
+    """The own text of a message, then what it forwards; how many quotations are left out."""
+
+    parts: list[OwnText]
+    quotes: int = 0
+    signatures: int = 0
+
+
+class KnownLines:
+    """The lines of messages that were read before, to tell a quotation of them."""
+
+    def __init__(self) -> None:
+        self._hashes: set[bytes] = set()
+
+    def add(self, text: str) -> None:
+        self._hashes.update(map(_line_hash, _said_lines(text.split("\n"))))
+
+    def knows(self, lines: Iterable[str]) -> bool:
+        """Whether most of the lines are known; mail programs wrap some of them anew."""
+        said = [_line_hash(line) for line in _said_lines(lines)]
+        return 2 * sum(one in self._hashes for one in said) >= len(said)
+
+
+def _said_lines(lines: Iterable[str]) -> Iterator[str]:
+    bare = (line.lstrip("> \t").rstrip() for line in lines)
+    return (line for line in bare if any(map(str.isalnum, line)))
+
+
+def _line_hash(line: str) -> bytes:
+    return blake2b(line.encode("utf-8", "replace"), digest_size=8).digest()
+
+
+def written_in(text: str, known: KnownLines | None, *, forwards: bool = False) -> Written:
+    r"""The sender's own text and what is forwarded, without what is quoted.
+
+    A quotation is left out with the line that introduces it: the message that was answered has it.
+    Where `known` is given, only a quotation of lines in it is, and so is a signature. A message of
+    nothing else keeps its quotations. In one that `forwards`, "Original Message" begins what is
+    forwarded.
+
+    >>> written_in("On 3 May 2026, Bob wrote:\n> Shall we?\n\nYes.", None).parts[0].text
+    'Yes.'
+    """
+    written = Written([OwnText()])
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        if line.startswith(">"):
+            end = _end_of_quote(lines, at)
+            _take_quote(written, lines[at:end], known)
+            at = end
+            continue
+        begins = _FORWARD_BEGINS.match(line) or (forwards and _ORIGINAL.match(line))
+        if begins and len(written.parts) < _MAX_FORWARDED:
+            fields, after = _fields_below(lines, at + 1)
+            if fields:
+                written.parts.append(OwnText(fields))
+                at = after
+                continue
+        elif _ORIGINAL.match(line) and _fields_below(lines, at + 1)[0]:
+            rest = lines[at:]
+            if known is None or known.knows(rest):
+                written.quotes += 1
+                break
+        elif _SIGNATURE.match(line):
+            if known is not None and known.knows(lines[at:]):
+                written.signatures += 1
+                break
+            line = ""  # the signature is a paragraph of its own
+        if not _FORWARD_ENDS.match(line):
+            written.parts[-1].lines.append(line)
+        at += 1
+    if not any(part.text.strip() or part.fields for part in written.parts):
+        return Written([OwnText({}, lines)])
+    return written
+
+
+def is_forward(subject: str) -> bool:
+    """Whether a subject says that the message forwards another.
+
+    >>> is_forward("Fwd: the key"), is_forward("Re: the key")
+    (True, False)
+    """
+    return _FORWARD_SUBJECT.match(subject) is not None
+
+
+def _end_of_quote(lines: list[str], at: int) -> int:
+    """The place after the last line of the quotation that begins there, blank lines among it."""
+    end = at
+    while end < len(lines) and (lines[end].startswith(">") or not lines[end].strip()):
+        end += 1
+    while end > at and not lines[end - 1].strip():
+        end -= 1
+    return end
+
+
+def _take_quote(written: Written, quote: list[str], known: KnownLines | None) -> None:
+    """Leave a quotation out and count it, or keep it."""
+    own = written.parts[-1].lines
+    if known is not None and not known.knows(quote):
+        own.extend(quote)
+        return
+    _drop_introduction(own)
+    written.quotes += 1
+
+
+def _drop_introduction(lines: list[str]) -> None:
+    """Drop the last paragraph if it introduces a quotation ("On Monday Ann wrote:")."""
+    end = len(lines)
+    while end and not lines[end - 1].strip():
+        end -= 1
+    begin = end
+    while begin and end - begin < 3 and lines[begin - 1].strip():
+        begin -= 1
+    said = " ".join(lines[begin:end])
+    if said.rstrip().endswith(":") and _SAID.search(said) and len(said) < 300:
+        del lines[begin:]
+
+
+def _fields_below(lines: list[str], at: int) -> tuple[dict[str, str], int]:
+    """The fields of a forwarded message that begin there, and where its text does.
+
+    There are at least two, one of them the sender or the subject.
+    """
+    while at < len(lines) and not lines[at].strip():
+        at += 1
+    fields: dict[str, str] = {}
+    role = ""
+    while at < len(lines) and lines[at].strip() and len(fields) < 6:
+        line = lines[at].strip()
+        found = _FIELD.match(line)
+        if found:
+            role = _ROLES[found[1].lower()]
+            fields[role] = found[2]
+        elif role and lines[at][0] in " \t":
+            fields[role] += f" {line}"
+        elif not re.match(r"[A-Z][\w-]{1,20}: ", line):
+            break
+        at += 1
+    is_head = len(fields) > 1 and (fields.get("from") or fields.get("subject"))
+    return (fields, at) if is_head else ({}, at)
+
+
+def forwarded_fields(text: str) -> dict[str, str]:
+    """The fields of a forwarded message, if a text is the lines that head one; else empty."""
+    lines = text.split("\n")
+    first = 1 if _FORWARD_BEGINS.match(lines[0].strip()) else 0
+    fields, end = _fields_below(lines, first)
+    return fields if end == len(lines) and (first or len(fields) > 2) else {}
+
+
+_HTML_QUOTE = re.compile(
+    r"""<(?:div|blockquote)\b[^<>]{0,300}?(?:class=["']?(?:gmail_quote|yahoo_quoted|moz-cite-prefix)"""
+    r"""|type=["']?cite|id=["']?(?:divRplyFwdMsg|appendonsend))""",
+    re.IGNORECASE,
+)
+_FORWARDED = re.compile(
+    r"forwarded message|weitergeleitete nachricht|message transféré|mensaje reenviado", re.I
+)
+
+
+def own_html(html: str, *, forwards: bool = False) -> tuple[str, int]:
+    """The HTML up to the quotation, as common programs mark it, and how many are left out.
+
+    A forwarded message is kept.
+    """
+    found = _HTML_QUOTE.search(html)
+    if not found or forwards or _FORWARDED.search(html, found.start(), found.start() + 1000):
+        return html, 0
+    own = html[: found.start()]
+    if re.sub(r"<[^<>]*>|&nbsp;|\s", "", _after_head(own)):
+        return own, 1
+    return html, 0
+
+
+def _after_head(html: str) -> str:
+    found = re.search(r"<body\b", html, re.IGNORECASE)
+    return html[found.start() :] if found else html
+
+
+_UNSEEN = frozenset(("style", "script", "head", "title"))
+_HTML_WORD = re.compile(r"\w{2,}")
+_STUB_COVERS = 0.6
+
+
+def is_stub(plain: str, html: str) -> bool:
+    """Whether a plain text says little of what the HTML beside it says.
+
+    >>> is_stub("This mail needs an HTML reader.", "<p>The regatta moved to Sunday.</p>")
+    True
+    >>> is_stub("The regatta moved.", "<p>The regatta moved.</p>")
+    False
+    """
+    shown = " ".join(unescape(token.value) for token in tokens(html, _UNSEEN) if not token.tag)
+    told, seen = _words(plain), _words(shown)
+    return len(seen & told) < _STUB_COVERS * len(seen) and len(told) < 2 * len(seen)
+
+
+def _words(text: str) -> set[str]:
+    return set(_HTML_WORD.findall(text.lower()))
