@@ -21,6 +21,7 @@ from connectors.git_program import BlobReader, Repository, ask
 from connectors.ignore import (
     MAX_IGNORE_FILE_BYTES,
     OWN_IGNORE_FILE,
+    SECRETS,
     Level,
     Patterns,
     Rules,
@@ -211,7 +212,7 @@ class GitConnector:
 
     def _fingerprint(self) -> str:
         where = self._origin.url if isinstance(self._origin, Mirror) else self._origin.path
-        return hashlib.sha256(f"{where} {self._settings}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{where} {self._settings} {SECRETS}".encode()).hexdigest()[:16]
 
     def _changes(
         self, repository: Repository, old: str | None, new: str

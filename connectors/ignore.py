@@ -2,7 +2,8 @@
 
 The first of these that matches a path decides, from the strongest to the weakest:
 
-1. version control folders and secrets (`SECRETS` and the configured `deny`): never listed
+1. version control folders and secrets: never listed. Secrets are the configured `deny`, and
+   `SECRETS` without what the configured `not_secret` matches
 2. the configured `ignore` patterns
 3. `.hopsyncdignore` files, the deepest first
 4. `NOISE`: caches, build output, temporary files of editors
@@ -78,20 +79,34 @@ VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj", ".bzr", "_darcs", "CV
 
 SECRETS = (
     # environment files
-    *(".env", ".env.*", "*.env", ".envrc"),
+    *(".env*", "*.env", "*.env.*"),
     # private keys, certificates, key stores, encrypted files
-    *("*.pem", "*.key", "*.p8", "*.p12", "*.pfx", "*.pkcs12", "*.der", "*.jks", "*.keystore"),
-    *("*.bks", "*.kdb", "*.kdbx", "*.ppk", "*.gpg", "*.pgp", "*.asc", "*.age", "*.agekey"),
-    *("*.keytab", "*.keychain", "*.keychain-db", "*.kwallet", "*.ovpn", "*.wallet", "wallet.dat"),
-    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*_rsa", "*_ed25519"),
+    *("*.pem*", "*.key", "*.key.*", "*.p8", "*.p12*", "*.pfx*", "*.pkcs12", "*.der", "*.jks"),
+    *("*.keystore", "*.bks", "*.kdb*", "*.ppk*", "*.gpg", "*.pgp", "*.asc", "*.age", "*.agekey"),
+    *("*.keytab", "*.keychain", "*.keychain-db", "*.kwallet", "*.ovpn*", "*.wallet", "*wallet.dat"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*_rsa", "*_rsa.*", "*_ed25519*"),
+    *("privkey*", "private_key*", "private-key*", "privatekey*", "*.private"),
     # credentials of programs
-    *(".netrc", "_netrc", ".authinfo", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".mylogin.cnf"),
-    *(".htpasswd", ".git-credentials", ".dockercfg", ".s3cfg", ".boto", ".vault-token"),
+    *(".netrc*", "_netrc*", ".authinfo*", ".npmrc*", ".pypirc*", ".pgpass*", "pgpass.conf"),
+    *(".my.cnf*", ".mylogin.cnf", ".htpasswd*", "htpasswd", ".git-credentials*", ".dockercfg*"),
+    *(
+        ".s3cfg*",
+        ".boto*",
+        ".vault-token*",
+        ".rclone.conf",
+        "rclone.conf",
+        "*.psk",
+        "*.nmconnection",
+    ),
     *("kubeconfig", "*.kubeconfig", "*.tfstate", "*.tfstate.*", "*.tfvars", ".terraformrc"),
-    *("client_secret*.json", "service-account*.json", "service_account*.json"),
+    *("client_secret*.json", "*service-account*.json", "*service_account*.json"),
     # files named for what they hold
-    *("secret", "secret.*", "secrets", "secrets.*", "*.secret", "*.secrets", ".secrets"),
-    *("credentials", "credentials.*", ".credentials", "password.*", "passwords", "passwords.*"),
+    *("secret", "secret.*", "secrets", "secrets.*", "*.secret", "*.secrets", ".secret*"),
+    *("credentials", "credentials.*", ".credentials*", "*credentials.json", "*credentials.csv"),
+    *("password.*", "passwords", "passwords.*", "*passwords.txt", "*passwords.csv", "*logins.csv"),
+    *("token", "token.*", "tokens", "tokens.*", "*.token", "*token*.txt", "*_token", "*-token"),
+    *("*api_key*.txt", "*api-key*.txt", "*apikey*.txt", "rootkey.csv", "*accesskeys.csv"),
+    *("*recovery*codes*.txt", "*backup*codes*.txt", "*recovery*key*.txt", "seed*phrase*"),
     # shell histories carry passwords typed on the command line
     *(".*_history",),
     # folders
@@ -261,6 +276,7 @@ class Rules:
         ignore: Sequence[str] = (),
         deny: Sequence[str] = (),
         index_secrets: bool = False,
+        not_secret: Sequence[str] = (),
     ) -> None:
         wanted = [line for line in include if line not in NAMED]
         Patterns(wanted)  # refuses invalid ones
@@ -269,6 +285,7 @@ class Rules:
         self._ignore = Patterns(ignore)
         self._deny = Patterns(deny)
         self._index_secrets = index_secrets
+        self._not_secret = Patterns(not_secret)
 
     def hides(self, id_: str, is_folder: bool, levels: Sequence[Level]) -> bool:
         """Whether the path is forbidden or ignored, if no folder above it is hidden.
@@ -293,7 +310,10 @@ class Rules:
             return True
         if self._index_secrets:
             return False
-        return _SECRET_NAMES.has(name, is_folder) or bool(self._deny.verdict(id_, is_folder))
+        if self._deny.verdict(id_, is_folder):
+            return True
+        is_secret = _SECRET_NAMES.has(name, is_folder)
+        return is_secret and not self._not_secret.verdict(id_, is_folder)
 
     def includes(self, id_: str) -> bool:
         """Whether `include` matches the file. A pattern for a folder includes all files in it."""

@@ -29,18 +29,20 @@ class FileSettings:
     """Which files of a tree are documents, by .gitignore patterns relative to its root.
 
     `include` may contain `@text`, `@documents`, `@images` and `@scripts`. `deny` adds to the
-    built-in secrets, and only `index_secrets` lifts both.
+    built-in secrets, and only `index_secrets` lifts both. Names that `not_secret` matches are not
+    taken for secrets, unless `deny` has them.
     """
 
     include: tuple[str, ...] = DEFAULT_INCLUDE
     ignore: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     index_secrets: bool = False
+    not_secret: tuple[str, ...] = ()
     max_bytes: int = DEFAULT_MAX_BYTES
 
     def rules(self) -> Rules:
         """The rules that these settings make. Raises ValueError for an invalid pattern."""
-        return Rules(self.include, self.ignore, self.deny, self.index_secrets)
+        return Rules(self.include, self.ignore, self.deny, self.index_secrets, self.not_secret)
 
 
 @dataclass(frozen=True, slots=True)

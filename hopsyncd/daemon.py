@@ -32,7 +32,7 @@ from hopsyncd.config.configuration import (
     load_config,
 )
 from hopsyncd.config.edit import ConfigChange, Reloaded, change
-from hopsyncd.config.privacy import own_folder, secrets_of, use_own_temporary
+from hopsyncd.config.privacy import check_config_file, own_folder, secrets_of, use_own_temporary
 from hopsyncd.config.source_kinds import FolderSource, SourceConfig
 from hopsyncd.errors import REPORTABLE
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess, try_readers_soon
@@ -382,6 +382,12 @@ class Daemon:
         )
 
 
+def load_checked(file: Path) -> Config:
+    """The configuration, if nobody else can have written it. Raises ConfigError."""
+    check_config_file(file)
+    return load_config(file)
+
+
 def configure_daemon_logs(config: Config) -> None:
     """Log as the configuration says, without the secrets that it holds."""
     daemon = config.daemon
@@ -406,6 +412,7 @@ def run(
     signal.signal(signal.SIGHUP, lambda *_: hang_ups.put(None))
     share_heap()
     raise_descriptor_limit()
+    check_config_file(config_path(config_file))
     own_folder(config.daemon.data_dir)
     with ExitStack() as stack:
         listeners, tokens = bound_listeners(stack, config)
@@ -416,7 +423,7 @@ def run(
         opening_check(connection)
         log.info("loading models")
         # With an explicit path, a file that is gone by then is an error, not a wish for defaults.
-        read_again = partial(load_config, config_path(config_file))
+        read_again = partial(load_checked, config_path(config_file))
         daemon = Daemon(config, connection, load(config, recipe_in_use(connection)), read_again)
         supervisor.status = daemon.service.summary
         stack.callback(daemon.stop)

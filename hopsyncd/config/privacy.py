@@ -3,15 +3,19 @@
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import structlog
 from pydantic import BaseModel
 
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import ConfigError
+
+log = structlog.get_logger(__name__)
 
 _SECRET_KEY = re.compile(r"(?i)key|token|secret|pass|credential|connection_string|sas")
 _VARIABLE_KEY = "_env"  # suffix of the keys that name an environment variable
@@ -50,8 +54,51 @@ def _below(key: str, value: Any) -> Iterator[str]:
         yield value
 
 
+def writers_besides_owner(path: Path) -> str | None:
+    """Who else may write to a file or folder: "others" or "its group"; None if nobody may.
+
+    Raises OSError.
+    """
+    mode = path.stat().st_mode
+    if mode & stat.S_IWOTH:
+        return "others"
+    return "its group" if mode & stat.S_IWGRP else None
+
+
+def check_config_file(file: Path) -> None:
+    """Refuse a configuration that anyone may write, as it names programs and what they read.
+
+    If its group may write to it, which some systems make the default, that is logged. Raises
+    ConfigError.
+    """
+    try:
+        writers = writers_besides_owner(file)
+    except OSError:
+        return  # there is none, or whoever reads it next says why not
+    if writers == "others":
+        raise ConfigError(
+            f"Cannot use the configuration {file}",
+            f"its mode is {_mode(file)}, so others can write to it",
+            f"Check what it says. Run: chmod 600 {file}",
+        )
+    if writers:
+        log.warning(
+            "others can write to the configuration",
+            file=str(file),
+            why=f"its mode is {_mode(file)}",
+            hint=f"Run: chmod 600 {file}",
+        )
+
+
+def _mode(path: Path) -> str:
+    return f"{stat.S_IMODE(path.stat().st_mode):04o}"
+
+
 def own_folder(folder: Path) -> None:
-    """Create the data folder, accessible to its owner only. Raises ConfigError."""
+    """Create the data folder, accessible to its owner only. Raises ConfigError.
+
+    One that others can write to is refused: they could have replaced anything in it.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -60,6 +107,13 @@ def own_folder(folder: Path) -> None:
             str(error.strerror).lower(),
             "Set daemon.data_dir or HOPSYNCD_HOME to a folder that you may write to",
         ) from error
+    writers = writers_besides_owner(folder)
+    if writers:
+        raise ConfigError(
+            f"Cannot use the data folder {folder}",
+            f"its mode is {_mode(folder)}, so {writers} can write to it",
+            f"Check that nobody has changed what is in it. Run: chmod 700 {folder}",
+        )
 
 
 def use_own_temporary(folder: Path) -> None:

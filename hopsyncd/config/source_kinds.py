@@ -70,6 +70,7 @@ class FilesSource(SourceBase):
     ignore: PatternList = ()
     deny: PatternList = ()
     index_secrets: bool = False
+    not_secret: PatternList = ()
     max_bytes: int = Field(default=DEFAULT_MAX_BYTES, ge=1)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hopsyncd.client.response import counted
 from hopsyncd.config.configuration import Config
-from hopsyncd.config.privacy import secrets_of
+from hopsyncd.config.privacy import secrets_of, writers_besides_owner
 from hopsyncd.config.source_kinds import FolderSource
 from hopsyncd.doctor import Diagnosis, well
 from hopsyncd.errors import HopsyncdError, ReaderUnavailable
@@ -182,6 +182,9 @@ def configuration(file: Path, config: Config) -> Iterator[Diagnosis]:
     if not file.exists():
         remedy = "`hopsyncd init --folder DIR` writes one"
         yield Diagnosis("configuration", "warn", f"there is no {file}; defaults apply", remedy)
+    elif writers := writers_besides_owner(file):
+        why = f"{file} can be written by {writers}, and it decides what the daemon reads and runs"
+        yield Diagnosis("configuration", "fail", why, f"Check it, then run: chmod 600 {file}")
     elif file.stat().st_mode & 0o077 and secrets_of(config):
         why = f"{file} contains secrets, and others can read it"
         yield Diagnosis("configuration", "warn", why, f"`chmod 600 {file}`")
@@ -204,6 +207,10 @@ def data_folder(config: Config) -> Iterator[Diagnosis]:
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         remedy = f"`chown -R $USER {folder}`, or set daemon.data_dir"
         yield Diagnosis("data folder", "fail", f"you may not write to {folder}", remedy)
+    elif writers := writers_besides_owner(folder):
+        mode = f"{stat.S_IMODE(found.st_mode):04o}"
+        why = f"{folder} is {mode}: {writers} can write to it; `hopsyncd serve` refuses it"
+        yield Diagnosis("data folder", "fail", why, f"Check it, then run: chmod 700 {folder}")
     elif found.st_mode & 0o077:
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
         why = f"{folder} is {mode}: others can read your documents in it"

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.config.configuration import DATABASE_NAME, Config, check_config
+from hopsyncd.config.privacy import check_config_file, own_folder
 from hopsyncd.doctor import Diagnosis, machine
 from hopsyncd.doctor import examine as reachable
 from hopsyncd.doctor import examine as serving
 from hopsyncd.doctor import machine as installed
 from hopsyncd.doctor.examine import examine
+from hopsyncd.errors import ConfigError
 from store.sqlite.database import APPLICATION_ID, open_writer
 from tests.e2e.daemon import source
 
@@ -68,6 +70,39 @@ def test_the_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
     assert levels(installed.data_folder(config)) == [("data folder", "warn")]
     config.daemon.data_dir.chmod(0o700)
     assert levels(installed.data_folder(config)) == [("data folder", "ok")]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o720, 0o1777])
+def test_a_data_folder_that_others_can_write_to_fails_and_is_refused(
+    tmp_path: Path, mode: int
+) -> None:
+    config = config_of(tmp_path)
+    folder = config.daemon.data_dir
+    folder.mkdir()
+    folder.chmod(mode)
+    [found] = installed.data_folder(config)
+    assert (found.level, f"chmod 700 {folder}" in found.remedy) == ("fail", True)
+    with pytest.raises(ConfigError) as error:
+        own_folder(folder)
+    assert f"Run: chmod 700 {folder}" in error.value.hint
+    folder.chmod(0o700)
+    own_folder(folder)
+    assert levels(installed.data_folder(config)) == [("data folder", "ok")]
+
+
+def test_a_configuration_that_others_can_write_to_fails_and_is_refused(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    file = tmp_path / "config.toml"
+    file.touch()
+    for mode in (0o666, 0o602):
+        file.chmod(mode)
+        assert levels(installed.configuration(file, config)) == [("configuration", "fail")]
+        with pytest.raises(ConfigError, match="others can write to it"):
+            check_config_file(file)
+    file.chmod(0o664)
+    assert levels(installed.configuration(file, config)) == [("configuration", "fail")]
+    check_config_file(file)
+    check_config_file(tmp_path / "absent.toml")
 
 
 def test_a_database_is_checked_and_one_of_the_future_or_of_another_program_is_refused(

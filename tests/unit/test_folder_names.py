@@ -44,6 +44,25 @@ def test_patterns_hold_in_names_with_newlines(tmp_path: Path) -> None:
     ]
 
 
+def test_files_named_like_secrets_are_listed_if_not_secret_names_them(tmp_path: Path) -> None:
+    write(tmp_path, "token-ring.txt", "notes/passwords.md", "secrets/a.md", "secrets/token.txt")
+    write(tmp_path, "token.txt", "denied-token.txt")
+    settings = FileSettings(
+        not_secret=("token-ring.txt", "/notes/passwords.md", "secrets/", "denied-token.txt"),
+        deny=("denied-*",),
+    )
+    connector = FolderConnector(tmp_path, settings)
+    assert listed(connector) == ["notes/passwords.md", "secrets/a.md", "token-ring.txt"]
+    assert not connector.is_noise("token-ring.txt")
+
+
+def test_ordinary_names_are_not_taken_for_secrets(tmp_path: Path) -> None:
+    names = ["environment.md", "keynote.md", "pemberton.md", "private.md", "tokens-and-types.md"]
+    names += ["recovery.md", "monkey.md", "wallets.md", "credentials-in-hiring.md", "history.md"]
+    write(tmp_path, *names)
+    assert listed(FolderConnector(tmp_path)) == sorted(names)
+
+
 def test_names_that_are_not_utf8_are_problems_with_storable_ids(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.md")).write_text("x")
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/d\xff"))
@@ -64,6 +83,10 @@ def test_names_that_are_not_utf8_are_problems_with_storable_ids(tmp_path: Path) 
         *(".env", ".env.local", "prod.env", "server.pem", "tls.key", "id_rsa", "ID_RSA.pub"),
         *(".netrc", ".npmrc", "secrets.md", "Secrets.TXT", ".ssh/config.md", ".aws/credentials"),
         *(".gnupg/notes.txt", "keyrings/login.txt", "a/b/.env", "x.kdbx", ".bash_history"),
+        *("privkey.txt", "privkey1.pem.md", ".netrc.md", "token.txt", "github-token-2.txt"),
+        *("server.pem.txt", "tls.key.bak", ".pgpass.txt", "x.kdbx.md", "vpn.ovpn.txt", ".env-old"),
+        *("my-service-account-1.json", "aws_credentials.csv", "id_ed25519.md", "wallet.dat"),
+        *("github-recovery-codes.txt", "openai_api_key.txt", "seed phrase.md", ".secret.md"),
     ],
 )
 def test_secrets_are_never_listed_whatever_brings_them_back(tmp_path: Path, name: str) -> None:
