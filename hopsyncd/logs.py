@@ -1,5 +1,6 @@
 """Structured logs: readable at a terminal, JSON lines elsewhere, with secrets redacted."""
 
+import io
 import json
 import logging
 import os
@@ -16,6 +17,7 @@ import structlog
 
 from hopsyncd.errors import ConfigError
 from hopsyncd.log_limits import SUMMARY, LimitedEvents, LimitedRecords, RepeatLimit, RotatingFile
+from hopsyncd.printable import printable
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +30,7 @@ _SECRET_FORMS = re.compile(
     r"|(?P<bearer>\bbearer\s+)[\w.~+/=-]{8,}"
     r"|(?P<parameter>[?&](?:[\w-]*(?:token|key|secret|password|signature)|sig)=)[^\s&#\"']+"
 )
+_OF_RENDERERS = "\n\t\x1b"  # lines of a traceback, and the colours of a terminal
 _PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # syslog's
 
 Processors = list[structlog.typing.Processor]
@@ -46,7 +49,7 @@ class _Output:
         self._known = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
     def write(self, text: str) -> None:
-        text = redacted(self._known.sub(_REDACTED, text))
+        text = printable(redacted(self._known.sub(_REDACTED, text)), keep=_OF_RENDERERS)
         with suppress(OSError):
             (self._file or sys.stderr).write(text)
 
@@ -124,9 +127,10 @@ def _processors(*, console: bool, journal: bool) -> tuple[Processors, Processors
     ]
     if console:
         # By default structlog prints local variables with an error: texts of documents.
-        plain, colors = structlog.dev.plain_traceback, sys.stderr.isatty()
+        plain, colors = _plain_traceback, sys.stderr.isatty()
         render: Processors = [
-            structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain)
+            _escape_fields,
+            structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain),
         ]
     else:
         render = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
@@ -135,6 +139,22 @@ def _processors(*, console: bool, journal: bool) -> tuple[Processors, Processors
     else:
         before.append(structlog.processors.TimeStamper(fmt="iso", utc=True))
     return before, render
+
+
+def _plain_traceback(stream: TextIO, error: structlog.typing.ExcInfo) -> None:
+    whole = io.StringIO()
+    structlog.dev.plain_traceback(whole, error)
+    stream.write(printable(whole.getvalue(), keep="\n\t"))
+
+
+def _escape_fields(
+    logger: Any, method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Texts of strangers must not reach a terminal as commands; JSON escapes them by itself."""
+    return {
+        key: printable(value) if isinstance(value, str) and key != "exception" else value
+        for key, value in event.items()
+    }
 
 
 def _is_journal() -> bool:

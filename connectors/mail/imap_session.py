@@ -23,8 +23,8 @@ Answer: TypeAlias = Sequence[Any]
 
 _WORDS_BYTES = 4 << 20  # of an answer, besides the message in it
 _ROW = re.compile(rb"^\d+ \(")
-_UID = re.compile(rb"\bUID (\d+)")
-_SIZE = re.compile(rb"\bRFC822\.SIZE (\d+)")
+_UID = re.compile(rb"\bUID (\d{1,10})\b")
+_SIZE = re.compile(rb"\bRFC822\.SIZE (\d{1,20})\b")
 _LISTED = re.compile(rb'^\(([^)]*)\) (?:(?i:NIL)|"(?:\\.|[^"\\])*") (.+)$', re.DOTALL)
 _SHIFTED = re.compile(r"&([^&-]*)-")
 

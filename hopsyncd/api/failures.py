@@ -67,6 +67,8 @@ def bad_request(error: ValidationError, model: type[BaseModel]) -> BadRequest:
 def _in_words(found: ErrorDetails) -> str:
     if found["type"] == "missing":
         return "it is missing"
+    if found["type"] == "json_invalid":
+        return f"the body is not valid JSON: {found['ctx']['error']}"
     if form := _PATTERN_FAILURES.get(str(found.get("ctx", {}).get("pattern"))):
         return form
     return re.sub("^(Input|String) should", "it should", found["msg"].removeprefix("Value error, "))

@@ -31,6 +31,7 @@ DOCUMENT_KEY = r"^[^/]+/[\s\S]+$"
 # Only this machine: what is told has text of documents.
 LOOPBACK_URL = r"^http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?(/[!-~]*)?$"
 _MAX_NUMBER = 1_000_000_000
+_MAX_DIGITS = 30
 _ASK_K = 8
 
 
@@ -42,7 +43,11 @@ def host_of(address: str) -> str:
 
 def _digits(given: object) -> object:
     """Accept only digits: pydantic alone would read ` 1_0 ` as a number."""
-    if isinstance(given, str) and not (given.isascii() and given.isdecimal()):
+    if not isinstance(given, str):
+        return given
+    if len(given) > _MAX_DIGITS:
+        raise ValueError(f"it is too long for a number: {len(given):,} characters")
+    if not (given.isascii() and given.isdecimal()):
         raise ValueError(f"{given!r} is not a whole number")
     return given
 
@@ -50,7 +55,7 @@ def _digits(given: object) -> object:
 def _true_or_false(given: object) -> object:
     """Accept only what JSON calls so: pydantic alone would read `yes` as true."""
     if isinstance(given, str) and given not in ("true", "false"):
-        raise ValueError(f"{given!r} is neither true nor false")
+        raise ValueError(f"{given[:_MAX_DIGITS]!r} is neither true nor false")
     return given
 
 

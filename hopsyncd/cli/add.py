@@ -11,10 +11,11 @@ from hopsyncd.cli.output import client_of, confirm, json_option, local_time, pri
 from hopsyncd.cli.serve import reload_if_running
 from hopsyncd.cli.top import print_problem
 from hopsyncd.client import Client, RequestFailed
-from hopsyncd.client.response import counted, printable
+from hopsyncd.client.response import counted
 from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.values import CRON_HINT
 from hopsyncd.errors import BadRequest, ConfigError, DaemonUnavailable
+from hopsyncd.printable import printable
 
 _FILE_KINDS = ("folder", "git", "remote")  # kinds whose documents are files
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

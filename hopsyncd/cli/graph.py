@@ -19,7 +19,8 @@ from hopsyncd.cli.output import (
 )
 from hopsyncd.cli.show import document_of
 from hopsyncd.client import Client
-from hopsyncd.client.response import ARROWS, printable, title_of
+from hopsyncd.client.response import ARROWS, title_of
+from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
     from rich.text import Text

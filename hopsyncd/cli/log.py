@@ -18,7 +18,8 @@ from hopsyncd.cli.output import (
 )
 from hopsyncd.cli.sync import print_outcomes
 from hopsyncd.client import Client, RequestFailed, calls
-from hopsyncd.client.response import ARROWS, counted, printable
+from hopsyncd.client.response import ARROWS, counted
+from hopsyncd.printable import printable
 from store.words import index_terms
 
 _SHOWN = 10  # of each list, unless --all

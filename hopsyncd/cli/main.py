@@ -27,8 +27,8 @@ from hopsyncd.cli.sync import sync
 from hopsyncd.cli.top import status, top
 from hopsyncd.cli.watches import unwatch, watch, watches
 from hopsyncd.cli.web import web
-from hopsyncd.client.response import printable
 from hopsyncd.errors import REPORTABLE
+from hopsyncd.printable import printable
 
 # Names that other tools use for our commands; click finds only similar spellings.
 _SYNONYMS = {"search": "query", "find": "query", "index": "sync", "update": "sync", "ls": "sources",

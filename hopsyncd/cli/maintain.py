@@ -9,10 +9,11 @@ import click
 
 from hopsyncd.cli.output import confirm, json_option, print_json, printed_json, send_long
 from hopsyncd.client import calls
-from hopsyncd.client.response import counted, printable
+from hopsyncd.client.response import counted
 from hopsyncd.config.configuration import DATABASE_NAME, load_config
 from hopsyncd.config.values import is_database
 from hopsyncd.errors import BadRequest, DaemonUnavailable
+from hopsyncd.printable import printable
 
 
 @click.command()

@@ -16,9 +16,10 @@ import click
 
 from hopsyncd.cli.completion import complete_version
 from hopsyncd.client import Client
-from hopsyncd.client.response import Answer, Call, counted, printable, title_of
+from hopsyncd.client.response import Answer, Call, counted, title_of
 from hopsyncd.config.configuration import daemon_socket
 from hopsyncd.errors import BadRequest, NotFound
+from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -18,7 +18,8 @@ from rich.text import Text
 
 from hopsyncd.answers.found import AskAnswer
 from hopsyncd.client import Client
-from hopsyncd.client.response import Answer, Call, counted, printable
+from hopsyncd.client.response import Answer, Call, counted
+from hopsyncd.printable import printable
 
 
 class _RateColumn(ProgressColumn):

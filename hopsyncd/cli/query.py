@@ -25,7 +25,7 @@ from hopsyncd.cli.output import (
     warn,
 )
 from hopsyncd.client.calls import ask as ask_call
-from hopsyncd.client.response import ARROWS, counted, printable
+from hopsyncd.client.response import ARROWS, counted
 from hopsyncd.config.values import (
     ALL_STRATEGIES,
     DEFAULT_BEAM,
@@ -39,6 +39,7 @@ from hopsyncd.config.values import (
     Strategy,
     Unit,
 )
+from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
     from rich.tree import Tree

@@ -10,10 +10,10 @@ import click
 
 from hopsyncd.cli.output import client_of, json_option, local_time, print_json, printed_json, warn
 from hopsyncd.client import Client
-from hopsyncd.client.response import printable
 from hopsyncd.config.configuration import config_path, load_config, write_config
 from hopsyncd.config.values import host_and_port
 from hopsyncd.errors import DaemonUnavailable
+from hopsyncd.printable import printable
 
 
 @click.command()

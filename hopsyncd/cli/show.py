@@ -24,9 +24,10 @@ from hopsyncd.cli.output import (
     warn,
 )
 from hopsyncd.client import Client
-from hopsyncd.client.response import RequestFailed, printable
+from hopsyncd.client.response import RequestFailed
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import NotFound
+from hopsyncd.printable import printable
 from store.words import index_terms
 
 _ID = re.compile("[0-7][0-9a-f]{7,15}")

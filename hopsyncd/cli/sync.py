@@ -8,9 +8,10 @@ import click
 from hopsyncd.cli.completion import complete_source
 from hopsyncd.cli.output import client_of, json_option, print_json, printed_json, send_long, warn
 from hopsyncd.client import calls
-from hopsyncd.client.response import counted, printable
+from hopsyncd.client.response import counted
 from hopsyncd.config.configuration import load_config
 from hopsyncd.errors import BadRequest, DaemonUnavailable
+from hopsyncd.printable import printable
 
 _SHOWN = 10  # documents of each kind in a dry run
 

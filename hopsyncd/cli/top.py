@@ -16,7 +16,8 @@ import click
 
 from hopsyncd.cli.output import client_of, echo_drawn, json_option, local_time, printed_json, warn
 from hopsyncd.client import Client
-from hopsyncd.client.response import counted, printable
+from hopsyncd.client.response import counted
+from hopsyncd.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType

@@ -16,8 +16,9 @@ from hopsyncd.cli.output import (
     printed_json,
 )
 from hopsyncd.client import Client
-from hopsyncd.client.response import counted, printable
+from hopsyncd.client.response import counted
 from hopsyncd.errors import BadRequest
+from hopsyncd.printable import printable
 
 
 @click.command()

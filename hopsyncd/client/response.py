@@ -131,11 +131,6 @@ _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^/:\s]+):[0-9]{1,5}")
 # By which end of an edge raises its question or has the link; "both": the ends share a name.
 ARROWS = {"from": "->", "to": "<-", "both": "--", "link": "=>", "backlink": "<="}
 
-# Documents and their names are not ours: a terminal must not obey what is in them.
-_CONTROLS = {
-    code: chr(code).encode("unicode_escape").decode() for code in (*range(32), *range(127, 160))
-}
-
 
 class RequestFailed(HopsyncdError):
     """The daemon answered with an error; `status` is the HTTP status, `code` the daemon's word."""
@@ -327,12 +322,3 @@ def counted(number: int, noun: str) -> str:
     ('1 passage', '2,000 passages')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def printable(text: str) -> str:
-    """The text with its control characters as escapes.
-
-    >>> printable("a\\x1b[2J\\n")
-    'a\\\\x1b[2J\\\\n'
-    """
-    return text.translate(_CONTROLS)

@@ -275,7 +275,7 @@ def daemon_socket(path: Path | None = None) -> tuple[Path, ConfigError | None]:
             raw = tomllib.loads(file.read_text("utf-8")).get("daemon", {})
             expanded = _expand(raw, (), mistakes)
             daemon = DaemonConfig.model_validate(expanded, context={"base": file.parent})
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             raise error from None
         if mistakes:
             raise
@@ -345,7 +345,7 @@ def check_config(file: Path, text: str) -> Config:
     """The configuration in this text of the file. Raises ConfigError."""
     try:
         raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # numbers, or nesting, beyond what Python reads
         raise syntax_error(file, text, error) from error
     mistakes: list[Mistake] = []
     expanded = _expand(raw, (), mistakes)

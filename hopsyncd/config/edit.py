@@ -119,7 +119,7 @@ def _without(text: str, index: int, source: Mapping[str, Any]) -> str | None:
 def _parsed(text: str) -> dict[str, Any] | None:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return None
 
 

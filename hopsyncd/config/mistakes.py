@@ -213,7 +213,10 @@ def config_error(file: Path, text: str, mistakes: Sequence[Mistake], models: Mod
     )
 
 
-def syntax_error(file: Path, text: str, error: tomllib.TOMLDecodeError) -> ConfigError:
+def syntax_error(file: Path, text: str, error: ValueError | RecursionError) -> ConfigError:
+    if not isinstance(error, tomllib.TOMLDecodeError):
+        why = "a number is too long" if isinstance(error, ValueError) else "it is nested too deeply"
+        return ConfigError(str(file), why, "Shorten it.")
     said = re.fullmatch(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error))
     why, line, column = said.groups() if said else (str(error), None, None)
     place = f"{file}:{line or text.count(chr(10)) + 1}" + (f":{column}" if column else "")

@@ -13,6 +13,7 @@ from anyio.to_thread import run_sync
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.applications import Starlette
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -22,6 +23,7 @@ from hopsyncd.client import Client, RequestFailed
 from hopsyncd.client.response import counted, title_of
 from hopsyncd.config.values import STRATEGIES
 from hopsyncd.errors import REPORTABLE, DaemonUnavailable
+from hopsyncd.printable import printable
 from hopsyncd.web.drawing import neighbourhood, unique_hops, way_found
 from hopsyncd.web.listener import Door, PageGuard
 
@@ -38,6 +40,8 @@ _NEIGHBOURS = 40
 _VERSIONS_SHOWN = 30
 _DIFF_LINES = 100  # of documents, passages and edges that differ, each
 _CHANGES_SHOWN = 20
+_MAX_DIGITS = 9
+_LAID_OUT = "\n\t"
 _ARROWS = {
     "from": ("→", "raises what is answered by"),
     "to": ("←", "answers what is raised by"),
@@ -45,6 +49,15 @@ _ARROWS = {
     "link": ("⇒", "links to"),
     "backlink": ("⇐", "is linked from"),
 }
+
+
+class _ShortNumber(IntegerConvertor):
+    """A number that Python converts and that the daemon accepts; no path has a longer one."""
+
+    regex = f"[0-9]{{1,{_MAX_DIGITS}}}"
+
+
+register_url_convertor("number", _ShortNumber())
 
 View = Callable[..., Response]
 Shown = Callable[..., Awaitable[Response]]
@@ -60,13 +73,13 @@ def make_page(client: Client, door: Door) -> ASGIApp:
         Route("/passage/{id}", pages.passage),
         Route("/around/{id}", pages.around),
         Route("/versions", pages.versions),
-        Route("/versions/{number:int}", pages.version),
+        Route("/versions/{number:number}", pages.version),
         Route("/compare", pages.compare),
         Route("/sources", pages.sources),
         Route("/watches", pages.watches),
         Route("/watches", pages.watch, methods=["POST"]),
-        Route("/watches/{number:int}", pages.watched),
-        Route("/watches/{number:int}/end", pages.unwatch, methods=["POST"]),
+        Route("/watches/{number:number}", pages.watched),
+        Route("/watches/{number:number}/end", pages.unwatch, methods=["POST"]),
         Route(f"/assets/{_DIGEST}/{{name}}", asset),
     ]
     app = Starlette(routes=[Mount(door.base, routes=routes)])
@@ -109,7 +122,10 @@ class Pages:
         self._base = base
         self.threads = CapacityLimiter(_THREADS)
         self._templates = Environment(
-            loader=PackageLoader("hopsyncd.web"), autoescape=True, undefined=StrictUndefined
+            loader=PackageLoader("hopsyncd.web"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=_shown,
         )
         self._templates.trim_blocks = self._templates.lstrip_blocks = True
         self._templates.globals.update(
@@ -193,7 +209,7 @@ class Pages:
     def versions(self, request: Request) -> Response:
         """The newest versions on a line, and what each changed."""
         before = request.query_params.get("before", "")
-        log = self._client.log(_VERSIONS_SHOWN, int(before) if before.isdecimal() else None)
+        log = self._client.log(_VERSIONS_SHOWN, _number(before))
         return self.html(request, "versions.html", log=log)
 
     @_told
@@ -276,10 +292,23 @@ def question_of(request: Request) -> dict[str, Any]:
         "narrowed": narrowed,
         "filters": [f"{name}:{value}" for name, value in narrowed.items() if value],
         "question": given.get("q", "").strip(),
-        "k": min(max(int(k), 1), 50) if k.isdecimal() else _K,
+        "k": min(max(_number(k) or _K, 1), 50),
         "strategy": strategy if strategy in STRATEGIES else None,
         "at": given.get("at", "").strip() or "head",
     }
+
+
+def _number(text: str) -> int | None:
+    """A number above zero in a query string; None for anything else."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
+    return int(text) or None if is_number else None
+
+
+def _shown(value: object) -> object:
+    """What a template shows, with control characters as escapes."""
+    if isinstance(value, Markup):
+        return Markup(printable(value, keep=_LAID_OUT))
+    return printable(value, keep=_LAID_OUT) if isinstance(value, str) else value
 
 
 def query_string(fields: Mapping[str, Any]) -> str:

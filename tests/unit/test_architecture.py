@@ -21,6 +21,7 @@ ORDER = (
     "store",
     "connectors",
     "hopsyncd.errors",
+    "hopsyncd.printable",
     "hopsyncd.log_limits",
     "hopsyncd.logs",
     "hopsyncd.answers",
@@ -50,7 +51,7 @@ STRANGERS = {
     "hopsyncd.web": ("hopsyncd.api", "hopsyncd.ingest", "hopsyncd.retrieve", "store"),
     "hopsyncd.doctor": ("hopsyncd.retrieve",),
 }
-LOOSE = {"__init__", "__main__", "daemon", "errors", "log_limits", "logs"}
+LOOSE = {"__init__", "__main__", "daemon", "errors", "log_limits", "logs", "printable"}
 
 
 def modules(room: str) -> list[Path]:

@@ -1,0 +1,30 @@
+"""Text of strangers, made safe to show at a terminal, in a log and on a page.
+
+Control characters can move the cursor, clear the screen or set the window's title. Bidirectional
+ones make a text look like another: `invoice\\u202efdp.exe` is read as `invoiceexe.pdf`.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+
+_CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
+_SEPARATORS = (0x2028, 0x2029)
+_DIRECTIONS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with control characters as escapes, except those in `keep`.
+
+    >>> printable("a\\x1b[2J\\n"), printable("b\\u202e\\n", keep="\\n")
+    ('a\\\\x1b[2J\\\\n', 'b\\\\u202e\\n')
+    """
+    return text if text.isprintable() else text.translate(_escapes(keep))
+
+
+@cache
+def _escapes(keep: str) -> Mapping[int, str]:
+    return {
+        code: chr(code).encode("unicode_escape").decode()
+        for code in (*_CONTROLS, *_SEPARATORS, *_DIRECTIONS)
+        if chr(code) not in keep
+    }

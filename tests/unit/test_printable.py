@@ -1,0 +1,68 @@
+"""Control characters of strangers are escapes wherever people read."""
+
+import io
+import json
+import logging
+import sys
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from hopsyncd.cli.output import place_text, print_json
+from hopsyncd.logs import configure_logs
+from hopsyncd.printable import printable
+
+DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
+CONTROLS = "\x00\x07\x1b\x7f\x85\x9b" + DIRECTIONS
+
+
+@pytest.mark.parametrize("character", CONTROLS)
+def test_a_control_becomes_its_escape(character: str) -> None:
+    shown = printable(f"a{character}b")
+    assert shown.isprintable() and shown.startswith("a\\") and shown.endswith("b")
+    assert shown.encode().decode("unicode_escape") == f"a{character}b"
+
+
+def test_letters_of_all_scripts_stay() -> None:
+    for text in ("naïve", "שלום", "یک‌نمونه", "東京", "👩‍🔬", "a b"):
+        assert printable(text) == text
+
+
+def test_what_is_kept_stays() -> None:
+    assert printable("a\n\tb\x1b", keep="\n\t") == "a\n\tb\\x1b"
+
+
+def test_a_place_is_shown_with_escapes() -> None:
+    shown = place_text(
+        {"source": "notes", "document": f"a{CONTROLS}.md", "lines": (1, 2), "origin": None}
+    )
+    assert shown.isprintable()
+
+
+def test_json_stays_raw(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"name": f"a{DIRECTIONS}"})
+    assert DIRECTIONS in capsys.readouterr().out
+
+
+@pytest.fixture(params=["console", "json"])
+def form(request: pytest.FixtureRequest) -> Iterator[str]:
+    yield request.param
+    configure_logs("info", "auto")
+
+
+def test_the_log_shows_escapes(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", written)
+    configure_logs("info", form)
+    try:
+        raise ValueError(f"boom {CONTROLS}")
+    except ValueError as error:
+        structlog.get_logger("x").error("failed", name=f"a{CONTROLS}", exc_info=error)
+    logging.getLogger("library").warning("of a library: %s", CONTROLS)
+    said = written.getvalue()
+    assert "failed" in said and "of a library" in said and "\\u202e" in said
+    for character in CONTROLS:
+        assert character not in said
+    if form == "json":
+        assert json.loads(said.splitlines()[0])["name"] == f"a{CONTROLS}"
