@@ -41,6 +41,7 @@ _OF_PARTS = frozenset(
     "synopsis syntax table terminology tips tools topics troubleshooting usage use warning "
     "warnings what".split()
 )
+_MAX_NAME_CHARACTERS = 500  # a stranger can write a longer one; some patterns are quadratic in it
 _SECTION_NUMBER = re.compile(r"(?:\d+\.)+\s+")
 
 
@@ -61,6 +62,7 @@ def normalise(name: str) -> str:
     >>> normalise("World War II")
     'world war ii'
     """
+    name = name[:_MAX_NAME_CHARACTERS]
     bare = _OPEN_PARENTHESIS.sub("", _PARENTHESES.sub("", name))
     plain = _POSSESSIVE.sub("", bare.lower().replace("\u2019", "'"))
     return _DETERMINER.sub("", _NOT_WORD.sub(" ", plain).strip())
@@ -72,7 +74,7 @@ def topic_of(heading: str) -> str:
     >>> topic_of("2.3. Write-Ahead Logging"), topic_of("See also"), topic_of("1. Introduction")
     ('write ahead logging', '', '')
     """
-    name = normalise(_SECTION_NUMBER.sub("", heading))
+    name = normalise(_SECTION_NUMBER.sub("", heading[:_MAX_NAME_CHARACTERS]))
     tells = any(word not in _OF_PARTS and word not in STOP_WORDS for word in name.split())
     return name if tells else ""
 

@@ -1,0 +1,353 @@
+"""What a stranger sends is read in time linear in its size, in the process of the daemon.
+
+Every parser that runs there gets every hostile text at two sizes, four to one. The least processor
+time of several runs counts: a busy machine makes a run longer, never shorter.
+"""
+
+import gc
+import imaplib
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+import pytest
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+
+from connectors.ignore import Rules, TooManyPatterns, patterns_in
+from connectors.mail.imap_session import fetch_rows, listed_folders
+from connectors.mail.mbox import messages_of
+from connectors.mail.message import fetched
+from connectors.media_type import is_document_name, media_type
+from connectors.protocol import ConnectorError
+from connectors.settings import address, is_of
+from connectors.web.fetch import HttpReply, Unreachable
+from connectors.web.page_content import NoFeed, content_of, date_ms
+from connectors.web.visitor import Visit, read_robots
+from hopsyncd.api.failures import bad_request
+from hopsyncd.api.requests import (
+    DiffRequest,
+    DocumentRequest,
+    DocumentsRequest,
+    LogRequest,
+    PassageRequest,
+    QueryRequest,
+    WatchRequest,
+)
+from hopsyncd.errors import HopsyncdError
+from hopsyncd.formats.blocks import link_to_name, names_of
+from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.decode import decode
+from hopsyncd.formats.readers import extract
+from hopsyncd.formats.units import sentences
+from hopsyncd.index.filters import Condition, _path_test, type_words
+from hopsyncd.index.links import Named, document_keys, tries
+from hopsyncd.logs import redacted
+from hopsyncd.models.keywords import document_names, neutral_spans, normalise, topic_of
+from hopsyncd.models.questions import sentence_spans
+from hopsyncd.retrieve.understood import understood
+from hopsyncd.web.listener import Door, PageGuard
+from hopsyncd.web.pages import question_of, with_code
+from store.words import index_terms, plain, searchable, spellings
+
+SMALL, LARGE = 16 << 10, 64 << 10
+GROWTH = 6.0  # four where it is linear, sixteen where it is quadratic
+NOISE_S = 0.004  # a run shorter than this says nothing
+MOST_S = 2.0  # of 64 KiB on a busy machine, whatever the growth
+
+UNITS = {
+    "encoded words that do not end": "=?a?q? ",
+    "encoded words": "=?utf-8?q?a?= ",
+    "openings of encoded words": "=?",
+    "backslashes": "\\",
+    "escaped letters": "\\a",
+    "octal escapes": "\\101",
+    "brackets": "[",
+    "links that do not end": "[a](",
+    "pictures that do not end": "![",
+    "nested brackets": "[[a]",
+    "parentheses": "(",
+    "closed parentheses": "(a)",
+    "braces": "{",
+    "angles": "<",
+    "tags that do not end": "<a ",
+    "tags with open quotes": '<a b="',
+    "comments that do not end": "<!--",
+    "scripts that do not end": "<script>",
+    "titles that do not end": "<title>",
+    "quotes": '"',
+    "single quotes": "'",
+    "backticks": "`",
+    "backticks apart": "` a ``",
+    "stars": "*",
+    "emphasis": "*a **b ",
+    "underscores": "_a",
+    "tildes": "~",
+    "digits": "1",
+    "numbers": "1 ",
+    "decimals": "1.",
+    "a word": "a",
+    "ideographs": "今",
+    "letters of Thai": "ก",
+    "spaces": " ",
+    "tabs": "\t",
+    "spaces and letters": "a" + " " * 400,
+    "newlines": "\n",
+    "carriage returns": "\r",
+    "lines of a letter": "q\n",
+    "lines that differ": "",  # see text_of
+    "colons": ":",
+    "fields": "a: b\n",
+    "folded fields": "a:\n b\n",
+    "dashes": "-",
+    "rules": "---\n",
+    "dots": ".",
+    "sentences": "A. b ",
+    "parent folders": "../",
+    "folders": "a/",
+    "percent signs": "%",
+    "escaped percent signs": "%25",
+    "ampersands": "&",
+    "parameters": "a=b&",
+    "entities": "&amp;",
+    "numbered entities": "&#1;",
+    "marks": "e\u0301",
+    "combining characters": "\u0301",
+    "controls": "\u202e",
+    "emoji": "\U0001f469\u200d",
+    "at signs": "@",
+    "addresses": "a@b ",
+    "links": "http://a ",
+    "passwords": "://a:b@",
+    "openings of passwords": "://a:",
+    "tokens": "?token=",
+    "filters": "source:a ",
+    "filters with open quotes": 'path:"a ',
+    "properties": "[a:b] ",
+    "stars and letters": "*a",
+    "folders of stars": "**/",
+    "classes": "[!a]",
+    "semicolons": ";",
+    "cookies": "hopsyncd=a; ",
+    "commas": ",",
+    "user agents": "user-agent: a\n",
+    "rules of robots": "disallow: /*a\n",
+    "headings": "# a\n",
+    "quotations": "> ",
+    "lists": "- a\n",
+    "deeper lists": "  - a\n",
+    "tables": "|a",
+    "rows": "|a|b|\n|-|-|\n",
+    "fences": "```a\n",
+    "underlined": "a\n=\n",
+    "directives": ".. a::\n",
+    "references": "`a`_ ",
+    "footnotes": "[^a]: b\n",
+    "definitions": "[a]: b\n",
+    "strings": '"""',
+    "beginnings of messages": "\n\nFrom a\n",
+    "quoted beginnings": ">From ",
+}
+
+
+def text_of(name: str, size: int) -> str:
+    unit = UNITS[name]
+    if not unit:
+        return "".join(f"w{number}\n" for number in range(size // 5))[:size]
+    return (unit * (size // len(unit) + 1))[:size]
+
+
+@dataclass(frozen=True, slots=True)
+class Parser:
+    """`limit`: how many characters can reach it."""
+
+    read: Callable[[str], object]
+    limit: int = LARGE
+
+
+def _request(headers: dict[str, str], query: str = "") -> Request:
+    raw = [(name.encode(), value.encode("utf-8", "replace")) for name, value in headers.items()]
+    return Request(
+        {
+            "type": "http", "method": "GET", "path": "/x/", "headers": raw,
+            "query_string": query.encode("utf-8", "replace"), "server": ("127.0.0.1", 1),
+            "scheme": "http", "root_path": "",
+        }
+    )  # fmt: skip
+
+
+async def _nothing(*_: object) -> None:
+    return None
+
+
+_GUARD = PageGuard(_nothing, Door("127.0.0.1:1"))
+
+
+def _enter(cookie: str) -> object:
+    return _GUARD._entrance(_request({"host": "127.0.0.1:1", "cookie": f'hopsyncd="{cookie}"'}))
+
+
+def _mail(field: str, text: str) -> object:
+    return fetched(f"{field}: {text}\n\nbody\n".encode("utf-8", "replace"), "r")
+
+
+def _validate(model: type[BaseModel], field: str, text: str) -> object:
+    """As a request with the text in one of its fields, and the refusal."""
+    try:
+        return model.model_validate({field: text})
+    except ValidationError as error:
+        return bad_request(error, model)
+
+
+def _validate_json(text: str) -> object:
+    try:
+        return QueryRequest.model_validate_json(text)
+    except ValidationError as error:
+        return bad_request(error, QueryRequest)
+
+
+def _validate_field(text: str) -> object:
+    return _validate_json(json.dumps({text: 1}))
+
+
+def _form(text: str) -> object:
+    return question_of(_request({}, f"q={text}&k={text}"))
+
+
+def _ignored(text: str) -> object:
+    patterns = patterns_in(text.encode("utf-8", "surrogateescape"))
+    return [patterns.verdict(f"folder/{number}.md", is_folder=False) for number in range(3)]
+
+
+def _page(media: str, text: str) -> object:
+    body = text.encode("utf-8", "replace")
+    visit = Visit("http://a/b", HttpReply(200, {"content-type": media}, body))
+    return content_of(visit, 1 << 20, 1000)
+
+
+def _document(kind: str, text: str) -> object:
+    blocks = extract(text.encode("utf-8", "replace"), kind)
+    names = names_of(blocks, None)
+    pieces = chunk(blocks)
+    for piece in pieces:
+        for link in piece.links:
+            tries(link.target, "s", "a/b.md")
+    return document_names(names), document_keys(Named("s", "a/b.md", names))
+
+
+def _passage(text: str) -> object:
+    return normalise(text), topic_of(text), sentence_spans(text), neutral_spans(text)
+
+
+def _words(text: str) -> object:
+    return index_terms(text), spellings(text), plain(text), searchable(text)
+
+
+PARSERS: dict[str, Parser] = {
+    **{f"mail, {one}": Parser(partial(_mail, one))
+       for one in ("Subject", "From", "Date", "Message-ID", "References", "a\n b")},
+    "mail, head": Parser(lambda text: fetched(text.encode("utf-8", "replace"), "r")),
+    "mbox": Parser(lambda text: list(messages_of(text.encode("utf-8", "replace")))),
+    "imap, folders": Parser(
+        lambda text: listed_folders([f'(\\A) "/" {text}'.encode("utf-8", "replace")])
+    ),
+    "imap, messages": Parser(
+        lambda text: fetch_rows([f"1 (UID {text}".encode("utf-8", "replace")])
+    ),
+    "cookies": Parser(_enter, 15_000),
+    "form of the page": Parser(_form, 15_000),
+    "message on the page": Parser(with_code),
+    "ignore file": Parser(_ignored),
+    "names of files": Parser(
+        lambda text: (media_type(text), is_document_name(text), Rules().hides(text, False, [])),
+        4096,
+    ),
+    "path filter": Parser(lambda text: _path_test(text)("a/b/c.md"), 400),
+    "types": Parser(lambda text: type_words(text, text), 4096),
+    "conditions": Parser(lambda text: str(Condition("path", text)), 400),
+    "question": Parser(lambda text: understood(text, (), datetime(2026, 1, 1)), 10_000),
+    "filters": Parser(lambda text: understood("q", [f"since:{text}"], datetime(2026, 1, 1)), 400),
+    "sentences": Parser(lambda text: list(sentences(text))),
+    "words": Parser(_words),
+    "request, JSON": Parser(_validate_json),
+    "request, a JSON field": Parser(_validate_field),
+    **{f"request, {model.__name__}.{field}": Parser(partial(_validate, model, field))
+       for model, field in (
+           (QueryRequest, "question"), (QueryRequest, "at"), (WatchRequest, "webhook"),
+           (WatchRequest, "question"), (PassageRequest, "id"), (DocumentsRequest, "limit"),
+           (DocumentsRequest, "after"), (DocumentsRequest, "under"), (DocumentRequest, "document"),
+           (LogRequest, "before"), (DiffRequest, "graph"), (DiffRequest, "x"),
+       )},
+    "address": Parser(lambda text: address(text, "http://a/b")),
+    "host": Parser(lambda text: address(f"http://{text}", "http://a/b")),
+    "host and patterns": Parser(lambda text: is_of(address(f"http://{text}") or "", ["*a*b", "c"])),
+    "HTTP date": Parser(date_ms),
+    "robots.txt": Parser(lambda text: read_robots(text.encode()).can_fetch("http://a/b", "x")),
+    **{f"page, {kind}": Parser(partial(_page, kind))
+       for kind in ("text/html", "text/plain", "application/xml", "text/html; charset=idna")},
+    "page, content type": Parser(lambda text: _page(f"text/html; {text}", "<p>a"), 15_000),
+    "decode": Parser(lambda text: decode(b"\xff" + text.encode("utf-8", "replace"), None)),
+    **{f"document, {kind}": Parser(partial(_document, kind))
+       for kind in (
+           "text/plain", "text/markdown", "text/html", "text/x-rst", "text/x-python",
+           "text/x-source", "text/plain; charset=punycode",
+       )},
+    "front matter": Parser(lambda text: _document("text/markdown", f"---\na: {text}\n---\nb\n")),
+    "front matter, list": Parser(
+        lambda text: _document("text/markdown", f"---\naliases: [{text}]\ntags: {text}\n---\nb\n")
+    ),
+    "heading": Parser(lambda text: _document("text/markdown", f"# {text}")),
+    "link": Parser(lambda text: (link_to_name(text), tries(text[:4096], "s", "a/b.md"))),
+    "names of a document": Parser(lambda text: document_names([text, topic_of(text)])),
+    "passage": Parser(_passage, 4096),  # chunking makes none longer
+    "log line": Parser(redacted),
+}  # fmt: skip
+
+
+def took_s(parser: Parser, name: str, size: int, runs: int) -> float:
+    text = text_of(name, size)
+    # A full collection now and then costs more, the more objects there are: in all it is linear,
+    # and it would blur the ratio of two sizes.
+    gc.disable()
+    try:
+        return _least_s(parser, text, runs)
+    finally:
+        gc.enable()
+
+
+def _least_s(parser: Parser, text: str, runs: int) -> float:
+    least = float("inf")
+    for _ in range(runs):
+        began_s = time.process_time()
+        with suppress(
+            HopsyncdError, ConnectorError, TooManyPatterns, NoFeed, Unreachable, imaplib.IMAP4.abort
+        ):
+            parser.read(text)
+        least = min(least, time.process_time() - began_s)
+    return least
+
+
+def slow(parser: Parser, name: str) -> str:
+    """Why the parser is too slow on a text; empty if it is not."""
+    large = min(LARGE, parser.limit)
+    small = large // 4
+    for runs in (1, 3, 8):  # only what looks bad is measured again
+        large_s = took_s(parser, name, large, runs)
+        if large_s < NOISE_S:
+            return ""
+        if large_s > 2 * MOST_S:
+            return f"{name}: {large_s:.1f} s for {large} characters"
+        small_s = took_s(parser, name, small, 2 * runs)
+        if large_s < max(GROWTH * small_s, NOISE_S) and large_s < MOST_S:
+            return ""
+    return f"{name}: {small_s:.3f} s for {small} characters, {large_s:.3f} s for {large}"
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_hostile_text_is_read_in_linear_time(name: str) -> None:
+    found = [said for unit in UNITS if (said := slow(PARSERS[name], unit))]
+    assert not found, "\n".join(found)
