@@ -92,19 +92,19 @@ class AuditLog:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
 
-    def record(
-        self, credentials: Credentials, action: str, request: dict[str, Any], status: int
-    ) -> None:
+    def record(self, caller: Caller, action: str, request: dict[str, Any], status: int) -> None:
         """Record an action and its HTTP status. A full disk is logged and stops nobody.
 
         `request` holds what was asked for: names, paths and versions, and no question.
         """
+        credentials = caller.credentials
         line = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "action": action,
             "asked": request,
             "status": status,
             "user": credentials.user,
+            "role": caller.role,
             "uid": credentials.uid,
             "pid": credentials.pid,
             "program": credentials.program,
@@ -154,7 +154,7 @@ class Guard:
             """Record the action once, before the client can learn that it ended."""
             if "action" in state and "outcome" in state:
                 request = state.get("asked", {})
-                self._audit.record(credentials, state.pop("action"), request, state["outcome"])
+                self._audit.record(caller, state.pop("action"), request, state["outcome"])
 
         async def send_recorded(message: Message) -> None:
             record()

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hopsyncd.api.access import Access, AuditLog, Guard
+from hopsyncd.api.access import Access, AuditLog, Caller, Guard
 from hopsyncd.api.access_rules import AccessRules
 from hopsyncd.api.roles import Role
 from hopsyncd.api.server import bound_address
@@ -25,6 +25,7 @@ from hopsyncd.api.tokens import Tokens, token_in
 from hopsyncd.client.trust import UNKNOWN, Credentials
 from hopsyncd.config.configuration import Config
 from hopsyncd.errors import SocketRefused
+from hopsyncd.retrieve.acl import EVERYTHING
 from store.sqlite.sources import OPEN, AccessRule
 
 OWNER = Credentials(os.geteuid(), 1, frozenset({0}))
@@ -172,6 +173,7 @@ def test_a_change_is_recorded_with_who_and_how_it_went(tmp_path: Path) -> None:
     (line,) = [json.loads(line) for line in file.read_text().splitlines()]
     assert line["action"] == "purge" and line["asked"] == {"document": "a.md"}
     assert (line["status"], line["uid"], line["pid"]) == (503, OWNER.uid, 1)
+    assert line["role"] == "owner"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
@@ -185,7 +187,7 @@ def test_of_a_stream_is_recorded_how_it_ended(tmp_path: Path) -> None:
 def test_the_record_is_bounded(tmp_path: Path) -> None:
     audit = AuditLog(tmp_path / "audit.log", max_bytes=1000)
     for number in range(100):
-        audit.record(OWNER, "tag", {"name": str(number)}, 200)
+        audit.record(Caller("ann", "owner", EVERYTHING, OWNER), "tag", {"name": str(number)}, 200)
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["audit.log", "audit.log.1"]
     assert all(file.stat().st_size < 1500 for file in files)
