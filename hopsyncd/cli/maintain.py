@@ -119,6 +119,7 @@ def copy(context: click.Context, to: str) -> None:
     """
     from store.copying import copy_record
     from store.place import open_reader, open_writer, shown, writer_place
+    from store.sqlite.operational import all_watches
 
     try:
         place = is_database(to) if "://" in to else Path(to).absolute()
@@ -135,7 +136,13 @@ def copy(context: click.Context, to: str) -> None:
         closing(open_writer(place)) as target,
     ):
         counts = copy_record(connection, target)
+        told = sum("mcp" not in (one.act or "mcp") for one in all_watches(target))
     click.echo(f"Copied {counted(sum(counts.values()), 'row')} to {shown(place)}.")
+    if told:
+        click.echo(
+            f"The programs and webhooks of {counted(told, 'watched question')} are not in the copy:"
+            " they stay in watch_actions.json in the data folder."
+        )
 
 
 @click.command()

@@ -64,6 +64,10 @@ def test_a_program_in_the_record_or_a_backup_is_not_run(place: Place, tmp_path: 
     _move(place, "Graz")
     place.until(made.exists)
     assert "record names a program" not in place.run("status").stdout
+    place.stop()
+    copied = place.run("copy", "--to", str(tmp_path / "copy.db"))
+    assert "The programs and webhooks of 1 watched question are not in the copy" in copied.stdout
+    assert str(made).encode() not in (tmp_path / "copy.db").read_bytes()
 
 
 def _move(place: Place, town: str) -> None:

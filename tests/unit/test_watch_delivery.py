@@ -13,6 +13,7 @@ import pytest
 
 from hopsyncd.api import watch_delivery
 from hopsyncd.api.watch_delivery import MAX_AT_ONCE, post
+from store.place import open_reader
 from tests.fakes.watching import Watching
 from tests.unit.test_watch_actions import FILES, QUESTION, TOWNS, move_to
 
@@ -242,3 +243,20 @@ def test_a_delivery_that_cannot_be_noted_is_not_repeated_at_once(
     watching.compare()
     assert len(listener.received) == 1
     assert 50 < (watching.watched.delivery.next_s() or 0) <= 60
+
+
+def test_for_a_shared_record_no_program_is_started_and_webhooks_are_told(
+    tmp_path: Path, listening: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes to it could write changes, and so start the program at will."""
+    listener = listening(lambda connection: connection.sendall(OK))
+    made = tmp_path / "made"
+    watching = Watching(tmp_path, FILES)
+    watching.watched.add(QUESTION, ["/usr/bin/touch", str(made)])
+    watching.watched.add(QUESTION, webhook=f"{listener.address}/hook")
+    file = tmp_path / "s.db"
+    monkeypatch.setattr("hopsyncd.api.watched_questions.open_reader", lambda _: open_reader(file))
+    watching.watched._database = "postgresql://elsewhere/notes"
+    move_to(watching, TOWNS[0])
+    assert [one["changes"] for one in watching.watched.listed()] == [1, 1]
+    assert len(listener.received) == 1 and not made.exists()
