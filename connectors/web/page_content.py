@@ -1,9 +1,10 @@
 """What an HTTP answer is: a page to index, a list of pages (a sitemap or a feed), or neither.
 
-Of an HTML page only the main part, the title and the links are kept, read in one pass of linear
-time. Scripts, navigation, headers, footers, forms, asides and all attributes are left out: what
-differs at each visit (tokens, counters in scripts) is mostly there, and a page that says the same
-must stay the same.
+An HTML page is delivered whole, without scripts and styles; hopsyncd.formats decides what of it is
+read. Whether it changed is told by its main part alone, without attributes, navigation, headers,
+footers, forms and asides: what differs at each visit (tokens, counters) is mostly there, and a page
+that says the same must stay the same. The links of the main part are those of the document, so
+others lose their address.
 
 Sitemaps and feeds are parsed by expat. A document that declares entities is refused, since these
 can exhaust the memory or read files.
@@ -11,10 +12,10 @@ can exhaust the memory or read files.
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from html import unescape
+from html import escape, unescape
 from itertools import islice
 from xml.parsers import expat
 
@@ -90,11 +91,10 @@ def content_of(visit: Visit, max_bytes: int, max_links: int) -> PageContent | No
         return PageContent(_fetched(visit, text.encode(), f"{kind}; charset=utf-8"))
     if kind not in _HTML and "<html" not in text[:2000].lower():
         return None
-    page = page_of(text)
+    page = page_of(text, visit.url)
     inner = _addresses(page.main_links, visit.url)[:_MAX_LINKS]
-    fetched = _fetched(
-        visit, page.html.encode(), "text/html; charset=utf-8", title=page.title, links=inner
-    )
+    data, media_type = page.html.encode("utf-8", "replace"), "text/html; charset=utf-8"
+    fetched = _fetched(visit, data, media_type, page.main.encode(), page.title, inner)
     return PageContent(fetched, _addresses(page.links, visit.url)[:max_links])
 
 
@@ -104,11 +104,12 @@ def _addresses(links: list[str] | tuple[str, ...], base: str) -> tuple[str, ...]
 
 
 def _fetched(
-    visit: Visit, data: bytes, media_type: str, title: str | None = None,
-    links: tuple[str, ...] = (),
+    visit: Visit, data: bytes, media_type: str, main: bytes | None = None,
+    title: str | None = None, links: tuple[str, ...] = (),
 ) -> Fetched:  # fmt: skip
     facts = f"{media_type} {visit.elsewhere}".rstrip()
-    revision = hashlib.sha256(facts.encode() + b"\0" + data).hexdigest()[:32]
+    told = data if main is None else main
+    revision = hashlib.sha256(facts.encode() + b"\0" + told).hexdigest()[:32]
     origin = {"url": visit.elsewhere} if visit.elsewhere else {}
     written_ms = date_ms(visit.reply.header("last-modified"))
     return Fetched(data, revision, media_type, title, links, origin, written_ms)
@@ -213,15 +214,16 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The main part as plain HTML, and the links of the page and of its main part, as written."""
+    """A page as HTML, its main part, and the links of the page and of that part, as written."""
 
     html: str
+    main: str
     title: str | None
     links: tuple[str, ...]
     main_links: tuple[str, ...]
 
 
-def page_of(text: str) -> Page:
+def page_of(text: str, url: str) -> Page:
     """Read a page. If no `main` or `article` contains text, the whole page is the main part.
 
     Raises Unreachable if it has so many tags that it would take too much memory.
@@ -229,15 +231,29 @@ def page_of(text: str) -> Page:
     pieces = list(islice(tokens(text, _HIDDEN), _MAX_PIECES + 1))
     if len(pieces) > _MAX_PIECES:
         raise Unreachable(f"it has more than {_MAX_PIECES:,} tags")
-    links = _hrefs(pieces)
-    title = _title(pieces)
     body = list(_without(pieces))
     mains = (list(_inside(body, name)) for name in _MAIN)
     kept = next((part for part in mains if any(not p.tag and p.value.strip() for p in part)), body)
-    html = "".join(_shown(kept))
-    shown = (title or "").replace("&", "&amp;").replace("<", "&lt;")
-    head = f"<title>{shown}</title>\n" if title else ""
-    return Page(head + html, title, links, _hrefs(kept))
+    title, main_links = _title(pieces), _hrefs(kept)
+    main = f"{title or ''}\n{''.join(_shown(kept))}"
+    html = "".join(_delivered(pieces, {piece.start for piece in kept}, url))
+    return Page(html, main, title, _hrefs(pieces), main_links)
+
+
+def _delivered(pieces: list[Token], main: Set[int], url: str) -> Iterator[str]:
+    """The page without scripts, the links of its main part with their full addresses."""
+    for piece in pieces:
+        if not piece.tag:
+            yield "&lt;" if piece.value == "<" else piece.value
+        elif piece.tag in _HIDDEN:
+            continue
+        elif piece.closes:
+            yield f"</{piece.tag}>"
+        elif piece.tag == "a" and piece.href:
+            shown = address(piece.href, url) if piece.start in main else ""
+            yield f'<a href="{escape(shown or "")}">'
+        else:
+            yield f"<{piece.tag}{piece.attributes}"
 
 
 def _without(pieces: list[Token]) -> Iterator[Token]:

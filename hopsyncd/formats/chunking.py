@@ -132,7 +132,7 @@ def _sections(blocks: Sequence[Block]) -> Iterator[tuple[tuple[str, ...], list[B
             bare = []
         if body:
             yield _texts(path) or title, body
-        elif is_bare:
+        elif is_bare and path[-1].text not in _texts(path[:-1]):
             above = _texts(path[:-1])
             bare.append(replace(path[-1], kind="list_item", level=0))
         title = ()

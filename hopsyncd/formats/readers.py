@@ -1,5 +1,6 @@
 """Bytes and a media type to blocks: which reader reads what."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -27,6 +28,8 @@ PICTURES, PICTURE_OF_PAGE = "; pictures", "; picture-of-page="
 """After a media type, what the daemon asks a worker for beside the text."""
 
 Extract = Callable[[bytes, str], tuple[Block, ...]]
+
+_TAG = re.compile(rb"<[a-zA-Z/!?]")
 
 _TEXT: dict[str, Callable[[str], tuple[Block, ...]]] = {
     "text/markdown": markdown_blocks,
@@ -85,7 +88,7 @@ def extract(data: bytes, media_type: str) -> tuple[Block, ...]:
     Raises DocumentUnreadable for bytes that are no text, and for a type that no extractor reads;
     ReaderUnavailable where a library is absent.
     """
-    if is_light(media_type):
+    if is_light(media_type, data):
         return tidy(_blocks(data, media_type))
     return _sound(partial(_blocks, data, media_type))
 
@@ -143,10 +146,15 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
     return extractor(decode(data, charset, kind))
 
 
-def is_light(media_type: str) -> bool:
-    """Whether documents of a type are read in linear time and without a library's help."""
+def is_light(media_type: str, data: bytes = b"") -> bool:
+    """Whether a document is read in linear time and without native code.
+
+    HTML is not, nor is Markdown that has some in it.
+    """
     kind, _ = _parsed(media_type)
-    return kind not in _BINARY and kind not in _DATA and kind not in IMAGES
+    if kind == "text/html" or kind in _BINARY or kind in _DATA or kind in IMAGES:
+        return False
+    return kind != "text/markdown" or not _TAG.search(data)
 
 
 def kind_of(media_type: str) -> str:

@@ -181,6 +181,9 @@ def _marked_headers(rows: Sequence[Row]) -> int:
     """How many rows at the top the document marks as headers; a table has data below them."""
     count = 0
     while count < min(len(rows), _MAX_HEADER_ROWS) and _is_header(rows[count]):
+        texts = [cell.text for cell in rows[count].distinct]
+        if count and all(map(_NUMBER.match, texts)) and not all(map(_YEAR.match, texts)):
+            break  # data in bold
         count += 1
     return count if count < len(rows) else min(count, 1)
 

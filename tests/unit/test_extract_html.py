@@ -1,4 +1,8 @@
-from hopsyncd.formats.blocks import Block
+import re
+
+import pytest
+
+from hopsyncd.formats.blocks import Block, skipped_of
 from hopsyncd.formats.readers import extract
 
 
@@ -25,7 +29,7 @@ def test_a_table_row_is_one_block() -> None:
         ("table", "A: 1 | B: 2"),
     ]
     plain = "<table><tr><td>1<td>2<tr><td><td>4</table><table><tr><th>A<th>B</table>"
-    assert [block.text for block in blocks(plain)] == ["1 | 2", "4", "A | B"]
+    assert [block.text for block in blocks(plain)] == ["1 | 2", " | 4", "A | B"]
 
 
 def test_the_title_is_the_heading_only_without_h1() -> None:
@@ -35,13 +39,14 @@ def test_the_title_is_the_heading_only_without_h1() -> None:
 
 def test_scripts_styles_and_comments_are_dropped() -> None:
     text = "<script>if (a<b) '</p>'</script><style>p{}</style><!-- <p>no --><p>yes<!doctype x>"
-    assert [block.text for block in blocks(text)] == ["yes"]
+    assert [block.text for block in blocks(text) if block.text] == ["yes"]
+    assert skipped_of(blocks(text)) == {"scripts": 1, "styles": 1}
 
 
 def test_broken_markup_keeps_its_text() -> None:
     assert blocks("a < b <p title='x > y'>c <p class=it's>d")[0].text == "a < b"
     assert [b.text for b in blocks("<p title='x > y'>c <p class=it's>d")] == ["c", "d"]
-    assert blocks("<p>5 <6> 7 </ 8")[0].text == "5 <6> 7 </ 8"
+    assert blocks("<p>5 <6> 7 </ 8")[0].text == "5 <6> 7"  # a comment
 
 
 def test_links_stand_where_their_text_begins() -> None:
@@ -164,3 +169,127 @@ def test_a_first_heading_that_says_the_title_is_the_title_below_text_too() -> No
         ("Corn", 2),
         ("b", 0),
     ]
+
+
+def texts(page: str) -> list[str]:
+    return [block.text for block in blocks(page) if block.text]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<body class='page menu'><h1>Bed</h1><p>Oysters lie here.</p></body>",
+        "<h1>Inn</h1><div class=menu><h2>Soups</h2><p>Beetroot soup costs 65 crowns.</p></div>",
+        "<h1>Inn</h1><section id=related><p>Gerda is the aunt of Folke.</p></section>",
+        "<h1>Inn</h1><div class=footer><p>Open Tuesday to Sunday.</p></div>",
+        "<h1>Inn</h1><div class='toc noprint'><p>A theory of constraints.</p></div>",
+        "<h1>Inn</h1><div class=panel aria-hidden=true><p>Collapsed text.</p></div>",
+        "<h1>Inn</h1><div role=tabpanel hidden style='display:none'><p>Second tab.</p></div>",
+        "<h1>Inn</h1><details><summary>More</summary>Closed details.</details>",
+        "<h1>Inn</h1><button>May dogs come in?</button><p>Yes, on a lead.</p>",
+        "<h1>Inn</h1><h3><button aria-expanded=false>Opening hours</button></h3><p>9 to 5</p>",
+        "<ul class='nav navbar-nav'><li><a href=a>One page</a><li>Text <a href=b>two</a></ul>",
+        "<a href=start.html><div>All of it is a link.</div></a>",
+    ],
+)
+def test_text_is_kept_whatever_its_container_is_called(page: str) -> None:
+    kept = " ".join(texts(page)).split()
+    assert kept == re.sub(r"<[^>]*>", " ", page).split()
+
+
+def test_navigation_and_handles_are_left_out_and_counted() -> None:
+    page = (
+        "<body><header><a href=/>Home</a> <a href=/b>News</a></header>"
+        "<main><h1>Mill<a class=headerlink href=#m>¶</a></h1><p>It grinds corn all day long.</p>"
+        "<button>Share</button></main>"
+        "<footer>Printed by the office. <a href=/terms>Terms of use</a></footer>"
+        "<aside>Read on: <a href=/x>Ten mills that you must see</a></aside></body>"
+    )
+    assert texts(page) == ["Mill", "It grinds corn all day long."]
+    assert skipped_of(blocks(page)) == {
+        "buttons": 1,
+        "page headers and footers": 3,
+    }
+    assert [link.target for block in blocks(page) for _, link in block.links] == [
+        "/", "/b", "/terms", "/x"
+    ]  # fmt: skip
+
+
+def test_values_are_as_displayed() -> None:
+    page = (
+        "<p>10<sup>6</sup> cells, H<sub>2</sub>O, the 3<sup>rd</sup>, 45<sup><a href=#f>1</a></sup>"
+        " and 7<sup>[4]</sup><p>Fee <del>900</del><ins>950</ins><p>x<sup>n+1</sup>"
+        "<p><math><msup><mi>a</mi><mn>2</mn></msup></math><ul><li><input type=checkbox checked>Tar"
+        "<li><input type=checkbox>Sail</ul>"
+    )
+    assert texts(page) == [
+        "10^6 cells, H_2O, the 3rd, 45[1] and 7[4]",
+        "Fee 950",
+        "x^(n+1)",
+        "a^2",
+        "[x] Tar",
+        "[ ] Sail",
+    ]
+
+
+def test_ruby_is_read_as_its_base_and_the_readings_stand_below() -> None:
+    page = (
+        "<p>その<ruby>東京<rp>(</rp><rt>とうきょう</rt></ruby>の"
+        "<ruby>図<rt>と</rt>書<rt>しょ</ruby>へ"
+    )
+    assert [(block.kind, block.text) for block in blocks(page)] == [
+        ("paragraph", "その東京の図書へ"),
+        ("note", "東京 (とうきょう); 図書 (としょ)"),
+    ]
+
+
+def test_tables_with_spans_captions_lists_and_tables_inside() -> None:
+    page = (
+        "<table><caption>Fares</caption><thead><tr><td rowspan=2>Route<td colspan=2>2025"
+        "<tr><td>Low<td>High</thead><tr><th rowspan=2>North<td>1<td><ul><li>2<li>3</ul>"
+        "<tr><td><table><tr><td>a<td>b</table><td>4<br>5</table>"
+    )
+    assert texts(page) == [
+        "Fares",
+        "Route: North | 2025 > Low: 1 | 2025 > High: 2; 3",
+        "Route: North | 2025 > Low: a, b | 2025 > High: 4 5",
+    ]
+
+
+def test_tables_that_place_the_parts_of_a_page_are_no_tables() -> None:
+    page = "<table><tr><td><h2>News</h2><p>One.<td><table><tr><td>x<td>y</table></table>"
+    assert [(block.kind, block.text) for block in blocks(page)] == [
+        ("heading", "News"),
+        ("paragraph", "One."),
+        ("table", "x | y"),
+    ]
+
+
+def test_figures_code_and_what_a_page_says_of_itself() -> None:
+    page = (
+        "<head><title>Mill</title><meta name=author content='Ada Byron'>"
+        "<meta property=article:published_time content=2024-05-01></head>"
+        "<figure><img src=a.png alt='A mill'><figcaption>The mill in May</figcaption></figure>"
+        "<p><img src=b.png alt='Two stones'></p><pre>a  b\n  c</pre>"
+    )
+    found = blocks(page)
+    assert [(block.kind, block.text) for block in found] == [
+        ("heading", "Mill"),
+        ("figure", "The mill in May"),
+        ("figure", "Two stones"),
+        ("code", "a  b\n  c"),
+    ]
+    assert found[0].properties == (("author", "Ada Byron"), ("created", "2024-05-01"))
+
+
+def test_lines_are_right_beyond_those_that_the_parser_counts() -> None:
+    page = "<!-- a\nb -->\n" + "<p>x\n" * 70_000 + "<p>last\nline"
+    found = blocks(page)
+    assert (found[-1].first_line, found[-1].last_line) == (70_003, 70_004)
+    assert (found[40_000].first_line, found[40_000].text) == (40_003, "x")
+
+
+def test_deep_pages_lose_nothing() -> None:
+    page = "<div><b>" * 5000 + "<p>deep" + "<i><p>deeper" * 3000 + "<p>last"
+    found = texts(page)
+    assert (found[0], found[1], found[-1], len(found)) == ("deep", "deeper", "last", 3002)

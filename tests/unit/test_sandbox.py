@@ -173,6 +173,14 @@ def test_no_document_is_blamed_when_no_worker_can_start() -> None:
         missing.extract(b"good", "text/plain")
 
 
+def test_html_is_read_by_the_worker_alone(process: ExtractionProcess) -> None:
+    assert process.extract(b"<p>one<p>two", "text/html")[0].text == "one"
+    absent = ExtractionProcess(command=("/no/such/program",))
+    for data, kind in ((b"<p>one", "text/html"), (b"a\n\n<p>one</p>\n", "text/markdown")):
+        with pytest.raises(ReaderUnavailable):
+            absent.extract(data, kind)
+
+
 def test_small_texts_need_no_worker() -> None:
     process = ExtractionProcess(command=("/no/such/program",))
     assert process.extract(b"small", "text/markdown") == (Block("paragraph", "small", 1, 1),)

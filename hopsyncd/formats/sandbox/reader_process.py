@@ -78,7 +78,7 @@ class ExtractionProcess:
 
         Raises DocumentUnreadable; ReaderUnavailable if no document of the type could be read.
         """
-        if len(data) <= self._limits.light_bytes and is_light(media_type):
+        if len(data) <= self._limits.light_bytes and is_light(media_type, data):
             return extract(data, media_type)
         content = content_hash(media_type.encode() + b"\0" + data)
         if content in self._quarantined:

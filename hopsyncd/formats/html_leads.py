@@ -1,0 +1,85 @@
+"""What stands above a block in the lists of a page: introductions, items, terms."""
+
+from dataclasses import replace
+
+from hopsyncd.formats.blocks import Block, Kind
+from hopsyncd.formats.fields import lead_in_of, lead_of
+from hopsyncd.formats.html_text import LISTS
+
+_UNSAID = " "  # in place of a lead, where there must be none
+_MAX_LEADS = 3
+_MAX_DEPTH = 12  # of the stack that is looked at: unclosed lists nest without end
+
+
+class Leads:
+    """What stands above a block in its lists: introductions, items, terms."""
+
+    def __init__(self) -> None:
+        self._open: list[str] = []  # the introduction of each list, the text of each item
+        self._lists = 0
+        self._introduction = ""
+        self._terms: list[Block] = []
+        self._element = ""
+
+    @property
+    def kind(self) -> Kind:
+        return "list_item" if self._lists else "paragraph"
+
+    def end_at_heading(self) -> None:
+        """A heading is part of the path, so its item is not repeated as a lead."""
+        self._introduction = ""
+        if self._open and not self._open[-1]:
+            self._open[-1] = _UNSAID
+
+    def above(self) -> tuple[str, ...]:
+        """The leads of what comes next."""
+        above = [*filter(str.strip, [*self._open[-_MAX_DEPTH:], self._introduction])]
+        return tuple(dict.fromkeys(above))[-_MAX_LEADS:]
+
+    def end_introduction(self) -> None:
+        """What was introduced has come."""
+        self._introduction = ""
+
+    def at(self, name: str, opens: bool) -> list[Block]:
+        """Enter or leave an element; a term without a definition is given as it is."""
+        self._element = name if opens else ""
+        left = self.left() if name in LISTS or (name == "li" and opens) else []
+        if name in LISTS and opens:
+            self._lists += 1
+            self._open += [self._introduction, ""]
+        elif name in LISTS and self._lists:
+            self._lists -= 1
+            del self._open[-2:]
+        elif self._open and (name in ("li", "dt") or not opens):
+            self._open[-1] = ""
+        self._introduction = ""
+        return left
+
+    def led(self, block: Block) -> list[Block]:
+        """The block with its leads; a term waits for its definition."""
+        if self._element == "dt":
+            self._terms.append(block)
+            return []
+        leads = self.above()
+        if self._terms:
+            block = self._defined(block)
+        if self._open and not self._open[-1]:
+            self._open[-1] = lead_of(block.text)
+        else:
+            self._introduction = lead_in_of(block.text)
+        return [replace(block, leads=leads)]
+
+    def left(self) -> list[Block]:
+        terms, self._terms = self._terms, []
+        return terms
+
+    def _defined(self, block: Block) -> Block:
+        terms = self.left()
+        name = ", ".join(term.text for term in terms)
+        self._open[-1:] = [lead_of(name)]
+        joint = "\n" if block.kind == "code" else " " if name[-1:] in (":", "?", ".") else ": "
+        start = len(name) + len(joint)
+        links = [(0, link) for term in terms for _, link in term.links]
+        links += [(start + at, link) for at, link in block.links]
+        text, first = f"{name}{joint}{block.text}", terms[0].first_line
+        return replace(block, text=text, first_line=first, links=tuple(links))

@@ -1,0 +1,188 @@
+"""The text of a paragraph, a heading or a cell of a page, collected from its events."""
+
+import re
+from itertools import accumulate
+
+from hopsyncd.formats.blocks import Links, link_to_address
+from hopsyncd.formats.html_tree import Element, Event
+from hopsyncd.formats.inline import lowered, raised
+
+LISTS = frozenset(("ul", "ol", "menu", "dl"))
+HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_BLOCK_NAMES = (
+    "address article aside blockquote body center dd details div dt fieldset figcaption figure"
+    " footer form head header hr html legend li main nav option p pre section summary title table"
+    " thead tbody tfoot tr td th caption"
+)
+BLOCKS = frozenset(_BLOCK_NAMES.split()).union(LISTS, HEADINGS)
+_BLANKS = re.compile(r"[^\S\n]+")
+_MARK = "\0"  # where a link begins; no text holds it
+_BOLD = frozenset(("b", "strong"))
+_MARKED = {"sup": raised, "sub": lowered}
+_MATH = frozenset("mi mn mo mrow mtext msup msub msubsup mfrac msqrt".split())
+_MATH_MARKS = frozenset(("msup", "msub", "msubsup"))
+_INLINE_ELEMENTS = _BOLD | _MATH | {*_MARKED, "a", "img", "ruby", "input", "q"}
+_FORMULA_NAMES = frozenset("math tex latex equation mwe-math-fallback-image-inline".split())
+_MAX_ALT_CHARACTERS = 500
+_MAX_HREF_CHARACTERS = 4000
+_NOTE_NUMBER = re.compile(r"[\[(]?(\d{1,3}|[*†‡a-z])[\])]?\Z")
+
+
+class InlineText:
+    """Collects text until its block ends: the links in it, what is raised, how it is pronounced."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.has_text = False
+        self.lines = (0, 0)  # the first and the last one with text
+        self.is_plain = False  # whether some of the text is not bold
+        self.is_linked = True  # whether all of the text is in links
+        self.links: list[tuple[str, list[str]]] = []  # addresses, with the pieces shown
+        self.readings: list[str] = []
+        self.pictures: list[str] = []  # what they show
+        self._href, self._is_shown = "", False
+        self._bold = 0
+        self._marked: list[tuple[int, str]] = []  # where raised and lowered texts begin
+
+    def begin(self) -> None:
+        """Forget the block that ended; a link or bold text may go on in the next one."""
+        self.parts, self.has_text = [], False
+        self.is_plain, self.is_linked = False, True
+        self.links, self._is_shown = [], False
+        self.readings, self.pictures, self._marked = [], [], []
+
+    def take(self, event: Event, *, pre: bool = False) -> bool:
+        """Take an event of inline text; False if it is of something else."""
+        if event.what == "text":
+            self._text(event)
+        elif event.what == "link":
+            if event.value:
+                self.links.append((event.value[:_MAX_HREF_CHARACTERS], []))
+                self.parts.append(_MARK)
+        elif event.value == "br":
+            self.parts += ["\n" if pre else " "] if event.what == "open" else []
+        elif event.value in _INLINE_ELEMENTS:
+            self._element(event.value, event.element, event.line, opens=event.what == "open")
+        else:
+            return False
+        return True
+
+    def _element(self, name: str, element: Element, line: int, *, opens: bool) -> None:
+        if name == "a":
+            href = (element.get("href") or "") if opens else ""
+            self._href, self._is_shown = href if len(href) <= _MAX_HREF_CHARACTERS else "", False
+        elif name in _BOLD:
+            self._bold = max(0, self._bold + (1 if opens else -1))
+        elif name == "q":
+            self.parts.append('"')
+        elif name in _MARKED or name in _MATH:
+            mark = name if name in _MARKED else _mark_in_formula(element)
+            if mark:
+                self._mark(mark, opens=opens)
+        elif opens and name == "img":
+            self._picture(element, line)
+        elif opens and name == "ruby":
+            self.readings.append(_reading(element))
+        elif opens and name == "input":
+            self._box(element, line)
+
+    def _text(self, event: Event) -> None:
+        text = event.value
+        if not self.parts and text.isspace():
+            return
+        text = text.replace(_MARK, "\ufffd")
+        is_shown = bool(text.strip())
+        self.parts.append(self._linked(text) if self._href and is_shown else text)
+        if not is_shown:
+            return
+        begin = event.line + text[: len(text) - len(text.lstrip())].count("\n")
+        end = event.line + text.rstrip().count("\n")
+        self.lines = (self.lines[0] if self.has_text else begin, end)
+        self.has_text = True
+        self.is_plain = self.is_plain or not self._bold
+        self.is_linked = self.is_linked and bool(self._href)
+
+    def _linked(self, text: str) -> str:
+        """Text inside a link, marked where the link begins in this block."""
+        if self._is_shown:
+            self.links[-1][1].append(text)
+            return text
+        self._is_shown = True
+        self.links.append((self._href, [text]))
+        bare = text.lstrip()
+        return text[: len(text) - len(bare)] + _MARK + bare
+
+    def _mark(self, name: str, *, opens: bool) -> None:
+        """Raise or lower the text since the element opened."""
+        if opens:
+            self._marked.append((len(self.parts), name))
+            return
+        if not self._marked or self._marked[-1][0] >= len(self.parts):
+            del self._marked[-1:]
+            return
+        at, name = self._marked.pop()
+        text = "".join(self.parts[at:])
+        before = next((part for part in reversed(self.parts[:at]) if part.strip(_MARK)), "")
+        before = before.rstrip(_MARK)
+        if _MARK in text:
+            target = self.links[-1][0] if self.links else ""
+            number = _NOTE_NUMBER.match(text.replace(_MARK, "").strip())
+            marked = f"[{number[1]}]" if number and "#" in target else text
+            self.parts[at:] = [_MARK + marked if marked != text else text]
+        else:
+            self.parts[at:] = [_MARKED[name](text, before)]
+
+    def _picture(self, image: Element, line: int) -> None:
+        alt = " ".join((image.get("alt") or "").split())[:_MAX_ALT_CHARACTERS]
+        if not alt:
+            return
+        names = (image.get("class") or "").lower().split()
+        if not _FORMULA_NAMES.isdisjoint(names):
+            self._text(Event("text", alt, line))
+        else:
+            self.pictures += [alt] if " " in alt and not self._href else []
+            self.lines = self.lines if self.has_text else (line, line)
+
+    def _box(self, element: Element, line: int) -> None:
+        """A task's state, as lists of tasks show it."""
+        if (element.get("type") or "").lower() == "checkbox" and not self.has_text:
+            state = "[x] " if element.get("checked") is not None else "[ ] "
+            self._text(Event("text", state, line))
+
+    def taken(self, *, pre: bool = False) -> tuple[str, Links]:
+        """The text so far, and the links with their offsets in it."""
+        pieces = self._tidy(pre=pre).split(_MARK)
+        offsets = accumulate(map(len, pieces))
+        found = [
+            (at, link_to_address(href, "".join(shown)))
+            for at, (href, shown) in zip(offsets, self.links, strict=False)
+        ]
+        return "".join(pieces), tuple((at, link) for at, link in found if link)
+
+    def _tidy(self, *, pre: bool) -> str:
+        text = "".join(self.parts)
+        if pre:
+            return "\n".join(line.rstrip() for line in text.strip("\n").split("\n")).rstrip()
+        lines = (_BLANKS.sub(" ", line).strip() for line in text.split("\n"))
+        return "\n".join(line for line in lines if line)
+
+
+def _mark_in_formula(element: Element) -> str:
+    """How a part of MathML stands beside the part before it."""
+    around = element.getparent()
+    if around is None or around.tag not in _MATH_MARKS or around[0] is element:
+        return ""
+    return "sup" if element is around[-1] and around.tag != "msub" else "sub"
+
+
+def _reading(ruby: Element) -> str:
+    """How a text is pronounced, after the text; empty if the page does not say."""
+    base: list[str] = [ruby.text or ""]
+    said: list[str] = []
+    for part in ruby:
+        is_reading = part.tag in ("rt", "rtc")
+        if isinstance(part.tag, str) and part.tag != "rp":
+            (said if is_reading else base).extend(part.itertext())
+        base.append(part.tail or "")
+    text, reading = ("".join("".join(some).split()) for some in (base, said))
+    return f"{text} ({reading})" if text and reading else ""

@@ -1,0 +1,298 @@
+"""HTML to a tree, and which parts of a page are not what it says.
+
+libxml2 parses; it is loaded by whoever reads HTML, so only in the worker. Whether an element is
+left out depends on how a page marks it *and* on what is in it: a list of links that is called a
+menu leads through the site, a list of dishes that is called a menu is the text of the page.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Literal
+
+from hopsyncd.formats import library
+
+Element = Any  # of lxml, which has no types
+_TREE_DEPTH = 2000  # libxml2 ends the document, silently, where elements are nested deeper
+_ANY_TAG = re.compile(r"</?(?!(?:h[1-6]|p|br|hr|li|pre|title|script|style)\b)[a-zA-Z][^<>]*>", re.I)
+
+_UNSEEN = {
+    **dict.fromkeys(("script", "noscript", "template"), "scripts"),
+    "style": "styles",
+    **dict.fromkeys(("iframe", "object", "embed", "canvas", "svg"), "embedded objects"),
+    **dict.fromkeys(("select", "textarea"), "form fields"),
+    **dict.fromkeys(("annotation", "annotation-xml"), ""),  # formulas once more, as TeX
+    **dict.fromkeys(("rt", "rp", "rtc"), ""),  # how to pronounce what is read
+}
+_DELETED = frozenset(("del", "s", "strike"))
+_NAVIGATION_ROLES = frozenset("navigation search menu menubar tablist toolbar".split())
+_FRAME_ROLES = frozenset(("banner", "contentinfo", "complementary"))
+_NAVIGATION_NAMES = """
+    nav navbar navigation menu mainmenu submenu toc breadcrumb breadcrumbs footer navheader
+    navfooter docnav pagination pager site-header site-footer nosearch noindex noprint related
+    sidebar share sharing social
+"""
+_NAVIGATION = frozenset(_NAVIGATION_NAMES.split())
+_NAVIGATION_ENDS = ("-nav", "-menu", "-toc", "_toc", "-navigation", "-breadcrumbs", "-sidebar")
+# What browsers or wikis add to a text for use by the mouse.
+_HANDLES = frozenset("headerlink skip-link mw-editsection anchorjs-link anchor-link".split())
+_INLINE = frozenset(
+    "a abbr b code em font i img label math small span strong sub sup svg u".split()
+)
+_HIDDEN_STYLE = re.compile(r"(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+_MAX_HANDLE_CHARACTERS = 40
+_MAX_BUTTON_WORDS = 3
+_MAX_LABEL_CHARACTERS = 8
+_LAST_KNOWN_LINE = 65_535  # libxml2 counts no further
+_FOLLOWED = frozenset(("navigation", "page headers and footers"))
+_FRAME = frozenset(("header", "footer", "aside", "form", "dialog"))
+_NEVER_LEFT_OUT = frozenset("html head body main article thead tbody tfoot tr td th".split())
+_OF_PAGES = ("h1", "h2", "h3", "h4", "form", "main", "article")
+_TITLES = frozenset("h1 h2 h3 h4 h5 h6 summary dt legend".split())
+_MAIN_SHARE = 0.5  # of the prose of a page is in what it calls its main part
+
+
+@dataclass(slots=True)
+class Page:
+    """A parsed page. `skipped` elements are not read; of `links_only` only the links are.
+
+    `kinds` counts them by what they are; `size` is the number of characters in the page.
+    """
+
+    root: Element
+    elements: list[Element]  # all of them, so that lxml makes no second object of any
+    skipped: set[Element] = field(default_factory=set)
+    links_only: set[Element] = field(default_factory=set)
+    kinds: Counter[str] = field(default_factory=Counter)
+    size: int = 0
+    first_line: int = 1
+
+    def line_of(self, element: Element, line: int) -> int:
+        """The line in the file where an element begins, if it is not before `line`."""
+        known = element.sourceline or _LAST_KNOWN_LINE
+        return line if known >= _LAST_KNOWN_LINE else max(line, known + self.first_line - 1)
+
+
+def parse(text: str) -> Element | None:
+    """The root element of a page; None if there is nothing in it."""
+    root = _parsed(text)
+    if root is not None and _is_cut_off(root):
+        root = _parsed(_ANY_TAG.sub(" ", text))
+    return root
+
+
+def _parsed(text: str) -> Element | None:
+    etree = library("lxml.etree")
+    parser = etree.HTMLParser(encoding="utf-8", remove_pis=True, no_network=True, huge_tree=True)
+    if not text.strip():
+        return None
+    return etree.fromstring(text.encode("utf-8", "replace"), parser)
+
+
+def _is_cut_off(root: Element) -> bool:
+    depth, element = 0, root
+    while len(element):
+        depth, element = depth + 1, element[-1]
+    return depth >= _TREE_DEPTH
+
+
+def page_of(root: Element, first_line: int = 1, *, whole: bool = False) -> Page:
+    """A page, and what of it is left out; with `whole`, nothing that leads through the site is."""
+    page = Page(root, [one for one in root.iter() if isinstance(one.tag, str)])
+    page.first_line = first_line
+    sizes = _Sizes(page.elements)
+    page.size = sizes.text[root]
+    frame = set() if whole else _outside_main(page.elements, sizes)
+    inside: set[Element] = set()
+    for element in page.elements:
+        if element.getparent() in inside:
+            inside.add(element)
+            continue
+        kind = _kind(element, sizes, frame, whole=whole)
+        if kind is None:
+            continue
+        inside.add(element)
+        (page.links_only if kind in _FOLLOWED else page.skipped).add(element)
+        if kind and (sizes.text[element] or element.tag in _UNSEEN):
+            page.kinds[kind] += 1
+    return page
+
+
+class _Sizes:
+    """Characters of each element's text, and of that in links."""
+
+    def __init__(self, elements: list[Element]) -> None:
+        self.text: dict[Element, int] = dict.fromkeys(elements, 0)
+        self.links: dict[Element, int] = dict.fromkeys(elements, 0)
+        for element in reversed(elements):  # so those inside come first
+            own = 0 if element.tag in _UNSEEN else _length(element.text) + self.text[element]
+            self.text[element] = own
+            if element.tag == "a" and element.get("href") is not None:
+                self.links[element] = own
+            parent = element.getparent()
+            if parent is not None:
+                self.text[parent] += own + _length(element.tail)
+                self.links[parent] += self.links[element]
+
+    def prose(self, element: Element) -> int:
+        """Characters outside links."""
+        return self.text[element] - self.links[element]
+
+    def is_linked(self, element: Element) -> bool:
+        """Whether at least half of the text is in links."""
+        return 2 * self.links[element] >= self.text[element]
+
+
+def _length(text: str | None) -> int:
+    return len(text) - text.count(" ") - text.count("\n") if text else 0
+
+
+def _outside_main(elements: list[Element], sizes: _Sizes) -> set[Element]:
+    """Headers, footers and the like outside the part that a page calls its main one.
+
+    Empty unless that part has most of the page's prose.
+    """
+    mains = {one for one in elements if one.tag == "main" or one.get("role") == "main"}
+    mains = mains or {one for one in elements if one.tag == "article"}
+    outermost = [one for one in mains if mains.isdisjoint(one.iterancestors())]
+    if sum(map(sizes.prose, outermost)) <= _MAIN_SHARE * sizes.prose(elements[0]):
+        return set()
+    around = {up for one in outermost for up in one.iterancestors()}
+    return {
+        one
+        for one in elements
+        if (one.tag in _FRAME or one.get("role") in _FRAME_ROLES)
+        and one not in around
+        and one not in mains
+        and mains.isdisjoint(one.iterancestors())
+    }
+
+
+def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) -> str | None:
+    """What an element is that is left out, empty for what nobody misses; None for what is read."""
+    tag = element.tag
+    if tag in _UNSEEN and not (whole and tag == "noscript"):
+        return _UNSEEN[tag]
+    if tag in _DELETED:
+        return "deleted texts"
+    if whole or tag in _NEVER_LEFT_OUT:
+        return None
+    if element in frame or (tag in _FRAME and _is_linked_frame(element, sizes)):
+        return "page headers and footers"
+    words = f"{element.get('class', '')} {element.get('id', '')}".lower().split()
+    role = element.get("role", "").lower()
+    size = sizes.text[element]
+    if size <= _MAX_HANDLE_CHARACTERS and not _HANDLES.isdisjoint(words):
+        return ""
+    if tag == "button":
+        return "buttons" if _is_label(element) else None
+    is_marked = tag == "nav" or role in _NAVIGATION_ROLES or any(map(_is_navigation, words))
+    if is_marked and (sizes.is_linked(element) or size <= _MAX_LABEL_CHARACTERS):
+        return "navigation"
+    is_hidden = (
+        element.get("hidden") is not None
+        or element.get("aria-hidden") == "true"
+        or bool(_HIDDEN_STYLE.search(element.get("style", "")))
+    )
+    # Panels and tabs that open at a click are hidden too.
+    if is_hidden and (tag in _INLINE or sizes.is_linked(element)):
+        return "hidden parts"
+    return None
+
+
+def _is_linked_frame(element: Element, sizes: _Sizes) -> bool:
+    return sizes.is_linked(element) and next(element.iter("h1", "h2", "h3"), None) is None
+
+
+def _is_navigation(word: str) -> bool:
+    return word in _NAVIGATION or word.endswith(_NAVIGATION_ENDS)
+
+
+def _is_label(button: Element) -> bool:
+    """Whether a button only says what it does; others are questions or titles of panels."""
+    text = " ".join("".join(button.itertext()).split())
+    if "?" in text or len(text.split()) > _MAX_BUTTON_WORDS:
+        return False
+    if button.get("aria-controls") or button.get("aria-expanded") or button.get("role") == "tab":
+        return not text
+    return not any(up.tag in _TITLES for up in button.iterancestors())
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Text, or an element that opens or closes, at a line of the file.
+
+    A `link` is one that leads through the site, without its text. A `table` is a whole one.
+    """
+
+    what: Literal["text", "open", "close", "link", "table"]
+    value: str  # the text, the name of the element, the address
+    line: int
+    element: Element = None
+
+
+def events_of(page: Page, top: Element, line: int, *, tables: bool = True) -> Iterator[Event]:
+    """What is read inside an element that begins at a line, in order.
+
+    With `tables`, tables of data are given whole, others as the elements that they consist of.
+    """
+    walker = library("lxml.etree").iterwalk(top, events=("start", "end", "comment"))
+    entered: list[bool] = []  # whether what is inside is given, for each open element
+    for what, element in walker:
+        text = element.tail
+        if what == "start":
+            line = line if element is top else page.line_of(element, line)
+            instead = None if element is top else _instead(page, element, line, tables=tables)
+            entered.append(instead is None)
+            if instead is None:
+                if element is not top:
+                    yield Event("open", element.tag, line, element)
+                text = element.text
+            else:
+                yield from instead
+                walker.skip_subtree()
+                line += sum(inner.count("\n") for inner in element.itertext(with_tail=False))
+                continue
+        elif what == "comment":
+            line += element.text.count("\n")
+        elif entered.pop() and element is not top:
+            yield Event("close", element.tag, line, element)
+        if text and (element is not top or what == "start"):
+            yield Event("text", text, line)
+            line += text.count("\n")
+
+
+def _instead(page: Page, element: Element, line: int, *, tables: bool) -> list[Event] | None:
+    """What is given instead of the parts of an element; None where the parts are."""
+    if element in page.skipped:
+        return []
+    if element in page.links_only:
+        links = (Event("link", one.get("href", ""), line) for one in element.iter("a"))
+        return [Event("open", "div", line, element), *links, Event("close", "div", line, element)]
+    if tables and element.tag == "table" and is_data(element):
+        return [Event("table", "", line, element)]
+    return None
+
+
+def is_data(table: Element) -> bool:
+    """Whether a table has data, rather than placing the parts of a page."""
+    if table.get("role") in ("presentation", "none"):
+        return False
+    if next(own_parts(table, ("th", "caption", "thead")), None) is not None:
+        return True
+    has_inner = sum(1 for _ in islice(table.iter("table"), 2)) > 1
+    return not has_inner and next(table.iter(*_OF_PAGES), None) is None
+
+
+def own_parts(table: Element, names: tuple[str, ...]) -> Iterator[Element]:
+    """The elements of these names in a table, without those of tables inside it."""
+    walker = library("lxml.etree").iterwalk(table, events=("start",))
+    for _, element in walker:
+        if element is table:
+            continue
+        if element.tag in names:
+            yield element
+        if element.tag in ("table", "td", "th"):
+            walker.skip_subtree()
