@@ -6,9 +6,9 @@ answers, not for packets.
 - The writer uses its session at least every `_BEAT_S`. The server ends the session if it is idle
   for `LEASE_S`, which frees the writer's lock; see `session`.
 - In each process one thread looks after the sessions that wait for an answer. If one waits for
-  longer than `_PATIENCE_S`, the thread opens another connection to ask whether the server still
-  has that session. If it has, the statement is merely long. If it has not, or if the server does
-  not answer, the thread shuts the session's socket, and the statement fails.
+  longer than `_PATIENCE_S`, the thread asks on another connection, twice if need be, whether the
+  server still has that session. If it has, the statement is merely long. If it has not, or if the
+  server does not answer, the thread shuts the session's socket, and the statement fails.
 """
 
 import os
@@ -25,9 +25,10 @@ from psycopg import errors
 
 LEASE_S = 12
 _BEAT_S = 3.0
-_PATIENCE_S = 6.0
+_PATIENCE_S = 5.0
 _ROUND_S = 1.0
 _CONNECT_S = 3  # seconds in which the other connection must be made, and its query answered
+_ATTEMPTS = 2  # a server under load may be slow to accept a connection
 
 
 class Line:
@@ -150,7 +151,9 @@ class _Watchdog:
             if now_s - self._asked_s.get(url, -_PATIENCE_S) < _PATIENCE_S / 2:
                 continue
             self._asked_s[url] = now_s
-            known = _sessions_of(url, [line.process for line, _ in waiting])
+            processes = [line.process for line, _ in waiting]
+            answers = (_sessions_of(url, processes) for _ in range(_ATTEMPTS))
+            known = next((answer for answer in answers if answer is not None), set[int]())
             for line, since_s in waiting:
                 if line.process not in known and line.waiting_since_s == since_s:
                     line.cut()
@@ -159,8 +162,8 @@ class _Watchdog:
 _watchdog = _Watchdog()
 
 
-def _sessions_of(url: str, processes: list[int]) -> set[int]:
-    """Which of these sessions the server still has; none if it does not answer in time."""
+def _sessions_of(url: str, processes: list[int]) -> set[int] | None:
+    """Which of these sessions the server still has; None if it does not answer in time."""
     is_late = threading.Event()
     try:
         with psycopg.connect(url, autocommit=True, connect_timeout=_CONNECT_S) as other:
@@ -182,7 +185,7 @@ def _sessions_of(url: str, processes: list[int]) -> set[int]:
                 wire.close()
             return {int(row[0]) for row in rows}
     except errors.ConnectionTimeout:
-        return set()
+        return None
     except psycopg.Error:
         # A server that refuses a connection answers. It ends its sessions itself, if it has to.
-        return set() if is_late.is_set() else set(processes)
+        return None if is_late.is_set() else set(processes)
