@@ -5,8 +5,10 @@ import json
 import os
 import pwd
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -137,6 +139,40 @@ def test_removing_visible_to_opens_a_source(place: Place, restarts: bool) -> Non
     else:
         place.post("/v1/reload", {})
     assert len(seen(place, [version])) > 8
+
+
+def test_a_member_sees_nothing_of_a_closed_source_while_it_comes_and_goes(place: Place) -> None:
+    configure(place, None)
+    place.start()
+    place.sync()
+    round_of: list[Asked] = [
+        ("POST", "/v1/query", {"question": "Ada Byron", "k": 9}),
+        ("GET", "/v1/log", None),
+        ("GET", "/v1/documents", None),
+        ("GET", "/v1/status", None),
+    ]
+    group, ended = grp.getgrnam(TEAM).gr_gid, threading.Event()
+
+    def ask() -> list[tuple[int, str]]:
+        told: list[tuple[int, str]] = []
+        while not ended.is_set():
+            told += as_user(MEMBER, [group], partial(answers, place.socket, round_of * 10))
+        return told
+
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask)
+        try:
+            for load in range(6):
+                configure(place, None if load % 2 else CLOSED)
+                place.post("/v1/reload", {})
+                place.sync()
+                place.write(f"closed/{load}.md", f"# Praise\n\nThe {CANARY} {load} is praised.\n")
+        finally:
+            ended.set()
+        told = asking.result()
+    assert {status for status, _ in told} == {200}
+    assert not [text for _, text in told if CANARY in text or '"closed"' in text]
+    assert CANARY in json.dumps(place.get("/v1/log"))
 
 
 def test_a_follower_whose_configuration_is_older_closes_what_the_writer_closes() -> None:
