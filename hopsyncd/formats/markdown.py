@@ -8,8 +8,9 @@ which Logseq keeps in the text for itself, are left out.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, MutableMapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hopsyncd.formats.blocks import (
@@ -19,17 +20,29 @@ from hopsyncd.formats.blocks import (
     WrittenLink,
     link_to_address,
     link_to_name,
+    skipped_block,
     squeeze,
     with_title,
 )
 from hopsyncd.formats.fields import (
-    WIKI_LINK,
-    FrontMatter,
     lead_in_of,
     lead_of,
-    without_front_matter,
 )
+from hopsyncd.formats.front_matter import WIKI_LINK, FrontMatter, without_front_matter
 from hopsyncd.formats.html import html_blocks
+from hopsyncd.formats.inline import lowered, raised
+from hopsyncd.formats.markdown_rules import (
+    FOOTNOTE_MARK,
+    definition_tokens,
+    footnote_rule,
+    math_rule,
+)
+from hopsyncd.formats.note_markup import (
+    shown_of_embedded,
+    without_comments,
+    without_drawings,
+    without_note_markup,
+)
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.tables import TableBuilder, table_blocks
 
@@ -39,84 +52,11 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
-_ADMONITIONS = frozenset(("note", "tip", "important", "warning", "caution"))
-
-# Inside code all of these are text.
-_MACRO = re.compile(
-    r"(?P<code>(?<!`)`++[^`]*+`++)"
-    r"|\]\(\{%[ \t]*\w+[ \t]+[\"']?(?P<address>[^\"'%\s{}]{1,500})[\"']?[ \t]*%\}"
-    r"(?P<rest>[^()\s]{0,200})\)"
-    r"|\{%[ \t]*\w+[ \t]+[\"'](?P<shown>[^\"'%\n{}]{1,200})[\"'][ \t]*%\}"  # {% channel "help" %}
-    r"|\{%[^%\n{}]{0,500}%\}|\{\{[^{}\n]{0,500}\}\}"  # Jekyll's and Hugo's tags, Logseq's macros
-    r"|\{:[^{}\n]{0,200}\}"  # attributes of kramdown, sizes of Logseq's pictures
-    r"|%%[^%\n]{1,500}%%"  # Obsidian's comments
-    r"|\[\^[\w-]{1,40}\]:?"  # footnotes
-)
-_CALLOUT = re.compile(r"\A\[!(\w{1,30})(?:\|[^\]\n]{0,100})?\][+-]?[ \t]*([^\n]*)(\n?)")
-_TASK = re.compile(r"\A\[[ xX/-]\][ \t]+")
-_BEGIN = re.compile(r"^[ \t]*#\+BEGIN_(\w+)[ \t]*", re.IGNORECASE | re.MULTILINE)
-_END = re.compile(r"[ \t]*#\+END_\w+[ \t]*$", re.IGNORECASE | re.MULTILINE)
-_BLOCK_ID = re.compile(r"(?<=\s)\^[\w-]{1,60}\Z")
-_HIGHLIGHT = re.compile(r"==(?=\S)([^=\n]{1,300})(?<=\S)==")
-_PICTURE = re.compile(
-    r"\.(?:png|jpe?g|gif|svg|webp|bmp|mp4|mov|webm|mp3|wav)(?:#\S*)?\Z", re.IGNORECASE
-)
-_SIZE = re.compile(r"\d+(?:x\d+)?\Z")
-
-
-def without_note_markup(text: str) -> str:
-    r"""The text of a paragraph as a reader sees it, still with the markup of Markdown.
-
-    >>> without_note_markup("[!tip] Save often\nand early. {{embed x}}")
-    'Save often:\nand early. '
-    >>> without_note_markup('See [leave]({% page "/leave/" %}#award) or `{{x}}`.')
-    'See [leave](/leave/#award) or `{{x}}`.'
-    """
-    text = _CALLOUT.sub(_callout, _TASK.sub("", text, count=1), count=1)
-    if "{" in text or "%%" in text or "[^" in text:
-        text = _MACRO.sub(_macro, text)
-    if "#+" in text:
-        text = _END.sub("", _BEGIN.sub(_begin, text))
-    return _HIGHLIGHT.sub(r"\1", _BLOCK_ID.sub("", text))
-
-
-def shown_of_embedded(name: str, shown: str) -> str:
-    """The text shown for an embedded file; for a picture, its caption.
-
-    >>> shown_of_embedded("lucide-x.svg#icon", ""), shown_of_embedded("a.png", "300")
-    ('', '')
-    >>> shown_of_embedded("a.png", "The mill"), shown_of_embedded("Notes#Mill", "")
-    ('The mill', 'Notes#Mill')
-    """
-    if not _PICTURE.search(name):
-        return shown or name
-    return "" if _SIZE.match(shown) or _PICTURE.search(shown) else shown
-
-
-def _callout(found: re.Match[str]) -> str:
-    title = found[2].strip() or found[1].capitalize()
-    joint = "" if (found[2] and not found[3]) or title[-1] in ".:!?" else ":"
-    return title + joint + found[3]
-
-
-def _macro(found: re.Match[str]) -> str:
-    if found["code"]:
-        return found["code"]
-    if found["address"]:
-        return f"]({found['address']}{found['rest']})"
-    return found["shown"] or ""
-
-
-def _begin(found: re.Match[str]) -> str:
-    kind = found[1].lower()
-    return f"{kind.capitalize()}: " if kind in _ADMONITIONS else ""
-
-
 _MAX_NESTING = 100
 _MAX_LEADS = 3
 # Parsing a line takes time quadratic in its nesting; nobody writes quotes this deep.
 _DEEP_QUOTE = re.compile(r"^(?:[ \t]{0,3}>[ \t]?){12}", re.MULTILINE)
-_MARKUP = re.compile(r"[\\`*_\[\]<&#]")
+_MARKUP = re.compile(r"[\\`*_\[\]<&#$]|~~")
 _TAG = re.compile(r"(?<![\w&/#])#(?=[\w/-]*[^\W\d])([\w/-]{1,100})")
 _LOGSEQ_KEYS = (
     "id|collapsed|created-at|updated-at|template(?:-including-parent)?|background-color|heading"
@@ -145,14 +85,39 @@ def markdown_blocks(text: str) -> tuple[Block, ...]:
     parser can go (12 quotes, 100 levels) is read as plain text, so that none of it is lost.
     """
     text, said = without_front_matter(text)
-    tags: list[str] = []
-    blocks = _with_fields(_blocks(_LOGSEQ.sub("", text), tags), said)
-    properties = (*said.properties, *(("tag", tag) for tag in dict.fromkeys(tags)))
-    if not blocks or not (said.names or said.links or properties):
-        return blocks
-    links = (*((0, link) for link in said.links), *blocks[0].links)
-    first = replace(blocks[0], links=links, names=said.names, properties=properties)
-    return (first, *blocks[1:])
+    env = _Environment()
+    if any(name == "excalidraw-plugin" for name, _ in said.properties):
+        text, env.skipped["drawings"] = without_drawings(text)
+    text, env.skipped["comments"] = without_comments(text)
+    if said.label_first:
+        text = WIKI_LINK.sub(_turned, text)
+    blocks = _with_fields(_blocks(_LOGSEQ.sub("", text), env), said)
+    properties = (*said.properties, *(("tag", tag) for tag in dict.fromkeys(env.tags)))
+    if blocks and (said.names or said.links or properties):
+        links = (*((0, link) for link in said.links), *blocks[0].links)
+        first = replace(blocks[0], links=links, names=said.names, properties=properties)
+        blocks = (first, *blocks[1:])
+    return (*blocks, skipped_block(env.skipped)) if env.skipped.total() else blocks
+
+
+@dataclass(slots=True)
+class _Environment:
+    """What is found in the whole of a document; the parser has its own part of it.
+
+    `cited` are the labels of footnotes that the text refers to, and `waiting` those of the block in
+    progress.
+    """
+
+    tags: list[str] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    cited: set[str] = field(default_factory=set)
+    notes: dict[str, Token] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+    of_parser: MutableMapping[str, Any] = field(default_factory=dict)
+
+
+def _turned(found: re.Match[str]) -> str:
+    return f"[[{found[2]}|{found[1]}]]" if found[2] else found[0]
 
 
 def _with_fields(blocks: tuple[Block, ...], said: FrontMatter) -> tuple[Block, ...]:
@@ -165,24 +130,44 @@ def _with_fields(blocks: tuple[Block, ...], said: FrontMatter) -> tuple[Block, .
     return (*titled[:head], *fields, *titled[head:])
 
 
-def _blocks(text: str, tags: list[str]) -> tuple[Block, ...]:
-    """The blocks of the text; the tags in it join `tags`."""
+def _blocks(text: str, env: _Environment) -> tuple[Block, ...]:
+    """The blocks of the text; what is found in it joins `env`."""
     if _DEEP_QUOTE.search(text):
         return plain_blocks(text)
+    parser = _parser()
+    tokens = parser.parse(text, env.of_parser)
+    if any(token.level >= _MAX_NESTING - 2 for token in tokens):
+        return plain_blocks(text)
+    tokens = _without_contents(tokens, env.skipped)
+    for token in tokens:
+        if token.type == "inline" and "[^" in token.content:
+            env.cited.update(FOOTNOTE_MARK.findall(token.content))
+        elif token.type == "footnote":
+            env.notes.setdefault(token.meta["label"], token)
+    if env.notes:
+        contents = (note.content for note in env.notes.values())
+        env.cited.update(label for one in contents for label in FOOTNOTE_MARK.findall(one))
+    walk = _Walk(parser, env)
+    return tuple(walk.blocks([*definition_tokens(tokens, env.of_parser, text)]))
+
+
+def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt  # slow to import
 
     parser = MarkdownIt("commonmark", {"maxNesting": _MAX_NESTING})
-    parser.enable("table").disable("inline")
+    parser.enable(["table", "strikethrough"]).disable("inline")
     parser.inline.ruler.before("link", "wiki_link", _wiki_link)
-    env: MutableMapping[str, Any] = {"tags": tags}
-    tokens = _without_contents(parser.parse(text, env))
-    if any(token.level >= _MAX_NESTING - 2 for token in tokens):
-        return plain_blocks(text)
-    return tuple(_Walk(parser, env).blocks(tokens))
+    parser.inline.ruler.before("escape", "math", math_rule)
+    alternatives = ["paragraph", "reference", "blockquote", "list"]
+    parser.block.ruler.before("reference", "footnote", footnote_rule, {"alt": alternatives})
+    return parser
 
 
-def _without_contents(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens without lists and paragraphs of more than one link, all into the same page."""
+def _without_contents(tokens: Sequence[Token], skipped: Counter[str]) -> list[Token]:
+    """The tokens without lists and paragraphs of more than one link, all into the same page.
+
+    They are counted in `skipped`.
+    """
     kept: list[Token] = []
     opened = 0  # where the list or paragraph in progress begins in what is kept
     links = 0
@@ -199,6 +184,7 @@ def _without_contents(tokens: Sequence[Token]) -> list[Token]:
             is_contents = False
         if not token.level and token.nesting == -1 and is_contents and links > 1:
             del kept[opened:]
+            skipped["tables of contents"] += 1
     return kept
 
 
@@ -220,9 +206,7 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
 class _Walk:
     """One pass over the parser's flat list of tokens."""
 
-    def __init__(
-        self, parser: MarkdownIt, env: MutableMapping[str, Any], *, is_inside: bool = False
-    ) -> None:
+    def __init__(self, parser: MarkdownIt, env: _Environment, *, is_inside: bool = False) -> None:
         """`is_inside` an outline that looks like indented code, as Logseq writes it."""
         self._parser = parser
         self._env = env
@@ -239,27 +223,60 @@ class _Walk:
         for token in tokens:
             if token.map:
                 lines = (token.map[0], max(token.map[1], token.map[0] + 1))
-            yield from self._token(token, *lines)
+            for block in self._token(token, *lines):
+                yield block
+                if block.kind != "table":
+                    yield from self._notes()
+            if token.type == "table_close":
+                yield from self._notes()
+
+    def _notes(self) -> Iterator[Block]:
+        """The footnotes that the text since the last ones refers to."""
+        labels, self._env.waiting = self._env.waiting, []
+        for label in labels:
+            if note := self._env.notes.pop(label, None):
+                yield from self._note(note)
+
+    def _note(self, token: Token) -> Iterator[Block]:
+        start, end = token.map or (0, 0)
+        walk = _Walk(self._parser, self._env, is_inside=True)
+        for block in walk.blocks(self._parser.parse(token.content, self._env.of_parser)):
+            first, last = block.first_line + start, min(block.last_line + start, end)
+            kind: Kind = "note" if block.kind in ("paragraph", "heading") else block.kind
+            yield replace(block, kind=kind, level=0, first_line=first, last_line=last)
 
     def _token(self, token: Token, start: int, end: int) -> Iterator[Block]:
         match token.type:
             case "inline":
                 yield from self._inline(token, start + 1, end)
+            case "code_block" if _OUTLINE.match(token.content) and not self._is_inside:
+                walk = _Walk(self._parser, self._env, is_inside=True)
+                inner = self._parser.parse(token.content, self._env.of_parser)
+                for block in walk.blocks(inner):
+                    first, last = block.first_line + start, min(block.last_line + start, end)
+                    yield replace(block, first_line=first, last_line=last)
+            case "footnote" if token.meta["label"] not in self._env.cited:
+                yield from self._note(token)
+            case "definition":
+                yield Block("paragraph", token.content, start + 1, end)
+            case "html_block":
+                yield from html_blocks(token.content, first_line=start + 1)
+            case "fence" | "code_block":
+                first = start + 2 if token.type == "fence" else start + 1
+                yield replace(_code(token.content, first), leads=self._above())
+            case _ if self._grid or token.type == "table_open":
+                yield from self._table(token, start, end)
+            case _:
+                self._enter_or_leave(token)
+
+    def _enter_or_leave(self, token: Token) -> None:
+        """Note where headings, lists and their items begin and end."""
+        match token.type:
             case "heading_open":
                 self._level = int(token.tag[1])
             case "heading_close":
                 self._level = 0
                 self._lead_in = ""
-            case "code_block" if _OUTLINE.match(token.content) and not self._is_inside:
-                walk = _Walk(self._parser, self._env, is_inside=True)
-                for block in walk.blocks(self._parser.parse(token.content, self._env)):
-                    first, last = block.first_line + start, min(block.last_line + start, end)
-                    yield replace(block, first_line=first, last_line=last)
-            case "fence" | "code_block":
-                first = start + 2 if token.type == "fence" else start + 1
-                yield replace(_code(token.content, first), leads=self._above())
-            case "html_block":
-                yield from html_blocks(token.content, first_line=start + 1)
             case "bullet_list_open" | "ordered_list_open":
                 self._lists += 1
                 self._leads.append(self._lead_in)
@@ -272,8 +289,6 @@ class _Walk:
                 self._lists -= 1
                 self._leads.pop()
                 self._lead_in = ""
-            case _:
-                yield from self._table(token, start, end)
 
     def _table(self, token: Token, start: int, end: int) -> Iterator[Block]:
         match token.type:
@@ -293,6 +308,8 @@ class _Walk:
         return tuple(dict.fromkeys(leads))[-_MAX_LEADS:]
 
     def _inline(self, token: Token, first: int, last: int) -> Iterator[Block]:
+        if "[^" in token.content:
+            self._env.waiting += FOOTNOTE_MARK.findall(token.content)
         text, links = self._visible(without_note_markup(token.content))
         if self._grid is not None:
             self._grid.add(text, links=links)
@@ -312,9 +329,11 @@ class _Walk:
         if not _MARKUP.search(content) or _is_bracket_heap(content):
             return content, ()
         children: list[Token] = []
-        self._parser.inline.parse(content, self._parser, self._env, children)
+        self._parser.inline.parse(content, self._parser, self._env.of_parser, children)
+        children, deletions = _without_deleted(children)
+        self._env.skipped["deletions"] += deletions
         text = (token.content for token in children if token.type == "text")
-        self._env["tags"] += (tag[1] for part in text for tag in _TAG.finditer(part))
+        self._env.tags += (tag[1] for part in text for tag in _TAG.finditer(part))
         return _shown(children)
 
 
@@ -323,15 +342,46 @@ def _is_bracket_heap(content: str) -> bool:
     return WIKI_LINK.sub("", content).count("[") > 20 + len(content) // 8
 
 
+_DELETED = re.compile(r"<(/?)(?:del|s|strike)\b", re.IGNORECASE)
+_SCRIPT = re.compile(r"<(/?)(sup|sub)\b", re.IGNORECASE)
+
+
+def _without_deleted(tokens: Sequence[Token]) -> tuple[list[Token], int]:
+    """The tokens without deleted text, and how many deletions there are."""
+    if not any(token.type in ("s_open", "html_inline") for token in tokens):
+        return [*tokens], 0
+    kept: list[Token] = []
+    depth = deletions = 0
+    for token in tokens:
+        found = _DELETED.match(token.content) if token.type == "html_inline" else None
+        if token.type == "s_open" or (found and not found[1]):
+            deletions += depth == 0
+            depth += 1
+        elif token.type == "s_close" or found:
+            depth = max(depth - 1, 0)
+        elif not depth:
+            kept.append(token)
+    return kept, deletions
+
+
 def _shown(tokens: Sequence[Token]) -> tuple[str, Links]:
     """The text that a reader sees, and the links in it."""
     parts: list[str] = []
     length = 0
     links: list[tuple[int, WrittenLink | None]] = []
     opened = (0, 0, "")
+    script: tuple[int, int] | None = None
     for token in tokens:
         part = _visible_part(token)
         match token.type:
+            case "html_inline" if tag := _SCRIPT.match(token.content):
+                if not tag[1]:
+                    script = (length, len(parts))
+                elif script:
+                    (length, first), script = script, None
+                    mark = raised if tag[2].lower() == "sup" else lowered
+                    part = mark("".join(parts[first:]), "".join(parts[:first])[-1:])
+                    del parts[first:]
             case "link_open":
                 opened = (length, len(parts), str(token.attrs["href"]))
             case "link_close":

@@ -1,4 +1,4 @@
-from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.blocks import Block, skipped_of
 from hopsyncd.formats.readers import extract
 
 
@@ -225,9 +225,11 @@ Beta.
     assert [" ".join(block.text.split()) for block in blocks(text)] == [
         "Save often: and early twice.",
         "Press {{y}} here.",
-        "Ask help",
+        "[ ] Ask help",
         "Note: Beta.",
+        "",
     ]
+    assert skipped_of(blocks(text)) == {"comments": 1}
     assert ("/leave/", "here") in links(text)
 
 
@@ -276,7 +278,8 @@ See:
 
 - [Corn](#corn)
 """
-    assert [block.text for block in blocks(text) if not block.level] == [
+    assert skipped_of(blocks(text)) == {"tables of contents": 2}
+    assert [block.text for block in blocks(text) if not block.level and block.text] == [
         "In short: see stones.",
         "Corn",
         "Flour",

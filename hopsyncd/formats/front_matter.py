@@ -1,0 +1,299 @@
+"""Front matter and page properties: what a note says of itself above its text.
+
+Title, aliases and tags name the document or what it belongs to; whatever else tells a reader
+something is a fact about the document. Lists are read as note programs write them: `[a, b]`,
+`a, b`, or lines that begin with `-`. When a note was made and changed are properties, not text.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time
+
+from hopsyncd.formats.blocks import WrittenLink, link_to_name
+
+WIKI_LINK = re.compile(r"\[\[([^\[\]|\n]+)(?:\|([^\[\]\n]*))?\]\]")
+
+_PROPERTIES = re.compile(r"\A((?:(?:- |  )?[A-Za-z][\w-]*::(?:[ \t].*)?(?:\n|\Z))+)")
+_NAME = r"([^\W\d_][\w .\-/]{0,60}?)"
+_KEYS = {
+    "---": re.compile(rf"[\"']?{_NAME}[\"']?[ \t]*:(?:[ \t]+(.*)|(?=[\"'\[])(.*))?"),
+    "+++": re.compile(rf"[\"']?{_NAME}[\"']?[ \t]*=(?:[ \t]*(.*)|(\Z\A))"),
+}
+_RULE = re.compile(r"(---|\+\+\+)[ \t]*\Z")
+_ENDS = {"---": ("---", "..."), "+++": ("+++",)}
+_MAX_LINES = 1000
+_PROPERTY = re.compile(r"(?:- |  )?([A-Za-z][\w-]{0,60})(::)(?:[ \t]+(.*))?")
+_ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
+_VALUE = re.compile(r"""\s*("[^"]*"|'[^']*'|[^,]+)""")
+_COMMENT = re.compile(r"(?<![ \t])[ \t]+#.*$")
+_FOLDED = re.compile(r"[|>][+-]?\d?\Z")
+_UNTOLD_VALUE = re.compile(r"(?:true|false|yes|no|null|~|/\S*|)\Z", re.IGNORECASE)
+_MAX_NAMES = 100
+_MAX_FIELD_CHARACTERS = 1000
+
+# Readers of the page never see these: they tell a program how to show it.
+_UNTOLD_NAMES = """
+    title layout permalink slug weight draft toc icon id collapsed cssclass cssclasses banner cover
+    image nav_order sidenav sidebar template publish published public cspell
+    redirect_from heading filters lang eleventynavigation excalidraw-plugin
+"""
+_UNTOLD = frozenset(_UNTOLD_NAMES.split())
+
+# When programs, not people, say that the note was made and changed.
+_MADE = frozenset("created created-at created_at createdat ctime datecreated date-created".split())
+_CHANGED = frozenset(
+    "updated updated-at updated_at updatedat modified last_modified last-modified lastmodified"
+    " lastmod mtime datemodified date-modified".split()
+)
+_ONE_NAME = (
+    {"tags": "tag", "authors": "author", "date": "created"}
+    | dict.fromkeys(_MADE, "created")
+    | dict.fromkeys(_CHANGED, "modified")
+)
+_EPOCH = re.compile(r"(\d{9,10})(\d{3})?(?:\.\d+)?\Z")
+_ISO = re.compile(
+    r"\d{4}-\d\d?-\d\d?(?:[T ]\d\d?:\d\d(?::\d\d(?:\.\d+)?)?\s*(?:Z|UTC|[+-]\d\d:?\d\d)?)?\Z"
+)
+_DENDRON = frozenset(("id", "title", "created", "updated"))
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A fact about the document, as it is written, at a 1-based line."""
+
+    text: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class FrontMatter:
+    """What the front matter says. `title_line` is 1-based; tags and properties have `links`.
+
+    properties: (name, value) of each, names in lower case, a tag or author each on its own. In a
+    note of Dendron, which is `label_first`, links are written `[[label|target]]`.
+    """
+
+    title: str = ""
+    title_line: int = 1
+    aliases: tuple[str, ...] = ()
+    links: tuple[WrittenLink, ...] = ()
+    fields: tuple[Field, ...] = ()
+    properties: tuple[tuple[str, str], ...] = ()
+    label_first: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The title and the aliases."""
+        return tuple(filter(None, (self.title, *self.aliases)))
+
+
+@dataclass(slots=True)
+class _Property:
+    """A key with the text beside it and in the lines below it; `mark` follows the key."""
+
+    key: str
+    mark: str
+    line: int
+    beside: str
+    below: list[str]
+
+    @property
+    def values(self) -> list[str]:
+        return _list(self.beside) + self.below
+
+    @property
+    def text(self) -> str:
+        beside = "" if _FOLDED.match(self.beside) else self.beside
+        is_list = beside.startswith("[") and not beside.startswith("[[")
+        if not self.below and not is_list:
+            return _bare(WIKI_LINK.sub(lambda link: link[2] or link[1], beside))
+        joint = " " if _FOLDED.match(self.beside) else ", "
+        return joint.join([*_list(beside), *self.below])
+
+
+def without_front_matter(text: str) -> tuple[str, FrontMatter]:
+    """The text with its front matter blanked, so that lines keep their place, and what it said.
+
+    Front matter begins in the first line and stands between two lines of `---` (the second may be
+    `...`) or `+++`. It is YAML with names, or TOML. A rule with other text below it is a rule.
+    """
+    fenced = _fenced(text)
+    if fenced:
+        mark, lines = fenced
+        said = "\n".join(lines)
+        rest = text.split("\n", len(lines) + 2)[len(lines) + 2 :]
+        blanked = "\n" * (len(lines) + 2) + "".join(rest)
+        return blanked, _said(said, [*_told(lines, _KEYS[mark], 2)])
+    found = _PROPERTIES.match(text)
+    if not found:
+        return text, FrontMatter()
+    blanked = "\n" * found[0].count("\n") + text[found.end() :]
+    return blanked, _said(found[0], [*_told(found[1].split("\n"), _PROPERTY, 1)])
+
+
+def _fenced(text: str) -> tuple[str, list[str]] | None:
+    """The mark of front matter and the lines between its two rules; None if there is none."""
+    if text[:3] not in _KEYS:
+        return None
+    lines = text.split("\n", _MAX_LINES)[:_MAX_LINES]
+    found = _RULE.match(lines[0])
+    if not found:
+        return None
+    mark = found[1]
+    end = next((at for at, line in enumerate(lines) if at and line.rstrip() in _ENDS[mark]), None)
+    if end is None:
+        return None
+    said = lines[1:end]
+    is_sound = _is_toml(said) if mark == "+++" else _is_yaml(said)
+    return (mark, said) if is_sound else None
+
+
+def _is_toml(lines: Sequence[str]) -> bool:
+    try:
+        return bool(tomllib.loads("\n".join(lines)))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_yaml(lines: Sequence[str]) -> bool:
+    """Whether lines are names with values, as notes have them; stricter YAML is not asked for.
+
+    Each line is a name, goes on with the value above it, or is a comment.
+    """
+    named = False
+    opened = 0  # brackets of a list over several lines
+    for line in lines:
+        if not line.strip() or line.startswith("#"):
+            continue
+        if found := _KEYS["---"].fullmatch(line):
+            named, opened = True, 0
+            value = found[2] or found[3] or ""
+            if value[:1] in ("[", "{"):
+                opened = value.count(value[0]) - value.count("]" if value[0] == "[" else "}")
+        elif (
+            not named
+            or not (opened > 0 or line[0] in " \t-]}")
+            or (line[0] == "-" and not _ITEM.fullmatch(line) and line.strip() != "-")
+        ):
+            return False
+        else:
+            opened -= line.count("]") + line.count("}")
+    return named
+
+
+def _said(properties: str, told: Sequence[_Property]) -> FrontMatter:
+    title, title_line = "", 1
+    aliases: list[str] = []
+    tags: list[str] = []
+    for one in told:
+        key = one.key.lower()
+        if key == "title" and not title and one.text:
+            title, title_line = one.text, one.line
+        elif key in ("alias", "aliases"):
+            aliases += one.values
+        elif key in ("tag", "tags"):
+            tags += (value.removeprefix("#") for value in one.values)
+    keys = {one.key.lower() for one in told}
+    label_first = keys >= _DENDRON and any(
+        _EPOCH.match(one.text) for one in told if one.key == "created"
+    )
+    links = [link_to_name(tag) for tag in tags]
+    links += [link_to_name(one[1], one[2] or "") for one in WIKI_LINK.finditer(properties)]
+    distinct = tuple(dict.fromkeys(link for link in links if link))
+    return FrontMatter(
+        title,
+        title_line,
+        tuple(aliases[:_MAX_NAMES]),
+        distinct[:_MAX_NAMES],
+        tuple(_fields(told)),
+        tuple(_properties(told))[:_MAX_NAMES],
+        label_first,
+    )
+
+
+def _properties(told: Iterable[_Property]) -> Iterator[tuple[str, str]]:
+    for one in told:
+        key = one.key.lower()
+        name = _ONE_NAME.get(key.replace(" ", ""), key)
+        if name in ("title", "alias", "aliases"):
+            continue
+        for value in one.values:
+            said = value.removeprefix("#") if name == "tag" else value
+            if name in ("created", "modified"):
+                said = _date(said) or said
+            if said:
+                yield name, said[:_MAX_FIELD_CHARACTERS]
+
+
+def _fields(told: Iterable[_Property]) -> Iterator[Field]:
+    for one in told:
+        key, text = one.key.lower(), one.text[:_MAX_FIELD_CHARACTERS]
+        if key in _UNTOLD or _UNTOLD_VALUE.match(text):
+            continue
+        date = _date(text)
+        if date and key.replace(" ", "") in _MADE | _CHANGED:
+            continue
+        if date and key == "date":
+            text = date
+        yield Field(f"{one.key}{one.mark} {text}", one.line)
+
+
+def _date(text: str) -> str:
+    """A date in the form of ISO 8601, of one that is written so or as a time since 1970.
+
+    >>> _date("1642032000000"), _date("2026-05-03"), _date("3 May")
+    ('2022-01-13', '2026-05-03', '')
+    """
+    if _ISO.match(text):
+        return text
+    found = _EPOCH.match(text)
+    if not found:
+        return ""
+    moment = datetime.fromtimestamp(int(found[1]), UTC)
+    return moment.strftime("%Y-%m-%d") if moment.time() == time() else moment.isoformat()
+
+
+def _told(lines: Iterable[str], keys: re.Pattern[str], first_line: int) -> Iterator[_Property]:
+    """Each key at the margin, with the items and the lines below it that go on with its value."""
+    last: _Property | None = None
+    for number, line in enumerate(lines, first_line):
+        found = keys.fullmatch(line)
+        if found:
+            if last:
+                yield last
+            mark, beside = ("::", found[3]) if found[2] == "::" else (":", found[2] or found[3])
+            last = _Property(found[1].strip(), mark, number, (beside or "").strip(), [])
+        elif not last or not line.strip() or line.startswith("#"):
+            continue
+        elif last.beside[:1] in ("[", "{") and not last.beside.endswith(("]", "}")):
+            last.beside += f" {line.strip()}"
+        elif item := _ITEM.fullmatch(line):
+            last.below.append(_bare(item[1]))
+        elif _FOLDED.match(last.beside):
+            last.below.append(line.strip())
+        elif last.beside and line[0] in " \t":
+            last.beside += f" {line.strip()}"
+    if last:
+        yield last
+
+
+def _list(text: str) -> list[str]:
+    inner = _COMMENT.sub("", text).strip()
+    if inner.startswith("[") and inner.endswith("]") and not inner.startswith("[["):
+        inner = inner[1:-1]
+    return [bare for part in _VALUE.findall(inner) if (bare := _bare(part))]
+
+
+def _bare(text: str) -> str:
+    """A value without quotes or the brackets of a link.
+
+    >>> _bare(' "[[Ada Lovelace]]" ')
+    'Ada Lovelace'
+    """
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        text = text[1:-1]
+    link = WIKI_LINK.fullmatch(text.removeprefix("#"))
+    return link[1].strip() if link else text.strip()

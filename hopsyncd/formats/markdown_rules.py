@@ -1,0 +1,117 @@
+"""Rules for the Markdown parser: footnotes, formulas, and definitions that are text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
+    from markdown_it.token import Token
+
+FOOTNOTE_MARK = re.compile(r"\[\^([^\]\s^]{1,60})\](?!:)")
+_FOOTNOTE = re.compile(r"\[\^([^\]\s^]{1,60})\]:[ \t]*")
+_MATH = re.compile(r"\$\$.{1,2000}?\$\$|\$(?![\s$])[^$\n]{1,300}?(?<![\s\\])\$(?!\d)", re.DOTALL)
+_LABEL_HERE = re.compile(r"\[([^\[\]]{1,200})\]")
+_ADDRESS = re.compile(r"[/.#:@%]")
+
+
+def footnote_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """A block rule: `[^label]: text`, with the lines that go on with it or are indented below it.
+
+    Without it the parser takes a footnote of one word for the definition of a link. The token
+    `footnote` has the text as its content and the label as its meta.
+    """
+    if state.is_code_block(start):
+        return False
+    line = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]]
+    found = _FOOTNOTE.match(line)
+    if not found:
+        return False
+    if silent:
+        return True
+    last = _end_of_footnote(state, start, end)
+    below = state.getLines(start + 1, last, state.blkIndent + 4, False)
+    token = state.push("footnote", "", 0)
+    token.content = "\n".join(filter(None, (line[found.end() :], below)))
+    token.meta = {"label": found[1]}
+    token.map = [start, last]
+    state.line = last
+    return True
+
+
+def _end_of_footnote(state: StateBlock, start: int, end: int) -> int:
+    """The line after the footnote that begins at a line."""
+    terminators = state.md.block.ruler.getRules("paragraph")
+    last = at = start + 1
+    after_blank = False
+    while at < end:
+        is_indented = state.sCount[at] - state.blkIndent >= 4
+        if state.isEmpty(at):
+            after_blank = True
+        elif is_indented or (
+            not after_blank and not any(rule(state, at, end, True) for rule in terminators)
+        ):
+            last = at + 1
+        else:
+            break
+        at += 1
+    return last
+
+
+def math_rule(state: StateInline, silent: bool) -> bool:
+    """An inline rule: a formula between dollar signs is text, its `*` and `_` no emphasis."""
+    if state.src[state.pos] != "$":
+        return False
+    found = _MATH.match(state.src, state.pos, state.posMax)
+    if not found:
+        return False
+    if not silent:
+        state.push("text_special", "", 0).content = found[0]
+    state.pos = found.end()
+    return True
+
+
+def definition_tokens(
+    tokens: Sequence[Token], env: Mapping[str, Any], text: str
+) -> Iterator[Token]:
+    """The tokens, with one for each definition of a link that is none: `[Deadline]: Friday`.
+
+    Nothing refers to it, and what it leads to is no address. The token `definition` has the line
+    as its content.
+    """
+    found = [
+        (*said["map"], label)
+        for label, said in env.get("references", {}).items()
+        if not _ADDRESS.search(said["href"]) and label != "//"
+    ]
+    if not found:
+        yield from tokens
+        return
+    contents = (token.content for token in tokens if token.type == "inline")
+    named = {
+        " ".join(label.split()).upper()
+        for content in contents
+        for label in _LABEL_HERE.findall(content)
+    }
+    lines = text.split("\n")
+    waiting = [
+        (start, _definition(start, end, lines))
+        for start, end, label in sorted(found)
+        if " ".join(label.split()).upper() not in named
+    ]
+    for token in tokens:
+        while waiting and not token.level and token.map and token.map[0] >= waiting[0][0]:
+            yield waiting.pop(0)[1]
+        yield token
+    yield from (definition for _, definition in waiting)
+
+
+def _definition(start: int, end: int, lines: Sequence[str]) -> Token:
+    from markdown_it.token import Token
+
+    content = "\n".join(line.strip() for line in lines[start:end])
+    content = re.sub(r"\A\[([^\]]*)\]:\s*", r"\1: ", content)
+    return Token("definition", "", 0, map=[start, end], content=content)

@@ -1,0 +1,127 @@
+"""What note programs write into Markdown for themselves: macros, comments, block ids, drawings."""
+
+import re
+
+_ADMONITIONS = frozenset(("note", "tip", "important", "warning", "caution"))
+
+_LOGSEQ_MACROS = (
+    "embed|query|renderer|video|youtube(?:-timestamp)?|vimeo|bilibili|tweet|twitter|namespace|card"
+    "|function|img|pdf|zotero-[a-z-]+|word-count|demo|table"
+)
+
+# Inside code all of these are text.
+_MACRO = re.compile(
+    r"(?P<code>(?<!`)`++[^`]*+`++)"
+    r"|\]\(\{%[ \t]*\w+[ \t]+[\"']?(?P<address>[^\"'%\s{}]{1,500})[\"']?[ \t]*%\}"
+    r"(?P<rest>[^()\s]{0,200})\)"
+    r"|\{%[ \t]*\w+[ \t]+[\"'](?P<shown>[^\"'%\n{}]{1,200})[\"'][ \t]*%\}"  # {% channel "help" %}
+    r"|\{%[^%\n{}]{0,500}%\}|\{\{[<%][^{}\n]{0,500}[>%]\}\}"  # tags of Jekyll and Hugo
+    r"|(?<=\]\()\{\{[^{}\n]{0,500}\}\}"  # where a site is, in an address
+    r"|\{\{cloze (?P<cloze>[^{}\n]{1,500})\}\}"
+    rf"|\{{\{{(?:{_LOGSEQ_MACROS})\b[^{{}}\n]{{0,500}}\}}\}}"
+    r"|\{:[^{}\n]{0,200}\}"  # attributes of kramdown, sizes of Logseq's pictures
+    r"|\[\^[^\]\s^]{1,60}\]:?"  # marks of footnotes
+)
+_CALLOUT = re.compile(r"\A\[!(\w{1,30})(?:\|[^\]\n]{0,100})?\][+-]?[ \t]*([^\n]*)(\n?)")
+_BEGIN = re.compile(r"^[ \t]*#\+BEGIN_(\w+)[ \t]*", re.IGNORECASE | re.MULTILINE)
+_END = re.compile(r"[ \t]*#\+END_\w+[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_BLOCK_ID = re.compile(r"(?<=\s)\^[\w-]{1,60}\Z")
+_HIGHLIGHT = re.compile(r"==(?=\S)([^=\n]{1,300})(?<=\S)==")
+_PICTURE = re.compile(
+    r"\.(?:png|jpe?g|gif|svg|webp|bmp|mp4|mov|webm|mp3|wav)(?:#\S*)?\Z", re.IGNORECASE
+)
+_SIZE = re.compile(r"\d+(?:x\d+)?\Z")
+
+
+def without_note_markup(text: str) -> str:
+    r"""The text of a paragraph as a reader sees it, still with the markup of Markdown.
+
+    >>> without_note_markup("[!tip] Save often\nand early. {{embed x}}")
+    'Save often:\nand early. '
+    >>> without_note_markup('See [leave]({% page "/leave/" %}#award) or `{{x}}`.')
+    'See [leave](/leave/#award) or `{{x}}`.'
+    >>> without_note_markup("Pay {{ invoice.total }}.[^1]")
+    'Pay {{ invoice.total }}.'
+    """
+    text = _CALLOUT.sub(_callout, text, count=1)
+    if "{" in text or "[^" in text:
+        text = _MACRO.sub(_macro, text)
+    if "#+" in text:
+        text = _END.sub("", _BEGIN.sub(_begin, text))
+    return _HIGHLIGHT.sub(r"\1", _BLOCK_ID.sub("", text))
+
+
+def shown_of_embedded(name: str, shown: str) -> str:
+    """The text shown for an embedded file; for a picture, its caption.
+
+    >>> shown_of_embedded("lucide-x.svg#icon", ""), shown_of_embedded("a.png", "300")
+    ('', '')
+    >>> shown_of_embedded("a.png", "The mill"), shown_of_embedded("Notes#Mill", "")
+    ('The mill', 'Notes#Mill')
+    """
+    if not _PICTURE.search(name):
+        return shown or name
+    return "" if _SIZE.match(shown) or _PICTURE.search(shown) else shown
+
+
+def _callout(found: re.Match[str]) -> str:
+    title = found[2].strip() or found[1].capitalize()
+    joint = "" if (found[2] and not found[3]) or title[-1] in ".:!?" else ":"
+    return title + joint + found[3]
+
+
+def _macro(found: re.Match[str]) -> str:
+    if found["code"]:
+        return found["code"]
+    if found["address"]:
+        return f"]({found['address']}{found['rest']})"
+    return found["shown"] or found["cloze"] or ""
+
+
+def _begin(found: re.Match[str]) -> str:
+    kind = found[1].lower()
+    return f"{kind.capitalize()}: " if kind in _ADMONITIONS else ""
+
+
+_CODE_OR_COMMENT = re.compile(
+    r"^[ \t>]*+(?P<mark>`{3,}+|~{3,}+)[^\n]*+(?:.*?^[ \t>]*+(?P=mark)[`~]*+[ \t]*$|.*\Z)"
+    r"|(?<!`)`++[^`\n]*+`++"
+    r"|(?<!\S)%%(?!%)(?P<comment>.*?)%%",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def without_comments(text: str) -> tuple[str, int]:
+    r"""The text without Obsidian's comments, its lines in their places, and how many there were.
+
+    >>> without_comments("Row. %%private%%\n%%\nSecret.\n\n%%\nEnd, `%%x%%`.")
+    ('Row. \n\n\n\n\nEnd, `%%x%%`.', 2)
+    """
+    if "%%" not in text:
+        return text, 0
+    count = 0
+
+    def kept(found: re.Match[str]) -> str:
+        nonlocal count
+        if found["comment"] is None:
+            return found[0]
+        count += 1
+        return "\n" * found[0].count("\n")
+
+    return _CODE_OR_COMMENT.sub(kept, text), count
+
+
+_DRAWING = re.compile(
+    r"^(?:#{1,2} Drawing[ \t]*\n+)?```(?:compressed-)?json[ \t]*\n.*?(?:^```[ \t]*$|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_OF_EXCALIDRAW = re.compile(
+    r"^(?:%%[ \t]*|#{1,2} (?:Excalidraw Data|Text Elements|Drawing)[ \t]*|==.{0,20}EXCALIDRAW.*)$",
+    re.MULTILINE,
+)
+
+
+def without_drawings(text: str) -> tuple[str, int]:
+    """A file of Excalidraw without the drawings' data; the texts in the drawing stay."""
+    text, count = _DRAWING.subn(lambda found: "\n" * found[0].count("\n"), text)
+    return _OF_EXCALIDRAW.sub("", text), count
