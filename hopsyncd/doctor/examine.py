@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx2
 
+from hopsyncd.api.watch_actions import ACTIONS_NAME, WatchActions
 from hopsyncd.client import Client, RequestFailed
 from hopsyncd.config.configuration import Config, config_path, load_config
 from hopsyncd.config.source_kinds import GitSource, ImapSource, RemoteSource, SourceConfig
@@ -190,6 +191,12 @@ def _configured(configuration: Mapping[str, Any]) -> Iterator[Diagnosis]:
         yield Diagnosis("configuration", "warn", detail, "Restart the daemon")
 
 
+def watch_actions(config: Config) -> Iterator[Diagnosis]:
+    """Whether the daemon may use the programs and webhooks of watched questions."""
+    if problem := WatchActions(config.daemon.data_dir / ACTIONS_NAME).problem:
+        yield Diagnosis("watched questions", "fail", problem, "See docs/watches.md")
+
+
 Check = Callable[[], Iterator[Diagnosis]]
 
 
@@ -215,6 +222,7 @@ def examine(config_file: Path | None) -> Iterator[Diagnosis]:
     yield from _guarded("daemon", partial(served, config))
     yield from _guarded("sources", partial(sources, config))
     yield from _guarded("watches", partial(machine.watches, config))
+    yield from _guarded("watched questions", partial(watch_actions, config))
     yield from _guarded("llm", partial(endpoint, config))
 
 

@@ -64,6 +64,17 @@ def test_secrets_that_others_can_read_are_warned_of(tmp_path: Path) -> None:
     assert levels(installed.configuration(file, config)) == [("configuration", "ok")]
 
 
+def test_programs_of_watches_that_others_can_write_fail(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    config.daemon.data_dir.mkdir(mode=0o700)
+    file = config.daemon.data_dir / "watch_actions.json"
+    assert list(reachable.watch_actions(config)) == []
+    file.write_text('{"actions": []}')
+    file.chmod(0o620)
+    (found,) = reachable.watch_actions(config)
+    assert found.level == "fail" and str(file) in found.detail and "mode 600" in found.detail
+
+
 def test_the_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     config.daemon.data_dir.mkdir(mode=0o755)
