@@ -37,14 +37,18 @@ Sentence = tuple[tuple[str, ...], str]
 """The headings above it, and its text in one line."""
 
 
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_000  # the years 1 to 9999
+
+
 def time_text(unix_ms: int | None) -> str | None:
     """Unix milliseconds in ISO 8601, UTC; None stays None."""
     return None if unix_ms is None else moment_text(unix_ms)
 
 
 def moment_text(unix_ms: int) -> str:
-    """Unix milliseconds in ISO 8601, UTC."""
-    return datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    """Unix milliseconds in ISO 8601, UTC; a moment outside the calendar is moved into it."""
+    within = min(max(unix_ms, _FIRST_MS), _LAST_MS)
+    return datetime.fromtimestamp(within / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def logged_version(entry: LogEntry, told: str | None = None) -> LoggedVersion:

@@ -119,6 +119,12 @@ def objects_of(connection: Connection) -> dict[str, str]:
     return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
+def _why_not_opened(path: Path, error: OperationalError) -> str:
+    if path.is_dir():
+        return "it is a folder"
+    return str(error) if path.exists() else "there is no such file"
+
+
 def open_file(path: Path, mode: str = "rw") -> FileConnection:
     """Open an existing file as it is: nothing is checked, set or migrated."""
     try:
@@ -133,8 +139,9 @@ def open_file(path: Path, mode: str = "rw") -> FileConnection:
     except OperationalError as error:
         raise NotADatabase(
             f"Cannot open {path}",
-            str(error) if path.exists() else "there is no such file",
-            "Check that the file exists and that you may read and write it",
+            _why_not_opened(path, error),
+            "Check that it is a file and that you may read and write it. Restore it from a backup"
+            " if it is lost",
         ) from error
     _load_extension(connection)
     return connection

@@ -201,7 +201,7 @@ def _access_rule(text: str) -> AccessRule:
     """The rule in a recorded text. A text that is not a rule closes the source."""
     try:
         clauses = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return NOBODY
     valid = isinstance(clauses, list) and all(
         isinstance(clause, list) and all(isinstance(entry, str) for entry in clause)
