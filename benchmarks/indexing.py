@@ -33,9 +33,9 @@ from common import arguments, dataset, processor_s, table, write_markdown
 from connectors.folder import FolderConnector
 from connectors.protocol import Connector, Fetched, Found, Item
 from hopsyncd.config.configuration import Config
-from hopsyncd.index.entries import NewPassage, add_entries
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import rematch
+from hopsyncd.index.matching import update_matches
+from hopsyncd.index.passages import NewPassage, add_passages
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of
@@ -358,9 +358,9 @@ def _merge_again(connection: Any, version: Version, batch_passages: int) -> floa
     began_s = time.perf_counter()
     for number, start in enumerate(range(0, len(sets), batch_passages), 1):
         batch = [NewPassage(one, 0, {}) for one in sets[start : start + batch_passages]]
-        new = add_entries(index, batch)
-        index.begin_lives(new)
-        rematch(index, nothing, new)
+        new = add_passages(index, batch)
+        index.begin_passages(new)
+        update_matches(index, nothing, new)
         index.settle(number)
     return time.perf_counter() - began_s
 

@@ -82,11 +82,11 @@ def linked(corpus: Mapping[str, Passage]) -> list[Linked]:
         placed = ((passage.id, tuple(written)),)
         notes.append(NewDocument(key, "vault", file, passage.heading, (), placed))
     change_documents(index, 1, (), notes)
-    ways, ids = index["link_ways"], index.passages.keys["key"]
+    ways, ids = index.link_edges, index.passage_numbers.keys
     return [
-        (PassageId(int(ids[source])), PassageId(int(ids[target])), index.shown[link])
+        (PassageId(int(ids[source])), PassageId(int(ids[target])), index.link_texts[link])
         for source, target, link in zip(
-            ways["source"], ways["target"], ways["link"].tolist(), strict=True
+            ways.source_passage, ways.target_passage, ways.link_row.tolist(), strict=True
         )
     ]
 
@@ -140,9 +140,9 @@ def rows(
     """The name of each variant with its recalls."""
     vector_of = cache(lambda question: to_grid(models.encoder.encode([question]))[0])
     head = with_links(build(store, corpus, models.maker, 1.0), corpus, links)
-    ways = head.links_of(head.entries)
+    ways = head.find_links(head.passage_rows)
     print(
-        f"{len(corpus)} notes, {np.count_nonzero(~ways.back)} links between"
+        f"{len(corpus)} notes, {np.count_nonzero(~ways.is_backward)} links between"
         f" {len(np.unique(ways.start))}",
         file=sys.stderr,
     )
@@ -174,8 +174,8 @@ def with_links(head: Snapshot, corpus: Mapping[str, Passage], links: Sequence[Li
         )
         for key, (line, passage) in enumerate(corpus.items(), 1)
     ]
-    change_documents(index, version, [*index.document_of], notes)
-    return replace(head, statistics=Statistics.of(index, version))
+    change_documents(index, version, [*index.document_row_of_id], notes)
+    return replace(head, statistics=Statistics.count(index, version))
 
 
 def main() -> None:

@@ -139,8 +139,13 @@ def indexed(
             asked = read(data / name, Path(place), models)
             took_s = spent_s() - timed.taken_s - before_s
             if name == "realdocs":
-                texts = int(asked.head.index["entries"]["end_row"][-1])
-                yield from (asked.head.version.passages, texts, len(asked.head.edges()[0]), took_s)
+                texts = int(asked.head.index.passages.vector_end[-1])
+                yield from (
+                    asked.head.version.passages,
+                    texts,
+                    len(asked.head.list_edges()),
+                    took_s,
+                )
             trial = Trial("", "", asked.head, partial(hop, settings=DEFAULT))
             yield from shares(tried(asked, trial, vector_of), name)
             asked.connection.close()

@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from common import arguments, table
 
-from hopsyncd.index.code_products import Codes, PackedCodes, session_for
+from hopsyncd.index.code_bounds import PackedCodes, get_session
 from hopsyncd.index.vector_pairs import BLOCK, TILE
+from hopsyncd.index.vectors import Codes
 
 _DIMENSIONS = 384
 _TEXTS = 5  # of a passage, as in benchmarks/invented.py
@@ -29,14 +30,14 @@ def main() -> None:
 
     columns, blocks = codes(TILE), [codes(BLOCK) for _ in range(_BLOCKS)]
     rows: list[list[object]] = []
-    for name, session in (("numkong", None), ("ONNX Runtime", session_for(1 << 40))):
+    for name, session in (("numkong", None), ("ONNX Runtime", get_session(1 << 40))):
         if session is None and rows:  # it is absent, or rounds on this processor
             continue
         packed = PackedCodes(columns, session)
 
         def multiply(_: int, packed: PackedCodes = packed) -> None:
             for at in range(_TILES):
-                packed.products(blocks[at % _BLOCKS])
+                packed.multiply(blocks[at % _BLOCKS])
 
         multiply(0)
         began_s = time.perf_counter()

@@ -9,10 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from hopsyncd.index.columns import Floats, Integers, with_places
-from hopsyncd.index.comparison import HALF_COSINE, MatchColumns
+from hopsyncd.index.arrays import Floats, Integers, find_sorted
+from hopsyncd.index.comparison import HALF_COSINE, MatchColumns, concatenate_matches
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import cut_of, questions_of, replace_matches
+from hopsyncd.index.matching import (
+    find_edge_threshold,
+    list_incoming,
+    list_outgoing,
+    replace_matches,
+)
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.ingest.follow import load_snapshot
 from hopsyncd.retrieve.answering.extractive import function_terms
@@ -92,12 +97,13 @@ class Step:
         graph = inquiry.snapshot
         if self.seeds:
             mass = seeds(inquiry)
-            best = largest(mass, graph.ids[: len(mass)], TOP_K)
+            best = largest(mass, graph.passage_ids[: len(mass)], TOP_K)
             begin = {at: float(mass[at]) for at in best.tolist()}
         else:
-            out, into, _ = graph.edges()
-            best = largest(inquiry.of_edges(out, into), graph.index["outgoing"]["id"][out], TOP_K)
-            targets = graph.index["incoming"]["entry"][into[best]].tolist()
+            edges = graph.list_edges()
+            out, into = edges.source_question, edges.target_question
+            best = largest(inquiry.of_edges(out, into), graph.index.outgoing.id[out], TOP_K)
+            targets = graph.index.incoming.passage_row[into[best]].tolist()
             begin = {at: float(targets.count(at)) for at in targets}
 
         def worth(out: Integers, into: Integers, similarity: Floats) -> Floats:
@@ -108,10 +114,10 @@ class Step:
         offers = Offers(graph, worth, self.both_ways)
         weight = (lambda had: DEFAULT.damping * had) if self.seeds else (lambda _: 1.0)
         found = traverse(begin, offers.ways, offers.end, choose_first, N_HOP, weight)
-        arrived = np.zeros(len(graph.statistics.visible.entries))
+        arrived = np.zeros(len(graph.statistics.visible.passages))
         arrived[list(found.visits)] = list(found.visits.values())
         if self.ranking:
-            return by_ours(inquiry, arrived, k, graph.statistics.visible.home_of)
+            return by_ours(inquiry, arrived, k, graph.statistics.visible.document_of_row)
         return by_paper(inquiry, arrived, min(k, TOP_K))
 
 
@@ -130,16 +136,16 @@ class Apart(Snapshot):
     """A snapshot in which each passage is a document of its own."""
 
     def homes(self, entries: Integers) -> Integers:
-        return self.index["entries"]["number"][entries].astype(np.int64)
+        return self.index.passages.passage_number[entries].astype(np.int64)
 
 
 def within_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The walk as if each passage were a document of its own; the ranking knows better."""
     graph, counts = inquiry.snapshot, inquiry.snapshot.statistics
-    joins = (counts.mentioned > 1) & (counts.saying > 0)
-    apart = Apart(graph.index, graph.version, replace(counts, joins=joins))
+    joins = (counts.mention_counts > 1) & (counts.in_questions > 0)
+    apart = Apart(graph.index, graph.version, replace(counts, joins_documents=joins))
     walked = walk(replace(inquiry, snapshot=apart), seeds(inquiry), DEFAULT)
-    return by_ours(inquiry, walked.arrived, k, graph.statistics.visible.home_of)
+    return by_ours(inquiry, walked.arrived, k, graph.statistics.visible.document_of_row)
 
 
 Neighbours = Callable[[Snapshot], tuple[Integers, Integers]]
@@ -155,15 +161,20 @@ def spreading(neighbours: Neighbours, part: float = 0.1) -> Rank:
         each = np.bincount(start, minlength=len(mass))
         more = np.bincount(end, mass[start] / each[start], minlength=len(mass))
         walked = walk(inquiry, (mass + part * more) / (mass + part * more).sum(), DEFAULT)
-        return by_ours(inquiry, walked.arrived, k, graph.statistics.visible.home_of)
+        return by_ours(inquiry, walked.arrived, k, graph.statistics.visible.document_of_row)
 
     return rank
 
 
 def in_order(graph: Snapshot) -> tuple[Integers, Integers]:
     """All visible placements by document and place: the entry and the document of each."""
-    entry, document = graph.statistics.visible.entry, graph.statistics.visible.documents
-    number, at, ordinal = graph.index["placements"].views("number", "document", "ordinal")
+    entry, document = graph.statistics.visible.passage_rows, graph.statistics.visible.documents
+    occurrences = graph.index.occurrences
+    number, at, ordinal = (
+        occurrences.passage_number,
+        occurrences.document_row,
+        occurrences.ordinal,
+    )
     rows = np.flatnonzero(document[at] & (entry[number] >= 0))
     rows = rows[np.lexsort((ordinal[rows], at[rows]))]
     return entry[number[rows]].astype(np.int64), at[rows].astype(np.int64)
@@ -180,8 +191,8 @@ def beside(graph: Snapshot) -> tuple[Integers, Integers]:
 def above(graph: Snapshot) -> tuple[Integers, Integers]:
     """From each passage to the nearest one before it that has fewer headings, if there is one."""
     entry, document = in_order(graph)
-    columns = graph.index["entries"]
-    depth = columns["end_heading"][entry] - columns["first_heading"][entry]
+    columns = graph.index.passages
+    depth = columns.heading_end[entry] - columns.heading_start[entry]
     start, end, open_ = list[int](), list[int](), list[int]()
     for at in range(len(entry)):
         open_ = [one for one in open_ if document[one] == document[at] and depth[one] < depth[at]]
@@ -196,7 +207,7 @@ def index_pages(graph: Snapshot) -> tuple[Integers, Integers]:
     """From each passage to the first of the index page of its folder, and back."""
     entry, document = in_order(graph)
     first = {int(at): int(one) for one, at in zip(entry[::-1], document[::-1], strict=True)}
-    paths = [Path(one) for one in graph.index.paths]
+    paths = [Path(one) for one in graph.index.document_paths]
     of_folder = {
         paths[at].parent: one
         for at, one in first.items()
@@ -214,14 +225,14 @@ def index_pages(graph: Snapshot) -> tuple[Integers, Integers]:
 def topics_like_other_names(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The walk by names of which none counts double."""
     graph = inquiry.snapshot
-    plain = replace(graph.statistics, topical=np.zeros_like(graph.statistics.topical))
+    plain = replace(graph.statistics, is_topic=np.zeros_like(graph.statistics.is_topic))
     return hop(replace(inquiry, snapshot=replace(graph, statistics=plain)), k, DEFAULT)
 
 
 def any_documents(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for how many passages are of one document."""
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
-    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.ids)
+    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.passage_ids)
 
 
 def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
@@ -230,9 +241,13 @@ def any_sentences(inquiry: QueryContext, k: int) -> list[Ranked]:
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
     importance = reached(inquiry, walked.arrived)
     found = most_helpful(
-        importance, graph.ids, graph.statistics.visible.home_of, inquiry.coverage, FUSION_DEPTH
+        importance,
+        graph.passage_ids,
+        graph.statistics.visible.document_of_row,
+        inquiry.coverage,
+        FUSION_DEPTH,
     )
-    fused = with_plain(found, plain_order(inquiry), graph.ids)
+    fused = with_plain(found, plain_order(inquiry), graph.passage_ids)
     return ranked(graph, [one[:2] for one in fused[:k]])
 
 
@@ -240,7 +255,11 @@ def helpfulness_alone(inquiry: QueryContext, k: int) -> list[Ranked]:
     """Ranked without a thought for what plain searches find."""
     walked = walk(inquiry, seeds(inquiry), DEFAULT)
     return by_ours(
-        inquiry, walked.arrived, k, inquiry.snapshot.statistics.visible.home_of, is_fused=False
+        inquiry,
+        walked.arrived,
+        k,
+        inquiry.snapshot.statistics.visible.document_of_row,
+        is_fused=False,
     )
 
 
@@ -251,12 +270,12 @@ def asked_as(change: Callable[[QueryContext], QueryContext]) -> Rank:
 
 def seeds_of_whole_passages(inquiry: QueryContext, k: int) -> list[Ranked]:
     """The walk from seeds for which a sentence is as like the question as its whole passage."""
-    columns = inquiry.snapshot.index["entries"]
-    lengths = columns["end_row"] - columns["first_row"]
-    whole = np.repeat(inquiry.likeness.every[columns["first_row"]], lengths)
+    columns = inquiry.snapshot.index.passages
+    lengths = columns.vector_end - columns.vector_start
+    whole = np.repeat(inquiry.likeness.every[columns.vector_start], lengths)
     alike = GivenLikeness(inquiry.snapshot, whole)
     walked = walk(inquiry, seeds(replace(inquiry, likeness=alike)), DEFAULT)
-    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.statistics.visible.home_of)
+    return by_ours(inquiry, walked.arrived, k, inquiry.snapshot.statistics.visible.document_of_row)
 
 
 def paper_ranking(inquiry: QueryContext, k: int) -> list[Ranked]:
@@ -274,21 +293,21 @@ def by_ours(
 ) -> list[Ranked]:
     graph = inquiry.snapshot
     importance = importance_of(inquiry, reached(inquiry, arrived))
-    found = most_helpful(importance, graph.ids, document, inquiry.coverage, FUSION_DEPTH)
+    found = most_helpful(importance, graph.passage_ids, document, inquiry.coverage, FUSION_DEPTH)
     if is_fused:
-        found = with_plain(found, plain_order(inquiry), graph.ids)
+        found = with_plain(found, plain_order(inquiry), graph.passage_ids)
     return ranked(graph, [one[:2] for one in found[:k]])
 
 
 def by_paper(inquiry: QueryContext, arrived: Floats, k: int) -> list[Ranked]:
     graph, visited = inquiry.snapshot, np.flatnonzero(arrived > 0)
     values = paper_helpfulness(inquiry.of_passages(visited), arrived[visited])
-    best = largest(values, graph.ids[visited], k).tolist()
+    best = largest(values, graph.passage_ids[visited], k).tolist()
     return ranked(graph, [(int(visited[at]), float(values[at])) for at in best])
 
 
 def ranked(graph: Snapshot, found: Sequence[tuple[int, float]]) -> list[Ranked]:
-    return [Ranked(PassageId(int(graph.ids[at])), score) for at, score in found]
+    return [Ranked(PassageId(int(graph.passage_ids[at])), score) for at, score in found]
 
 
 VARIANTS: dict[str, Rank] = {
@@ -349,41 +368,41 @@ def topics_count_double(connection: Connection, version: Version) -> Snapshot:
     with snapshot(connection):
         served = load_snapshot(connection, version)
     index = served.index
-    asked = questions_of(index, "outgoing", served.entries)
-    answers = questions_of(index, "incoming", served.entries)
+    asked = list_outgoing(index, served.passage_rows)
+    answers = list_incoming(index, served.passage_rows)
     parts = [
         _doubled(index, asked[start : start + _BLOCK], answers)
         for start in range(0, len(asked), _BLOCK)
     ]
-    columns = (
-        np.concatenate([getattr(one, name) for one in parts])
-        for name in ("out", "into", "similarity")
-    )
-    best = MatchColumns(*columns)
+    best = concatenate_matches(parts)
     replace_matches(index, best)
     index.settle(version.id + 1)
-    cut = cut_of(index["outgoing"]["id"][best.out], best.similarity, version.edge_budget)
+    cut = find_edge_threshold(
+        index.outgoing.id[best.source_question], best.similarity, version.edge_budget
+    )
     return replace(served, version=replace(version, id=version.id + 1, cut=cut))
 
 
 def _doubled(index: LiveIndex, asked: Integers, answers: Integers) -> MatchColumns:
     """The best match of each of the questions among all the answers."""
-    outgoing, incoming, vectors = index["outgoing"], index["incoming"], index.vectors.exact
-    rows = incoming["row"][answers]
-    is_topic = np.isin(rows, index["entries"]["first_row"])
-    dots = vectors[outgoing["row"][asked]].astype(np.float32) @ vectors[rows].T.astype(np.float32)
+    outgoing, incoming, vectors = index.outgoing, index.incoming, index.vectors.exact
+    rows = incoming.vector_row[answers]
+    is_topic = np.isin(rows, index.passages.vector_start)
+    dots = vectors[outgoing.vector_row[asked]].astype(np.float32) @ vectors[rows].T.astype(
+        np.float32
+    )
     scores = dots.astype(np.float64) * HALF_COSINE
     for line, one in zip(scores, asked.tolist(), strict=True):
-        first, count = int(outgoing["first_keyword"][one]), int(outgoing["keywords"][one])
-        names = index["keyword"]["name"][first : first + count].astype(np.int64)
-        having, _ = index.postings["incoming_having"].of_each(names)
-        at, there = with_places(answers, having)
+        first, count = int(outgoing.keyword_start[one]), int(outgoing.keyword_count[one])
+        names = index.question_keywords.name[first : first + count].astype(np.int64)
+        having, _ = index.postings.incoming_by_keyword.find_all(names)
+        at, there = find_sorted(answers, having)
         sharing, shared = np.unique(at[there], return_counts=True)
-        every = count + incoming["keywords"][answers[sharing]] - shared
+        every = count + incoming.keyword_count[answers[sharing]] - shared
         line[sharing] += shared / every / 2
         line[is_topic] *= 2
-    scores[outgoing["entry"][asked][:, None] == incoming["entry"][answers][None]] = -np.inf
-    order = np.argsort(incoming["id"][answers])
+    scores[outgoing.passage_row[asked][:, None] == incoming.passage_row[answers][None]] = -np.inf
+    order = np.argsort(incoming.id[answers])
     best = order[scores[:, order].argmax(1)]
     value = scores[np.arange(len(asked)), best]
     found = value > -np.inf

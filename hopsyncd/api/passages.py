@@ -40,8 +40,8 @@ def entry_of(head: Snapshot | None, hexadecimal: str) -> int:
     found = np.empty(0, dtype=np.int64)
     if head is not None:
         first, last = (min(int(hexadecimal.ljust(16, digit), 16), _MAX_ID) for digit in "0f")
-        entries = head.entries
-        ids = head.ids[entries]
+        entries = head.passage_rows
+        ids = head.passage_ids[entries]
         found = entries[(first <= ids) & (ids <= last)]
     if len(found) == 1:
         return int(found[0])
@@ -170,8 +170,8 @@ def _near(head: Snapshot | None, request: DocumentRequest) -> str:
     if head is None or request.source not in head.index.sources:
         return ""
     index, visible = head.index, head.statistics.visible.documents
-    own = index["documents"]["source"][: len(visible)] == index.sources.index(request.source)
-    paths = [index.paths[at] for at in np.flatnonzero(visible & own).tolist()]
+    own = index.documents.source[: len(visible)] == index.sources.index(request.source)
+    paths = [index.document_paths[at] for at in np.flatnonzero(visible & own).tolist()]
     near = near_names(request.document, paths)
     return f"; near it: {', '.join(f'{request.source}: {path}' for path in near)}" if near else ""
 
@@ -298,4 +298,4 @@ def _shown(
 
 
 def _id(head: Snapshot, entry: int) -> PassageId:
-    return PassageId(int(head.ids[entry]))
+    return PassageId(int(head.passage_ids[entry]))

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from hopsyncd.answers.found import AskAnswer, QueryAnswer
 from hopsyncd.config.values import Search
 from hopsyncd.errors import REPORTABLE
-from hopsyncd.index.precedence import hand_over_soon
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
+from hopsyncd.index.throttle import shorten_switch_interval
 from hopsyncd.ingest.follow import follow
 from hopsyncd.ingest.saved_index import SavedIndex
 from hopsyncd.models.language import Entity
@@ -186,7 +186,7 @@ class _Copy:
             raise _Outdated
 
     def _publish(self, newest: Version) -> None:
-        self._statistics = Statistics.of(self._index, newest.id, base=self._statistics)
+        self._statistics = Statistics.count(self._index, newest.id, base=self._statistics)
         self._engine.publish(Snapshot(self._index, newest, self._statistics))
         self.version = newest.id
 
@@ -194,7 +194,7 @@ class _Copy:
 def serve(descriptor: int) -> None:
     """Answer what the daemon asks over the pipe, until it closes that or the index is outdated."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    hand_over_soon()
+    shorten_switch_interval()
     with (
         suppress(EOFError, BrokenPipeError, ConnectionResetError, _Outdated),
         Pipe(descriptor) as pipe,

@@ -35,7 +35,7 @@ from hopsyncd.api.tokens import Tokens, token_file, token_in
 from hopsyncd.config.configuration import Config
 from hopsyncd.config.values import LimitsConfig, group_id, host_and_port
 from hopsyncd.errors import AlreadyRunning, SocketRefused
-from hopsyncd.index.precedence import hand_over_soon
+from hopsyncd.index.throttle import shorten_switch_interval
 
 log = structlog.get_logger(__name__)
 
@@ -292,7 +292,7 @@ def serve(
 
     Each request has the credentials of its process in its state.
     """
-    hand_over_soon()
+    shorten_switch_interval()
     server = _Server(_bounded(app, limits, load), end_work, supervisor)
     server.should_exit = supervisor.ended
     end_at_signals(server)

@@ -226,12 +226,13 @@ def restricted_diff(found: Diff, old: Snapshot, new: Snapshot) -> Diff:
 
 
 def _passages_of(snapshot: Snapshot) -> set[PassageId]:
-    return {PassageId(id_) for id_ in snapshot.ids[snapshot.entries].tolist()}
+    return {PassageId(id_) for id_ in snapshot.passage_ids[snapshot.passage_rows].tolist()}
 
 
 def _edges_of(snapshot: Snapshot) -> set[Edge]:
-    out, into, _ = snapshot.edges()
-    asked, answered = snapshot.index["outgoing"]["id"][out], snapshot.index["incoming"]["id"][into]
+    edges = snapshot.list_edges()
+    out, into = edges.source_question, edges.target_question
+    asked, answered = snapshot.index.outgoing.id[out], snapshot.index.incoming.id[into]
     return set(zip(asked.tolist(), answered.tolist(), strict=True))
 
 

@@ -67,17 +67,18 @@ class Pair:
 
 def pairs(connection: Connection, served: Snapshot, seed: int) -> Iterator[Pair]:
     """The pairs in an order drawn by the seed."""
-    out, into, _ = served.edges()
-    asked, answered = served.index["outgoing"], served.index["incoming"]
+    edges = served.list_edges()
+    out, into = edges.source_question, edges.target_question
+    asked, answered = served.index.outgoing, served.index.incoming
     for edge in np.random.default_rng(seed).permutation(len(out)).tolist():
-        entries = int(asked["entry"][out[edge]]), int(answered["entry"][into[edge]])
-        ends = tuple(PassageId(int(served.ids[entry])) for entry in entries)
+        entries = int(asked.passage_row[out[edge]]), int(answered.passage_row[into[edge]])
+        ends = tuple(PassageId(int(served.passage_ids[entry])) for entry in entries)
         places = places_at(connection, served.version.id, ends)
         documents = [{(one.source, one.document) for one in places.get(end, ())} for end in ends]
         if documents[0] & documents[1]:
             continue
         passages = known_passages(connection, ends)
-        names = _names(connection, served, ends[0], int(asked["id"][out[edge]]))
+        names = _names(connection, served, ends[0], int(asked.id[out[edge]]))
         yield Pair(passages[ends[0]], passages[ends[1]], names)
 
 
@@ -307,7 +308,7 @@ def measured_own(
     models, usage = experiment.models, Usage(max_calls=_CALLS * wanted)
     own = own_questions(database, models, wanted, seed, models.llm if by_llm else None, usage)
     asked = ask_all_ways(database, own.served, gold_of(own.corpus), own.questions, experiment)
-    return Evaluation(asked, 0.0, own.served.version.passages, len(own.served.edges()[0]))
+    return Evaluation(asked, 0.0, own.served.version.passages, len(own.served.list_edges()))
 
 
 def own_questions(

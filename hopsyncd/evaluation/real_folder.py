@@ -255,7 +255,7 @@ def measured_folder(
         ask_all_ways(database, served, gold, asked, experiment),
         index_s,
         served.version.passages,
-        len(served.edges()[0]),
+        len(served.list_edges()),
         tuple(name for name, passages in gold.items() if not passages),
         missing_of(database, served, gold, asked, models.encoder, experiment.walk),
     )

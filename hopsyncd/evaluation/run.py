@@ -111,7 +111,7 @@ def evaluate(
     served = build(folder, corpus, maker, experiment.budget_factor, experiment.on_passages)
     index_s = time.perf_counter() - began_s
     asked = ask_all_ways(folder / DATABASE_NAME, served, gold_of(corpus), questions, experiment)
-    return Evaluation(asked, index_s, served.version.passages, len(served.edges()[0]))
+    return Evaluation(asked, index_s, served.version.passages, len(served.list_edges()))
 
 
 def ask_all_ways(

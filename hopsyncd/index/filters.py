@@ -1,11 +1,11 @@
 """Filters: which documents a question is about, by source, path, type, date, tag and so on.
 
-What a filter leaves out is not there for the question, whatever the strategy: it is no result, in
-no count, and on no way of the walk. The graph stays that of the version: two passages that are left
-are joined if they are joined in the whole, and nothing is matched anew.
+Filtered-out passages are excluded from results, counts and every path of the walk, whatever the
+strategy. The graph stays that of the version: an edge between two passages that are left stays, and
+nothing is matched again.
 
-Several conditions of one key are alternatives for a source, a path, a type or an author, for a
-document has one of each; tags, properties and dates must all hold.
+A document has one source, path, type and author, so several conditions with one of these keys are
+alternatives. All conditions on tags, properties and dates must hold.
 """
 
 import re
@@ -13,28 +13,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hopsyncd.index.arrays import Flags, mark_rows
 from hopsyncd.index.live_index import NO_DATE, LiveIndex
-
-Flags = NDArray[np.bool_]
 
 KEYS = (
     *("source", "path", "type", "author", "tag", "property"),
     *("since", "before", "created-since", "created-before"),
 )
+DATE_KEYS = frozenset(("since", "before", "created-since", "created-before"))
 _ALTERNATIVES = frozenset(("source", "path", "type", "author"))
-DATES = frozenset(("since", "before", "created-since", "created-before"))
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`key:value`, or that it does not hold. `value` of a property is `name=value`, or its name."""
+    """`key:value`, or that it does not hold.
+
+    value: of a property `name=value`, or its name alone. at_ms: the date of a condition on dates.
+    """
 
     key: str
     value: str
     is_excluded: bool = False
-    at_ms: int = 0  # of a date
+    at_ms: int = 0
 
     def __str__(self) -> str:
         value = self.value if re.fullmatch(r"[^\s\"]+", self.value) else f'"{self.value}"'
@@ -44,71 +45,75 @@ class Condition:
 Filter = tuple[Condition, ...]
 
 
-def passing(index: LiveIndex, wanted: Filter, version: int, known: Flags) -> Flags:
-    """(d,) which documents the filter leaves, of all versions up to this; `known` is of the first.
+def apply_filter(index: LiveIndex, conditions: Filter, version: int, known: Flags) -> Flags:
+    """(d,) which documents the filter leaves, of all versions up to this one.
 
-    A document never changes, so only those behind `known` are looked at.
+    `known` has the flags of the first documents. A document never changes, so only those behind
+    these are looked at.
     """
-    there = np.flatnonzero(index["documents"]["born"] <= version)
-    first, count = len(known), max(int(there[-1]) + 1 if len(there) else 0, len(known))
+    begun = np.flatnonzero(index.documents.born <= version)
+    start = len(known)
+    end = max(int(begun[-1]) + 1 if len(begun) else 0, start)
     by_key: dict[str, list[Flags]] = {}
-    left = np.ones(count - first, dtype=np.bool_)
-    for one in wanted:
-        holds = _holding(index, one, first, count)
-        if one.is_excluded:
-            left &= ~holds
+    left = np.ones(end - start, dtype=np.bool_)
+    for condition in conditions:
+        fulfils = _find_fulfilling(index, condition, start, end)
+        if condition.is_excluded:
+            left &= ~fulfils
         else:
-            by_key.setdefault(one.key, []).append(holds)
+            by_key.setdefault(condition.key, []).append(fulfils)
     for key, flags in by_key.items():
-        either = np.logical_or if key in _ALTERNATIVES else np.logical_and
-        left &= either.reduce(flags)
+        combine = np.logical_or if key in _ALTERNATIVES else np.logical_and
+        left &= combine.reduce(flags)
     return np.concatenate([known, left])
 
 
-def _holding(index: LiveIndex, one: Condition, first: int, end: int) -> Flags:
-    """Which of the documents from `first` on have it."""
-    documents = index["documents"]
-    if one.key in DATES:
-        name = "created" if one.key.startswith("created") else "modified"
-        date = documents[name][first:end]
-        is_since = one.key.endswith("since")
-        found: Flags = (date >= one.at_ms) if is_since else (date < one.at_ms) & (date != NO_DATE)
-        return found
-    if one.key == "source":
-        known = [name.casefold() == one.value.casefold() for name in index.sources]
-        return np.array(known, dtype=np.bool_)[documents["source"][first:end]]
-    if one.key == "path":
-        has = _path_test(one.value)
-        return np.fromiter(map(has, index.paths[first:end]), np.bool_, end - first)
-    test = _property_test(one)
+def _find_fulfilling(index: LiveIndex, condition: Condition, start: int, end: int) -> Flags:
+    """Which of the documents from row `start` to `end` fulfil the condition."""
+    documents = index.documents
+    if condition.key in DATE_KEYS:
+        is_created = condition.key.startswith("created")
+        dates = (documents.created_ms if is_created else documents.modified_ms)[start:end]
+        if condition.key.endswith("since"):
+            is_since: Flags = dates >= condition.at_ms
+            return is_since
+        is_before: Flags = (dates < condition.at_ms) & (dates != NO_DATE)
+        return is_before
+    if condition.key == "source":
+        wanted = condition.value.casefold()
+        is_wanted = np.array([name.casefold() == wanted for name in index.sources], dtype=np.bool_)
+        in_source: Flags = is_wanted[documents.source[start:end]]
+        return in_source
+    if condition.key == "path":
+        matches = _path_test(condition.value)
+        return np.fromiter(map(matches, index.document_paths[start:end]), np.bool_, end - start)
+    test = _property_test(condition)
     numbers = np.array(
-        [at for at, pair in enumerate(index.properties) if test(*pair)], dtype=np.int64
+        [number for number, pair in enumerate(index.properties) if test(*pair)], dtype=np.int64
     )
-    rows, _ = index.postings["documents_of_property"].of_each(numbers)
-    having = np.zeros(end, dtype=np.bool_)
-    having[rows[rows < end]] = True
-    return having[first:]
+    rows, _ = index.postings.documents_by_property.find_all(numbers)
+    return mark_rows(end, rows[rows < end])[start:]
 
 
-def _property_test(one: Condition) -> Callable[[str, str], bool]:
-    wanted = one.value.casefold()
-    if one.key == "property":
+def _property_test(condition: Condition) -> Callable[[str, str], bool]:
+    wanted = condition.value.casefold()
+    if condition.key == "property":
         name, equals, value = wanted.partition("=")
         test = _value_test(value)
-        return lambda key, said: key == name and (not equals or test(said.casefold()))
-    if one.key == "tag":
+        return lambda key, text: key == name and (not equals or test(text.casefold()))
+    if condition.key == "tag":
         wanted = wanted.removeprefix("#")
-        return lambda key, said: key == "tag" and f"{said.casefold()}/".startswith(f"{wanted}/")
-    if one.key == "author":
-        return lambda key, said: key == "author" and wanted in said.casefold()
+        return lambda key, text: key == "tag" and f"{text.casefold()}/".startswith(f"{wanted}/")
+    if condition.key == "author":
+        return lambda key, text: key == "author" and wanted in text.casefold()
     wanted = wanted.removeprefix(".")
-    return lambda key, said: key == "type" and wanted in said.split()
+    return lambda key, text: key == "type" and wanted in text.split()
 
 
 def _value_test(wanted: str) -> Callable[[str], bool]:
     if set(wanted) & set("*?["):
         return _glob(wanted)
-    return lambda said: said == wanted
+    return lambda text: text == wanted
 
 
 def type_words(path: str, media_type: str) -> str:
@@ -137,10 +142,10 @@ _WILD = re.compile(r"(\?|\[!?[^\]\\]+\])")
 
 
 def _glob(pattern: str) -> Callable[[str], bool]:
-    """A shell pattern as a test: `*` stays inside a folder, `**` stands for any number of them.
+    """A shell pattern as a test: `*` stays inside a folder, `**` stands for any number of folders.
 
-    What stands before a wildcard is matched where it first can be, and no other place is tried:
-    then the time is linear in the text, whatever the pattern.
+    The text before a wildcard is matched at the first place where it can be, and no other place is
+    tried. So the time is linear in the text, whatever the pattern.
 
     >>> [_glob("a/**/*.md")(path) for path in ("a/b/c.md", "a/c.md", "b/a/c.md", "a/c.txt")]
     [True, True, False, False]
@@ -166,11 +171,11 @@ def _glob(pattern: str) -> Callable[[str], bool]:
 
 
 def _name_regex(pattern: str) -> str:
-    """A pattern within one name."""
+    """A regular expression for a pattern within one name."""
     pieces = [
         "".join(
-            "[^/]" if one == "?" else one.replace("[!", "[^") if at % 2 else re.escape(one)
-            for at, one in enumerate(_WILD.split(piece))
+            "[^/]" if part == "?" else part.replace("[!", "[^") if position % 2 else re.escape(part)
+            for position, part in enumerate(_WILD.split(piece))
         )
         for piece in re.split(r"\*+", pattern)
     ]

@@ -1,6 +1,7 @@
-"""What links call documents, and which document a link means.
+"""What links call documents, and where a link leads: to which document, and to which passage of it.
 
-In this order, and never by guess: what two documents could be called means neither.
+A link means a document in this order, and never by guess: a name that two documents have means
+neither.
 
 1. The link's own document, where the link names only a heading.
 2. The path, from the folder of the link's document or from the top of its source.
@@ -8,7 +9,7 @@ In this order, and never by guess: what two documents could be called means neit
    and Notion write file names.
 4. A title, an alias or a Message-ID of the same source, then of any source; an address.
 
-Documents have keys, and links try keys in turn, so that which document a link means costs what
+Documents have keys, and each link has a list of candidate keys, so that resolving a link costs what
 shares a key with it.
 
 Worked example. Of people/Ada Lovelace.md, notes/Ada.md and old/Ada.md, `[[Ada Lovelace]]` and
@@ -18,22 +19,32 @@ nothing in the top folder.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote, urljoin
 
+import numpy as np
+
+from hopsyncd.index.arrays import Flags, Integers
+from hopsyncd.index.live_index import LiveIndex
 from store.records import content_id
 
+_MAX_LINKS = (
+    32  # of a passage: one that links to more is an index, and its first links stand for it
+)
 _NOTION_ID = re.compile(r" [0-9a-f]{32}$")
 _SUFFIX = re.compile(r"(?<=[^/])\.[A-Za-z]\w{0,7}$")
 _WORD = re.compile(r"\w+")
 
+IsVisible = Callable[[Integers], Flags]
+"""Which of these document rows a link may stand in or lead to."""
+
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A document and what it may be called."""
+class NamedDocument:
+    """A document and the names that links may call it."""
 
     source: str
     path: str
@@ -41,22 +52,22 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
-    """A key that a link may mean, and the key of the heading that it names then (0: none).
+class Candidate:
+    """A document key that a link may mean, and the key of the heading that it names (0: none).
 
-    Tries of one `turn` read the link alike: once one of them is ambiguous, the rest of the turn
-    means nothing.
+    Candidates of one `reading` take the link's text in the same way. Once one of them is ambiguous,
+    the rest of that reading means nothing.
     """
 
     key: int
-    heading: int
-    turn: int
+    heading_key: int
+    reading: int
 
 
-def document_keys(document: Named) -> list[int]:
-    """The distinct keys that a document has: of its path, which it alone has, and of its names.
+def list_document_keys(document: NamedDocument) -> list[int]:
+    """The distinct keys of a document: of its path, which it alone has, and of its names.
 
-    >>> keys = document_keys(Named("notes", "people/Ada.md", ("Countess",)))
+    >>> keys = list_document_keys(NamedDocument("notes", "people/Ada.md", ("Countess",)))
     >>> content_id("path", "notes", "people/Ada.md") in keys
     True
     >>> content_id("name", "", "countess") in keys
@@ -66,42 +77,122 @@ def document_keys(document: Named) -> list[int]:
     keys = {content_id("path", source, path): None}
     for file in _file_names(path):
         keys[content_id("file", source, file)] = None
-    for name in map(_alike, document.names):
+    for name in map(_normalise, document.names):
         keys[content_id("name", source, name)] = None
         keys[content_id("name", "", name)] = None
     if "://" in path:
-        keys[content_id("name", "", _alike(path.rstrip("/")))] = None
+        keys[content_id("name", "", _normalise(path.rstrip("/")))] = None
     return list(keys)
 
 
-def tries(target: str, source: str, path: str) -> list[Try]:
-    """What a link in the document at that path of the source may mean, in turn."""
+def list_candidates(target: str, source: str, path: str) -> list[Candidate]:
+    """What a link to `target` in the document at that path of the source may mean, in turn."""
     if target.startswith("#"):
-        return [Try(content_id("path", source, path), named_heading(target[1:]), 0)]
-    found: list[Try] = []
+        return [Candidate(content_id("path", source, path), heading_key(target[1:]), 0)]
+    candidates: list[Candidate] = []
     # Names may have a # too.
-    for turn, (file, _, heading) in enumerate(
+    for reading, (file, _, heading) in enumerate(
         ((target, "", ""), target.partition("#"), target.rpartition("#"))
     ):
         if not file:
             continue
-        under = named_heading(heading) if heading else 0
-        found += [Try(content_id("path", source, one), under, turn) for one in _paths(file, path)]
-        alike = _alike(file.strip("/"))
-        found += [
-            Try(content_id(kind, of, alike), under, turn)
-            for kind, of in (("file", source), ("name", source), ("name", ""))
+        heading_id = heading_key(heading) if heading else 0
+        keys = [content_id("path", source, full_path) for full_path in _paths(file, path)]
+        name = _normalise(file.strip("/"))
+        keys += [
+            content_id("file", source, name),
+            content_id("name", source, name),
+            content_id("name", "", name),
         ]
-    return list(dict.fromkeys(found))
+        candidates += [Candidate(key, heading_id, reading) for key in keys]
+    return list(dict.fromkeys(candidates))
 
 
-def named_heading(named: str) -> int:
+def find_affected_passages(index: LiveIndex, documents: Integers) -> Integers:
+    """The numbers of the passages whose links may lead elsewhere once these documents change."""
+    rows, _ = index.postings.document_keys_by_document.find_all(documents)
+    keys = np.unique(index.document_keys.key[rows])
+    by_key, _ = index.postings.links_by_key.find_all(keys)
+    in_them, _ = index.postings.links_by_document.find_all(documents)
+    links = np.concatenate([by_key, in_them])
+    return np.unique(index.links.passage_number[links]).astype(np.int64)
+
+
+def resolve_links(index: LiveIndex, number: int, is_visible: IsVisible) -> list[tuple[int, int]]:
+    """Where the links of a passage lead, in the order in which they are written.
+
+    Returns the number of each target passage, and the row of the first link to it.
+    """
+    rows = index.postings.links_by_passage.find(number)
+    rows = rows[is_visible(index.links.document_row[rows].astype(np.int64))]
+    targets: dict[int, int] = {}
+    for row in sorted(rows.tolist(), key=lambda row: _written_order(index, row)):
+        target = _resolve_link(index, row, is_visible)
+        if target is not None and target != number and len(targets) < _MAX_LINKS:
+            targets.setdefault(target, row)
+    return list(targets.items())
+
+
+def _written_order(index: LiveIndex, link_row: int) -> tuple[str, str, int, int]:
+    links, document = index.links, int(index.links.document_row[link_row])
+    source = index.sources[int(index.documents.source[document])]
+    ordinal, position = int(links.ordinal[link_row]), int(links.position[link_row])
+    return source, index.document_paths[document], ordinal, position
+
+
+def _resolve_link(index: LiveIndex, link_row: int, is_visible: IsVisible) -> int | None:
+    """The number of the passage that a link leads to: the first under the heading that it names, or
+    else the first of the document."""
+    found = _find_document(index, link_row, is_visible)
+    if found is None:
+        return None
+    document, heading = found
+    rows = index.postings.occurrences_by_document.find(document)
+    numbers = index.occurrences.passage_number[rows].tolist()
+    if heading:
+        for number in numbers:
+            if heading in _heading_keys(index, number):
+                return int(number)
+    return int(numbers[0]) if numbers else None
+
+
+def _heading_keys(index: LiveIndex, number: int) -> Sequence[int]:
+    rows = index.postings.passages_by_number.find(number)
+    if not len(rows):
+        return ()
+    passages, row = index.passages, int(rows[0])
+    start, end = int(passages.heading_start[row]), int(passages.heading_end[row])
+    keys: list[int] = index.headings.key[start:end].tolist()
+    return keys
+
+
+def _find_document(
+    index: LiveIndex, link_row: int, is_visible: IsVisible
+) -> tuple[int, int] | None:
+    """The row of the document that a link means, and the key of the heading that it names there."""
+    links, candidates = index.links, index.link_candidates
+    ambiguous = -1
+    start, end = int(links.candidate_start[link_row]), int(links.candidate_end[link_row])
+    for row in range(start, end):
+        reading = int(candidates.reading[row])
+        if reading == ambiguous:
+            continue
+        documents = index.postings.documents_by_key.find(int(candidates.key[row]))
+        documents = documents[is_visible(documents.astype(np.int64))]
+        if len(documents) == 1:
+            return int(documents[0]), int(candidates.heading_key[row])
+        if len(documents):
+            ambiguous = reading
+    return None
+
+
+def heading_key(heading: str) -> int:
     """The key of a heading, as written there or as an address or a link's `#...` spells it.
 
-    >>> named_heading("early-life") == named_heading("Works#Early life")
+    >>> heading_key("early-life") == heading_key("Works#Early life")
     True
     """
-    return content_id(*_words(named.rpartition("#")[2]))
+    return content_id(*_words(heading.rpartition("#")[2]))
 
 
 def file_title(path: str) -> str:
@@ -136,21 +227,21 @@ def _file_names(path: str) -> Iterator[str]:
     'plan?'
     """
     parts = path.split("/")
-    for at in range(len(parts)):
-        name = "/".join(parts[at:])
-        yield _alike(name)
+    for first in range(len(parts)):
+        name = "/".join(parts[first:])
+        yield _normalise(name)
         stem = _SUFFIX.sub("", name)
         if stem != name:
-            yield _alike(stem)
+            yield _normalise(stem)
     title = file_title(path)
     if title != _SUFFIX.sub("", parts[-1]):
-        yield _alike(title)
+        yield _normalise(title)
 
 
-def _alike(name: str) -> str:
+def _normalise(name: str) -> str:
     """One spelling for names that differ in case, white space or Unicode form alone."""
     return " ".join(unicodedata.normalize("NFC", name).casefold().split())
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(_alike(text))
+    return _WORD.findall(_normalise(text))

@@ -1,115 +1,57 @@
-"""The live index: all that a query walks, of every kept version, in columns with lifetimes.
+"""The live index: all that a query reads, of every kept version, as tables in memory.
 
-What a passage says (its vectors, questions, names, words) is content: an entry, added once and
-never changed. When it is in force is in rows of `lives`, `documents`, `matches` and `link_ways`,
-from `born` until before `died`, as in the store. So a version is a number, and a commit costs what
-it changes: rows are appended, and the `died` of others is set. Whoever reads at an older version
-minds neither.
+What a passage says (its vectors, questions, names, words) is content: a row of `passages`, added
+once and never changed. When it is in force is in the tables with intervals, from version `born`
+until before `died`, as in the store. So a version is a number, and a commit costs what it changes:
+it appends rows, and sets the `died` of others. A reader at an older version notices neither.
 
-A batch begins and ends rows as PENDING, which no version sees; `settle` gives them their version,
-`forget_pending` takes them back.
+A batch begins and ends rows as PENDING, which no version sees; `settle` gives them their version.
 
-Worked example. Version 1 has passages 7 and 8. Version 2 replaces 8 by 9: the life of 8 gets
-died = 2, an entry and a life from 2 on are added for 9. At version 1 the lives of 7 and 8 are in
-force, at version 2 those of 7 and 9.
+Worked example. Version 1 has passages 7 and 8. Version 2 replaces 8 by 9: the interval of 8 gets
+died = 2, and 9 gets a passage row and an interval from 2 on. At version 1 the intervals of 7 and 8
+are in force, at version 2 those of 7 and 9.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
 
-from hopsyncd.index.columns import (
-    Column,
-    ColumnTable,
-    Floats,
-    Integers,
+from hopsyncd.index.arrays import AnyIntegers, Column, Flags, Floats, Integers
+from hopsyncd.index.postings import Segment
+from hopsyncd.index.tables import (
+    DocumentKeyTable,
+    DocumentNameTable,
+    DocumentPropertyTable,
+    DocumentTable,
+    HeadingTable,
+    IndexPostings,
+    IntervalTable,
     KeyNumbers,
-    Postings,
-    Segment,
+    LinkCandidateTable,
+    LinkEdgeTable,
+    LinkTable,
+    MatchTable,
+    MentionTable,
+    OccurrenceTable,
+    OutgoingQuestionTable,
+    PassageIntervalTable,
+    PassageTable,
+    QuestionKeywordTable,
+    QuestionTable,
+    SentenceMentionTable,
+    Table,
+    TermTable,
+    VectorMentionTable,
+    int32,
 )
-from hopsyncd.index.vectors import Grow, VectorTable, in_memory
+from hopsyncd.index.vectors import Grow, VectorTable, grow_in_memory
 from store.records import content_id
 
 DEAD = 2**31 - 1  # `died` of what is in force at the head
 PENDING = DEAD - 1
 NO_DATE = -(2**62)  # of a document that does not say when it was written
-
-_PARTS = ("row", "incoming", "outgoing", "said", "mention", "heading")
-_INTERVAL: dict[str, DTypeLike] = {"born": np.int32, "died": np.int32}
-_QUESTION: dict[str, DTypeLike] = {
-    "id": np.int64,
-    "entry": np.int32,
-    "row": np.int32,
-    "first_keyword": np.int32,
-    "keywords": np.int32,
-}
-TABLES: dict[str, dict[str, DTypeLike]] = {
-    "entries": {
-        "passage": np.int64,
-        "set": np.int64,
-        "number": np.int32,
-        "words": np.int32,
-        **{f"{end}_{part}": np.int32 for part in _PARTS for end in ("first", "end")},
-    },
-    "lives": {"entry": np.int32, **_INTERVAL},
-    "incoming": _QUESTION,
-    "outgoing": {**_QUESTION, "match": np.int32},
-    "keyword": {"name": np.int32},
-    "said": {"entry": np.int32, "name": np.int32, "about": np.bool_},
-    "mention": {"entry": np.int32, "name": np.int32, "row": np.int32},
-    "vector": {"end_mention": np.int32},
-    "term": {"entry": np.int32, "count": np.int32},
-    "heading": {"key": np.int64},
-    "documents": {
-        "id": np.int64,
-        "source": np.int32,
-        "home": np.int64,
-        "modified": np.int64,
-        "created": np.int64,
-        **_INTERVAL,
-    },
-    "property": {"document": np.int32, "property": np.int32},
-    "document_key": {"key": np.int64},
-    "placements": {"document": np.int32, "number": np.int32, "ordinal": np.int32},
-    "called": {"document": np.int32, "number": np.int32, "name": np.int32},
-    "links": {
-        "document": np.int32,
-        "number": np.int32,
-        "ordinal": np.int32,
-        "place": np.int32,
-        "first_try": np.int32,
-        "end_try": np.int32,
-    },
-    "tries": {"key": np.int64, "heading": np.int64, "turn": np.int32},
-    "link_ways": {"source": np.int32, "target": np.int32, "link": np.int32, **_INTERVAL},
-    "matches": {"out": np.int32, "into": np.int32, "similarity": np.float64, **_INTERVAL},
-}
-POSTINGS = (
-    "incoming_of_id",
-    "outgoing_of_id",
-    "incoming_having",
-    "outgoing_having",
-    "entries_of_number",
-    "said_of_name",
-    "mention_of_name",
-    "term_rows",
-    "placements_of_document",
-    "called_of_number",
-    "called_of_name",
-    "documents_of_key",
-    "keys_of_document",
-    "documents_of_property",
-    "links_of_key",
-    "links_of_number",
-    "links_of_document",
-    "ways_from",
-    "ways_to",
-    "matches_from",
-    "matches_to",
-)
 
 
 @lru_cache(1 << 14)
@@ -119,214 +61,275 @@ def name_key(name: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StandIns:
-    """What a version without some sources matches instead of what these hold, by rising `out`."""
+class AclViewMatches:
+    """The matches of the questions whose own match is hidden in an ACL view of a version.
+
+    By rising source question.
+    """
 
     version: int
-    out: Integers
-    into: Integers
+    source_question: Integers
+    target_question: Integers
     similarity: Floats
 
 
-class LiveIndex:
-    """All columns. The one writer changes them; readers go by a `Snapshot`.
+@dataclass(slots=True)
+class _PendingRows:
+    """Rows of one table that began or ended since the index was last settled."""
 
-    entries: a passage with one question set; `number` counts distinct passages. What an entry has
-    of a kind lies together, from `first_...` up to `end_...`. lives: when an entry is a vertex.
-    incoming, outgoing: questions; `keyword` has their names, and `match` is the row of an outgoing
-    question's match at the head, -1 without one. said: the distinct names of an entry's questions,
-    `about` those of its topic. mention: the names of each sentence, with its vector's row, by which
-    they rise; in `vector` is where those of each row end. term: how often an entry has a term.
-    `hopsyncd.index.documents` says what documents have.
+    begun: list[tuple[int, int]] = field(default_factory=list)
+    ended: list[Integers] = field(default_factory=list)
+
+    def end(self, table: IntervalTable, rows: Integers, died: AnyIntegers | int) -> None:
+        table.died[rows] = died
+        self.ended.append(rows)
+
+    def settle(self, table: IntervalTable, version: int) -> None:
+        for start, end in self.begun:
+            for column in (table.born[start:end], table.died[start:end]):
+                column[column == PENDING] = version
+        for rows in self.ended:
+            table.died[rows[table.died[rows] == PENDING]] = version
+        self.begun.clear()
+        self.ended.clear()
+
+
+class LiveIndex:
+    """All tables. The one writer changes them; readers go by a `Snapshot`.
+
+    `hopsyncd.index.tables` says what each table has. Adding rows replaces a table by a longer one.
+    While a writer may do so, a reader that needs columns of one length takes the table once, and
+    takes it after the postings or the table whose rows it looks up.
     """
 
-    def __init__(self, dimensions: int, grow: Grow = in_memory) -> None:
+    def __init__(self, dimensions: int, grow: Grow = grow_in_memory) -> None:
         self.vectors = VectorTable(dimensions, grow)
-        self.tables = {name: ColumnTable(**types) for name, types in TABLES.items()}
-        self.postings = {name: Postings() for name in POSTINGS}
-        self.names = KeyNumbers()
-        self.spelled: list[str] = []  # each name
-        self.passages = KeyNumbers()
-        self.words: dict[str, None] = {}  # that any passage, visible or not, has had
+        self.passages = PassageTable.empty()
+        self.passage_intervals = PassageIntervalTable.empty()
+        self.incoming = QuestionTable.empty()
+        self.outgoing = OutgoingQuestionTable.empty()
+        self.question_keywords = QuestionKeywordTable.empty()
+        self.mentions = MentionTable.empty()
+        self.sentence_mentions = SentenceMentionTable.empty()
+        self.vector_mentions = VectorMentionTable.empty()
+        self.terms = TermTable.empty()
+        self.headings = HeadingTable.empty()
+        self.documents = DocumentTable.empty()
+        self.document_properties = DocumentPropertyTable.empty()
+        self.document_keys = DocumentKeyTable.empty()
+        self.occurrences = OccurrenceTable.empty()
+        self.document_names = DocumentNameTable.empty()
+        self.links = LinkTable.empty()
+        self.link_candidates = LinkCandidateTable.empty()
+        self.link_edges = LinkEdgeTable.empty()
+        self.matches = MatchTable.empty()
+        self.postings = IndexPostings()
+        self.name_numbers = KeyNumbers()
+        self.name_texts: list[str] = []  # by number of the name
+        self.passage_numbers = KeyNumbers()
+        self.vocabulary: dict[str, None] = {}  # the words that any passage, visible or not, has had
         self.sources: list[str] = []
-        self.paths: list[str] = []  # of each document
-        self.shown: list[str] = []  # in place of each link
-        self.properties: list[tuple[str, str]] = []  # that any document has, name and value
-        self._property_of: dict[tuple[str, str], int] = {}
-        self.entry_of: dict[int, int] = {}  # by question set
-        self.life_of: dict[int, int] = {}  # by passage, at the head
-        self.document_of: dict[int, int] = {}  # by row in the store, at the head
-        self.stand_ins: Mapping[frozenset[str], StandIns] = {}  # by hidden sources; never changed
-        self.version = 0  # as of which it is
-        self._began: list[tuple[str, int, int]] = []
-        self._ended: list[tuple[str, Integers]] = []
-
-    def __getitem__(self, table: str) -> ColumnTable:
-        return self.tables[table]
+        self.document_paths: list[str] = []  # by document row
+        self.link_texts: list[str] = []  # what is shown in place of each link, by its row
+        self.properties: list[tuple[str, str]] = []  # names and values that any document has
+        self._property_numbers: dict[tuple[str, str], int] = {}
+        self.row_of_question_set: dict[int, int] = {}  # passage rows
+        self.interval_of_passage: dict[int, int] = {}  # rows in force at the head, by passage id
+        self.document_row_of_id: dict[int, int] = {}  # at the head, by row in the store
+        # By hidden sources. A reader replaces the mapping; nobody changes it.
+        self.acl_view_matches: Mapping[frozenset[str], AclViewMatches] = {}
+        self.version = 0  # as of which the tables are
+        self._pending_intervals = _PendingRows()
+        self._pending_documents = _PendingRows()
+        self._pending_link_edges = _PendingRows()
+        self._pending_matches = _PendingRows()
 
     @property
-    def alive(self) -> NDArray[np.bool_]:
-        """Which entries are vertices at the head, what is pending included."""
-        lives = self["lives"]
-        alive = np.zeros(len(self["entries"]), dtype=np.bool_)
-        alive[lives["entry"][lives["died"] == DEAD]] = True
-        return alive
+    def is_vertex(self) -> Flags:
+        """Which passage rows are vertices at the head, including what is pending."""
+        intervals = self.passage_intervals
+        flags = np.zeros(len(self.passages), dtype=np.bool_)
+        flags[intervals.passage_row[intervals.died == DEAD]] = True
+        return flags
 
     @property
     def is_worn(self) -> bool:
-        """Whether most of it is of no use at the head; a gc may have freed it."""
-        columns = self["entries"]
-        rows = columns["end_row"] - columns["first_row"]
-        living = int(rows[self.alive].sum())
-        dead = len(self.vectors) - living
-        died, of = self["documents"]["died"], self["placements"]["document"]
-        placed = int(np.count_nonzero(died[of] == DEAD))
-        return dead > max(1000, living) or len(of) - placed > max(1000, placed)
+        """Whether most of it is unused at the head; a garbage collection may have freed it."""
+        passages = self.passages
+        vector_counts = passages.vector_end - passages.vector_start
+        used = int(vector_counts[self.is_vertex].sum())
+        unused = len(self.vectors) - used
+        occurring = int(
+            np.count_nonzero(self.documents.died[self.occurrences.document_row] == DEAD)
+        )
+        ended = len(self.occurrences) - occurring
+        return unused > max(1000, used) or ended > max(1000, occurring)
 
     def number_names(self, names: Sequence[str]) -> Integers:
-        """The number of each name; new ones get the next."""
-        numbers = self.names.add(np.array([name_key(name) for name in names], dtype=np.int64))
+        """The number of each name; new names get the next."""
+        keys = np.array([name_key(name) for name in names], dtype=np.int64)
+        numbers = self.name_numbers.add(keys)
         for name, number in zip(names, numbers.tolist(), strict=True):
-            if number == len(self.spelled):
-                self.spelled.append(name)
+            if number == len(self.name_texts):
+                self.name_texts.append(name)
         return numbers
 
     def number_properties(self, properties: Sequence[tuple[str, str]]) -> list[int]:
-        """The number of each property; new ones get the next."""
-        numbers = self._property_of
-        for one in properties:
-            if numbers.setdefault(one, len(self.properties)) == len(self.properties):
-                self.properties.append(one)
-        return [numbers[one] for one in properties]
+        """The number of each property; new properties get the next."""
+        numbers = self._property_numbers
+        for pair in properties:
+            if numbers.setdefault(pair, len(self.properties)) == len(self.properties):
+                self.properties.append(pair)
+        return [numbers[pair] for pair in properties]
 
-    # Lives
+    # Rows with intervals
 
-    def entries_of(self, passages: Iterable[int]) -> Integers:
-        """The entries of those of the passages that are vertices at the head."""
-        lives = [self.life_of[passage] for passage in passages if passage in self.life_of]
-        return self["lives"]["entry"][lives].astype(np.int64)
+    def find_vertices(self, passage_ids: Iterable[int]) -> Integers:
+        """The rows of those of the passages that are vertices at the head."""
+        known = self.interval_of_passage
+        intervals = [known[passage] for passage in passage_ids if passage in known]
+        return self.passage_intervals.passage_row[intervals].astype(np.int64)
 
-    def begin_lives(
-        self, entries: Integers, born: Integers | int = PENDING, died: Integers | int = DEAD
+    def begin_passages(
+        self, passage_rows: Integers, born: Integers | int = PENDING, died: Integers | int = DEAD
     ) -> None:
-        """The entries become vertices."""
-        count = len(entries)
-        dead = np.broadcast_to(died, count)
-        first = self.begin("lives", entry=entries, born=np.broadcast_to(born, count), died=dead)
-        passages = self["entries"]["passage"][entries]
+        """Make the passage rows vertices."""
+        count, start = len(passage_rows), len(self.passage_intervals)
+        dead = int32(np.broadcast_to(died, count))
+        self.passage_intervals = self.passage_intervals.extended(
+            PassageIntervalTable(
+                passage_row=int32(passage_rows), born=int32(np.broadcast_to(born, count)), died=dead
+            )
+        )
+        self._pending_intervals.begun.append((start, start + count))
+        passage_ids = self.passages.passage_id[passage_rows]
         for at in np.flatnonzero(dead == DEAD).tolist():
-            self.life_of[int(passages[at])] = first + at
+            self.interval_of_passage[int(passage_ids[at])] = start + at
 
-    def end_lives(self, passages: Iterable[int], died: Integers | int = PENDING) -> None:
-        """The passages, which are vertices, cease to be."""
-        self.end("lives", _column([self.life_of.pop(passage) for passage in passages]), died)
+    def end_passages(self, passage_ids: Iterable[int], died: Integers | int = PENDING) -> None:
+        """End the intervals of passages that are vertices."""
+        rows = [self.interval_of_passage.pop(passage) for passage in passage_ids]
+        rows_array = np.array(rows, dtype=np.int64)
+        self._pending_intervals.end(self.passage_intervals, rows_array, died)
 
-    # Matches
+    def begin_documents(self, new: DocumentTable) -> int:
+        """Add revisions of documents; returns the row of the first."""
+        start = len(self.documents)
+        self.documents = self.documents.extended(new)
+        self._pending_documents.begun.append((start, start + len(new)))
+        return start
+
+    def end_documents(self, rows: Integers, version: int) -> None:
+        """End revisions of documents."""
+        self._pending_documents.end(self.documents, rows, version)
+
+    def begin_link_edges(self, new: LinkEdgeTable) -> None:
+        """Add links between passages."""
+        start = len(self.link_edges)
+        self.link_edges = self.link_edges.extended(new)
+        rows = np.arange(start, start + len(new), dtype=np.int32)
+        self._pending_link_edges.begun.append((start, start + len(new)))
+        self.postings.link_edges_by_source.add(new.source_passage, rows)
+        self.postings.link_edges_by_target.add(new.target_passage, rows)
+
+    def end_link_edges(self, rows: Integers, version: int) -> None:
+        """End links between passages."""
+        self._pending_link_edges.end(self.link_edges, rows, version)
 
     def begin_matches(
         self,
-        out: Integers,
-        into: Integers,
+        source_questions: Integers,
+        target_questions: Integers,
         similarity: Floats,
         born: Integers | int = PENDING,
         died: Integers | int = DEAD,
     ) -> None:
-        """Outgoing questions get matches; what they had has ended."""
-        count = len(out)
-        dead = np.broadcast_to(died, count)
-        first = self.begin(
-            "matches",
-            out=out,
-            into=into,
-            similarity=similarity,
-            born=np.broadcast_to(born, count),
-            died=dead,
+        """Give outgoing questions matches; a match that they had has ended."""
+        count, start = len(source_questions), len(self.matches)
+        dead = int32(np.broadcast_to(died, count))
+        self.matches = self.matches.extended(
+            MatchTable(
+                source_question=int32(source_questions),
+                target_question=int32(target_questions),
+                similarity=similarity,
+                born=int32(np.broadcast_to(born, count)),
+                died=dead,
+            )
         )
-        rows = np.arange(first, first + count, dtype=np.int32)
-        self.postings["matches_from"].add(self["outgoing"]["entry"][out], rows)
-        self.postings["matches_to"].add(self["incoming"]["entry"][into], rows)
-        alive = dead == DEAD
-        self["outgoing"]["match"][out[alive]] = rows[alive]
+        rows = np.arange(start, start + count, dtype=np.int32)
+        self._pending_matches.begun.append((start, start + count))
+        sources = self.outgoing.passage_row[source_questions]
+        targets = self.incoming.passage_row[target_questions]
+        self.postings.matches_by_source.add(sources, rows)
+        self.postings.matches_by_target.add(targets, rows)
+        is_current = dead == DEAD
+        self.outgoing.match_row[source_questions[is_current]] = rows[is_current]
 
-    def end_matches(self, out: Integers, died: Integers | int = PENDING) -> None:
-        """The matches of these outgoing questions, which all have one, end."""
-        match = self["outgoing"]["match"]
-        rows = match[out].astype(np.int64)
-        match[out] = -1
-        self.end("matches", rows, died)
+    def end_matches(self, source_questions: Integers, died: Integers | int = PENDING) -> None:
+        """End the matches of these outgoing questions, which all have one."""
+        rows = self.outgoing.match_row[source_questions].astype(np.int64)
+        self.outgoing.match_row[source_questions] = -1
+        self._pending_matches.end(self.matches, rows, died)
 
-    # Versions
-
-    def begin(self, table: str, **columns: object) -> int:
-        """Append rows with a lifetime; returns the first."""
-        first = self[table].append(**columns)
-        self._began.append((table, first, len(self[table])))
-        return first
-
-    def end(self, table: str, rows: Integers, died: Integers | int = PENDING) -> None:
-        """Rows in force at the head end."""
-        self[table]["died"][rows] = died
-        self._ended.append((table, rows))
-
-    def pending(self, table: str) -> tuple[Integers, Integers]:
-        """The rows that the next version begins, and those that it ends."""
-        none, rows = np.empty(0, dtype=np.int64), self[table]
-        begun = np.concatenate(
-            [none, *(np.arange(first, end) for of, first, end in self._began if of == table)]
-        )
-        ended = np.concatenate([none, *(some for of, some in self._ended if of == table)])
-        return begun[rows["died"][begun] == DEAD], ended[rows["born"][ended] != PENDING]
+    def pending_matches(self) -> tuple[Integers, Integers]:
+        """The rows of `matches` that the next version begins, and those that it ends."""
+        none, pending = np.empty(0, dtype=np.int64), self._pending_matches
+        begun = np.concatenate([none, *(np.arange(start, end) for start, end in pending.begun)])
+        ended = np.concatenate([none, *pending.ended])
+        matches = self.matches
+        return begun[matches.died[begun] == DEAD], ended[matches.born[ended] != PENDING]
 
     def settle(self, version: int) -> None:
-        """What is pending holds from this version on."""
-        for table, first, end in self._began:
-            for column in ("born", "died"):
-                part = self[table][column][first:end]
-                part[part == PENDING] = version
-        for table, rows in self._ended:
-            died = self[table]["died"]
-            died[rows[died[rows] == PENDING]] = version
-        self._began.clear()
-        self._ended.clear()
+        """Let what is pending hold from this version on."""
+        self._pending_intervals.settle(self.passage_intervals, version)
+        self._pending_documents.settle(self.documents, version)
+        self._pending_link_edges.settle(self.link_edges, version)
+        self._pending_matches.settle(self.matches, version)
         self.version = version
 
-    # As arrays
+    # As arrays, to be saved
 
     def columns(self) -> dict[str, Column]:
-        """All columns but those of the vectors."""
-        found: dict[str, Column] = {
-            "names": self.names.keys["key"],
-            "passages": self.passages.keys["key"],
+        """All arrays but those of the vectors, by name."""
+        arrays: dict[str, Column] = {
+            "names": self.name_numbers.keys,
+            "passages": self.passage_numbers.keys,
         }
-        for table, rows in self.tables.items():
-            found |= {f"{table}.{name}": column for name, column in rows.columns().items()}
-        for name, postings in self.postings.items():
-            found[f"{name}:keys"], found[f"{name}:positions"], _ = postings.segment()
-        return found
+        for table_name, table in self._tables().items():
+            arrays |= {f"{table_name}.{name}": array for name, array in table.columns().items()}
+        for each in fields(self.postings):
+            segment: Segment = getattr(self.postings, each.name).merged()
+            arrays[f"{each.name}:keys"], arrays[f"{each.name}:rows"] = segment.keys, segment.rows
+        return arrays
 
-    def take(self, columns: Mapping[str, Column], lengths: Mapping[str, int]) -> None:
+    def replace_columns(self, buffers: Mapping[str, Column], lengths: Mapping[str, int]) -> None:
         """Replace everything but vectors and texts by what `columns` gave, of a settled index.
 
-        Each may have room behind its length.
+        Each array may have spare room behind its length.
         """
-        self.names.take(columns["names"], lengths["names"])
-        self.passages.take(columns["passages"], lengths["passages"])
-        for table, types in TABLES.items():
-            rooms = {name: columns[f"{table}.{name}"] for name in types}
-            self[table].take(rooms, lengths[f"{table}.{next(iter(types))}"])
-        for name, postings in self.postings.items():
-            keys, positions = f"{name}:keys", f"{name}:positions"
-            values = columns[positions][: lengths[positions]]
-            postings.take(Segment.of(columns[keys][: lengths[keys]], values))
-        entries, lives, documents = self["entries"], self["lives"], self["documents"]
-        self.entry_of = {one: at for at, one in enumerate(entries["set"].tolist())}
-        living = np.flatnonzero(lives["died"] == DEAD)
-        passages = entries["passage"][lives["entry"][living]]
-        self.life_of = dict(zip(passages.tolist(), living.tolist(), strict=True))
-        there = np.flatnonzero(documents["died"] == DEAD)
-        self.document_of = dict(zip(documents["id"][there].tolist(), there.tolist(), strict=True))
-        self._property_of = {one: at for at, one in enumerate(self.properties)}
+        self.name_numbers.replace(buffers["names"], lengths["names"])
+        self.passage_numbers.replace(buffers["passages"], lengths["passages"])
+        for table_name, table in self._tables().items():
+            columns = {name: buffers[f"{table_name}.{name}"] for name in table.dtypes()}
+            length = lengths[f"{table_name}.{next(iter(columns))}"]
+            setattr(self, table_name, table.from_buffers(columns, length))
+        for each in fields(self.postings):
+            keys, rows = f"{each.name}:keys", f"{each.name}:rows"
+            segment = Segment.build(buffers[keys][: lengths[keys]], buffers[rows][: lengths[rows]])
+            getattr(self.postings, each.name).replace(segment)
+        passages, intervals, documents = self.passages, self.passage_intervals, self.documents
+        sets = passages.question_set_id.tolist()
+        self.row_of_question_set = {set_id: row for row, set_id in enumerate(sets)}
+        current = np.flatnonzero(intervals.died == DEAD)
+        passage_ids = passages.passage_id[intervals.passage_row[current]]
+        self.interval_of_passage = _dictionary(passage_ids, current)
+        current = np.flatnonzero(documents.died == DEAD)
+        self.document_row_of_id = _dictionary(documents.id[current], current)
+        self._property_numbers = {pair: number for number, pair in enumerate(self.properties)}
+
+    def _tables(self) -> dict[str, Table]:
+        return {name: table for name, table in vars(self).items() if isinstance(table, Table)}
 
 
-def _column(values: Iterable[int]) -> Integers:
-    return np.fromiter(values, dtype=np.int64)
+def _dictionary(keys: Integers, values: Integers) -> dict[int, int]:
+    return dict(zip(keys.tolist(), values.tolist(), strict=True))

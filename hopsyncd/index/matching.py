@@ -1,16 +1,16 @@
 """Matching, kept up to date: the edge merging of HopRAG section 3.2, made incremental.
 
-Every outgoing question is matched with its argmax incoming question of another passage under
-Eq. 1, ties going to the lowest id. That order is total, so the argmax over a union is the better of
-the two argmaxes, and after a change it suffices to compare
+Every outgoing question is matched with its most similar incoming question of another passage under
+Eq. 1; ties go to the lowest id. That order is total, so the best of a union is the better of two
+bests, and after a change it suffices to compare
 
 - the outgoing questions that are new, or whose match is gone, with all incoming ones;
-- all the others with the new incoming ones.
+- all others with the new incoming ones.
 
-How they are compared without looking at each pair is in `hopsyncd.index.comparison`.
+`hopsyncd.index.comparison` compares them without looking at each pair.
 
-Many questions lose their match where a large part of a collection goes. Their successors can be
-found before, in parts between which the index advances (`Successors`).
+When a large part of a collection goes, many questions lose their match. Their replacement matches
+can be computed in advance, in parts between which the index advances (`ReplacementMatches`).
 
 Worked example. A asks a1, B answers b1: a1 -> b1. Passage C arrives and answers c1: a1 keeps b1
 unless c1 is more similar. C leaves again: only the questions matched with c1 look for another.
@@ -23,15 +23,29 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Integers, distinct, holds, marked, ranges, with_places
-from hopsyncd.index.comparison import HALF_COSINE, NO_MATCHES, Comparison, MatchColumns
+from hopsyncd.index.arrays import (
+    AnyIntegers,
+    Flags,
+    Floats,
+    Integers,
+    expand_ranges,
+    find_sorted,
+    mark_rows,
+    sort_distinct,
+    take_flags,
+)
+from hopsyncd.index.comparison import (
+    HALF_COSINE,
+    NO_MATCHES,
+    Comparison,
+    MatchColumns,
+    concatenate_matches,
+)
 from hopsyncd.index.live_index import DEAD, LiveIndex
-from hopsyncd.index.precedence import giving_way
+from hopsyncd.index.throttle import yielding_to_queries
 from store.records import Cut, Match, QuestionId
 
-Flags = NDArray[np.bool_]
-
-RESTS = 1.0  # at most so many times as long as it works, while somebody asks
+PAUSE_FACTOR = 1.0  # while queries run, matching pauses for so many times as long as it has run
 
 
 def jaccard(a: Set[str], b: Set[str]) -> float:
@@ -46,7 +60,7 @@ def jaccard(a: Set[str], b: Set[str]) -> float:
     return len(a & b) / union if union else 0.0
 
 
-def similarity(
+def compute_similarity(
     keywords_a: Set[str],
     vector_a: NDArray[np.integer],
     keywords_b: Set[str],
@@ -59,172 +73,191 @@ def similarity(
     inputs give equal bits everywhere.
 
     >>> v = np.array([4000, 0])
-    >>> similarity({"rome", "italy"}, v, {"rome"}, v)
+    >>> compute_similarity({"rome", "italy"}, v, {"rome"}, v)
     0.75
     """
     dot = int(np.dot(vector_a.astype(np.int64), vector_b.astype(np.int64)))
     return jaccard(keywords_a, keywords_b) / 2 + dot * HALF_COSINE
 
 
-def questions_of(index: LiveIndex, side: str, entries: Integers) -> Integers:
-    """The questions of a side ("incoming", "outgoing") that the entries have."""
-    columns = index["entries"]
-    return ranges(columns[f"first_{side}"][entries], columns[f"end_{side}"][entries])[0]
+def list_outgoing(index: LiveIndex, passage_rows: AnyIntegers) -> Integers:
+    """The outgoing questions of the passages."""
+    passages = index.passages
+    starts, ends = passages.outgoing_start[passage_rows], passages.outgoing_end[passage_rows]
+    return expand_ranges(starts, ends)[0]
+
+
+def list_incoming(index: LiveIndex, passage_rows: AnyIntegers) -> Integers:
+    """The incoming questions of the passages."""
+    passages = index.passages
+    starts, ends = passages.incoming_start[passage_rows], passages.incoming_end[passage_rows]
+    return expand_ranges(starts, ends)[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchDelta:
-    """What a version does to the matches; a question whose match moves is in both."""
+    """What a version does to the matches; a question whose match changes is in both."""
 
     ended: Integers
     begun: MatchColumns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Successors:
-    """Matches, by rising question, that take the place of some whose ends are to go.
+class ReplacementMatches:
+    """Matches, by rising source question, for when passages go that the present matches lead to.
 
-    among: (e,) which entries they are the best of; an entry that came later is none of these.
+    candidates: (e,) the passage rows among which they are the best; a row that was added later is
+    no candidate.
     """
 
     index: LiveIndex
-    among: Flags
+    candidates: Flags
     matches: MatchColumns
 
 
-def orphans_of(index: LiveIndex, gone: Integers) -> Integers:
-    """The outgoing questions of other entries whose match leads to one of these, rising."""
-    rows, _ = index.postings["matches_to"].of_each(gone)
-    rows = rows[index["matches"]["died"][rows] == DEAD]
-    asking = index["matches"]["out"][rows]
-    stay = ~holds(marked(len(index["entries"]), gone), index["outgoing"]["entry"][asking])
-    return distinct(asking[stay]).astype(np.int64)
+def find_orphans(index: LiveIndex, ended_rows: Integers) -> Integers:
+    """The outgoing questions of other passages whose match leads to one of these, rising."""
+    rows, _ = index.postings.matches_by_target.find_all(ended_rows)
+    rows = rows[index.matches.died[rows] == DEAD]
+    questions = index.matches.source_question[rows]
+    is_ended = mark_rows(len(index.passages), ended_rows)
+    stays = ~take_flags(is_ended, index.outgoing.passage_row[questions])
+    return sort_distinct(questions[stays].astype(np.int64))
 
 
-def rematch(
-    index: LiveIndex, gone: Integers, new: Integers, known: Successors | None = None
+def update_matches(
+    index: LiveIndex,
+    ended_rows: Integers,
+    new_rows: Integers,
+    replacements: ReplacementMatches | None = None,
 ) -> None:
-    """Bring the matches at the head up to date with entries that ceased or came to be vertices.
+    """Bring the matches at the head up to date with passages that ended or came.
 
-    Questions whose successor is `known` are compared only with what came since that was found.
+    Questions that have a replacement are compared only with the passages that came after it was
+    computed.
     """
-    match = index["outgoing"]["match"]
-    asked = questions_of(index, "outgoing", gone)
-    ended = asked[match[asked] >= 0]
-    orphans = orphans_of(index, gone)
-    stays = match >= 0
+    match_row = index.outgoing.match_row
+    of_ended = list_outgoing(index, ended_rows)
+    ended = of_ended[match_row[of_ended] >= 0]
+    orphans = find_orphans(index, ended_rows)
+    stays = match_row >= 0
     stays[ended] = stays[orphans] = False
-    held = match_rows(index, match[stays])
-    unmatched = np.flatnonzero(match < 0)
-    alive = index.alive
-    unmatched = unmatched[alive[index["outgoing"]["entry"][unmatched]]]
-    with giving_way(RESTS):
-        following = _following(index, known, orphans, alive)
-        asked = np.setdiff1d(np.union1d(orphans, unmatched), following.out, assume_unique=True)
-        begun = either(renewed(index, asked, alive, held, new), following)
-    beaten = begun.out[match[begun.out] >= 0]
-    index.end_matches(distinct(np.concatenate([ended, orphans, beaten])))
-    index.begin_matches(begun.out, begun.into, begun.similarity)
+    held = MatchColumns.of_rows(index.matches, match_row[stays])
+    unmatched = np.flatnonzero(match_row < 0)
+    is_vertex = index.is_vertex
+    unmatched = unmatched[is_vertex[index.outgoing.passage_row[unmatched]]]
+    with yielding_to_queries(PAUSE_FACTOR):
+        replaced = _apply_replacements(index, replacements, orphans, is_vertex)
+        wanting = np.union1d(orphans, unmatched)
+        wanting = np.setdiff1d(wanting, replaced.source_question, assume_unique=True)
+        found = find_better_matches(index, wanting, is_vertex, held, new_rows)
+        begun = merge_matches(found, replaced)
+    beaten = begun.source_question[match_row[begun.source_question] >= 0]
+    index.end_matches(sort_distinct(np.concatenate([ended, orphans, beaten])))
+    index.begin_matches(begun.source_question, begun.target_question, begun.similarity)
 
 
-def _following(
-    index: LiveIndex, known: Successors | None, orphans: Integers, alive: Flags
+def _apply_replacements(
+    index: LiveIndex, replacements: ReplacementMatches | None, orphans: Integers, is_vertex: Flags
 ) -> MatchColumns:
-    """The matches of those orphans whose known successor, if it is not beaten, still holds."""
-    if known is None or known.index is not index:  # that was loaded anew
+    """The matches of those orphans that have a replacement which is still there: that, or a better
+    one among the passages that came since."""
+    if replacements is None or replacements.index is not index:  # the index was loaded anew
         return NO_MATCHES
-    standing = leading_to(index, known.matches, orphans, alive)
-    entries = np.flatnonzero(alive)
-    since = entries[~holds(known.among, entries)]
-    return either(renewed(index, NO_MATCHES.out, alive, standing, since), standing)
+    standing = select_matches(index, replacements.matches, orphans, is_vertex)
+    rows = np.flatnonzero(is_vertex)
+    new_rows = rows[~take_flags(replacements.candidates, rows)]
+    no_questions = NO_MATCHES.source_question
+    better = find_better_matches(index, no_questions, is_vertex, standing, new_rows)
+    return merge_matches(better, standing)
 
 
-def leading_to(
-    index: LiveIndex, matches: MatchColumns, questions: Integers, entries: Flags
+def select_matches(
+    index: LiveIndex, matches: MatchColumns, questions: Integers, passages: Flags
 ) -> MatchColumns:
-    """Those of the matches that are of these questions, which rise, and lead to these entries."""
-    into = index["incoming"]["entry"][matches.into]
-    stays = with_places(questions, matches.out)[1] & holds(entries, into)
-    return MatchColumns(matches.out[stays], matches.into[stays], matches.similarity[stays])
+    """The matches of these questions, which rise, that lead to these passages."""
+    targets = index.incoming.passage_row[matches.target_question]
+    is_of_questions = find_sorted(questions, matches.source_question)[1]
+    return matches.take(is_of_questions & take_flags(passages, targets))
 
 
-def either(first: MatchColumns, second: MatchColumns) -> MatchColumns:
-    """By rising question its match in the first, else in the second; both rise."""
-    more = ~with_places(first.out, second.out)[1]
-    out = np.concatenate([first.out, second.out[more]])
-    into = np.concatenate([first.into, second.into[more]])
-    similarity = np.concatenate([first.similarity, second.similarity[more]])
-    order = np.argsort(out)
-    return MatchColumns(out[order], into[order], similarity[order])
+def merge_matches(first: MatchColumns, second: MatchColumns) -> MatchColumns:
+    """The matches of the first, and of the second for other questions; both and the result rise by
+    source question."""
+    is_more = ~find_sorted(first.source_question, second.source_question)[1]
+    merged = concatenate_matches([first, second.take(is_more)])
+    return merged.take(np.argsort(merged.source_question))
 
 
 def replace_matches(index: LiveIndex, best: MatchColumns) -> None:
-    """Let these be the matches at the head: those that hold already stay as they are."""
-    match = index["outgoing"]["match"]
-    held = match_rows(index, match[best.out])
-    same = (match[best.out] >= 0) & (held.into == best.into) & (held.similarity == best.similarity)
-    stays = np.zeros(len(match), dtype=np.bool_)
-    stays[best.out[same]] = True
-    index.end_matches(np.flatnonzero((match >= 0) & ~stays))
-    index.begin_matches(best.out[~same], best.into[~same], best.similarity[~same])
-
-
-def pending_matches(index: LiveIndex) -> MatchDelta:
-    """What the next version does to the matches, in however many steps that came about."""
-    begun, ended = index.pending("matches")
-    return MatchDelta(distinct(index["matches"]["out"][ended]), match_rows(index, begun))
-
-
-def match_rows(index: LiveIndex, rows: Integers) -> MatchColumns:
-    """These rows of the matches."""
-    matches = index["matches"]
-    return MatchColumns(
-        matches["out"][rows].astype(np.int64),
-        matches["into"][rows].astype(np.int64),
-        matches["similarity"][rows].astype(np.float64),
+    """Let these be the matches at the head; those that are already in force stay."""
+    match_row = index.outgoing.match_row
+    rows = match_row[best.source_question]
+    held = MatchColumns.of_rows(index.matches, rows)
+    is_same = (
+        (rows >= 0)
+        & (held.target_question == best.target_question)
+        & (held.similarity == best.similarity)
     )
+    stays = mark_rows(len(match_row), best.source_question[is_same])
+    index.end_matches(np.flatnonzero((match_row >= 0) & ~stays))
+    new = best.take(~is_same)
+    index.begin_matches(new.source_question, new.target_question, new.similarity)
 
 
-def match_records(index: LiveIndex, matches: MatchColumns) -> list[Match]:
+def list_pending_matches(index: LiveIndex) -> MatchDelta:
+    """What the next version does to the matches, in however many steps that came about."""
+    begun, ended = index.pending_matches()
+    questions = index.matches.source_question[ended].astype(np.int64)
+    return MatchDelta(sort_distinct(questions), MatchColumns.of_rows(index.matches, begun))
+
+
+def make_match_records(index: LiveIndex, matches: MatchColumns) -> list[Match]:
     """The matches as the store has them."""
     columns = (
-        index["outgoing"]["id"][matches.out].tolist(),
-        index["incoming"]["id"][matches.into].tolist(),
+        index.outgoing.id[matches.source_question].tolist(),
+        index.incoming.id[matches.target_question].tolist(),
         matches.similarity.tolist(),
     )
     return [
-        Match(QuestionId(out), QuestionId(into), s) for out, into, s in zip(*columns, strict=True)
+        Match(QuestionId(source), QuestionId(target), similarity)
+        for source, target, similarity in zip(*columns, strict=True)
     ]
 
 
-def best_matches(index: LiveIndex, out: Integers, entries: Flags) -> MatchColumns:
-    """The best match of each outgoing question among the incoming ones of these entries.
+def find_best_matches(index: LiveIndex, questions: Integers, passages: Flags) -> MatchColumns:
+    """The best match of each outgoing question among the incoming questions of these passages.
 
-    A question for which there is none is left out.
+    A question without any is left out.
     """
-    return renewed(index, out, entries, NO_MATCHES, np.empty(0, dtype=np.int64))
+    return find_better_matches(index, questions, passages, NO_MATCHES, np.empty(0, dtype=np.int64))
 
 
-def renewed(
-    index: LiveIndex, asked: Integers, entries: Flags, held: MatchColumns, new: Integers
+def find_better_matches(
+    index: LiveIndex,
+    unmatched: Integers,
+    passages: Flags,
+    held: MatchColumns,
+    new_rows: Integers,
 ) -> MatchColumns:
-    """The best matches of the questions asked among those of `entries`, and of those with a held
-    match, which rise, the best that beats it among those of the `new` entries.
+    """The best matches of the unmatched questions among the `passages`; and for those that hold a
+    match, which rise, the best that beats it among the new passage rows.
 
-    Of equal ones the lower id is better.
+    Of equal matches, that with the lower id of the target question is better.
     """
-    # All that answer are listed only if something asks: an edit may leave every match in place.
-    among = questions_of(index, "incoming", np.flatnonzero(entries & bool(len(asked))))
-    answers = questions_of(index, "incoming", new)
-    best = Comparison(index, asked, among, held, answers).best()
-    at, is_held = with_places(held.out, best.out)
-    at, ids = at[is_held], index["incoming"]["id"]
-    similarity, into = best.similarity[is_held], best.into[is_held]
-    won = np.ones(len(best), dtype=np.bool_)
-    won[is_held] = (similarity > held.similarity[at]) | (
-        (similarity == held.similarity[at]) & (ids[into] < ids[held.into[at]])
+    # The targets are listed only if a question needs them: an edit may leave every match in place.
+    targets = list_incoming(index, np.flatnonzero(passages & bool(len(unmatched))))
+    new_targets = list_incoming(index, new_rows)
+    best = Comparison(index, unmatched, targets, held, new_targets).find_best()
+    positions, is_held = find_sorted(held.source_question, best.source_question)
+    positions, ids = positions[is_held], index.incoming.id
+    found, held = best.take(is_held), held.take(positions)
+    has_lower_id = ids[found.target_question] < ids[held.target_question]
+    is_better = np.ones(len(best), dtype=np.bool_)
+    is_better[is_held] = (found.similarity > held.similarity) | (
+        (found.similarity == held.similarity) & has_lower_id
     )
-    return MatchColumns(best.out[won], best.into[won], best.similarity[won])
+    return best.take(is_better)
 
 
 def edge_budget(passages: int, factor: float) -> int:
@@ -236,19 +269,19 @@ def edge_budget(passages: int, factor: float) -> int:
     return math.floor(factor * passages * math.log(passages)) if passages > 1 else 0
 
 
-def cut_of(question: NDArray[np.int64], similarity: NDArray[np.float64], budget: int) -> Cut | None:
+def find_edge_threshold(question_ids: Integers, similarity: Floats, budget: int) -> Cut | None:
     """The last match that the budget admits, by falling similarity and rising question id.
 
-    None when it admits all. A budget of 0 admits none: the cut then stands above every match.
+    None when it admits all. A budget of 0 admits none: the threshold is above every match then.
 
-    >>> cut_of(np.array([7, 3]), np.array([0.5, 0.5]), 1)
+    >>> find_edge_threshold(np.array([7, 3]), np.array([0.5, 0.5]), 1)
     Cut(similarity=0.5, question=3)
     """
-    if budget >= len(question):
+    if budget >= len(question_ids):
         return None
     if budget == 0:
         return Cut(math.inf, QuestionId(-1))
     least = -float(np.partition(-similarity, budget - 1)[budget - 1])
     better = int(np.count_nonzero(similarity > least))
-    alike = np.sort(question[similarity == least])
-    return Cut(least, QuestionId(int(alike[budget - better - 1])))
+    level_ids = np.sort(question_ids[similarity == least])
+    return Cut(least, QuestionId(int(level_ids[budget - better - 1])))

@@ -1,14 +1,13 @@
-"""A snapshot: the live index at one version, as a query reads it: with or without hidden sources,
-and what a filter leaves out.
+"""A snapshot: the live index at one version, as a query reads it, possibly without some sources.
 
-Nothing of a hidden passage is left: it is no vertex, no end of an edge and in no count. What was
-matched with it has another match among the visible, and links mean what they mean among the visible
-documents; so the graph is the one that an index without these sources has, and an answer can tell
-nothing of what is hidden.
+In an ACL view, sources are hidden. A hidden passage is no vertex, no end of an edge and in no
+count. Questions that were matched with it have another match among the visible passages, and links
+are resolved among the visible documents. So the graph is the one that an index without these
+sources has, and an answer can say nothing about what is hidden.
 
-Of what a filter leaves out nothing is left either, and the counts are of the rest. But it hides
-nothing: edges and links stay those of the whole, so that a filtered search costs what any other
-does. Only a match between two passages that are left is there (`narrowed`).
+Filtered-out passages are excluded from results, edges and counts too. But a filter hides nothing:
+edges and links stay those of the whole graph, so a filtered search costs what any other does. Only
+matches between two passages that are left remain (`Snapshot.filter_documents`).
 """
 
 from collections.abc import Sequence
@@ -16,381 +15,412 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Floats, Integers, Postings, distinct, holds, ranges
+from hopsyncd.index.arrays import (
+    AnyIntegers,
+    Flags,
+    Floats,
+    Integers,
+    expand_ranges,
+    mark_rows,
+    sort_distinct,
+    take_flags,
+)
+from hopsyncd.index.comparison import MatchColumns, concatenate_matches
 from hopsyncd.index.live_index import LiveIndex, name_key
-from hopsyncd.index.statistics import MAX_CALLED, Statistics, called_passages, is_about
+from hopsyncd.index.postings import Postings
+from hopsyncd.index.statistics import (
+    MAX_NAMED_PASSAGES,
+    Statistics,
+    find_named_passages,
+    has_topic,
+)
 from store.records import Version
 
-Flags = NDArray[np.bool_]
-MatchRows = tuple[Integers, Integers, Floats]
-"""Outgoing and incoming question, and similarity, of some matches."""
-LinkColumns = tuple[Integers, Integers, Integers, Flags]
-"""Those of `LinkWays`."""
-
-
 UNMATCHED = -1.0  # less than any similarity
-_FEW_LINKS = 16  # for each passage whose links are wanted: all of them are looked at
-NAME_WEIGHT = 6.0  # of a name of the passage's document: that of so many sentences with a name
+NAME_WEIGHT = 6.0  # of a document name: it counts like so many sentences that mention a name
+_FEW_LINKS = 16  # links per passage asked for, up to which scanning all links is faster
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mentions:
-    """m mentions of names: the entry of each, its vector's row, for how many it counts, its name.
+    """m mentions of names. name_position: which of the names that were asked for it mentions.
 
-    A name of the passage's document is mentioned by the passage as a whole.
+    A passage as a whole mentions the names of its document: with its first vector, and a larger
+    weight than that of a sentence, which is 1.
     """
 
-    entry: Integers
-    row: Integers
-    times: Floats
-    of: Integers
+    passage_row: Integers
+    vector_row: Integers
+    weight: Floats
+    name_position: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edges:
-    """w edges, by the way they are walked: from `start` to `end`, which are entries.
+    """Edges in the direction in which they are walked: from passage row `start` to `end`.
 
-    out, into: the outgoing and the incoming question of each. similarity: Eq. 1. back: whether the
-    way leads against its edge.
+    source_question, target_question: the outgoing and the incoming question of the edge.
+    similarity: Eq. 1. is_backward: whether it is walked from its target to its source.
     """
 
     start: Integers
     end: Integers
-    out: Integers
-    into: Integers
+    source_question: Integers
+    target_question: Integers
     similarity: Floats
-    back: Flags
+    is_backward: Flags
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LinkWays:
-    """w links as ways between entries; `link` is the row of each, `back` whether it leads back."""
+class LinkEdges:
+    """Links between passage rows, in the direction in which they are walked."""
 
     start: Integers
     end: Integers
-    link: Integers
-    back: Flags
+    link_row: Integers
+    is_backward: Flags
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Rows of two ends each, found by either."""
+class RowsByEnd:
+    """Rows with two ends each, found by either."""
 
     start: Integers
     end: Integers
-    from_start: Postings
-    to_end: Postings
+    by_start: Postings
+    by_end: Postings
 
     @classmethod
-    def of(cls, start: Integers, end: Integers) -> Self:
-        """Arrange them."""
-        rows = cls(start, end, Postings(), Postings())
-        at = np.arange(len(start), dtype=np.int32)
-        rows.from_start.add(start, at)
-        rows.to_end.add(end, at)
-        return rows
+    def build(cls, start: AnyIntegers, end: AnyIntegers) -> Self:
+        """Arrange the rows by their ends."""
+        ends = cls(start.astype(np.int64), end.astype(np.int64), Postings(), Postings())
+        rows = np.arange(len(start))
+        ends.by_start.add(start, rows)
+        ends.by_end.add(end, rows)
+        return ends
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replaced:
-    """What is otherwise where sources are hidden: see `hopsyncd.index.restricted`.
+class AclOverlay:
+    """What an ACL view has in place of matches and links of the whole index.
 
-    of_question: (q,) the similarity of the match that each outgoing question has, or UNMATCHED.
-    alone: the visible questions whose own match is not visible, rising. out, into, similarity: (m,)
-    their matches, by rising out; `ends` are the entries of these. numbers: the passages whose links
-    may lead elsewhere, rising. ways: all links of these, between numbers of passages; `link` is the
-    row of each.
+    question_similarity: (q,) the similarity of the match of each outgoing question, or UNMATCHED.
+    rematched: the visible questions whose own match is not visible, rising. matches: theirs, by
+    rising source question; `match_ends` has the passage rows of these.
+
+    relinked: the numbers of the passages whose links may lead elsewhere, rising. links: all links
+    of these, between passage numbers; link_rows: the row of each in `LiveIndex.links`.
     """
 
-    of_question: Floats
-    alone: Integers
-    out: Integers
-    into: Integers
-    similarity: Floats
-    ends: Rows
-    numbers: Integers
-    ways: Rows
-    link: Integers
+    question_similarity: Floats
+    rematched: Integers
+    matches: MatchColumns
+    match_ends: RowsByEnd
+    relinked: Integers
+    links: RowsByEnd
+    link_rows: Integers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """`version` as it is without the hidden sources: its counts and its cut are of the rest.
+    """`version` as it is without the hidden sources: its counts and edge threshold are of the rest.
 
-    among: the documents that a filter leaves, of which alone the statistics are then; `unfiltered`
-    is the same without the filter.
+    filtered: the documents that a filter leaves, or None. The statistics are of these alone;
+    `unfiltered` is the same snapshot without the filter.
     """
 
     index: LiveIndex
     version: Version
     statistics: Statistics
     hidden: frozenset[str] = frozenset()
-    replaced: Replaced | None = None
-    among: Flags | None = None
+    overlay: AclOverlay | None = None
+    filtered: Flags | None = None
     unfiltered: "Snapshot | None" = None
 
-    def narrowed(self, among: Flags) -> "Snapshot":
-        """With only these documents."""
-        counts = Statistics.of(self.index, self.version.id, self.hidden, among=among)
-        return replace(self, statistics=counts, among=among, unfiltered=self)
+    def filter_documents(self, filtered: Flags) -> "Snapshot":
+        """This snapshot with only these documents."""
+        counts = Statistics.count(self.index, self.version.id, self.hidden, filtered=filtered)
+        return replace(self, statistics=counts, filtered=filtered, unfiltered=self)
 
-    def shows(self, documents: Sequence[int]) -> set[int]:
-        """Those of the documents, which are rows in the store, that are visible."""
-        shown = self.index["documents"]["id"][np.flatnonzero(self.statistics.visible.documents)]
-        wanted = np.array(documents, dtype=np.int64)
+    def select_visible_documents(self, ids: Sequence[int]) -> set[int]:
+        """Those of the documents, given by their rows in the store, that are visible."""
+        shown = self.index.documents.id[np.flatnonzero(self.statistics.visible.documents)]
+        wanted = np.array(ids, dtype=np.int64)
         return {*wanted[np.isin(wanted, shown)].tolist()}
 
     @property
-    def entries(self) -> Integers:
-        """All visible entries, rising."""
-        return np.flatnonzero(self.statistics.visible.entries)
+    def passage_rows(self) -> Integers:
+        """All visible passage rows, rising."""
+        return np.flatnonzero(self.statistics.visible.passages)
 
     @property
-    def ids(self) -> Integers:
-        """The passage of each entry, visible or not."""
-        return self.index["entries"]["passage"]
+    def passage_ids(self) -> Integers:
+        """The passage id of each passage row, visible or not."""
+        return self.index.passages.passage_id
 
-    def homes(self, entries: Integers) -> Integers:
-        """The document that each of these visible entries is counted to."""
-        return self.statistics.visible.home_of[entries]
+    def document_keys(self, passage_rows: AnyIntegers) -> Integers:
+        """The path key of the document that each of these visible passages belongs to."""
+        return self.statistics.visible.document_of_row[passage_rows]
 
-    def find(self, passage: int) -> int | None:
-        """The entry of a passage; None if it is not visible."""
-        number = int(self.index.passages.find(np.array([passage]))[0])
+    def find_passage(self, passage_id: int) -> int | None:
+        """The row of a passage; None if it is not visible."""
+        number = int(self.index.passage_numbers.find(np.array([passage_id]))[0])
         visible = self.statistics.visible
-        if not 0 <= number < len(visible.entry):
+        if not 0 <= number < len(visible.passage_rows):
             return None
-        entry = int(visible.entry[number])
-        return entry if entry >= 0 else None
+        row = int(visible.passage_rows[number])
+        return row if row >= 0 else None
 
     # Names
 
-    def number_of(self, name: str) -> int:
+    def find_name(self, name: str) -> int:
         """The number of a name that a visible passage mentions; -1 for others."""
-        number = int(self.index.names.find(np.array([name_key(name)]))[0])
-        counts = self.statistics.mentioned
+        number = int(self.index.name_numbers.find(np.array([name_key(name)]))[0])
+        counts = self.statistics.mention_counts
         return number if 0 <= number < len(counts) and counts[number] else -1
 
-    def mentioned(self, names: Sequence[str]) -> set[str]:
+    def select_mentioned_names(self, names: Sequence[str]) -> set[str]:
         """Those of the names that a visible passage mentions."""
         keys = np.array([name_key(name) for name in names], dtype=np.int64)
-        numbers = self.index.names.find(keys)
-        there = (numbers >= 0) & holds(self.statistics.mentioned > 0, numbers)
-        return {names[at] for at in np.flatnonzero(there).tolist()}
+        numbers = self.index.name_numbers.find(keys)
+        mentioned = (numbers >= 0) & take_flags(self.statistics.mention_counts > 0, numbers)
+        return {names[at] for at in np.flatnonzero(mentioned).tolist()}
 
-    def about(self, name: int) -> Integers:
-        """The entries whose topic a name is, or the name of their document; rising."""
-        rows = self.index.postings["said_of_name"].of(name).astype(np.int64)
-        said = self.index["said"]
-        rows = rows[said["about"][rows]]
-        entries = said["entry"][rows]
-        own = entries[holds(self.statistics.visible.entries, entries)].astype(np.int64)
-        return np.union1d(own, self._called_entries(name))
+    def find_by_topic(self, name: int) -> Integers:
+        """The passage rows whose topic a name is, or the name of their document; rising."""
+        rows = self.index.postings.mentions_by_name.find(name)
+        mentions = self.index.mentions
+        passage_rows = mentions.passage_row[rows[mentions.is_topic[rows]]]
+        shown = take_flags(self.statistics.visible.passages, passage_rows)
+        return np.union1d(passage_rows[shown].astype(np.int64), self._find_by_document_name(name))
 
-    def _called_entries(self, name: int) -> Integers:
-        """Those that have the name from their document."""
+    def _find_by_document_name(self, name: int) -> Integers:
         visible = self.statistics.visible
-        if not 0 < self.statistics.called[name] <= MAX_CALLED:
+        if not 0 < self.statistics.as_document_name[name] <= MAX_NAMED_PASSAGES:
             return np.empty(0, dtype=np.int64)
-        rows = self.index.postings["called_of_name"].of(name)
-        called = self.index["called"]
-        rows = rows[holds(visible.documents, called["document"][rows])]
-        entries = visible.entry[np.unique(called["number"][rows])]
-        return entries[entries >= 0].astype(np.int64)
+        rows = self.index.postings.document_names_by_name.find(name)
+        document_names = self.index.document_names
+        rows = rows[take_flags(visible.documents, document_names.document_row[rows])]
+        passage_rows = visible.passage_rows[np.unique(document_names.passage_number[rows])]
+        return passage_rows[passage_rows >= 0]
 
-    def mentions_of(self, names: Integers) -> Mentions:
+    def find_mentions(self, names: Integers) -> Mentions:
         """All mentions of these names."""
-        index = self.index
-        rows, of = index.postings["mention_of_name"].of_each(names)
-        entry, row = index["mention"]["entry"][rows], index["mention"]["row"][rows]
-        seen = holds(self.statistics.visible.entries, entry)
-        entry, row, of = entry[seen].astype(np.int64), row[seen].astype(np.int64), of[seen]
-        own, called = self.called(names)
+        rows, positions = self.index.postings.sentence_mentions_by_name.find_all(names)
+        mentions = self.index.sentence_mentions
+        passage_rows, vector_rows = mentions.passage_row[rows], mentions.vector_row[rows]
+        shown = take_flags(self.statistics.visible.passages, passage_rows)
+        named, named_positions = self.find_by_document_names(names)
+        weights = np.ones(int(np.count_nonzero(shown))), np.full(len(named), NAME_WEIGHT)
+        first_vectors = self.index.passages.vector_start[named]
         return Mentions(
-            np.concatenate([entry, own]),
-            np.concatenate([row, index["entries"]["first_row"][own]]),
-            np.concatenate([np.ones(len(entry)), np.full(len(own), NAME_WEIGHT)]),
-            np.concatenate([of, called]),
+            np.concatenate([passage_rows[shown].astype(np.int64), named]),
+            np.concatenate([vector_rows[shown].astype(np.int64), first_vectors]),
+            np.concatenate(weights),
+            np.concatenate([positions[shown], named_positions]),
         )
 
-    def mentions_in(self, rows: Integers) -> tuple[Integers, Integers]:
-        """The rows of `mention` in the sentences of these vectors, visible or not; their names."""
-        end = self.index["vector"]["end_mention"]
-        found, _ = ranges(np.where(rows, end[rows - 1], 0), end[rows])
-        return found, self.index["mention"]["name"][found].astype(np.int64)
+    def find_sentence_mentions(self, vector_rows: Integers) -> tuple[Integers, Integers]:
+        """The rows of `sentence_mentions` of these vectors, visible or not; the name of each."""
+        ends = self.index.vector_mentions.sentence_mention_end
+        starts = np.where(vector_rows, ends[vector_rows - 1], 0)
+        rows, _ = expand_ranges(starts, ends[vector_rows])
+        return rows, self.index.sentence_mentions.name[rows].astype(np.int64)
 
-    def called(self, names: Integers) -> tuple[Integers, Integers]:
-        """The entries that have one of the names from their document, as another one to mention;
-        and which of the names."""
+    def find_by_document_names(self, names: Integers) -> tuple[Integers, Integers]:
+        """The passage rows that mention one of the names only because their document has it; and
+        the position of that name."""
         index, visible = self.index, self.statistics.visible
-        rows, of = index.postings["called_of_name"].of_each(names)
-        number, called = called_passages(index, visible, rows, of)
-        own = visible.entry[number].astype(np.int64)
-        kept = self._has_name(own, names[called])
-        return own[kept], called[kept]
+        rows, positions = index.postings.document_names_by_name.find_all(names)
+        numbers, positions = find_named_passages(index, visible, rows, positions)
+        passage_rows = visible.passage_rows[numbers]
+        kept = self._mentions_document_name(passage_rows, names[positions])
+        return passage_rows[kept], positions[kept]
 
-    def names_of(self, entries: Integers) -> tuple[Integers, Integers]:
-        """What these visible entries mention, each name once: which of the entries, the name."""
+    def list_names(self, passage_rows: Integers) -> tuple[Integers, Integers]:
+        """What these visible passages mention, each name once: the passage's position, the name."""
         index, statistics = self.index, self.statistics
-        visible, columns = statistics.visible, index["entries"]
-        rows, of = ranges(columns["first_mention"][entries], columns["end_mention"][entries])
-        names = index["mention"]["name"][rows].astype(np.int64)
-        called, placed = index.postings["called_of_number"].of_each(columns["number"][entries])
-        seen = holds(visible.documents, index["called"]["document"][called])
-        called, placed = called[seen], placed[seen]
-        own = index["called"]["name"][called].astype(np.int64)
-        kept = self._has_name(entries[placed], own)
-        known = len(statistics.mentioned)
-        key = np.concatenate([of * known + names, placed[kept] * known + own[kept]])
-        of, name = np.divmod(distinct(key), max(known, 1))
-        return of, name
-
-    def _has_name(self, entries: Integers, names: Integers) -> Flags:
-        """Whether each entry has the name of its document beside it as another name to mention."""
-        counts = self.statistics
-        told: Flags = (counts.called[names] <= MAX_CALLED) & (counts.saying[names] > 0)
-        return told & ~is_about(self.index, entries, names)
-
-    # Ways
-
-    def edges_of(self, entries: Integers) -> Edges:
-        """All edges that leave the entries, forwards, then all that lead to them, back."""
-        sides = self.index.postings["matches_from"], self.index.postings["matches_to"]
-        rows = [side.of_each(entries)[0] for side in sides]
-        (out, into, similarity), kept = self._stored(np.concatenate(rows))
-        back = kept >= len(rows[0])
-        if self.replaced is not None:
-            ends, replaced = self.replaced.ends, self.replaced
-            more = [side.of_each(entries)[0] for side in (ends.from_start, ends.to_end)]
-            back = np.concatenate([back, np.repeat([False, True], [len(one) for one in more])])
-            at = np.concatenate(more)
-            out, into, similarity = _joined(
-                (out, into, similarity),
-                (replaced.out[at], replaced.into[at], replaced.similarity[at]),
-            )
-        kept = np.flatnonzero(self._admitted(out, similarity) & self._shown(out, into))
-        if self.replaced is not None:
-            kept = kept[np.argsort(back[kept], kind="stable")]
-        out, into, similarity, back = out[kept], into[kept], similarity[kept], back[kept]
-        source = self.index["outgoing"]["entry"][out].astype(np.int64)
-        target = self.index["incoming"]["entry"][into].astype(np.int64)
-        start, end = np.where(back, target, source), np.where(back, source, target)
-        return Edges(start, end, out, into, similarity, back)
-
-    def _stored(self, rows: Integers | None) -> tuple[MatchRows, Integers]:
-        """The matches in force among these rows, or all, and which they are."""
-        out, into, similarity, born, died = (
-            column if rows is None else column.take(rows)
-            for column in self.index["matches"].views("out", "into", "similarity", "born", "died")
+        passages = index.passages
+        rows, positions = expand_ranges(
+            passages.sentence_mention_start[passage_rows],
+            passages.sentence_mention_end[passage_rows],
         )
-        kept = np.flatnonzero((born <= self.version.id) & (self.version.id < died))
-        return (
-            out[kept].astype(np.int64),
-            into[kept].astype(np.int64),
-            similarity[kept].astype(np.float64),
-        ), kept
+        names = index.sentence_mentions.name[rows].astype(np.int64)
+        rows, named_positions = index.postings.document_names_by_passage.find_all(
+            passages.passage_number[passage_rows]
+        )
+        document_names = index.document_names
+        shown = take_flags(statistics.visible.documents, document_names.document_row[rows])
+        rows, named_positions = rows[shown], named_positions[shown]
+        more_names = document_names.name[rows].astype(np.int64)
+        kept = self._mentions_document_name(passage_rows[named_positions], more_names)
+        count = len(statistics.mention_counts)
+        more = named_positions[kept] * count + more_names[kept]
+        keys = np.concatenate([positions * count + names, more])
+        positions, names = np.divmod(sort_distinct(keys), max(count, 1))
+        return positions, names
 
-    def _shown(self, out: Integers, into: Integers) -> Flags:
-        """Which matches have two visible ends."""
-        if not self.hidden and self.among is None:
-            return np.ones(len(out), dtype=np.bool_)
-        entries = self.statistics.visible.entries
-        seen = holds(entries, self.index["outgoing"]["entry"][out])
-        return seen & holds(entries, self.index["incoming"]["entry"][into])
+    def _mentions_document_name(self, passage_rows: Integers, names: Integers) -> Flags:
+        """Whether each passage row mentions the name of its document that stands beside it."""
+        counts = self.statistics
+        is_specific = counts.as_document_name[names] <= MAX_NAMED_PASSAGES
+        mentions: Flags = is_specific & (counts.in_questions[names] > 0)
+        return mentions & ~has_topic(self.index, passage_rows, names)
 
-    def _admitted(self, out: Integers, similarity: Floats) -> Flags:
+    # Edges
+
+    def find_edges(self, passage_rows: AnyIntegers) -> Edges:
+        """All edges that leave the passages, forwards, then all that lead to them, backwards."""
+        postings = self.index.postings
+        leaving, _ = postings.matches_by_source.find_all(passage_rows)
+        arriving, _ = postings.matches_by_target.find_all(passage_rows)
+        matches, positions = self._select_in_force(np.concatenate([leaving, arriving]))
+        is_backward = positions >= len(leaving)
+        if self.overlay is not None:
+            ends = self.overlay.match_ends
+            more_leaving, _ = ends.by_start.find_all(passage_rows)
+            more_arriving, _ = ends.by_end.find_all(passage_rows)
+            more_backward = np.repeat([False, True], [len(more_leaving), len(more_arriving)])
+            more = self.overlay.matches.take(np.concatenate([more_leaving, more_arriving]))
+            is_backward = np.concatenate([is_backward, more_backward])
+            matches = concatenate_matches([matches, more])
+        kept = np.flatnonzero(self._is_edge(matches) & self._has_visible_ends(matches))
+        if self.overlay is not None:
+            kept = kept[np.argsort(is_backward[kept], kind="stable")]
+        matches, is_backward = matches.take(kept), is_backward[kept]
+        sources = self.index.outgoing.passage_row[matches.source_question].astype(np.int64)
+        targets = self.index.incoming.passage_row[matches.target_question].astype(np.int64)
+        return Edges(
+            np.where(is_backward, targets, sources),
+            np.where(is_backward, sources, targets),
+            matches.source_question,
+            matches.target_question,
+            matches.similarity,
+            is_backward,
+        )
+
+    def _select_in_force(self, rows: Integers | None) -> tuple[MatchColumns, Integers]:
+        """The matches in force among these rows, or among all, and their positions."""
+        table, version = self.index.matches, self.version.id
+        born, died = table.born, table.died
+        if rows is not None:
+            born, died = born.take(rows), died.take(rows)
+        positions = np.flatnonzero((born <= version) & (version < died))
+        kept = positions if rows is None else rows[positions]
+        return MatchColumns.of_rows(table, kept), positions
+
+    def _has_visible_ends(self, matches: MatchColumns) -> Flags:
+        if not self.hidden and self.filtered is None:
+            return np.ones(len(matches), dtype=np.bool_)
+        shown = self.statistics.visible.passages
+        sources = self.index.outgoing.passage_row[matches.source_question]
+        targets = self.index.incoming.passage_row[matches.target_question]
+        return take_flags(shown, sources) & take_flags(shown, targets)
+
+    def _is_edge(self, matches: MatchColumns) -> Flags:
         """Which matches are edges: those that the budget admits."""
-        cut = self.version.cut
-        if cut is None:
-            return np.ones(len(out), dtype=np.bool_)
-        admitted: Flags = similarity >= cut.similarity
-        (level,) = (similarity == cut.similarity).nonzero()
-        admitted[level] = self.index["outgoing"]["id"][out[level]] <= cut.question
-        return admitted
+        threshold = self.version.cut
+        if threshold is None:
+            return np.ones(len(matches), dtype=np.bool_)
+        is_edge: Flags = matches.similarity >= threshold.similarity
+        (level,) = (matches.similarity == threshold.similarity).nonzero()
+        ids = self.index.outgoing.id[matches.source_question[level]]
+        is_edge[level] = ids <= threshold.question
+        return is_edge
 
-    def matches(self) -> tuple[Integers, Integers, Floats]:
-        """All matches: outgoing and incoming question, and similarity of each; in no order."""
-        matches, _ = self._stored(None)
-        if self.replaced is not None:
-            replaced = self.replaced
-            matches = _joined(matches, (replaced.out, replaced.into, replaced.similarity))
-        return self._with_visible_ends(matches)
+    def list_matches(self) -> MatchColumns:
+        """All matches with two visible ends, in no order."""
+        matches, _ = self._select_in_force(None)
+        if self.overlay is not None:
+            matches = concatenate_matches([matches, self.overlay.matches])
+        return matches.take(self._has_visible_ends(matches))
 
-    def shown_matches(self, rows: Integers) -> MatchRows:
+    def select_visible_matches(self, rows: Integers) -> MatchColumns:
         """Those among these rows of `matches` that are in force, with two visible ends."""
-        return self._with_visible_ends(self._stored(rows)[0])
+        matches, _ = self._select_in_force(rows)
+        return matches.take(self._has_visible_ends(matches))
 
-    def _with_visible_ends(self, matches: MatchRows) -> MatchRows:
-        out, into, similarity = matches
-        seen = self._shown(out, into)
-        return out[seen], into[seen], similarity[seen]
+    def list_edges(self) -> MatchColumns:
+        """All matches that are edges, by the id of their source question."""
+        matches = self.list_matches()
+        edges = matches.take(self._is_edge(matches))
+        return edges.take(np.argsort(self.index.outgoing.id[edges.source_question]))
 
-    def edges(self) -> tuple[Integers, Integers, Floats]:
-        """All matches that are edges, by the id of their outgoing question."""
-        out, into, similarity = self.matches()
-        kept = np.flatnonzero(self._admitted(out, similarity))
-        kept = kept[np.argsort(self.index["outgoing"]["id"][out[kept]])]
-        return out[kept], into[kept], similarity[kept]
+    # Links
 
     @property
     def has_links(self) -> bool:
-        """Whether any document, visible or not, has one."""
-        return len(self.index["links"]) > 0
+        """Whether any document, visible or not, has a link."""
+        return len(self.index.links) > 0
 
-    def links_of(self, entries: Integers) -> LinkWays:
-        """All links of these visible entries, then all that lead to them, back."""
-        parts = [self.links_from(entries), self.links_to(entries)]
-        return LinkWays(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    def find_links(self, passage_rows: AnyIntegers) -> LinkEdges:
+        """All links that leave the passages, forwards, then all that lead to them, backwards."""
+        leaving, arriving = self.find_links_from(passage_rows), self.find_links_to(passage_rows)
+        return LinkEdges(
+            np.concatenate([leaving.start, arriving.start]),
+            np.concatenate([leaving.end, arriving.end]),
+            np.concatenate([leaving.link_row, arriving.link_row]),
+            np.concatenate([leaving.is_backward, arriving.is_backward]),
+        )
 
-    def links_from(self, entries: Integers) -> LinkColumns:
-        """The columns of the links that stand in these entries."""
-        return self._links("ways_from", entries, False)
+    def find_links_from(self, passage_rows: AnyIntegers) -> LinkEdges:
+        """The links that leave these passages."""
+        return self._find_links(passage_rows, is_backward=False)
 
-    def links_to(self, entries: Integers) -> LinkColumns:
-        """The columns of the links that lead to these entries, back."""
-        return self._links("ways_to", entries, True)
+    def find_links_to(self, passage_rows: AnyIntegers) -> LinkEdges:
+        """The links that lead to these passages, backwards."""
+        return self._find_links(passage_rows, is_backward=True)
 
-    def _links(self, side: str, of: Integers, back: bool) -> LinkColumns:
-        numbers, entry = self.index["entries"]["number"][of], self.statistics.visible.entry
-        columns = self.index["link_ways"].views("source", "target", "link", "born", "died")
-        if len(columns[0]) < _FEW_LINKS * len(numbers):
-            wanted = np.zeros(len(entry), dtype=np.bool_)
-            wanted[numbers] = True
-            rows = np.flatnonzero(holds(wanted, columns[1 if back else 0]))
+    def _find_links(self, passage_rows: AnyIntegers, *, is_backward: bool) -> LinkEdges:
+        numbers = self.index.passages.passage_number[passage_rows]
+        row_of_number, version = self.statistics.visible.passage_rows, self.version.id
+        edges, postings = self.index.link_edges, self.index.postings
+        if len(edges) < _FEW_LINKS * len(numbers):
+            is_wanted = mark_rows(len(row_of_number), numbers)
+            near_ends = edges.target_passage if is_backward else edges.source_passage
+            rows = np.flatnonzero(take_flags(is_wanted, near_ends))
+        elif is_backward:
+            rows, _ = postings.link_edges_by_target.find_all(numbers)
         else:
-            rows, _ = self.index.postings[side].of_each(numbers.astype(np.int64))
-        source, target, link, born, died = (column[rows] for column in columns)
-        held = (born <= self.version.id) & (self.version.id < died)
-        if self.replaced is not None:
-            held &= ~np.isin(source, self.replaced.numbers)
-        source, target, link = source[held], target[held], link[held]
-        if self.replaced is not None:
-            ways = self.replaced.ways
-            more, _ = (ways.to_end if back else ways.from_start).of_each(numbers)
-            source = np.concatenate([source, ways.start[more]])
-            target = np.concatenate([target, ways.end[more]])
-            link = np.concatenate([link, self.replaced.link[more]])
-        start, end = (target, source) if back else (source, target)
-        start, end = entry[start], entry[end]
-        seen = np.flatnonzero((start >= 0) & (end >= 0))
-        start, end, link = start[seen], end[seen], link[seen].astype(np.int64)
-        return start, end, link, np.full(len(start), back)
+            rows, _ = postings.link_edges_by_source.find_all(numbers)
+        edges = self.index.link_edges
+        in_force = (edges.born[rows] <= version) & (version < edges.died[rows])
+        overlay = self.overlay
+        if overlay is not None:
+            in_force &= ~np.isin(edges.source_passage[rows], overlay.relinked)
+        rows = rows[in_force]
+        sources: AnyIntegers = edges.source_passage[rows]
+        targets: AnyIntegers = edges.target_passage[rows]
+        link_rows: AnyIntegers = edges.link_row[rows]
+        if overlay is not None:
+            by_end = overlay.links.by_end if is_backward else overlay.links.by_start
+            more, _ = by_end.find_all(numbers)
+            sources = np.concatenate([sources, overlay.links.start[more]])
+            targets = np.concatenate([targets, overlay.links.end[more]])
+            link_rows = np.concatenate([link_rows, overlay.link_rows[more]])
+        starts, ends = (targets, sources) if is_backward else (sources, targets)
+        start_rows, end_rows = row_of_number[starts], row_of_number[ends]
+        shown = np.flatnonzero((start_rows >= 0) & (end_rows >= 0))
+        return LinkEdges(
+            start_rows[shown],
+            end_rows[shown],
+            link_rows[shown].astype(np.int64),
+            np.full(len(shown), is_backward),
+        )
 
-    def entries_at(self, home: int) -> Integers:
-        """The entries that are counted to this document, rising."""
+    # Documents
+
+    def find_document_passages(self, document_key: int) -> Integers:
+        """The passage rows that belong to the document with this path key, rising."""
         visible = self.statistics.visible
-        return np.flatnonzero(visible.entries & (visible.home_of[: len(visible.entries)] == home))
+        is_of_document = visible.document_of_row[: len(visible.passages)] == document_key
+        return np.flatnonzero(visible.passages & is_of_document)
 
-    def entries_of(self, nth_homes: Integers) -> tuple[Integers, Integers]:
-        """The entries that are counted to documents, by the numbers of these; and which of them."""
+    def list_document_passages(self, document_numbers: Integers) -> tuple[Integers, Integers]:
+        """The passage rows that belong to documents, which are given by their numbers in
+        `Visible.document_numbers`; and the position of the document of each."""
         visible = self.statistics.visible
-        starts = visible.home_starts
-        at, of = ranges(starts[nth_homes], starts[nth_homes + 1])
-        return visible.by_home[at], of
-
-
-def _joined(first: MatchRows, second: MatchRows) -> MatchRows:
-    out, into, similarity = (np.concatenate(both) for both in zip(first, second, strict=True))
-    return out, into, similarity
+        starts = visible.document_starts
+        positions, documents = expand_ranges(starts[document_numbers], starts[document_numbers + 1])
+        return visible.rows_by_document[positions], documents

@@ -1,8 +1,8 @@
-"""What is visible at one version, and what is counted over all of it: exact, and never stored.
+"""What is visible at one version, and counts over it: exact, and never stored.
 
-A name's rarity and whether it joins documents depend on the whole collection, so they change with
-every document, and with what is hidden. They are counted over the visible rows, from the counts of
-another version: only for the names that a passage or document gained or lost in between.
+How rare a name is and whether it joins documents depend on the whole collection, so they change
+with every document, and with what is hidden. They are computed from the counts of another version:
+only for the names that a passage or document gained or lost between the two.
 """
 
 from dataclasses import dataclass, field
@@ -11,164 +11,195 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Column, Integers, distinct, holds, marked, places, ranges
+from hopsyncd.index.arrays import (
+    AnyIntegers,
+    Column,
+    Flags,
+    Int32s,
+    Integers,
+    expand_ranges,
+    invert_positions,
+    mark_rows,
+    sort_distinct,
+    take_flags,
+)
 from hopsyncd.index.live_index import LiveIndex
 
-Flags = NDArray[np.bool_]
-Counts = NDArray[np.int32]
-
-MAX_CALLED = 32  # passages that a document's name may have
-_A_FEW = 32  # mentions of a name
-_NOWHERE = np.iinfo(np.int64).max
+MAX_NAMED_PASSAGES = 32  # a document name that more passages have is no name to mention
+_SAMPLE = 32  # mentions of a name
+_NO_DOCUMENT = np.iinfo(np.int64).max  # above every path key
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Visible:
-    """What a version shows, without what only hidden sources or documents filtered out hold.
+    """What a version shows, without what only hidden sources or filtered-out documents have.
 
-    documents: (d,). entries: (e,) whether each is a vertex; rows: (r,) the same by their vectors.
-    entry: (p,) that of each passage by number, -1 if it is none. home: (p,) the document that a
-    passage is counted to: the one with the lowest `home` of those that hold it; `home_of` (e,) is
-    that of each entry. These are numbered from 0 to below `homes`, in no order that means anything:
-    `nth_home` (e,) is the number of each visible entry's. by_home: the visible entries by that,
-    then rising; those of each home begin at its place of `home_starts` (homes + 1,).
+    Flags: `documents` (d,) by document row, `passages` (e,) by passage row (whether it is a
+    vertex), `vectors` (r,) the same by vector row.
+
+    passage_rows: (p,) the row of each passage number, -1 if it is not visible.
+
+    A passage belongs to one document: the one with the lowest `path_key` of those in which it
+    occurs. document_of_number (p,) and document_of_row (e,) have that key. The documents that
+    passages belong to are numbered from 0 to below `document_count`, in an arbitrary order:
+    document_numbers (e,) is the number for each visible row. rows_by_document: the visible rows by
+    that number, then rising; those of document n start at document_starts[n].
     """
 
     documents: Flags
-    entries: Flags
-    rows: Flags
-    entry: Integers
-    home: Integers
-    home_of: Integers
-    homes: int
-    nth_home: Integers
-    by_home: Integers
-    home_starts: Integers
+    passages: Flags
+    vectors: Flags
+    passage_rows: Integers
+    document_of_number: Integers
+    document_of_row: Integers
+    document_count: int
+    document_numbers: Integers
+    rows_by_document: Integers
+    document_starts: Integers
 
     @classmethod
-    def of(
-        cls, index: LiveIndex, version: int, hidden: frozenset[str], among: Flags | None = None
+    def compute(
+        cls,
+        index: LiveIndex,
+        version: int,
+        hidden: frozenset[str],
+        filtered: Flags | None = None,
     ) -> Self:
-        """Read it off the columns, those that refer to others first: a writer may append.
+        """Compute it from the tables.
 
-        `among` are the documents that a filter leaves.
+        A writer may append meanwhile, so tables that refer to others are read before these.
+        `filtered` are the documents that a filter leaves.
         """
-        of, born, died = index["lives"].views("entry", "born", "died")
-        alive = of[(born <= version) & (version < died)].astype(np.int64)
-        document, number = index["placements"].views("document", "number")
-        homes, source, born, died = index["documents"].views("home", "source", "born", "died")
-        documents = (born <= version) & (version < died)
+        intervals = index.passage_intervals
+        in_force = (intervals.born <= version) & (version < intervals.died)
+        vertices = intervals.passage_row[in_force].astype(np.int64)
+        occurrences, documents, passages = index.occurrences, index.documents, index.passages
+        is_visible = (documents.born <= version) & (version < documents.died)
         if hidden:
-            shown = np.array([name not in hidden for name in index.sources], dtype=np.bool_)
-            documents &= shown[source]
-        if among is not None:
-            documents[: len(among)] &= among[: len(documents)]
-            documents[len(among) :] = False
-        at = documents[document]
-        numbers, first_row, end_row = index["entries"].views("number", "first_row", "end_row")
-        home = np.full(len(index.passages), _NOWHERE)
-        document, number = document[at], number[at]
-        np.minimum.at(home, number, homes[document])
-        home_of = home[numbers]
-        if hidden or among is not None:
-            alive = alive[home_of[alive] != _NOWHERE]
-        entries = np.zeros(len(numbers), dtype=np.bool_)
-        entries[alive] = True
-        rows = entries.repeat(end_row - first_row)
-        entry = np.full(len(home), -1, dtype=np.int64)
-        entry[numbers[alive]] = alive
-        alive = np.flatnonzero(entries)
-        holder = np.zeros(len(home), dtype=np.int64)
-        own = homes[document] == home[number]
-        holder[number[own]] = document[own]
-        # Sorted as one number, which takes a quarter of the time that sorting places takes.
-        sorted_ = np.sort(holder[numbers[alive]] << 32 | alive)
-        by_home = sorted_ & (2**32 - 1)
-        starts = np.flatnonzero(np.diff(sorted_ >> 32, prepend=-1))
-        count, starts = len(starts), np.append(starts, len(by_home))
-        nth_home = np.full(len(numbers), -1)
-        nth_home[by_home] = np.arange(count).repeat(np.diff(starts))
-        return cls(documents, entries, rows, entry, home, home_of, count, nth_home, by_home, starts)
+            is_shown = np.array([name not in hidden for name in index.sources], dtype=np.bool_)
+            is_visible &= is_shown[documents.source]
+        if filtered is not None:
+            is_visible[: len(filtered)] &= filtered[: len(is_visible)]
+            is_visible[len(filtered) :] = False
+        occurs = is_visible[occurrences.document_row]
+        document_rows = occurrences.document_row[occurs]
+        numbers = occurrences.passage_number[occurs]
+        document_of_number = np.full(len(index.passage_numbers), _NO_DOCUMENT)
+        np.minimum.at(document_of_number, numbers, documents.path_key[document_rows])
+        document_of_row = document_of_number[passages.passage_number]
+        if hidden or filtered is not None:
+            vertices = vertices[document_of_row[vertices] != _NO_DOCUMENT]
+        is_vertex = mark_rows(len(passages), vertices)
+        passage_rows = np.full(len(document_of_number), -1, dtype=np.int64)
+        passage_rows[passages.passage_number[vertices]] = vertices
+        vertices = np.flatnonzero(is_vertex)
+        document_row_of_number = np.zeros(len(document_of_number), dtype=np.int64)
+        belongs = documents.path_key[document_rows] == document_of_number[numbers]
+        document_row_of_number[numbers[belongs]] = document_rows[belongs]
+        # Sorted as one number each, which takes a quarter of the time that argsort takes.
+        vertex_documents = document_row_of_number[passages.passage_number[vertices]]
+        keys = np.sort(vertex_documents << 32 | vertices)
+        rows_by_document = keys & (2**32 - 1)
+        starts = np.flatnonzero(np.diff(keys >> 32, prepend=-1))
+        count, starts = len(starts), np.append(starts, len(rows_by_document))
+        document_numbers = np.full(len(passages), -1)
+        document_numbers[rows_by_document] = np.arange(count).repeat(np.diff(starts))
+        return cls(
+            documents=is_visible,
+            passages=is_vertex,
+            vectors=is_vertex.repeat(passages.vector_end - passages.vector_start),
+            passage_rows=passage_rows,
+            document_of_number=document_of_number,
+            document_of_row=document_of_row,
+            document_count=count,
+            document_numbers=document_numbers,
+            rows_by_document=rows_by_document,
+            document_starts=starts,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """Counts over what is visible.
+    """Counts over what is visible; the arrays are (k,), by number of the name.
 
-    passages, words: of all. saying: (k,) how many passages' questions have each name. about: (k,)
-    the topic of how many it is. called: (k,) how many passages have it as a name of their document;
-    beside: (k,) those of them that do not say it. mentioned: (k,) how many have it either way.
-    joins: (k,) whether passages of at least two documents mention it. topical: (k,) whether it is
-    the topic of a passage, or what few of them are called. having: how many have a term, by its
-    key, of those that were asked for so far; and what is kept of the commonest of these.
+    in_questions: how many passages have the name in their questions. as_topic: of how many it is a
+    topic. as_document_name: how many have it as a name of their document; only_as_document_name:
+    those of them that do not have it in their questions. mention_counts: how many have it in either
+    way. joins_documents: whether passages of at least two documents mention it. is_topic: whether
+    it is a topic, or the name of a document with few passages.
+
+    term_passage_counts: how many passages have a term, by its key, for the terms that were asked
+    for so far. common_term_scores: what was computed for the commonest of these.
     """
 
     visible: Visible
     passages: int
     words: int
-    saying: Counts
-    about: Counts
-    called: Counts
-    beside: Counts
-    mentioned: Counts
-    joins: Flags
-    topical: Flags
-    having: dict[int, int] = field(default_factory=dict)
-    common: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    in_questions: Int32s
+    as_topic: Int32s
+    as_document_name: Int32s
+    only_as_document_name: Int32s
+    mention_counts: Int32s
+    joins_documents: Flags
+    is_topic: Flags
+    term_passage_counts: dict[int, int] = field(default_factory=dict)
+    common_term_scores: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def count(
         cls,
         index: LiveIndex,
         version: int,
         hidden: frozenset[str] = frozenset(),
         base: "Statistics | None" = None,
-        among: Flags | None = None,
+        filtered: Flags | None = None,
     ) -> Self:
-        """Count what is visible at the version; `base` are counts that most are like."""
-        visible = Visible.of(index, version, hidden, among)
-        names, base = len(index.names), base or _NOTHING
+        """Count what is visible at the version, from the similar counts of `base`."""
+        visible = Visible.compute(index, version, hidden, filtered)
+        name_count, base = len(index.name_numbers), base or _NOTHING
         before = base.visible
-        moved = np.flatnonzero(differing(visible.home, before.home, _NOWHERE))
-        changed = np.flatnonzero(differing(visible.entries, before.entries, False))
-        homed = visible.entry[moved]
-        entries = distinct(np.concatenate([changed, homed[homed >= 0]]))
-        step = visible.entries[entries].astype(np.int32) - holds(before.entries, entries)
-        columns = index["entries"]
-        rows, of = ranges(columns["first_said"][entries], columns["end_said"][entries])
-        said, is_topic = index["said"]["name"][rows], index["said"]["about"][rows]
-        saying = _added(base.saying, names, said, step[of])
-        about = _added(base.about, names, said[is_topic], step[of][is_topic])
-
-        numbers = np.concatenate([moved, columns["number"][entries]])
-        rows = _called_rows(index, visible, before, numbers)
-        touched = [said]
-        called, beside = base.called, base.beside
-        for seen, sign in ((before, -1), (visible, 1)):
-            number, name = called_passages(index, seen, rows, index["called"]["name"][rows])
-            called = _added(called, names, name, np.full(len(name), sign))
-            name_beside = name[~_says(index, seen.entry[number], name)]
-            beside = _added(beside, names, name_beside, np.full(len(name_beside), sign))
-            touched.append(name)
-
-        few = (called > 0) & (called <= MAX_CALLED)
-        changed_names = np.flatnonzero(marked(names, *touched))
-        joins = _room(base.joins, names)
-        joins[changed_names] = _joining(
-            index, visible, changed_names, few & (saying > 0), None if base.passages else entries
+        moved = np.flatnonzero(
+            find_differences(visible.document_of_number, before.document_of_number, _NO_DOCUMENT)
         )
-        passages = np.flatnonzero(visible.entries)
+        changed = np.flatnonzero(find_differences(visible.passages, before.passages, False))
+        moved_rows = visible.passage_rows[moved]
+        rows = sort_distinct(np.concatenate([changed, moved_rows[moved_rows >= 0]]))
+        steps = visible.passages[rows].astype(np.int32) - take_flags(before.passages, rows)
+        passages, mentions = index.passages, index.mentions
+        mention_rows, positions = expand_ranges(
+            passages.mention_start[rows], passages.mention_end[rows]
+        )
+        names, is_topic = mentions.name[mention_rows], mentions.is_topic[mention_rows]
+        steps = steps[positions]
+        in_questions = _add_steps(base.in_questions, name_count, names, steps)
+        as_topic = _add_steps(base.as_topic, name_count, names[is_topic], steps[is_topic])
+
+        numbers = np.concatenate([moved, passages.passage_number[rows]])
+        as_document_name, only_as_document_name, renamed = _count_document_names(
+            index, base, visible, numbers, name_count
+        )
+        is_specific = (as_document_name > 0) & (as_document_name <= MAX_NAMED_PASSAGES)
+        changed_names = np.flatnonzero(mark_rows(name_count, names, *renamed))
+        joins_documents = _resize(base.joins_documents, name_count)
+        joins_documents[changed_names] = _find_joining_names(
+            index,
+            visible,
+            changed_names,
+            is_specific & (in_questions > 0),
+            None if base.passages else rows,
+        )
+        shown_rows = np.flatnonzero(visible.passages)
         return cls(
             visible,
-            passages=len(passages),
-            words=int(columns["words"][passages].sum()),
-            saying=saying,
-            about=about,
-            called=called,
-            beside=beside,
-            mentioned=saying + np.where(few, beside, np.int32(0)),
-            joins=joins,
-            topical=(about > 0) | few,
+            passages=len(shown_rows),
+            words=int(passages.word_count[shown_rows].sum()),
+            in_questions=in_questions,
+            as_topic=as_topic,
+            as_document_name=as_document_name,
+            only_as_document_name=only_as_document_name,
+            mention_counts=in_questions + np.where(is_specific, only_as_document_name, np.int32(0)),
+            joins_documents=joins_documents,
+            is_topic=(as_topic > 0) | is_specific,
         )
 
 
@@ -182,110 +213,143 @@ _NOTHING = Statistics(
 )
 
 
-def _room(column: Column, length: int) -> Column:
-    grown = np.zeros(length, dtype=column.dtype)
-    grown[: len(column)] = column[:length]
-    return grown
+def _resize(column: Column, length: int) -> Column:
+    resized = np.zeros(length, dtype=column.dtype)
+    resized[: len(column)] = column[:length]
+    return resized
 
 
-def _added(counts: Counts, length: int, names: Integers, steps: Counts) -> Counts:
-    """The counts with these steps of some names."""
-    found = _room(counts, length)
-    np.add.at(found, names, steps.astype(np.int32))
-    return found
+def _add_steps(counts: Int32s, length: int, names: AnyIntegers, steps: Int32s | int) -> Int32s:
+    """A copy of the counts with the steps added to those of the names."""
+    sums: Int32s = _resize(counts, length)
+    np.add.at(sums, names, np.int32(steps) if isinstance(steps, int) else steps)
+    return sums
 
 
-def _called_rows(
-    index: LiveIndex, visible: Visible, before: Visible, numbers: Integers
-) -> Integers:
-    """The rows of `called` of these passages, and of all that a changed document has."""
-    documents = np.flatnonzero(differing(visible.documents, before.documents, False))
-    placed, _ = index.postings["placements_of_document"].of_each(documents)
-    every = distinct(np.concatenate([numbers, index["placements"]["number"][placed]]))
-    return index.postings["called_of_number"].of_each(every)[0]
+def _count_document_names(
+    index: LiveIndex, base: Statistics, visible: Visible, numbers: Integers, name_count: int
+) -> tuple[Int32s, Int32s, list[Integers]]:
+    """`as_document_name`, `only_as_document_name` and the names that passages gained or lost.
+
+    Only these passages are looked at, and those of the documents that became visible or hidden.
+    """
+    before = base.visible
+    documents = np.flatnonzero(find_differences(visible.documents, before.documents, False))
+    occurrences, _ = index.postings.occurrences_by_document.find_all(documents)
+    in_changed = index.occurrences.passage_number[occurrences]
+    numbers = sort_distinct(np.concatenate([numbers, in_changed]))
+    rows, _ = index.postings.document_names_by_passage.find_all(numbers)
+    row_names = index.document_names.name[rows]
+    as_document_name, only_as_document_name = base.as_document_name, base.only_as_document_name
+    changed: list[Integers] = []
+    for shown, sign in ((before, -1), (visible, 1)):
+        passages, names = find_named_passages(index, shown, rows, row_names)
+        as_document_name = _add_steps(as_document_name, name_count, names, sign)
+        has_it, _ = _find_mentions(index, shown.passage_rows[passages], names)
+        without = names[~has_it]
+        only_as_document_name = _add_steps(only_as_document_name, name_count, without, sign)
+        changed.append(names)
+    return as_document_name, only_as_document_name, changed
 
 
-def differing(now: NDArray[np.generic], before: NDArray[np.generic], absent: object) -> Flags:
-    """Which values differ; those that came since were `absent`."""
-    if len(now) < len(before):  # an older version than the columns are by now
+def find_differences(
+    now: NDArray[np.generic], before: NDArray[np.generic], absent: object
+) -> Flags:
+    """Which values differ. Those that came since were `absent` before."""
+    if len(now) < len(before):  # `now` is an older version than `before`
         before = before[: len(now)]
     padded = np.full(len(now), absent, dtype=now.dtype)
     padded[: len(before)] = before
-    differ: Flags = now != padded
-    return differ
+    differs: Flags = now != padded
+    return differs
 
 
-def _joining(
-    index: LiveIndex, visible: Visible, names: Integers, are_called: Flags, every: Integers | None
+def _find_joining_names(
+    index: LiveIndex,
+    visible: Visible,
+    names: Integers,
+    is_document_name: Flags,
+    visible_rows: Integers | None,
 ) -> Flags:
-    """Which of the names passages of at least two documents mention.
+    """Which of the names are mentioned by passages of at least two documents.
 
-    `are_called` says of each name of the index whether those that have it from their document
-    mention it. `every` are all visible entries, if these are few beside those that have the names.
-    Of a common name a few mentions show it, nearly always.
+    `is_document_name` says for each name of the index whether the passages that have it from their
+    document mention it. `visible_rows` are all visible rows if these are few beside the mentions of
+    the names. For a common name a sample of the mentions nearly always decides.
     """
-    low = np.full(len(names), _NOWHERE)
-    high = np.full(len(names), -1, dtype=np.int64)
+    lowest = np.full(len(names), _NO_DOCUMENT)
+    highest = np.full(len(names), -1, dtype=np.int64)
 
-    def see(homes: Integers, of: Integers) -> None:
-        np.minimum.at(low, of, homes)
-        np.maximum.at(high, of, homes)
+    def add(documents: Integers, name_positions: Integers) -> None:
+        np.minimum.at(lowest, name_positions, documents)
+        np.maximum.at(highest, name_positions, documents)
 
-    (near,) = are_called[names].nonzero()
-    rows, of = index.postings["called_of_name"].of_each(names[near])
-    number, of = called_passages(index, visible, rows, near[of])
-    # As `Snapshot.mentions_of` has them.
-    told = ~is_about(index, visible.entry[number], names[of])
-    see(visible.home[number[told]], of[told])
-    mention, left = index["mention"], np.arange(len(names))
-    if every is not None:
-        columns = index["entries"]
-        rows, of = ranges(columns["first_mention"][every], columns["end_mention"][every])
-        see(visible.home_of[every[of]], places(names, len(are_called))[mention["name"][rows]])
-        return low < high
-    for most in (_A_FEW, None):
-        rows, of = index.postings["mention_of_name"].of_each(names[left], most)
-        entries = mention["entry"][rows]
-        seen = holds(visible.entries, entries)
-        see(visible.home_of[entries[seen]], left[of[seen]])
-        count = np.bincount(of, minlength=len(left))
-        left = left[(low[left] >= high[left]) & (count >= _A_FEW)]
-    return low < high
+    (candidates,) = is_document_name[names].nonzero()
+    rows, positions = index.postings.document_names_by_name.find_all(names[candidates])
+    number, positions = find_named_passages(index, visible, rows, candidates[positions])
+    # The same passages as in `Snapshot.find_mentions`.
+    mentions_it = ~has_topic(index, visible.passage_rows[number], names[positions])
+    add(visible.document_of_number[number[mentions_it]], positions[mentions_it])
+    if visible_rows is not None:
+        passages = index.passages
+        rows, positions = expand_ranges(
+            passages.sentence_mention_start[visible_rows],
+            passages.sentence_mention_end[visible_rows],
+        )
+        mentioned = index.sentence_mentions.name[rows]
+        name_positions = invert_positions(names, len(is_document_name))[mentioned]
+        add(visible.document_of_row[visible_rows[positions]], name_positions)
+        return lowest < highest
+    undecided = np.arange(len(names))
+    for limit in (_SAMPLE, None):
+        postings = index.postings.sentence_mentions_by_name
+        rows, positions = postings.find_all(names[undecided], limit)
+        passage_rows = index.sentence_mentions.passage_row[rows]
+        shown = take_flags(visible.passages, passage_rows)
+        add(visible.document_of_row[passage_rows[shown]], undecided[positions[shown]])
+        counts = np.bincount(positions, minlength=len(undecided))
+        is_open = lowest[undecided] >= highest[undecided]
+        undecided = undecided[is_open & (counts >= _SAMPLE)]
+    return lowest < highest
 
 
-def called_passages(
-    index: LiveIndex, visible: Visible, rows: Integers, of: Integers
+def find_named_passages(
+    index: LiveIndex, visible: Visible, rows: Integers, names: AnyIntegers
 ) -> tuple[Integers, Integers]:
-    """The numbers of the visible passages whose documents have names, each once a name, and which.
+    """The visible passages that have names from their documents: passage number and name, each pair
+    once, by rising name.
 
-    `rows` are those of the names in `called`, `of` says which name each has.
+    `rows` of `document_names` are looked at; `names` has a number for the name of each.
     """
-    called = index["called"]
-    seen = holds(visible.documents, called["document"][rows])
-    number, of = called["number"][rows[seen]].astype(np.int64), of[seen]
-    seen = visible.entry[number] >= 0
-    number, of = number[seen], of[seen]
-    passages = max(len(index.passages), 1)
-    of, number = np.divmod(distinct(of * passages + number), passages)
-    return number, of
+    document_names = index.document_names
+    shown = take_flags(visible.documents, document_names.document_row[rows])
+    numbers = document_names.passage_number[rows[shown]].astype(np.int64)
+    names = names[shown].astype(np.int64)  # names times passages exceed 32 bits
+    shown = visible.passage_rows[numbers] >= 0
+    numbers, names = numbers[shown], names[shown]
+    passages = max(len(index.passage_numbers), 1)
+    distinct_names, distinct_numbers = np.divmod(
+        sort_distinct(names * passages + numbers), passages
+    )
+    return distinct_numbers, distinct_names
 
 
-def _says(index: LiveIndex, entries: Integers, names: Integers) -> Flags:
-    """Whether each entry's own questions have the name beside it."""
-    return _has(index, entries, names)[0]
+def has_topic(index: LiveIndex, passage_rows: Integers, names: AnyIntegers) -> Flags:
+    """Whether the name beside each passage row is its topic."""
+    return _find_mentions(index, passage_rows, names)[1]
 
 
-def is_about(index: LiveIndex, entries: Integers, names: Integers) -> Flags:
-    """Whether the name beside each entry is its topic."""
-    return _has(index, entries, names)[1]
-
-
-def _has(index: LiveIndex, entries: Integers, names: Integers) -> tuple[Flags, Flags]:
-    if not len(entries):
+def _find_mentions(
+    index: LiveIndex, passage_rows: Integers, names: AnyIntegers
+) -> tuple[Flags, Flags]:
+    """Whether the questions of each passage row have the name beside it, and have it as a topic."""
+    if not len(passage_rows):
         return np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
-    columns = index["entries"]
-    rows, of = ranges(columns["first_said"][entries], columns["end_said"][entries])
-    same = index["said"]["name"][rows] == names[of]
-    said = np.bincount(of[same], minlength=len(names)) > 0
-    topic = same & index["said"]["about"][rows]
-    return said, np.bincount(of[topic], minlength=len(names)) > 0
+    passages, mentions = index.passages, index.mentions
+    rows, positions = expand_ranges(
+        passages.mention_start[passage_rows], passages.mention_end[passage_rows]
+    )
+    is_same = mentions.name[rows] == names[positions]
+    has_it = np.bincount(positions[is_same], minlength=len(names)) > 0
+    is_topic = is_same & mentions.is_topic[rows]
+    return has_it, np.bincount(positions[is_topic], minlength=len(names)) > 0

@@ -1,6 +1,6 @@
 """Which pairs of vectors have a product that a question has to reach.
 
-Codes rule out nearly all of them, and the others are multiplied exactly.
+Bounds by their codes rule out nearly all pairs, and the others are multiplied exactly.
 """
 
 from collections import deque
@@ -14,26 +14,26 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.code_products import Codes, PackedCodes
-from hopsyncd.index.columns import Integers, ranges
-from hopsyncd.index.precedence import ProcessEnds, politely
-from hopsyncd.index.vectors import CodeBounds, VectorTable, doubt_of, in_units, parts_of
+from hopsyncd.index.arrays import AnyIntegers, Flags, Integers, expand_ranges
+from hopsyncd.index.code_bounds import CodeBounds, PackedCodes, bound_errors, to_code_products
+from hopsyncd.index.throttle import ProcessEnds, throttle
+from hopsyncd.index.vectors import Codes, VectorTable, split_slices
 
 BLOCK, TILE = 1 << 9, 1 << 10  # rows and columns of a product
-NEVER = np.float32(-1e30)
 ROUNDING = np.float32(8.0)  # of a product with a Jaccard added, as float32
+PAIRS_AT_ONCE = 1 << 15  # that are multiplied exactly
+UNLIKE = 4  # times the mean error: what the code of such a vector leaves out
+_NEVER = np.float32(-1e30)
 _COLUMNS = 1 << 14  # vectors that are compared with all others
-EXACT_AT_ONCE = 1 << 15  # pairs
 _MANY_PAIRS = 1 << 23  # that two threads compare
-_AHEAD = 8  # parts
-UNLIKE = 4  # times as much as usual: what the code of such a vector misses
+_MAX_SUBMITTED = 8  # parts
 _SAMPLE = 1 << 10  # vectors
 
 Pairs = tuple[Integers, Integers]
 """The column and the row of each."""
 
 _Part = TypeVar("_Part")
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,192 +45,214 @@ class _Columns:
 
     @cached_property
     def packed(self) -> PackedCodes:
-        """Their codes, read when they are multiplied."""
-        return self.bounds.packed(self.rows)
+        """Their codes, read when they are first multiplied."""
+        return self.bounds.pack(self.rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VectorPairs:
     """Which pairs of vectors, a column and a row, have a product that a question has to reach.
 
-    For each of r vectors: `asks` and `holds` are the least products that matter to the questions
-    asked and to those with a match, infinite where none does; `asks` rises with what is found.
-    `answers` says whether those asked are compared with it, and `is_new` whether the others are.
+    For each of r vectors: `unmatched_floor` and `held_floor` are the least products that matter to
+    the outgoing questions without and with a match that have the vector, infinite where none does.
+    `unmatched_floor` rises with what is found. `is_target` says whether an incoming question with
+    which those without a match are compared has it, `is_new_target` the same of those with one.
+
+    passage_ends: (e,) where the vectors of each passage row end.
     """
 
     vectors: VectorTable
-    entry_end: Integers
-    asks: NDArray[np.float32]
-    holds: NDArray[np.float32]
-    answers: NDArray[np.bool_]
-    is_new: NDArray[np.bool_]
+    passage_ends: AnyIntegers
+    unmatched_floor: NDArray[np.float32]
+    held_floor: NDArray[np.float32]
+    is_target: Flags
+    is_new_target: Flags
     bounds: CodeBounds
 
-    def reaching(self) -> Iterator[Pairs]:
-        """The pairs, by parts."""
-        asks, holds_ = self.asks < np.inf, self.holds < np.inf
-        rows = np.flatnonzero(holds_ | (self.answers & asks.any()))
-        if self.bounds.about is not None:
-            for pairs in together(self._within(self.bounds.about, rows)):
-                yield self._exact(*pairs)
+    def find_reaching(self) -> Iterator[Pairs]:
+        """The pairs, in parts."""
+        is_unmatched, is_held = self.unmatched_floor < np.inf, self.held_floor < np.inf
+        rows = np.flatnonzero(is_held | (self.is_target & is_unmatched.any()))
+        if self.bounds.products is not None:
+            for pairs in batch_pairs(self._find_by_bounds(self.bounds.products, rows)):
+                yield self._select_exactly(*pairs)
             return
-        self._raise_bare(np.flatnonzero(asks), rows)
-        # What is new and asks nothing matters to what holds a match alone.
-        yield from self._compared(np.flatnonzero(asks | (self.is_new & holds_.any())), rows)
+        self._raise_infinite_floors(np.flatnonzero(is_unmatched), rows)
+        # A new target of which no question is unmatched matters to the held matches alone.
+        columns = np.flatnonzero(is_unmatched | (self.is_new_target & is_held.any()))
+        yield from self._find_by_tiles(columns, rows)
 
-    def _compared(self, columns: Integers, rows: Integers) -> Iterator[Pairs]:
+    def _find_by_tiles(self, columns: Integers, rows: Integers) -> Iterator[Pairs]:
         if not len(rows):
             return
-        # So one number says nearly for all of a block what they hold, and what their codes miss.
-        missing = self.bounds.missing[rows]
-        rows = rows[np.lexsort((self.holds[rows], missing > UNLIKE * missing.mean()))]
-        columns = columns[np.argsort(self.asks[columns])]  # few blocks have those that ask little
+        # Sorted so that one number is a good bound of the floors, and of the errors, of a block.
+        errors = self.bounds.errors[rows]
+        rows = rows[np.lexsort((self.held_floor[rows], errors > UNLIKE * errors.mean()))]
+        columns = columns[np.argsort(self.unmatched_floor[columns])]  # few blocks have low floors
         pairs = len(columns) * len(rows)
-        each = map if pairs < _MANY_PAIRS else shared
-        for start in range(0, len(columns), _COLUMNS):
-            part = columns[start : start + _COLUMNS]
-            blocks = [rows[first : first + BLOCK] for first in range(0, len(rows), BLOCK)]
-            work = self._with_columns(part)
-            for some in together(chain.from_iterable(each(work, blocks))):
-                yield self._exact(*some)
+        map_blocks = map if pairs < _MANY_PAIRS else map_shared
+        blocks = [rows[part] for part in split_slices(len(rows), BLOCK)]
+        for part in split_slices(len(columns), _COLUMNS):
+            work = self._block_comparer(columns[part])
+            for found in batch_pairs(chain.from_iterable(map_blocks(work, blocks))):
+                yield self._select_exactly(*found)
 
-    def _within(self, about: NDArray[np.float32], rows: Integers) -> Iterator[Pairs]:
-        """The pairs that may reach it, of `bounds.columns`, of which `about` has the products."""
-        columns, missing = self.bounds.columns, self.bounds.missing
-        left, answers, holds_ = missing[rows], self.answers[rows], self.holds[rows]
-        barred = np.where(answers, np.float32(0), NEVER)
-        own, of = self._own(columns, rows)
+    def _find_by_bounds(self, products: NDArray[np.float32], rows: Integers) -> Iterator[Pairs]:
+        """The pairs that may reach a floor, where the columns are `bounds.columns` and `products`
+        are theirs."""
+        columns, errors = np.asarray(self.bounds.columns), self.bounds.errors
+        row_errors, is_target = errors[rows], self.is_target[rows]
+        held_floor = self.held_floor[rows]
+        penalty = np.where(is_target, np.float32(0), _NEVER)
+        own, own_columns = self._find_own_rows(columns, rows)
         for number, column in enumerate(columns.tolist()):
-            line = about[number][rows]
-            line[own[of == number]] = NEVER
-            doubt = doubt_of(left, missing[column])
-            most = line + doubt
-            reach = most >= holds_ if self.is_new[column] else np.zeros(len(rows), dtype=np.bool_)
-            if self.asks[column] < np.inf:
-                line += barred
-                line -= doubt
-                self.asks[column] = max(self.asks[column], line.max(initial=NEVER))
-                reach |= (most >= self.asks[column]) & answers
-            row = rows[np.flatnonzero(reach)]
-            yield np.full(len(row), column), row
+            line = products[number][rows]
+            line[own[own_columns == number]] = _NEVER
+            error = bound_errors(row_errors, errors[column])
+            most = line + error
+            if self.is_new_target[column]:
+                reaches = most >= held_floor
+            else:
+                reaches = np.zeros(len(rows), dtype=np.bool_)
+            if self.unmatched_floor[column] < np.inf:
+                line += penalty
+                line -= error
+                least = line.max(initial=_NEVER)
+                self.unmatched_floor[column] = max(self.unmatched_floor[column], least)
+                reaches |= (most >= self.unmatched_floor[column]) & is_target
+            found = rows[np.flatnonzero(reaches)]
+            yield np.full(len(found), column), found
 
-    def _own(self, columns: Integers, rows: Integers) -> Pairs:
-        """The places of rows, rising, that are of one entry with a column, and of which."""
-        entry = self._entries(columns)
-        first = np.concatenate([[0], self.entry_end])[entry]
-        return ranges(*(np.searchsorted(rows, end) for end in (first, self.entry_end[entry])))
+    def _find_own_rows(self, columns: AnyIntegers, rows: Integers) -> Pairs:
+        """The positions in `rows`, which rise, of vectors of the same passage as a column; and the
+        position of that column."""
+        passage_rows = self._find_passages(columns)
+        starts = np.concatenate([[0], self.passage_ends])[passage_rows]
+        ends = self.passage_ends[passage_rows]
+        return expand_ranges(np.searchsorted(rows, starts), np.searchsorted(rows, ends))
 
-    def _with_columns(self, columns: Integers) -> Callable[[Integers], list[Pairs]]:
-        """What finds those of the pairs of a block of rows that may reach it."""
-        tiles = [_Columns(columns[part], self.bounds) for part in parts_of(len(columns), TILE)]
-        of_tile = politely(self._of_tile) if len(tiles) > 1 else self._of_tile
-        every = np.asarray(self.vectors.codes)
+    def _block_comparer(self, columns: Integers) -> Callable[[Integers], list[Pairs]]:
+        """A function that finds the pairs of a block of rows that may reach a floor."""
+        tiles = [_Columns(columns[part], self.bounds) for part in split_slices(len(columns), TILE)]
+        compare = throttle(self._compare_tile) if len(tiles) > 1 else self._compare_tile
+        all_codes = np.asarray(self.vectors.codes)
 
-        def reaching(rows: Integers) -> list[Pairs]:
-            codes = every[rows]
-            return [of_tile((tile, rows, codes)) for tile in tiles]
+        def compare_block(rows: Integers) -> list[Pairs]:
+            codes = all_codes[rows]
+            return [compare((tile, rows, codes)) for tile in tiles]
 
-        return reaching
+        return compare_block
 
-    def _of_tile(self, tile_and_rows: tuple[_Columns, Integers, Codes]) -> Pairs:
-        """Those of the pairs of a tile with rows, of these codes, that may reach it; `asks` rises
-        to what they reach."""
+    def _compare_tile(self, tile_and_rows: tuple[_Columns, Integers, Codes]) -> Pairs:
+        """The pairs of a tile with rows that may reach a floor; `unmatched_floor` rises to what
+        they reach."""
         tile, rows, codes = tile_and_rows
-        unit, missing = self.vectors.unit, self.bounds.missing
-        holds_, left = self.holds[rows], missing[rows]
-        asks, right = self.asks[tile.rows], missing[tile.rows]
-        floor = np.minimum(asks, np.where(self.is_new[tile.rows], holds_.min(), np.inf))
+        unit, errors = self.vectors.unit, self.bounds.errors
+        held_floor, row_errors = self.held_floor[rows], errors[rows]
+        unmatched_floor, column_errors = self.unmatched_floor[tile.rows], errors[tile.rows]
+        new_floor = np.where(self.is_new_target[tile.rows], held_floor.min(), np.inf)
+        floor = np.minimum(unmatched_floor, new_floor)
         if floor.min() == np.inf:
             return tile.rows[:0], rows[:0]
-        every = tile.packed.products(codes)
-        least = in_units(floor - doubt_of(left.max(), right), unit)
-        at = np.flatnonzero(every >= least)
-        row, column = np.divmod(at, len(tile.rows))
-        product, doubt = every.ravel()[at] * unit, doubt_of(left[row], right[column])
-        reach = np.flatnonzero(product + doubt >= np.minimum(asks[column], holds_[row]))
-        pairs = tile.rows[column[reach]], rows[row[reach]]
-        self._raise_asks(*pairs, product[reach] - doubt[reach])
+        products = tile.packed.multiply(codes)
+        block_error = bound_errors(row_errors.max(), column_errors)
+        least = to_code_products(floor - block_error, unit)
+        near = np.flatnonzero(products >= least)
+        row, column = np.divmod(near, len(tile.rows))
+        product = products.ravel()[near] * unit
+        error = bound_errors(row_errors[row], column_errors[column])
+        lower_floor = np.minimum(unmatched_floor[column], held_floor[row])
+        reaching = np.flatnonzero(product + error >= lower_floor)
+        pairs = tile.rows[column[reaching]], rows[row[reaching]]
+        self._raise_floors(*pairs, product[reaching] - error[reaching])
         return pairs
 
-    def _raise_asks(self, column: Integers, row: Integers, product: NDArray[np.float32]) -> None:
-        """Let what is asked reach the products of these pairs, which are no less than these."""
-        answer = self.answers[row] & (self._entries(column) != self._entries(row))
-        np.maximum.at(self.asks, column[answer], product[answer])
+    def _raise_floors(
+        self, columns: Integers, rows: Integers, least_products: NDArray[np.float32]
+    ) -> None:
+        """Let the floors of unmatched questions rise to the products of these pairs."""
+        is_other = self._find_passages(columns) != self._find_passages(rows)
+        found = self.is_target[rows] & is_other
+        np.maximum.at(self.unmatched_floor, columns[found], least_products[found])
 
-    def _exact(self, column: Integers, row: Integers) -> tuple[Integers, Integers]:
-        """Those of the pairs that do reach it."""
-        others = self._entries(column) != self._entries(row)
-        column, row = column[others], row[others]
-        product = self.vectors.products(column, row)
-        self._raise_asks(column, row, product - ROUNDING)
-        reach = self.answers[row] & (product >= self.asks[column])
-        reach |= self.is_new[column] & (product >= self.holds[row])
-        return column[reach], row[reach]
+    def _select_exactly(self, columns: Integers, rows: Integers) -> Pairs:
+        """Those of the pairs that do reach a floor."""
+        is_other = self._find_passages(columns) != self._find_passages(rows)
+        columns, rows = columns[is_other], rows[is_other]
+        products = self.vectors.multiply(columns, rows)
+        self._raise_floors(columns, rows, products - ROUNDING)
+        reaches = self.is_target[rows] & (products >= self.unmatched_floor[columns])
+        reaches |= self.is_new_target[columns] & (products >= self.held_floor[rows])
+        return columns[reaches], rows[reaches]
 
-    def _raise_bare(self, columns: Integers, rows: Integers) -> None:
-        """Let what has to reach nothing reach the best of a sample."""
-        bare, sample = columns[np.isneginf(self.asks[columns])], rows[self.answers[rows]]
+    def _raise_infinite_floors(self, columns: Integers, rows: Integers) -> None:
+        """Raise the floors that are minus infinity to the best of a sample of the rows."""
+        bare = columns[np.isneginf(self.unmatched_floor[columns])]
+        sample = rows[self.is_target[rows]]
         sample = sample[:: max(1, len(sample) // _SAMPLE)]
         if not len(sample):
             return
-        far, entries = self._read(sample), self._entries(sample)
-        for start in range(0, len(bare), TILE):
-            tile = bare[start : start + TILE]
-            product = far @ self._read(tile).T
-            product[alike(entries, self._entries(tile))] = NEVER
-            self.asks[tile] = product.max(0) - ROUNDING
+        sample_vectors, sample_passages = self._read(sample), self._find_passages(sample)
+        for part in split_slices(len(bare), TILE):
+            tile = bare[part]
+            products = sample_vectors @ self._read(tile).T
+            products[find_equal(sample_passages, self._find_passages(tile))] = _NEVER
+            self.unmatched_floor[tile] = products.max(0) - ROUNDING
 
-    def _entries(self, rows: Integers) -> Integers:
-        return np.searchsorted(self.entry_end, rows, "right")
+    def _find_passages(self, vector_rows: AnyIntegers) -> Integers:
+        """The passage row of each vector."""
+        return np.searchsorted(self.passage_ends, vector_rows, "right")
 
     def _read(self, rows: Integers) -> NDArray[np.float32]:
         return np.asarray(self.vectors.exact)[rows].astype(np.float32)
 
 
-def shared(work: Callable[[_Part], _Found], parts: Iterable[_Part]) -> Iterator[_Found]:
-    """What comes of each part, in any order: another thread helps this one.
+def map_shared(work: Callable[[_Part], _Result], parts: Iterable[_Part]) -> Iterator[_Result]:
+    """The result of each part, in any order: another thread helps this one.
 
-    It is given a few parts at a time, as it outlives this thread when the process ends, and what
-    it has not begun at the end this thread does. Raises ProcessEnds when no thread can begin.
+    The helper is given a few parts at a time, as it outlives this thread when the process ends.
+    What it has not begun at the end this thread does. Raises ProcessEnds when no thread can begin.
     """
-    helping = deque[tuple[Future[_Found], _Part]]()
+    submitted = deque[tuple[Future[_Result], _Part]]()
     with ThreadPoolExecutor(1, "matching") as pool:
         for part in parts:
-            if len(helping) < _AHEAD:
+            if len(submitted) < _MAX_SUBMITTED:
                 try:
-                    helping.append((pool.submit(work, part), part))
+                    submitted.append((pool.submit(work, part), part))
                 except RuntimeError as error:
                     if "shutdown" in str(error):
                         raise ProcessEnds from error
                     raise
             else:
                 yield work(part)
-            while helping and helping[0][0].done():
-                yield helping.popleft()[0].result()
-        while helping:
-            future, part = helping.pop()
+            while submitted and submitted[0][0].done():
+                yield submitted.popleft()[0].result()
+        while submitted:
+            future, part = submitted.pop()
             yield work(part) if future.cancel() else future.result()
 
 
-def together(parts: Iterable[Pairs]) -> Iterator[Pairs]:
-    """The pairs of several parts, as many at once as are looked at exactly."""
-    found, count = list[Pairs](), 0
+def batch_pairs(parts: Iterable[Pairs]) -> Iterator[Pairs]:
+    """The pairs of several parts, joined to batches for exact multiplication."""
+    batch: list[Pairs] = []
+    count = 0
     for pairs in parts:
-        found.append(pairs)
+        batch.append(pairs)
         count += len(pairs[0])
-        if count > EXACT_AT_ONCE:
-            yield joined(found)
-            found, count = [], 0
-    if found:
-        yield joined(found)
+        if count > PAIRS_AT_ONCE:
+            yield concatenate_pairs(batch)
+            batch, count = [], 0
+    if batch:
+        yield concatenate_pairs(batch)
 
 
-def joined(pairs: Sequence[Pairs]) -> tuple[Integers, Integers]:
-    """All pairs of several parts, of which there is one at least."""
-    column, row = zip(*pairs, strict=True)
-    return np.concatenate(column), np.concatenate(row)
+def concatenate_pairs(parts: Sequence[Pairs]) -> Pairs:
+    """All pairs of several parts, of which there is at least one."""
+    columns, rows = zip(*parts, strict=True)
+    return np.concatenate(columns), np.concatenate(rows)
 
 
-def alike(rows: Integers, columns: Integers) -> tuple[Integers, Integers]:
-    """The pairs of places at which two arrays are equal; the first is rising."""
-    return ranges(np.searchsorted(rows, columns), np.searchsorted(rows, columns, "right"))
+def find_equal(rows: AnyIntegers, columns: AnyIntegers) -> tuple[Integers, Integers]:
+    """The pairs of positions at which two arrays are equal; the first array rises."""
+    starts, ends = np.searchsorted(rows, columns), np.searchsorted(rows, columns, "right")
+    return expand_ranges(starts, ends)

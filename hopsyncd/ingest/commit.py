@@ -14,20 +14,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from hopsyncd.index.columns import Integers
-from hopsyncd.index.entries import add_entries
+from hopsyncd.index.arrays import Integers
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.matching import (
-    Successors,
-    best_matches,
-    cut_of,
+    ReplacementMatches,
     edge_budget,
-    match_records,
-    pending_matches,
-    questions_of,
-    rematch,
+    find_best_matches,
+    find_edge_threshold,
+    list_outgoing,
+    list_pending_matches,
+    make_match_records,
     replace_matches,
+    update_matches,
 )
+from hopsyncd.index.passages import add_passages
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.ingest.follow import follow_documents, load_index, new_passages
@@ -115,7 +115,7 @@ class Writer:
 
     def snapshot_of(self, version: Version) -> Snapshot:
         """The head, as readers are given it."""
-        self._statistics = Statistics.of(self.index, version.id, base=self._statistics)
+        self._statistics = Statistics.count(self.index, version.id, base=self._statistics)
         return Snapshot(self.index, version, self._statistics)
 
     def go_on_with(self, index: LiveIndex | None, statistics: Statistics | None) -> None:
@@ -161,7 +161,7 @@ class Writer:
         passages = by_source(self._connection, read)
         self._preparer.prepare(passages, cost, on_progress, yield_to_edits, most)
 
-    def successors(self, batch: Batch, yield_to_edits: YieldToEdits) -> Successors | None:
+    def successors(self, batch: Batch, yield_to_edits: YieldToEdits) -> ReplacementMatches | None:
         """Find what follows the matches that the batch takes away; None if they are few."""
         return self._preparer.successors(self.index, batch, yield_to_edits)
 
@@ -177,7 +177,7 @@ class Writer:
         batch: Batch,
         cost: Cost,
         is_awaited: Callable[[], bool] = lambda: False,
-        known: Successors | None = None,
+        known: ReplacementMatches | None = None,
     ) -> tuple[Version | None, Batch]:
         """Commit a batch whose passages all have questions.
 
@@ -201,7 +201,7 @@ class Writer:
             began_s = time.perf_counter()
             held = {passage.id for one in batch.read[done:end] for passage in one.passages}
             begun = self._begun(held - living(self._connection, held))
-            rematch(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
+            update_matches(index, np.empty(0, dtype=np.int64), self._take_in(index, begun))
             self._part.after(time.perf_counter() - began_s, len(index.vectors))
             done = end
             if is_awaited():
@@ -261,9 +261,9 @@ class Writer:
             return None
         self.forget_index()
         with self._advancing() as index:
-            alive = index.alive
-            asked = questions_of(index, "outgoing", np.flatnonzero(alive))
-            replace_matches(index, best_matches(index, asked, alive))
+            alive = index.is_vertex
+            asked = list_outgoing(index, np.flatnonzero(alive))
+            replace_matches(index, find_best_matches(index, asked, alive))
             reason = Batch("rebuilt from the stored content")
             change = self._change(index, reason, (), (), newest.rules, {})
             change = replace(
@@ -309,9 +309,9 @@ class Writer:
 
     def _foreign(self, newest: Version) -> list[QuestionId]:
         """Questions with a match at the head that the index lacks: of another encoder or wrong."""
-        known = self.index.postings["outgoing_of_id"]
+        known = self.index.postings.outgoing_by_id
         questions = matches_at(self._connection, newest.id).question
-        _, of = known.of_each(questions)
+        _, of = known.find_all(questions)
         return [QuestionId(one) for one in np.delete(questions, of).tolist()]
 
     @contextmanager
@@ -329,13 +329,13 @@ class Writer:
 
     def _take_in(self, index: LiveIndex, begun: BegunSets) -> Integers:
         """Let those of the passages be vertices that are none; returns their entries."""
-        sets = [one for passage, one in begun if passage not in index.life_of]
+        sets = [one for passage, one in begun if passage not in index.interval_of_passage]
         added = [np.empty(0, dtype=np.int64)]
         for at in range(0, len(sets), _AT_ONCE):
             part = [*sets_by_id(self._connection, sets[at : at + _AT_ONCE])]
-            added.append(add_entries(index, new_passages(self._connection, part)))
+            added.append(add_passages(index, new_passages(self._connection, part)))
         new = np.concatenate(added)
-        index.begin_lives(new)
+        index.begin_passages(new)
         return new
 
     def _commit(
@@ -345,14 +345,14 @@ class Writer:
         rules: str,
         cost: Cost,
         foreign: Sequence[QuestionId] = (),
-        known: Successors | None = None,
+        known: ReplacementMatches | None = None,
     ) -> Version:
         """`foreign` are questions whose matches end too, though the index does not know them."""
         with self._advancing() as index:
             before, begun = head(self._connection), self._begun(changed.begun)
-            gone = index.entries_of(changed.ended)
-            index.end_lives(index["entries"]["passage"][gone].tolist())
-            rematch(index, gone, self._take_in(index, begun), known)
+            gone = index.find_vertices(changed.ended)
+            index.end_passages(index.passages.passage_id[gone].tolist())
+            update_matches(index, gone, self._take_in(index, begun), known)
             change = self._change(index, batch, changed.ended, begun, rules, cost.counters())
             if foreign:
                 change = replace(change, matches_ended=[*change.matches_ended, *foreign])
@@ -371,12 +371,12 @@ class Writer:
         rules: str,
         counted: dict[str, int],
     ) -> Change:
-        delta = pending_matches(index)
-        rows = index["matches"].views("out", "similarity", "died")
-        alive = rows[2] == DEAD
-        out, similarity = rows[0][alive], rows[1][alive].astype(np.float64)
-        asked = index["outgoing"]["id"]
-        budget = edge_budget(len(index.life_of), self._budget_factor)
+        delta = list_pending_matches(index)
+        matches = index.matches
+        alive = matches.died == DEAD
+        out, similarity = matches.source_question[alive], matches.similarity[alive]
+        asked = index.outgoing.id
+        budget = edge_budget(len(index.interval_of_passage), self._budget_factor)
         return Change(
             reason=batch.told,
             recipe=self._recipe,
@@ -386,10 +386,10 @@ class Writer:
             passages_ended=ended,
             passages_begun=begun,
             matches_ended=[QuestionId(one) for one in asked[delta.ended].tolist()],
-            matches_begun=match_records(index, delta.begun),
+            matches_begun=make_match_records(index, delta.begun),
             matches=len(out),
             edge_budget=budget,
-            cut=cut_of(asked[out], similarity, budget),
+            cut=find_edge_threshold(asked[out], similarity, budget),
             seen=batch.seen,
             unseen=batch.unseen,
             pins=batch.pins,

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from hopsyncd.config.schedule import date_ms
-from hopsyncd.index.columns import Integers
+from hopsyncd.index.arrays import Integers
 from hopsyncd.index.documents import NewDocument, change_documents
-from hopsyncd.index.entries import NewPassage, add_entries
 from hopsyncd.index.filters import type_words
-from hopsyncd.index.links import file_title, named_heading
+from hopsyncd.index.links import file_title, heading_key
 from hopsyncd.index.live_index import DEAD, NO_DATE, LiveIndex
+from hopsyncd.index.passages import NewPassage, add_passages
+from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.models.keywords import document_names
@@ -32,14 +33,16 @@ def follow(connection: Connection, index: LiveIndex, encoder: str, after: int, u
     told = changes(connection, after, until)
     _add_content(connection, index, encoder, told)
     ended = told.passages_ended
-    known = [at for at, passage in enumerate(ended.key.tolist()) if passage in index.life_of]
-    index.end_lives(ended.key[known].tolist(), ended.died[known])
+    known = [
+        at for at, passage in enumerate(ended.key.tolist()) if passage in index.interval_of_passage
+    ]
+    index.end_passages(ended.key[known].tolist(), ended.died[known])
     begun = told.passages_begun
     entries = np.array(
-        [index.entry_of.get(one, -1) for one in begun.question_set.tolist()], np.int64
+        [index.row_of_question_set.get(one, -1) for one in begun.question_set.tolist()], np.int64
     )
     ours = entries >= 0
-    index.begin_lives(entries[ours], begun.born[ours], _died(begun.died[ours]))
+    index.begin_passages(entries[ours], begun.born[ours], _died(begun.died[ours]))
     _follow_matches(index, told)
     _follow_documents(
         index, told.documents_ended.key, told.documents_ended.died, told.documents_begun
@@ -58,7 +61,7 @@ def load_index(connection: Connection, recipe: Recipe, until: int) -> LiveIndex:
 def load_snapshot(connection: Connection, version: Version) -> Snapshot:
     """One version, from the store alone. Call it in a snapshot."""
     index = load_index(connection, recipe_of(connection, version.recipe), version.id)
-    return Snapshot(index, version, Statistics.of(index, version.id))
+    return Snapshot(index, version, Statistics.count(index, version.id))
 
 
 def follow_documents(connection: Connection, index: LiveIndex, after: int, until: int) -> None:
@@ -77,7 +80,7 @@ def new_passages(connection: Connection, sets: Sequence[QuestionSet]) -> list[Ne
             one,
             count_words(text),
             terms,
-            [named_heading(heading) for heading in passages[one.passage].heading],
+            [heading_key(heading) for heading in passages[one.passage].heading],
             spellings(text),
         )
         for one, text, terms in zip(sets, texts, term_counts(texts), strict=True)
@@ -88,30 +91,31 @@ def _add_content(connection: Connection, index: LiveIndex, encoder: str, told: C
     new = [
         SetId(one)
         for one in np.unique(told.passages_begun.question_set).tolist()
-        if one not in index.entry_of
+        if one not in index.row_of_question_set
     ]
     ours = sets_of_encoder(connection, new, encoder)
     for start in range(0, len(ours), _AT_ONCE):
         sets = list(sets_by_id(connection, ours[start : start + _AT_ONCE]))
-        add_entries(index, new_passages(connection, sets))
+        add_passages(index, new_passages(connection, sets))
 
 
 def _follow_matches(index: LiveIndex, told: Changes) -> None:
-    out = _found(index, "outgoing", told.matches_ended.key)
+    outgoing, incoming = index.postings.outgoing_by_id, index.postings.incoming_by_id
+    out = _found(outgoing, told.matches_ended.key)
     ours = out >= 0
     index.end_matches(out[ours], told.matches_ended.died[ours])
     begun = told.matches_begun
-    out, into = _found(index, "outgoing", begun.question), _found(index, "incoming", begun.target)
+    out, into = _found(outgoing, begun.question), _found(incoming, begun.target)
     ours = (out >= 0) & (into >= 0)
     index.begin_matches(
         out[ours], into[ours], begun.similarity[ours], begun.born[ours], _died(begun.died[ours])
     )
 
 
-def _found(index: LiveIndex, side: str, ids: Integers) -> Integers:
+def _found(questions: Postings, ids: Integers) -> Integers:
     """The question of each id, -1 for those that the index does not have."""
     found = np.full(len(ids), -1, dtype=np.int64)
-    rows, of = index.postings[f"{side}_of_id"].of_each(ids)
+    rows, of = questions.find_all(ids)
     found[of] = rows
     return found
 

@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-import numpy as np
-
 from hopsyncd.errors import LlmError
-from hopsyncd.index.comparison import MatchColumns
+from hopsyncd.index.comparison import MatchColumns, concatenate_matches
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import RESTS, Successors, best_matches, orphans_of
-from hopsyncd.index.precedence import giving_way
+from hopsyncd.index.matching import (
+    PAUSE_FACTOR,
+    ReplacementMatches,
+    find_best_matches,
+    find_orphans,
+)
+from hopsyncd.index.throttle import yielding_to_queries
 from hopsyncd.ingest.pending_batch import Batch, PartSize, intervals_of
 from hopsyncd.ingest.read import ReadDocument
 from hopsyncd.ingest.scan import TooMuch
@@ -190,30 +193,29 @@ class Preparer:
 
     def successors(
         self, index: LiveIndex, batch: Batch, yield_to_edits: YieldToEdits
-    ) -> Successors | None:
+    ) -> ReplacementMatches | None:
         """Find, in parts, what follows the matches that the batch takes away.
 
         None where these are one part: the commit finds it itself.
         """
         size = self._part
         ended = intervals_of(self._connection, batch).ended
-        gone = index.entries_of(ended)
-        left = orphans_of(index, gone)
+        gone = index.find_vertices(ended)
+        left = find_orphans(index, gone)
         if len(left) <= size.most:
             return None
-        among, found = index.alive, list[MatchColumns]()
+        among, found = index.is_vertex, list[MatchColumns]()
         among[gone] = False
         while len(left):
             yield_to_edits()
             began_s = time.perf_counter()
             part, left = left[: size.most], left[size.most :]
-            with giving_way(RESTS):
-                found.append(best_matches(index, part, among))
+            with yielding_to_queries(PAUSE_FACTOR):
+                found.append(find_best_matches(index, part, among))
             if len(left):  # the last part is smaller
                 size.after(time.perf_counter() - began_s, len(index.vectors))
         yield_to_edits()
-        columns = zip(*((one.out, one.into, one.similarity) for one in found), strict=True)
-        return Successors(index, among, MatchColumns(*(np.concatenate(part) for part in columns)))
+        return ReplacementMatches(index, among, concatenate_matches(found))
 
     def ask_again(self, wanted: BySource, cost: Cost, go_on: Callable[[], bool]) -> None:
         """Ask for the questions of passages that have only a provisional set."""

@@ -24,9 +24,9 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Column
-from hopsyncd.index.live_index import LiveIndex, StandIns
-from hopsyncd.index.vectors import in_memory
+from hopsyncd.index.arrays import Column
+from hopsyncd.index.live_index import AclViewMatches, LiveIndex
+from hopsyncd.index.vectors import grow_in_memory
 from hopsyncd.ingest.follow import follow
 from store.exceptions import NoSuchVersion
 from store.records import Recipe
@@ -35,10 +35,10 @@ from store.sqlite.database import Connection
 
 log = structlog.get_logger(__name__)
 
-_FORMAT = 8
+_FORMAT = 9
 _MANIFEST, _COLUMNS, _TEXTS = "manifest.json", "columns.bin", "texts.json"
 _MISSING = "vectors.missing"
-_VECTORS = {"exact": np.int16, "codes": np.int8, "whole": np.int8}
+_VECTORS = {"exact": np.int16, "codes": np.int8, "passage_codes": np.int8}
 _MORE = 1.25  # saved again once it has so many times the entries, and 2,000 more
 _FEWEST = 2000
 _ROOM, _FEWEST_ROWS = 1.5, 4096  # times a column's rows, and so many more: for what is added to it
@@ -87,7 +87,7 @@ class SavedIndex:
         """Keep the index, which then goes on with the file of its columns; log why it cannot be."""
         if not self._is_kept:
             return
-        self._entries = len(index["entries"])  # whether or not there is room for them
+        self._entries = len(index.passages)  # whether or not there is room for them
         try:
             self._save(connection, index, encoder)
         except OSError as error:
@@ -97,10 +97,16 @@ class SavedIndex:
     def _save(self, connection: Connection, index: LiveIndex, encoder: str) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         (self.folder / _MANIFEST).unlink(missing_ok=True)
-        masks = index.stand_ins  # which a reader replaces as a whole
-        columns = {**index.columns(), **_columns_of(masks), _MISSING: index.vectors.missing()}
+        masks = index.acl_view_matches  # which a reader replaces as a whole
+        columns = {**index.columns(), **_columns_of(masks), _MISSING: index.vectors.code_errors()}
         layout = self._write(columns)
-        names = [index.spelled, [*index.words], index.sources, index.paths, index.shown]
+        names = [
+            index.name_texts,
+            [*index.vocabulary],
+            index.sources,
+            index.document_paths,
+            index.link_texts,
+        ]
         hidden = [(one.version, sorted(mask)) for mask, one in masks.items()]
         texts = [*names, index.properties, hidden]
         (self.folder / _TEXTS).write_text(json.dumps(texts), encoding="utf-8")
@@ -108,7 +114,7 @@ class SavedIndex:
         parts: Parts = {
             "exact": [index.vectors.exact],
             "codes": [index.vectors.codes],
-            "whole": [index.vectors.whole],
+            "passage_codes": [index.vectors.passage_codes],
             _COLUMNS: [*columns.values()],
             _TEXTS: [np.fromfile(self.folder / _TEXTS, dtype=np.uint8)],
         }
@@ -124,7 +130,7 @@ class SavedIndex:
         new = self.folder / f"{_MANIFEST}.new"
         new.write_text(json.dumps(manifest), encoding="utf-8")
         new.replace(self.folder / _MANIFEST)
-        index.take(self._columns(layout), _lengths(layout))
+        index.replace_columns(self._columns(layout), _lengths(layout))
 
     def _write(self, columns: Mapping[str, Column]) -> Layout:
         """Write the columns into a new file: who maps the old one keeps it."""
@@ -142,7 +148,7 @@ class SavedIndex:
 
     def is_due(self, index: LiveIndex) -> bool:
         """Whether so much was added that a start without it would take long."""
-        return len(index["entries"]) > _MORE * self._entries + _FEWEST
+        return len(index.passages) > _MORE * self._entries + _FEWEST
 
     def forget(self) -> None:
         """Remove everything: nothing of the index is on disk then."""
@@ -166,7 +172,7 @@ class SavedIndex:
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("the saved index is damaged, and made anew", why=str(error))
             return None
-        self._entries = len(index["entries"])
+        self._entries = len(index.passages)
         return index
 
     def _read(self, manifest: Mapping[str, Any], dimensions: int) -> LiveIndex:
@@ -178,8 +184,8 @@ class SavedIndex:
         lengths = _lengths(manifest["columns"])
         vectors = {name: self._mapped(name, dimensions) for name in _VECTORS}
         self._is_mapped = True
-        wholes = lengths["entries.passage"]
-        used = {"exact": rows, "codes": rows, "whole": wholes}
+        wholes = lengths["passages.passage_id"]
+        used = {"exact": rows, "codes": rows, "passage_codes": wholes}
         parts: Parts = {name: [mapped[: used[name]]] for name, mapped in vectors.items()}
         parts[_COLUMNS] = [one[: lengths[name]] for name, one in columns.items()]
         parts[_TEXTS] = [np.frombuffer(text, dtype=np.uint8)]
@@ -188,17 +194,17 @@ class SavedIndex:
             raise ValueError("its digests are not those of the files")
         index = LiveIndex(dimensions, self._grow)
         *names, properties, hidden = json.loads(text)
-        index.spelled, words, index.sources, index.paths, index.shown = names
-        index.words = dict.fromkeys(words)
+        index.name_texts, words, index.sources, index.document_paths, index.link_texts = names
+        index.vocabulary = dict.fromkeys(words)
         index.properties = [(name, value) for name, value in properties]
         missing = columns[_MISSING][: lengths[_MISSING]]
-        index.vectors.take(
-            vectors["exact"], vectors["codes"], rows, vectors["whole"], wholes, missing
+        index.vectors.replace(
+            vectors["exact"], vectors["codes"], rows, vectors["passage_codes"], wholes, missing
         )
-        index.take(columns, lengths)
-        index.stand_ins = {
-            frozenset(mask): StandIns(
-                version, *(columns[name][: lengths[name]].copy() for name in _stand_in_names(at))
+        index.replace_columns(columns, lengths)
+        index.acl_view_matches = {
+            frozenset(mask): AclViewMatches(
+                version, *(columns[name][: lengths[name]].copy() for name in _acl_view_names(at))
             )
             for at, (version, mask) in enumerate(hidden)
         }
@@ -227,7 +233,7 @@ class SavedIndex:
         In memory where the disk has no room: a hole in a mapped file could not be written to.
         """
         if not self._is_owned:
-            return in_memory(name, old, rows)
+            return grow_in_memory(name, old, rows)
         new = self.folder / f"{name}.new"
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
@@ -237,7 +243,7 @@ class SavedIndex:
             log.warning("the index stays in memory", why=str(error))
             self.forget()
             self._is_kept = False
-            return in_memory(name, old, rows)
+            return grow_in_memory(name, old, rows)
         self._is_mapped = True
         grown = np.memmap(new, old.dtype, "r+", shape=(rows, old.shape[1]))
         grown[: len(old)] = old
@@ -245,16 +251,17 @@ class SavedIndex:
         return grown
 
 
-def _columns_of(masks: Mapping[frozenset[str], StandIns]) -> dict[str, Column]:
+def _columns_of(masks: Mapping[frozenset[str], AclViewMatches]) -> dict[str, Column]:
     found: dict[str, Column] = {}
     for at, one in enumerate(masks.values()):
-        parts = one.out, one.into, one.similarity
-        found |= zip(_stand_in_names(at), parts, strict=True)
+        parts = one.source_question, one.target_question, one.similarity
+        found |= zip(_acl_view_names(at), parts, strict=True)
     return found
 
 
-def _stand_in_names(at: int) -> list[str]:
-    return [f"stand_ins{at}.{part}" for part in ("out", "into", "similarity")]
+def _acl_view_names(number: int) -> list[str]:
+    parts = ("source_question", "target_question", "similarity")
+    return [f"acl_view{number}.{part}" for part in parts]
 
 
 def _lengths(layout: Layout) -> dict[str, int]:

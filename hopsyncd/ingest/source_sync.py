@@ -15,8 +15,8 @@ import structlog
 
 from connectors.protocol import SourceUnavailable
 from hopsyncd.formats.readers import Extract, extract
-from hopsyncd.index.matching import Successors
-from hopsyncd.index.precedence import giving_way, politely
+from hopsyncd.index.matching import ReplacementMatches
+from hopsyncd.index.throttle import throttle, yielding_to_queries
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch, PendingBatch, Progress, SyncRun
 from hopsyncd.ingest.plan import (
@@ -237,7 +237,7 @@ class SourceSync:
         waiting = deque(steps)
         are_many = len(steps) > min(self.batch_documents, _MANY_DOCUMENTS)
         while waiting:
-            with giving_way(_RESTS if are_many else 0.0):
+            with yielding_to_queries(_RESTS if are_many else 0.0):
                 problem = self._fill(run, waiting, are_many)
             # What a source gave before it stopped answering is not asked for twice.
             if (problem or waiting) and run.batch.readings and not run.scope.afresh:
@@ -250,7 +250,7 @@ class SourceSync:
     def _fill(self, run: SyncRun, waiting: deque[Step], are_many: bool) -> SourceUnavailable | None:
         """Read what waits until the batch is full, or the source stops answering: then why."""
         began_s, reason = self.monotonic_s(), None
-        read = politely(partial(self._read, run))
+        read = throttle(partial(self._read, run))
         while waiting:
             # Edits are answered before many new documents are read.
             is_last_edit = are_many and reason == CHANGED != waiting[0].reason
@@ -347,7 +347,7 @@ class SourceSync:
             cost = Cost(run.usage)
         run.pace.after(passages, self.monotonic_s() - began_s)
 
-    def _commit_once(self, run: SyncRun, cost: Cost, known: Successors | None) -> bool:
+    def _commit_once(self, run: SyncRun, cost: Cost, known: ReplacementMatches | None) -> bool:
         """Commit the batch in hand, or a part of it while others wait; returns whether it is all.
 
         What is read afresh is one version, and so is what others wait for.

@@ -232,7 +232,7 @@ class Standby:
                 return
             index = self._followed(connection, recipe, newest.id)
             self._index, self._made = index, stamp(connection, newest.id)
-            self._statistics = Statistics.of(index, newest.id, base=self._statistics)
+            self._statistics = Statistics.count(index, newest.id, base=self._statistics)
         self.served = newest.id
         self._serve(Snapshot(index, newest, self._statistics))
         self.keep(connection, newest.id)

@@ -19,9 +19,14 @@ from hopsyncd.answers.changed import (
     TagAnswer,
     UntagAnswer,
 )
-from hopsyncd.index.entries import NewPassage, add_entries
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import best_matches, match_records, questions_of, similarity
+from hopsyncd.index.matching import (
+    compute_similarity,
+    find_best_matches,
+    list_outgoing,
+    make_match_records,
+)
+from hopsyncd.index.passages import NewPassage, add_passages
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import held
@@ -90,7 +95,7 @@ def _similarities(connection: Connection) -> Iterator[Finding]:
             a, b = _find(sets[of_question], question), _find(sets[of_target], target)
             vector_a = sets[of_question].vectors[a.vector_row]
             vector_b = sets[of_target].vectors[b.vector_row]
-            exact = similarity(a.keywords, vector_a, b.keywords, vector_b)
+            exact = compute_similarity(a.keywords, vector_a, b.keywords, vector_b)
             if exact != stored:
                 yield Finding(
                     "a match's similarity is Eq. 1 of its questions",
@@ -125,9 +130,9 @@ def _matched_again(connection: Connection, at: Version) -> list[Match]:
     """The matches of a version, from its questions alone."""
     index = LiveIndex(recipe_of(connection, at.recipe).dimensions)
     sets = sets_at(connection, at.id)
-    index.begin_lives(add_entries(index, [NewPassage(one, 0, {}) for one in sets]))
-    asked = questions_of(index, "outgoing", index.alive.nonzero()[0])
-    return match_records(index, best_matches(index, asked, index.alive))
+    index.begin_passages(add_passages(index, [NewPassage(one, 0, {}) for one in sets]))
+    asked = list_outgoing(index, index.is_vertex.nonzero()[0])
+    return make_match_records(index, find_best_matches(index, asked, index.is_vertex))
 
 
 def _shown(match: Match | None) -> str:

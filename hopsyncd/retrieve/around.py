@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from hopsyncd.index.columns import Floats, Integers
+from hopsyncd.index.arrays import Floats, Integers
 from hopsyncd.index.snapshot import Mentions, Snapshot
 from store.records import QuestionId
 
@@ -54,7 +54,7 @@ def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
         found, nearness = _near(snapshot, nearest)
         new = ~np.isin(found, list(distance))
         found, nearness = found[new], nearness[new]
-        best = found[np.lexsort((snapshot.ids[found], -nearness))]
+        best = found[np.lexsort((snapshot.passage_ids[found], -nearness))]
         nearest = best[: limit + 1 - len(distance)].tolist()
         distance |= dict.fromkeys(nearest, hop)
     inside = np.array(sorted(distance), dtype=np.int64)
@@ -63,9 +63,9 @@ def around(snapshot: Snapshot, start: int, hops: int, limit: int) -> Around:
 
 
 def _edges_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
-    edges = snapshot.edges_of(inside)
-    kept = np.flatnonzero(~edges.back & np.isin(edges.end, inside))
-    ids = snapshot.index["outgoing"]["id"][edges.out]
+    edges = snapshot.find_edges(inside)
+    kept = np.flatnonzero(~edges.is_backward & np.isin(edges.end, inside))
+    ids = snapshot.index.outgoing.id[edges.source_question]
     kept = kept[np.lexsort((ids[kept], -edges.similarity[kept]))]
     return [
         Joint(
@@ -80,16 +80,16 @@ def _edges_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
 
 
 def _links_among(snapshot: Snapshot, inside: Integers) -> list[Joint]:
-    links = snapshot.links_of(inside)
-    kept = np.flatnonzero(~links.back & np.isin(links.end, inside))
-    ids = snapshot.ids
+    links = snapshot.find_links(inside)
+    kept = np.flatnonzero(~links.is_backward & np.isin(links.end, inside))
+    ids = snapshot.passage_ids
     kept = kept[np.lexsort((ids[links.end[kept]], ids[links.start[kept]]))]
     return [
         Joint(
             int(links.start[at]),
             int(links.end[at]),
             "link",
-            name=snapshot.index.shown[int(links.link[at])],
+            name=snapshot.index.link_texts[int(links.link_row[at])],
         )
         for at in kept.tolist()
     ]
@@ -106,17 +106,17 @@ def _named(
         if distance[near] < distance[far]
     }
     of, name = _joining(snapshot, inside)
-    sizes = snapshot.statistics.mentioned
+    sizes = snapshot.statistics.mention_counts
     by_name: dict[int, list[int]] = {}
     by_entry: dict[int, list[int]] = {}
     for entry, number in zip(inside[of].tolist(), name.tolist(), strict=True):
         by_name.setdefault(number, []).append(entry)
         by_entry.setdefault(entry, []).append(number)
     made = []
-    ids = snapshot.ids
+    ids = snapshot.passage_ids
     for far in sorted(distance.keys() - joined, key=lambda one: (distance[one], int(ids[one]))):
         ways = [
-            (int(sizes[number]), int(ids[near]), snapshot.index.spelled[number], near)
+            (int(sizes[number]), int(ids[near]), snapshot.index.name_texts[number], near)
             for number in by_entry.get(far, ())
             for near in by_name[number]
             if distance[near] == distance[far] - 1
@@ -129,8 +129,8 @@ def _named(
 
 def _joining(snapshot: Snapshot, entries: Integers) -> tuple[Integers, Integers]:
     """Which of the entries mentions which name that joins documents."""
-    of, name = snapshot.names_of(entries)
-    kept = snapshot.statistics.joins[name]
+    of, name = snapshot.list_names(entries)
+    kept = snapshot.statistics.joins_documents[name]
     return of[kept], name[kept]
 
 
@@ -180,7 +180,7 @@ class _PathSearch:
             found, near = _near(self._snapshot, [at])
             kept = [one != at and self._left.get(one, hops) < hops for one in found.tolist()]
             found, near = found[kept], near[kept]
-            order = np.lexsort((self._snapshot.ids[found], -near))[:_OFFERED]
+            order = np.lexsort((self._snapshot.passage_ids[found], -near))[:_OFFERED]
             best = found[order].tolist()
             self._offered[at, hops] = [_joint(self._snapshot, at, one) for one in best]
         return self._offered[at, hops]
@@ -188,22 +188,22 @@ class _PathSearch:
 
 def _joint(snapshot: Snapshot, start: int, end: int) -> Joint:
     """The best between two passages that are joined."""
-    edges = snapshot.edges_of(np.array([start]))
-    ids = snapshot.index["outgoing"]["id"][edges.out]
+    edges = snapshot.find_edges(np.array([start]))
+    ids = snapshot.index.outgoing.id[edges.source_question]
     ways = np.flatnonzero(edges.end == end)
     if len(ways):
-        at = int(ways[np.lexsort((ids[ways], edges.back[ways], -edges.similarity[ways]))[0]])
-        asked: Literal["from", "to"] = "to" if edges.back[at] else "from"
+        at = int(ways[np.lexsort((ids[ways], edges.is_backward[ways], -edges.similarity[ways]))[0]])
+        asked: Literal["from", "to"] = "to" if edges.is_backward[at] else "from"
         return Joint(start, end, asked, QuestionId(int(ids[at])), float(edges.similarity[at]))
-    links = snapshot.links_of(np.array([start]))
+    links = snapshot.find_links(np.array([start]))
     linked = np.flatnonzero(links.end == end)
     if len(linked):
         at = int(linked[0])
-        shown = snapshot.index.shown[int(links.link[at])]
-        return Joint(start, end, "backlink" if links.back[at] else "link", name=shown)
+        shown = snapshot.index.link_texts[int(links.link_row[at])]
+        return Joint(start, end, "backlink" if links.is_backward[at] else "link", name=shown)
     of, name = _joining(snapshot, np.array([start, end]))
     shared = np.intersect1d(name[of == 0], name[of == 1])
-    sizes, spelled = snapshot.statistics.mentioned, snapshot.index.spelled
+    sizes, spelled = snapshot.statistics.mention_counts, snapshot.index.name_texts
     rarest = min(shared.tolist(), key=lambda one: (int(sizes[one]), spelled[one]))
     return Joint(start, end, "both", name=spelled[rarest])
 
@@ -225,14 +225,18 @@ def _near(snapshot: Snapshot, entries: Sequence[int]) -> tuple[Integers, Floats]
     By an edge 2 and its similarity, by a link 1, by a name less.
     """
     from_ = np.array(entries, dtype=np.int64)
-    edges, links = snapshot.edges_of(from_), snapshot.links_of(from_)
+    edges, links = snapshot.find_edges(from_), snapshot.find_links(from_)
     _, joining = _joining(snapshot, from_)
     names = np.unique(joining)
-    mentions: Mentions = snapshot.mentions_of(names)
-    sizes = np.maximum(snapshot.statistics.mentioned[names], 1)
-    ends = np.concatenate([edges.end, links.end, mentions.entry])
+    mentions: Mentions = snapshot.find_mentions(names)
+    sizes = np.maximum(snapshot.statistics.mention_counts[names], 1)
+    ends = np.concatenate([edges.end, links.end, mentions.passage_row])
     nearness = np.concatenate(
-        [2 + np.maximum(edges.similarity, 0), np.ones(len(links.end)), 1 / sizes[mentions.of]]
+        [
+            2 + np.maximum(edges.similarity, 0),
+            np.ones(len(links.end)),
+            1 / sizes[mentions.name_position],
+        ]
     )
     found, number = np.unique(ends, return_inverse=True)
     near = np.zeros(len(found))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hopsyncd.index.columns import Floats, Integers
+from hopsyncd.index.arrays import Floats, Integers
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, largest, paper_helpfulness
@@ -119,14 +119,18 @@ class Offers:
 
     def ways(self, entry: int) -> tuple[int, ...]:
         """The best ways out of a passage."""
-        edges = self._snapshot.edges_of(np.array([entry]))
-        kept = np.ones(len(edges.out), dtype=np.bool_) if self._both_ways else ~edges.back
-        out, into = edges.out[kept], edges.into[kept]
+        edges = self._snapshot.find_edges(np.array([entry]))
+        kept = (
+            np.ones(len(edges.source_question), dtype=np.bool_)
+            if self._both_ways
+            else ~edges.is_backward
+        )
+        out, into = edges.source_question[kept], edges.target_question[kept]
         worth = self._worth(out, into, edges.similarity[kept])
         offered = []
-        for at in largest(worth, self._snapshot.index["outgoing"]["id"][out], _MAX_WAYS).tolist():
+        for at in largest(worth, self._snapshot.index.outgoing.id[out], _MAX_WAYS).tolist():
             ends = int(edges.start[kept][at]), int(edges.end[kept][at])
-            step = EdgeStep(*ends, int(out[at]), int(into[at]), bool(edges.back[kept][at]))
+            step = EdgeStep(*ends, int(out[at]), int(into[at]), bool(edges.is_backward[kept][at]))
             number = 2 * step.out + step.back
             self._steps[number] = step
             offered.append(number)
@@ -151,17 +155,18 @@ def follow_paper(
     in their own direction are followed, the best under Eq. 1 offered first.
     """
     snapshot = context.snapshot
-    out, into, _ = snapshot.edges()
+    edges = snapshot.list_edges()
+    out, into = edges.source_question, edges.target_question
     if not len(out):
         return []
-    best = largest(context.of_edges(out, into), snapshot.index["outgoing"]["id"][out], top_k)
-    targets = snapshot.index["incoming"]["entry"][into[best]]
+    best = largest(context.of_edges(out, into), snapshot.index.outgoing.id[out], top_k)
+    targets = snapshot.index.incoming.passage_row[into[best]]
     begun = {at: float(count) for at, count in Counter(targets.tolist()).items()}
     found = traverse(begun, offers.ways, offers.end, choose, n_hop)
     visited = np.array(sorted(found.visits), dtype=np.int64)
     visits = np.array([found.visits[entry] for entry in visited.tolist()])
     helpfulness = paper_helpfulness(context.of_passages(visited), visits)
-    kept = largest(helpfulness, snapshot.ids[visited], min(k, top_k)).tolist()
+    kept = largest(helpfulness, snapshot.passage_ids[visited], min(k, top_k)).tolist()
     return [
         _ranked(snapshot, found, begun, offers, int(visited[at]), float(helpfulness[at]), n_hop)
         for at in kept
@@ -187,7 +192,7 @@ def follow(
     if not snapshot.statistics.passages:
         return []
     mass = seeds(context)
-    best = largest(mass, snapshot.ids[: len(mass)], top_k)
+    best = largest(mass, snapshot.passage_ids[: len(mass)], top_k)
     begun = {int(at): float(mass[at]) for at in best if mass[at] > 0}
     found = traverse(
         begun, offers.ways, offers.end, choose, settings.hops, lambda had: settings.damping * had
@@ -221,7 +226,7 @@ def _ranked(
     limit: int,
 ) -> Ranked:
     """With the hops back along the ways that brought most, to a passage begun with."""
-    ids = snapshot.index["outgoing"]["id"]
+    ids = snapshot.index.outgoing.id
     hops: list[Hop] = []
     passage, passed = entry, {entry}
     while passage in found.arrivals and len(hops) < limit:
@@ -233,15 +238,15 @@ def _ranked(
         hops.append(_hop(snapshot, step, came / found.visits[passage]))
         passage = step.start
         passed.add(passage)
-    return Ranked(PassageId(int(snapshot.ids[entry])), score, tuple(reversed(hops)))
+    return Ranked(PassageId(int(snapshot.passage_ids[entry])), score, tuple(reversed(hops)))
 
 
 def _hop(snapshot: Snapshot, step: EdgeStep, share: float) -> Hop:
     return Hop(
-        PassageId(int(snapshot.ids[step.start])),
-        PassageId(int(snapshot.ids[step.end])),
+        PassageId(int(snapshot.passage_ids[step.start])),
+        PassageId(int(snapshot.passage_ids[step.end])),
         "to" if step.back else "from",
-        QuestionId(int(snapshot.index["outgoing"]["id"][step.out])),
+        QuestionId(int(snapshot.index.outgoing.id[step.out])),
         None,
         share,
     )

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from hopsyncd.config.values import Search
-from hopsyncd.index.filters import Filter, passing
+from hopsyncd.index.filters import Filter, apply_filter
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.precedence import asking
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
+from hopsyncd.index.throttle import running_query
 from hopsyncd.models.encoder import Encoder, Reranker
 from hopsyncd.models.llm.budget import Usage
 from hopsyncd.models.llm.call import Llm
@@ -182,7 +182,7 @@ class Engine:
         With the connection in whose snapshot it can be read; None while there is no version at all.
         Raises NoSuchVersion.
         """
-        with asking():
+        with running_query():
             while True:
                 connection = self._connection(at)
                 with snapshot(connection):
@@ -273,7 +273,7 @@ class Engine:
 
     def instead(self, found: Answer, entries: Iterable[int]) -> Answer:
         """An answer with these entries of its version in place of what was found."""
-        ids = found.snapshot.ids
+        ids = found.snapshot.passage_ids
         ranked = [Ranked(PassageId(int(ids[entry])), 0.0) for entry in entries]
         with snapshot(connection := self._connection("head")):
             return answer_of(
@@ -335,12 +335,14 @@ class Engine:
 
         def made() -> Snapshot:
             older = [
-                one.among
+                one.filtered
                 for (_, _, filter_), one in self._narrowed.of(served.index)
-                if filter_ == wanted and one.among is not None
+                if filter_ == wanted and one.filtered is not None
             ]
             before = max(older, key=len, default=np.empty(0, dtype=np.bool_))
-            return served.narrowed(passing(served.index, wanted, served.version.id, before))
+            return served.filter_documents(
+                apply_filter(served.index, wanted, served.version.id, before)
+            )
 
         key = (served.version.id, served.hidden, wanted)
         return self._narrowed.get(key, served.index, made)
@@ -350,7 +352,7 @@ class Engine:
         head = self._searchable(connection, version)
 
         def made() -> Snapshot:
-            counts = Statistics.of(head.index, version.id, base=head.statistics)
+            counts = Statistics.count(head.index, version.id, base=head.statistics)
             return Snapshot(head.index, version, counts)
 
         return self._pasts.get(version.id, head.index, made)

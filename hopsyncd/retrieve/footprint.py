@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Floats, Integers, ranges
+from hopsyncd.index.arrays import Floats, Int32s, Integers, expand_ranges
 from hopsyncd.index.live_index import LiveIndex, name_key
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.likeness import OF_LIKENESS, OF_WORDS
@@ -91,14 +91,14 @@ class Footprint:
     ) -> Self:
         """What the walk went through, and what came close to it."""
         snapshot = context.snapshot
-        first = largest(walked.arrived, snapshot.ids, _DEPTH)
+        first = largest(walked.arrived, snapshot.passage_ids, _DEPTH)
         arrived = walked.arrived
         names, at = np.unique(walked.leaving.name, return_inverse=True)
         flow = np.bincount(at, walked.left, minlength=len(names))
         like = context.near.like
         best = float(like.max())
         whole = float(np.exp(like - best).sum())
-        own = [snapshot.number_of(name) for name in context.names]
+        own = [snapshot.find_name(name) for name in context.names]
         order = _Order(context, walked)
         plain, near, worded = order.contested(k)
         closest = _ties(order, k)
@@ -133,7 +133,8 @@ def is_touched(footprint: Footprint, now: Snapshot) -> bool:
     before, index = footprint.snapshot, now.index
     if index is not before.index:
         return True
-    entry, born, died = index["lives"].views("entry", "born", "died")
+    intervals = index.passage_intervals
+    entry, born, died = intervals.passage_row, intervals.born, intervals.died
     span = (before.version.id, now.version.id)
     came = entry[_within(born, span) & (died > span[1])].astype(np.int64)
     went = entry[_within(died, span) & (born <= span[0])].astype(np.int64)
@@ -159,11 +160,11 @@ class _Order:
         self.worth = importance_of(context, reached(context, walked.arrived))
 
     def helpful(self, worth: Floats) -> list[Helpful]:
-        ids, home = self.snapshot.ids, self.snapshot.statistics.visible.home_of
+        ids, home = self.snapshot.passage_ids, self.snapshot.statistics.visible.document_of_row
         return most_helpful(worth, ids, home, self._context.coverage, FUSION_DEPTH)
 
     def found(self, worth: Floats, k: int) -> tuple[int, ...]:
-        ranked = with_plain(self.helpful(worth), self._plain, self.snapshot.ids)
+        ranked = with_plain(self.helpful(worth), self._plain, self.snapshot.passage_ids)
         return tuple(one.position for one in ranked[:k])
 
     def contested(self, k: int) -> tuple[Integers, float, float]:
@@ -175,7 +176,7 @@ class _Order:
         if not some:
             return np.empty(0, dtype=np.int64), np.inf, np.inf
         ahead = np.array(plain[: max(place[one] for one in some) + 1], dtype=np.int64)
-        words, visible = self._context.by_words, self.snapshot.statistics.visible.entries
+        words, visible = self._context.by_words, self.snapshot.statistics.visible.passages
         cosines = np.where(visible, 0.0, -1.0)
         cosines[visible] = self._context.first_cosines(np.flatnonzero(visible))
         return ahead, _least_ranked(cosines, some), _least_ranked(words, some)
@@ -203,7 +204,7 @@ def _ties(order: _Order, k: int) -> list[Tie]:
     return told
 
 
-def _within(column: NDArray[np.int64], span: tuple[int, int]) -> NDArray[np.bool_]:
+def _within(column: Int32s, span: tuple[int, int]) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = (column > span[0]) & (column <= span[1])
     return found
 
@@ -211,9 +212,9 @@ def _within(column: NDArray[np.int64], span: tuple[int, int]) -> NDArray[np.bool
 def _matched_otherwise(before: Snapshot, now: Snapshot) -> Integers:
     """The entries whose edges may differ: by a match that came or went, or by the cut."""
     index, span = now.index, (before.version.id, now.version.id)
-    out, into, similarity, born, died = index["matches"].views(
-        "out", "into", "similarity", "born", "died"
-    )
+    matches = index.matches
+    out, into, similarity = matches.source_question, matches.target_question, matches.similarity
+    born, died = matches.born, matches.died
     cuts = [one.version.cut for one in (before, now)]
     least = [one.similarity if one else -np.inf for one in cuts]
     changed = (_within(born, span) | _within(died, span)) & (similarity >= min(least))
@@ -221,19 +222,20 @@ def _matched_otherwise(before: Snapshot, now: Snapshot) -> Integers:
         alive = (born <= span[1]) & (died > span[1])
         changed |= alive & (similarity >= min(least)) & (similarity <= max(least))
     return np.concatenate(
-        [index["outgoing"]["entry"][out[changed]], index["incoming"]["entry"][into[changed]]]
+        [index.outgoing.passage_row[out[changed]], index.incoming.passage_row[into[changed]]]
     ).astype(np.int64)
 
 
 def _placed_otherwise(before: Snapshot, now: Snapshot, span: tuple[int, int]) -> Integers:
     """The entries that are counted to another document, or have other names from theirs."""
     index = now.index
-    homes = before.statistics.visible.home, now.statistics.visible.home
+    homes = before.statistics.visible.document_of_number, now.statistics.visible.document_of_number
     known = len(homes[0])
     moved = np.flatnonzero(homes[0] != homes[1][:known])
-    born, died = index["documents"].views("born", "died")
-    document, number, name = index["called"].views("document", "number", "name")
-    named = number.astype(np.int64) << 32 | name
+    names = index.document_names  # before the documents that they refer to: a writer may append
+    born, died = index.documents.born, index.documents.died
+    document = names.document_row
+    named = names.passage_number.astype(np.int64) << 32 | names.name
     came, went = (
         named[np.isin(document, np.flatnonzero(_within(one, span)))] for one in (born, died)
     )
@@ -243,23 +245,26 @@ def _placed_otherwise(before: Snapshot, now: Snapshot, span: tuple[int, int]) ->
 
 def _linked_otherwise(now: Snapshot, span: tuple[int, int]) -> Integers:
     """The entries at the ends of links that came or went."""
-    source, target, born, died = now.index["link_ways"].views("source", "target", "born", "died")
+    edges = now.index.link_edges
+    source, target, born, died = edges.source_passage, edges.target_passage, edges.born, edges.died
     changed = _within(born, span) | _within(died, span)
     return _entries_of(now.index, np.concatenate([source[changed], target[changed]]))
 
 
 def _entries_of(index: LiveIndex, numbers: Integers) -> Integers:
-    return index.postings["entries_of_number"].of_each(np.unique(numbers).astype(np.int64))[0]
+    return index.postings.passages_by_number.find_all(np.unique(numbers).astype(np.int64))[0]
 
 
 def _mentions(footprint: Footprint, index: LiveIndex, entries: Integers) -> bool:
     """Whether the walk went through a name of these entries: one more or less has a share of it."""
-    columns = index["entries"]
-    for part in ("mention", "said"):
-        rows, _ = ranges(columns[f"first_{part}"][entries], columns[f"end_{part}"][entries])
-        if np.isin(index[part]["name"][rows], footprint.names).any():
-            return True
-    return False
+    columns = index.passages
+    rows, _ = expand_ranges(
+        columns.sentence_mention_start[entries], columns.sentence_mention_end[entries]
+    )
+    if np.isin(index.sentence_mentions.name[rows], footprint.names).any():
+        return True
+    rows, _ = expand_ranges(columns.mention_start[entries], columns.mention_end[entries])
+    return bool(np.isin(index.mentions.name[rows], footprint.names).any())
 
 
 def _draws(footprint: Footprint, index: LiveIndex, came: Integers) -> bool:
@@ -272,11 +277,11 @@ def _draws(footprint: Footprint, index: LiveIndex, came: Integers) -> bool:
 
 def _cosines(footprint: Footprint, index: LiveIndex, entries: Integers) -> tuple[Floats, Floats]:
     """(m,) of the question with the best row of each entry, and with that of the whole passage."""
-    columns, exact = index["entries"], index.vectors.exact
+    columns, exact = index.passages, index.vectors.exact
     vector = footprint.vector.astype(np.float64)
     best, whole = np.zeros(len(entries)), np.zeros(len(entries))
     for at, entry in enumerate(entries.tolist()):
-        rows = exact[int(columns["first_row"][entry]) : int(columns["end_row"][entry])]
+        rows = exact[int(columns.vector_start[entry]) : int(columns.vector_end[entry])]
         lengths = np.linalg.norm(rows.astype(np.float64), axis=1) * np.linalg.norm(vector)
         cosines = (rows @ vector) / np.maximum(lengths, 1e-9)
         best[at], whole[at] = cosines.max(initial=0.0), cosines[0]
@@ -288,11 +293,11 @@ def _words(footprint: Footprint, index: LiveIndex, entries: Integers) -> Floats:
     statistics may have moved a little since."""
     keys = np.array(list(footprint.terms), dtype=np.int64)
     shares = np.array(list(footprint.terms.values()))
-    rows, of = index.postings["term_rows"].of_each(keys)
-    having, counts = index["term"]["entry"][rows], index["term"]["count"][rows]
+    rows, of = index.postings.terms_by_key.find_all(keys)
+    having, counts = index.terms.passage_row[rows], index.terms.count[rows]
     counted = footprint.snapshot.statistics
     mean = max(counted.words / max(counted.passages, 1), 1.0)
-    saturation = K1 * (1 - B + B * index["entries"]["words"][having] / mean)
+    saturation = K1 * (1 - B + B * index.passages.word_count[having] / mean)
     parts = shares[of] * counts / (counts + saturation)
     order = np.argsort(entries)
     at = np.searchsorted(entries[order], having)

@@ -4,8 +4,8 @@ from typing import Literal
 
 import numpy as np
 
-from hopsyncd.index.columns import Floats, Integers, exact_sums
-from hopsyncd.index.snapshot import Flags, Snapshot
+from hopsyncd.index.arrays import Flags, Floats, Integers, sum_exactly
+from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import Hop, Ranked, helpful, reached
 from hopsyncd.retrieve.walk import Walked, WalkSettings, seeds, walk
@@ -28,8 +28,8 @@ class PathExplainer:
         self._snapshot = snapshot
         self._walked = walked
         self._start = start
-        self._ids, self._asked = snapshot.ids, snapshot.index["outgoing"]["id"]
-        self._keys = snapshot.index.names.keys["key"]
+        self._ids, self._asked = snapshot.passage_ids, snapshot.index.outgoing.id
+        self._keys = snapshot.index.name_numbers.keys
 
     def to(self, entry: int, limit: int) -> tuple[Hop, ...]:
         """At most `limit` hops, first to last. None if most of the passage's mass was a seed's."""
@@ -62,7 +62,7 @@ class PathExplainer:
         if sender is None:
             return _NONE
         left = self._walked.left[others]
-        sent = exact_sums(left, np.zeros(len(left), dtype=np.int64), 1, MASS)[0]
+        sent = sum_exactly(left, np.zeros(len(left), dtype=np.int64), 1, MASS)[0]
         mass = self._walked.reached[best] * self._walked.left[sender] / max(sent, MASS)
         return float(mass), int(leaving.entry[sender]), ("name", best)
 
@@ -81,13 +81,13 @@ class PathExplainer:
         if kind == "edge":
             edges = self._walked.edges
             asked: Literal["from", "to"] = "to" if edges.back[number] else "from"
-            question = int(index["outgoing"]["id"][edges.number[number]])
+            question = int(index.outgoing.id[edges.number[number]])
             return Hop(*ends, asked, QuestionId(question), None, share)
         if kind == "link":
             links = self._walked.links
             along: Literal["link", "backlink"] = "backlink" if links.back[number] else "link"
-            return Hop(*ends, along, None, index.shown[int(links.number[number])], share)
-        name = index.spelled[int(self._walked.arriving.name[number])]
+            return Hop(*ends, along, None, index.link_texts[int(links.number[number])], share)
+        name = index.name_texts[int(self._walked.arriving.name[number])]
         return Hop(*ends, "both", None, name, share)
 
 
@@ -119,13 +119,13 @@ def walked_hop(
     None where there is nothing to walk.
     """
     snapshot = context.snapshot
-    if not snapshot.statistics.visible.entries.any():
+    if not snapshot.statistics.visible.passages.any():
         return [], None, 0.0
     start = seeds(context)
     walked = walk(context, start, settings)
     trail = PathExplainer(snapshot, walked, start)
     chosen = helpful(context, reached(context, walked.arrived), k)
-    ids = snapshot.ids
+    ids = snapshot.passage_ids
     ranked = [
         Ranked(PassageId(int(ids[entry])), score, trail.to(entry, settings.hops))
         for entry, score, _ in chosen

@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Floats, Integers, largest_between, ranges
+from hopsyncd.index.arrays import AnyIntegers, Floats, Integers, expand_ranges, find_range_maxima
 from hopsyncd.index.snapshot import Snapshot
 from store.records import Vectors
 
@@ -34,28 +34,32 @@ class Likeness:
         """Where there are at most so many vectors, all are compared at once."""
         index = snapshot.index
         self._vectors, self._vector = index.vectors, vector
-        self._first = index["entries"]["first_row"][: len(snapshot.statistics.visible.entries)]
+        self._first = index.passages.vector_start[: len(snapshot.statistics.visible.passages)]
         self._is_small = len(index.vectors) <= few
-        among = index.vectors.codes if self._is_small else index.vectors.whole[: len(self._first)]
-        self._begun = index.vectors.cosines_soon(vector, among)
+        among = (
+            index.vectors.codes
+            if self._is_small
+            else index.vectors.passage_codes[: len(self._first)]
+        )
+        self._begun = index.vectors.start_cosines(vector, among)
 
     @cached_property
     def every(self) -> Cosines:
         """(r,) of each row."""
         if self._is_small:
             return self._begun()
-        return self._vectors.cosines_soon(self._vector, self._vectors.codes)()
+        return self._vectors.start_cosines(self._vector, self._vectors.codes)()
 
     @cached_property
     def whole(self) -> Cosines:
         """(n,) of each entry's passage as a whole."""
         return self.every[self._first] if self._is_small else self._begun()
 
-    def of_rows(self, rows: Integers) -> Cosines:
+    def of_rows(self, rows: AnyIntegers) -> Cosines:
         """(w,) of these rows."""
         if self._is_small:
             return self.every.take(rows)
-        return self._vectors.cosines(self._vector, rows)
+        return self._vectors.compute_cosines(self._vector, rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,25 +77,25 @@ class NearPassages:
     @classmethod
     def of(cls, snapshot: Snapshot, likeness: Likeness, by_words: Floats) -> Self:
         """Find them by their words and each passage as a whole."""
-        entries = np.flatnonzero(snapshot.statistics.visible.entries)
+        entries = np.flatnonzero(snapshot.statistics.visible.passages)
         like = OF_LIKENESS * likeness.whole[entries] + OF_WORDS * by_words[entries]
         if len(entries) > NEAR:
             near = like >= np.partition(like, len(like) - NEAR)[len(like) - NEAR]
             entries = entries[near]
-        columns = snapshot.index["entries"]
-        first = columns["first_row"][entries].astype(np.int64)
-        end = columns["end_row"][entries].astype(np.int64)
-        rows, _ = ranges(first, end)
+        columns = snapshot.index.passages
+        first = columns.vector_start[entries].astype(np.int64)
+        end = columns.vector_end[entries].astype(np.int64)
+        rows, _ = expand_ranges(first, end)
         cosines, until = likeness.of_rows(rows), (end - first).cumsum()
         best = np.zeros(0, dtype=np.float32)
         if len(entries):
-            best = largest_between(cosines, until - (end - first), until)
+            best = find_range_maxima(cosines, until - (end - first), until)
         of_words = OF_WORDS * by_words[entries]
         return cls(entries, OF_LIKENESS * best.astype(np.float64) + of_words, rows, cosines)
 
 
 def fit(snapshot: Snapshot, vector: Vectors) -> float:
     """The cosine of a text with what is most like it."""
-    count = len(snapshot.statistics.visible.entries)
+    count = len(snapshot.statistics.visible.passages)
     near = NearPassages.of(snapshot, Likeness(snapshot, vector), np.zeros(count))
     return float(near.cosines.max(initial=0.0))

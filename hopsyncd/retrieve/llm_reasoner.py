@@ -49,9 +49,9 @@ def materials(
     along an edge, the question alone does not say where that is.
     """
     steps = {way: offers.step(way) for fork in forks for way in fork.ways}
-    ends = {way: PassageId(int(snapshot.ids[step.end])) for way, step in steps.items()}
+    ends = {way: PassageId(int(snapshot.passage_ids[step.end])) for way, step in steps.items()}
     asked = {way: _question(snapshot, step) for way, step in steps.items()}
-    starts = [PassageId(int(snapshot.ids[fork.passage])) for fork in forks]
+    starts = [PassageId(int(snapshot.passage_ids[fork.passage])) for fork in forks]
     with reading(connection):
         passages = known_passages(connection, {*starts, *ends.values()})
         texts = question_texts(connection, asked.values())
@@ -70,9 +70,7 @@ def materials(
 def _question(snapshot: Snapshot, step: EdgeStep) -> QuestionId:
     """The question of the passage that a step leads to: one it answers or, going back, its own."""
     index = snapshot.index
-    question = (
-        index["outgoing"]["id"][step.out] if step.back else index["incoming"]["id"][step.into]
-    )
+    question = index.outgoing.id[step.out] if step.back else index.incoming.id[step.into]
     return QuestionId(int(question))
 
 

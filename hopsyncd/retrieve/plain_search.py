@@ -79,11 +79,11 @@ def by_words(ids: NDArray[np.int64], scores: NDArray[np.float64], k: int) -> lis
 def by_vector(connection: Connection, head: Snapshot, vector: Vectors, k: int) -> list[Ranked]:
     """The k nearest: by the store, or by the live index where the store keeps no vectors to search,
     or where a filter leaves some of them."""
-    if head.among is not None or not is_searchable(connection, head.version.recipe):
-        entries = head.entries
-        rows = head.index["entries"]["first_row"][entries]
+    if head.filtered is not None or not is_searchable(connection, head.version.recipe):
+        entries = head.passage_rows
+        rows = head.index.passages.vector_start[entries]
         exact = head.index.vectors.exact[rows]
-        found = nearest_of(vector, head.ids[entries].tolist(), exact, k)
+        found = nearest_of(vector, head.passage_ids[entries].tolist(), exact, k)
     else:
         found = nearest(connection, head.version, vector, k, head.hidden)
     return [Ranked(*one) for one in found]

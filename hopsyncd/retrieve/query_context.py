@@ -17,9 +17,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import Floats, Integers, Positions, holds, ranges
+from hopsyncd.index.arrays import Floats, Int32s, Integers, expand_ranges, take_flags
 from hopsyncd.index.live_index import name_key
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.tables import QuestionTable
 from hopsyncd.models.keywords import STOP_WORDS
 from hopsyncd.models.questions import sentence_spans
 from hopsyncd.retrieve.likeness import Likeness, NearPassages
@@ -143,20 +144,20 @@ def idf_of(snapshot: Snapshot, question: str) -> Mapping[str, float]:
 class Having:
     """The visible passages that have a term: `df` is how many."""
 
-    def __init__(self, snapshot: Snapshot, key: int, rows: Positions) -> None:
+    def __init__(self, snapshot: Snapshot, key: int, rows: Int32s) -> None:
         """`rows` are all of `term` with that key."""
         self._snapshot, self._key, self._rows = snapshot, key, rows
-        known = snapshot.statistics.having
+        known = snapshot.statistics.term_passage_counts
         if key not in known:
             known[key] = len(self.visible[0])
         self.df = known[key]
 
     @cached_property
-    def visible(self) -> tuple[Positions, Integers]:
+    def visible(self) -> tuple[Int32s, Int32s]:
         """The rows of `term`, and the entries."""
         rows = self._rows
-        entries = self._snapshot.index["term"]["entry"].take(rows)
-        seen = holds(self._snapshot.statistics.visible.entries, entries)
+        entries = self._snapshot.index.terms.passage_row.take(rows)
+        seen = take_flags(self._snapshot.statistics.visible.passages, entries)
         return (rows, entries) if seen.all() else (rows[seen], entries[seen])
 
     @cached_property
@@ -164,9 +165,9 @@ class Having:
         """(df,) for how much in BM25 the term counts in each, before its idf."""
         index, statistics = self._snapshot.index, self._snapshot.statistics
         rows, entries = self.visible
-        times = index["term"]["count"].take(rows).astype(np.float32)
+        times = index.terms.count.take(rows).astype(np.float32)
         mean = max(statistics.words / max(statistics.passages, 1), 1.0)
-        saturation = index["entries"]["words"].take(entries).astype(np.float32)
+        saturation = index.passages.word_count.take(entries).astype(np.float32)
         saturation *= np.float32(K1 * B / mean)
         saturation += np.float32(K1 * (1 - B))
         saturation += times
@@ -175,10 +176,10 @@ class Having:
     @property
     def counts_of_all(self) -> NDArray[np.float32]:
         """(n,) the same for every entry, kept for the next question."""
-        kept = self._snapshot.statistics.common
+        kept = self._snapshot.statistics.common_term_scores
         found = kept.get(self._key)
         if found is None:
-            found = np.zeros(len(self._snapshot.statistics.visible.entries), dtype=np.float32)
+            found = np.zeros(len(self._snapshot.statistics.visible.passages), dtype=np.float32)
             found[self.visible[1]] = self.counts
             if len(kept) >= _COMMON_KEPT:
                 kept.clear()
@@ -189,7 +190,7 @@ class Having:
 def having(snapshot: Snapshot, terms: Sequence[str]) -> list[Having]:
     """The visible passages that have each term."""
     keys = [name_key(term) for term in terms]
-    every = snapshot.index.postings["term_rows"].of_some(np.array(keys, dtype=np.int64))
+    every = snapshot.index.postings.terms_by_key.find_each(np.array(keys, dtype=np.int64))
     return [Having(snapshot, key, rows) for key, rows in zip(keys, every, strict=True)]
 
 
@@ -206,7 +207,7 @@ def words_of(snapshot: Snapshot, question: str) -> Words:
     df = np.array([one.df for one in every], dtype=np.int64)
     idf = _idf(snapshot, df)
     telling = (df > 0) & (idf > _MIN_SHARE * idf[df > 0].sum())
-    count = len(snapshot.statistics.visible.entries)
+    count = len(snapshot.statistics.visible.passages)
     scores, has = np.zeros(count), np.zeros((int(telling.sum()), count), dtype=np.bool_)
     lines = iter(has)
     for one, worth, tells in zip(every, idf.tolist(), telling.tolist(), strict=True):
@@ -248,7 +249,7 @@ class QueryContext:
         """Hold it against the snapshot."""
         likeness = Likeness(snapshot, vector)  # begins while words are looked up
         words = words_of(snapshot, question)
-        names = worths(names_in(question, snapshot.mentioned), words.weights)
+        names = worths(names_in(question, snapshot.select_mentioned_names), words.weights)
         total = sum(words.weights.values())
         return cls(
             snapshot=snapshot,
@@ -272,7 +273,7 @@ class QueryContext:
         rows, cosines = self.near.rows, self.near.cosines
         if len(rows) > _NEAREST:
             rows = rows[cosines >= np.partition(cosines, len(rows) - _NEAREST)[-_NEAREST]]
-        return self.snapshot.mentions_in(rows)
+        return self.snapshot.find_sentence_mentions(rows)
 
     def by_sentence(self, entries: Integers) -> Floats:
         """(m,) of each passage the best sentence, by its cosine and what share of the question's
@@ -280,13 +281,14 @@ class QueryContext:
 
         Where the rows of a passage are not those of its sentences, all have its own cosine.
         """
-        ids = [PassageId(id_) for id_ in self.snapshot.ids[entries].tolist()]
+        ids = [PassageId(id_) for id_ in self.snapshot.passage_ids[entries].tolist()]
         passages = self.read(ids)
         words = {id_: _words_of_parts(one.heading, one.text) for id_, one in passages.items()}
         found = terms_by_word(self.terms, {*chain(*chain(*words.values()))})
-        columns = self.snapshot.index["entries"]
-        first, end = (columns[name][entries].astype(np.int64) for name in ("first_row", "end_row"))
-        cosines = self.likeness.of_rows(ranges(first, end)[0])
+        columns = self.snapshot.index.passages
+        first = columns.vector_start[entries].astype(np.int64)
+        end = columns.vector_end[entries].astype(np.int64)
+        cosines = self.likeness.of_rows(expand_ranges(first, end)[0])
         best, lengths = np.zeros(len(ids)), end - first
         rows_of = np.split(cosines.astype(np.float64), lengths.cumsum()[:-1])
         for number, (id_, (whole, *own)) in enumerate(zip(ids, rows_of, strict=True)):
@@ -315,36 +317,42 @@ class QueryContext:
     def of_edges(self, out: Integers, into: Integers) -> Floats:
         """(e,) Eq. 1 with what each edge carries: the incoming question's vector, all keywords."""
         index = self.snapshot.index
-        cosines = self.likeness.of_rows(index["incoming"]["row"][into]).astype(np.float64)
+        cosines = self.likeness.of_rows(index.incoming.vector_row[into]).astype(np.float64)
         similarity: Floats = (self._jaccards(out, into) + cosines) / 2
         return similarity
 
     def _jaccards(self, out: Integers, into: Integers) -> Floats:
         """(e,) of the query's names with those of both questions of each edge."""
-        numbers = {self.snapshot.number_of(name) for name in self.names}
+        index = self.snapshot.index
+        numbers = {self.snapshot.find_name(name) for name in self.names}
         jaccards = np.zeros(len(out))
         for at in range(len(out)):
-            both = self._names("outgoing", int(out[at])) | self._names("incoming", int(into[at]))
+            both = self._names(index.outgoing, int(out[at])) | self._names(
+                index.incoming, int(into[at])
+            )
             shared = len(both & numbers)
             if shared:
                 jaccards[at] = shared / (len(both) + len(numbers) - shared)
         return jaccards
 
-    def _names(self, side: str, question: int) -> set[int]:
-        index = self.snapshot.index
-        first = int(index[side]["first_keyword"][question])
-        count = int(index[side]["keywords"][question])
-        names: list[int] = index["keyword"]["name"][first : first + count].tolist()
+    def _names(self, questions: QuestionTable, question: int) -> set[int]:
+        first = int(questions.keyword_start[question])
+        count = int(questions.keyword_count[question])
+        names: list[int] = self.snapshot.index.question_keywords.name[
+            first : first + count
+        ].tolist()
         return set(names)
 
     def of_passages(self, entries: Integers) -> Floats:
         """(n,) Eq. 1 with each passage: its own vector, and the names of its sentences."""
         index = self.snapshot.index
-        numbers = {self.snapshot.number_of(name) for name in self.names}
-        columns, jaccards = index["entries"], np.zeros(len(entries))
+        numbers = {self.snapshot.find_name(name) for name in self.names}
+        columns, jaccards = index.passages, np.zeros(len(entries))
         for at, entry in enumerate(entries.tolist()):
-            rows = slice(int(columns["first_mention"][entry]), int(columns["end_mention"][entry]))
-            names = set(index["mention"]["name"][rows].tolist())
+            rows = slice(
+                int(columns.sentence_mention_start[entry]), int(columns.sentence_mention_end[entry])
+            )
+            names = set(index.sentence_mentions.name[rows].tolist())
             shared = len(names & numbers)
             if shared:
                 jaccards[at] = shared / (len(names) + len(numbers) - shared)

@@ -145,15 +145,15 @@ def helpful(context: QueryContext, arrived: NDArray[np.float64], k: int) -> list
     snapshot, is_fused = context.snapshot, k > AHEAD
     depth = max(k, FUSION_DEPTH) if is_fused else k
     importance = importance_of(context, arrived)
-    home = snapshot.statistics.visible.home_of
-    found = most_helpful(importance, snapshot.ids, home, context.coverage, depth)
-    return with_plain(found, plain_order(context), snapshot.ids)[:k] if is_fused else found
+    home = snapshot.statistics.visible.document_of_row
+    found = most_helpful(importance, snapshot.passage_ids, home, context.coverage, depth)
+    return with_plain(found, plain_order(context), snapshot.passage_ids)[:k] if is_fused else found
 
 
 def importance_of(context: QueryContext, arrived: NDArray[np.float64]) -> NDArray[np.float64]:
     """What arrived at each entry, that of the first ones by their best sentences too."""
     importance = arrived.copy()
-    first = _most_important(importance, context.snapshot.ids, _DEPTH)
+    first = _most_important(importance, context.snapshot.passage_ids, _DEPTH)
     importance[first] *= np.exp(context.by_sentence(first))
     return importance
 
@@ -172,7 +172,7 @@ def with_plain(
 def plain_order(context: QueryContext) -> list[int]:
     """The best positions by words and by the vectors of whole passages, fused."""
     snapshot, words = context.snapshot, context.by_words
-    ids, visible = snapshot.ids, snapshot.statistics.visible.entries
+    ids, visible = snapshot.passage_ids, snapshot.statistics.visible.passages
     like = np.where(visible, context.likeness.whole, np.float32(-np.inf))
     near = largest(like, ids, FUSION_DEPTH)
     having = np.flatnonzero(words > 0)

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import structlog
 
-from hopsyncd.index.live_index import LiveIndex, StandIns
-from hopsyncd.index.precedence import ProcessEnds, giving_way, is_ending, waiting
-from hopsyncd.index.restricted import restricted
+from hopsyncd.index.acl_view import build_acl_view
+from hopsyncd.index.live_index import AclViewMatches, LiveIndex
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.throttle import ProcessEnds, is_ending, waiting_for_work, yielding_to_queries
 from hopsyncd.retrieve.acl import Mask
 from store.records import Version
 from store.sqlite.space import release_heap
@@ -60,7 +60,7 @@ class RestrictedViews:
                 if hidden not in self._making:
                     self._making.add(hidden)
                     break
-                with waiting():
+                with waiting_for_work():
                     self._changed.wait()
         if known:
             return known
@@ -87,7 +87,7 @@ class RestrictedViews:
         """Make the views of another head from now on. Call it before that is served."""
         with self._changed:
             if self._head is None or self._head.index is not head.index:
-                self._kept = {mask: [] for mask in {**head.index.stand_ins, **self._kept}}
+                self._kept = {mask: [] for mask in {**head.index.acl_view_matches, **self._kept}}
                 self._trim()
             self._head, self._since_s = head, time.monotonic()
             mask = self._mask_at_once(head)
@@ -129,9 +129,9 @@ class RestrictedViews:
         before = mask and self._before(head, head.version.id, mask)
         if not mask or not before or mask in self._making or self._rests():
             return None
-        born, died = head.index["lives"].views("born", "died")
+        intervals = head.index.passage_intervals
         first, last = before.version.id, head.version.id
-        came, went = ((first < at) & (at <= last) for at in (born, died))
+        came, went = ((first < at) & (at <= last) for at in (intervals.born, intervals.died))
         return mask if np.count_nonzero(came) + np.count_nonzero(went) <= _EDITED else None
 
     def _made(self, head: Snapshot, version: Version, hidden: Mask) -> Snapshot:
@@ -141,7 +141,7 @@ class RestrictedViews:
                 views = self._kept.get(hidden, [])
                 before = self._before(head, version.id, hidden)
             began_s = time.monotonic()
-            made = restricted(
+            made = build_acl_view(
                 head.index, version, hidden, self._budget_factor, head.statistics, before
             )
             with self._changed:
@@ -156,15 +156,21 @@ class RestrictedViews:
                 self._changed.notify_all()
 
     def _keep(self, made: Snapshot, views: list[Snapshot]) -> None:
-        index, replaced = made.index, made.replaced
+        index, replaced = made.index, made.overlay
         views.append(made)
         newest = max(views, key=lambda one: one.version.id)
         if len(views) > _VIEWS:
             views.remove(next(one for one in views if one is not newest))
         if newest is made and replaced is not None:
-            found = StandIns(made.version.id, replaced.out, replaced.into, replaced.similarity)
-            known = {**index.stand_ins, made.hidden: found}
-            index.stand_ins = {mask: known[mask] for mask in self._kept if mask in known}
+            matches = replaced.matches
+            found = AclViewMatches(
+                made.version.id,
+                matches.source_question,
+                matches.target_question,
+                matches.similarity,
+            )
+            known = {**index.acl_view_matches, made.hidden: found}
+            index.acl_view_matches = {mask: known[mask] for mask in self._kept if mask in known}
 
     def _go_on(self) -> None:
         """Have a thread make what there is to make ahead. Call it with the lock."""
@@ -193,7 +199,7 @@ class RestrictedViews:
                     return
                 head, mask = due
                 self._making.add(mask)
-            with giving_way(_RESTS):
+            with yielding_to_queries(_RESTS):
                 is_made = self._make(head, mask)
             if not is_made:
                 with self._changed:

@@ -76,8 +76,10 @@ def answer_of(
         if one.passage in passages
     ]
     places = places_at(connection, served.version.id, shown, served.hidden)
-    if served.among is not None:
-        rows = served.shows([place.row for found in places.values() for place in found])
+    if served.filtered is not None:
+        rows = served.select_visible_documents(
+            [place.row for found in places.values() for place in found]
+        )
         places = {
             passage: [place for place in found if place.row in rows]
             for passage, found in places.items()

@@ -145,7 +145,7 @@ class Searcher:
         if search.strategy == "bm25":
             return {}
         is_split = search.strategy == "decompose"
-        texts = split(question, head.mentioned) if is_split else [question]
+        texts = split(question, head.select_mentioned_names) if is_split else [question]
         return {text: self.encoded(text) for text in texts}
 
     def asked(self, head: Snapshot, question: str) -> str:
@@ -169,7 +169,7 @@ class Searcher:
         if strategy in ("statement", "topic"):
             return self._by_statements(connection, head, question, k, search)
         if strategy == "decompose":
-            return self._by_parts(connection, head, split(question, head.mentioned), k)
+            return self._by_parts(connection, head, split(question, head.select_mentioned_names), k)
         if strategy == "dense":
             return by_vector(connection, head, self.vector(question), k)
         if strategy == "rerank":
@@ -177,9 +177,9 @@ class Searcher:
             return reranked(connection, head, question, self.vector(question), reranker, k)
         scores = words_of(head, question).scores
         if strategy == "bm25":
-            return by_words(head.ids, scores, k)
+            return by_words(head.passage_ids, scores, k)
         depth = fusion_depth(k)
-        words = by_words(head.ids, scores, depth)
+        words = by_words(head.passage_ids, scores, depth)
         return fused(k, words, by_vector(connection, head, self.vector(question), depth))
 
     def trace(
@@ -212,7 +212,7 @@ class Searcher:
         if search.method == "logic":
             return self._by_logic(connection, head, question, k, search, LlmUse(llm, usage, tell))
         if search.strategy == "decompose":
-            parts, degraded = split(question, head.mentioned), []
+            parts, degraded = split(question, head.select_mentioned_names), []
             try:
                 parts = decomposed(question, llm, usage)
             except LlmError as error:

@@ -29,7 +29,7 @@ from itertools import pairwise
 import numpy as np
 
 from hopsyncd.config.values import Search
-from hopsyncd.index.columns import Floats, Integers, holds, ranges
+from hopsyncd.index.arrays import Floats, Integers, expand_ranges, take_flags
 from hopsyncd.retrieve.query_context import QueryContext, weighed
 from hopsyncd.retrieve.ranking import Hop, PathStatement, Ranked, largest
 from store.records import GRID, PassageId, QuestionId, Vectors
@@ -65,11 +65,11 @@ class StatementGraph:
 
     def ids(self, statements: Integers) -> Integers:
         """The question of each, by which ties are broken."""
-        return self.snapshot.index["incoming"]["id"][statements]
+        return self.snapshot.index.incoming.id[statements]
 
     def entries(self, statements: Integers) -> Integers:
         """The passage of each, as an entry."""
-        return self.snapshot.index["incoming"]["entry"][statements].astype(np.int64)
+        return self.snapshot.index.incoming.passage_row[statements].astype(np.int64)
 
     def rank(self, path: StatementPath) -> tuple[float, list[int]]:
         """What paths are sorted by, the best first."""
@@ -79,32 +79,34 @@ class StatementGraph:
         """Those of the incoming questions that are visible statements."""
         index = self.snapshot.index
         entries = self.entries(questions)
-        seen = holds(self.snapshot.statistics.visible.entries, entries)
+        seen = take_flags(self.snapshot.statistics.visible.passages, entries)
         questions, entries = questions[seen], entries[seen]
-        rows = index["incoming"]["row"][questions]
-        return questions[rows > index["entries"]["first_row"][entries]]
+        rows = index.incoming.vector_row[questions]
+        return questions[rows > index.passages.vector_start[entries]]
 
     def of_entries(self, entries: Integers) -> Integers:
         """The statements of these passages."""
-        columns = self.snapshot.index["entries"]
+        columns = self.snapshot.index.passages
         return self.among(
-            ranges(columns["first_incoming"][entries], columns["end_incoming"][entries])[0]
+            expand_ranges(columns.incoming_start[entries], columns.incoming_end[entries])[0]
         )
 
     def having(self, name: int) -> Integers:
         """The statements with a name."""
-        return self.among(self.snapshot.index.postings["incoming_having"].of(name).astype(np.int64))
+        return self.among(
+            self.snapshot.index.postings.incoming_by_keyword.find(name).astype(np.int64)
+        )
 
     def most_like(self, statements: Integers, count: int) -> Integers:
         """Those most like the question, best first."""
-        cosines = self.context.likeness.of_rows(self.snapshot.index["incoming"]["row"][statements])
+        cosines = self.context.likeness.of_rows(self.snapshot.index.incoming.vector_row[statements])
         best = largest(cosines.astype(np.float64), self.ids(statements), count)
         return statements[best]
 
     def nearest(self, count: int) -> Integers:
         """The statements most like the question, of all."""
-        cosines, columns = self.context.likeness.every, self.snapshot.index["entries"]
-        first_rows, wanted = columns["first_row"], count
+        cosines, columns = self.context.likeness.every, self.snapshot.index.passages
+        first_rows, wanted = columns.vector_start, count
         while True:
             wanted = min(4 * wanted, len(cosines))
             if not wanted:
@@ -113,18 +115,18 @@ class StatementGraph:
             rows = np.flatnonzero(cosines >= least)
             entries = np.unique(np.searchsorted(first_rows, rows, "right") - 1)
             found = self.of_entries(entries)
-            found = found[cosines[self.snapshot.index["incoming"]["row"][found]] >= least]
+            found = found[cosines[self.snapshot.index.incoming.vector_row[found]] >= least]
             if len(found) >= count or wanted == len(cosines):
                 return self.most_like(found, count)
 
     def by_names(self, count: int) -> Integers:
         """The statements with most of the question's names; of equally many, the most like it."""
-        numbers = [self.snapshot.number_of(name) for name in self.context.names]
+        numbers = [self.snapshot.find_name(name) for name in self.context.names]
         every = [self.having(number) for number in numbers]
         if not every:
             return np.empty(0, dtype=np.int64)
         statements, names = np.unique(np.concatenate(every), return_counts=True)
-        cosines = self.context.likeness.of_rows(self.snapshot.index["incoming"]["row"][statements])
+        cosines = self.context.likeness.of_rows(self.snapshot.index.incoming.vector_row[statements])
         order = np.lexsort((self.ids(statements), -cosines, -names))
         return statements[order[:count]]
 
@@ -174,11 +176,11 @@ class StatementGraph:
     def names_of(self, statement: int) -> list[int]:
         """Its names, those of the fewest passages first."""
         index = self.snapshot.index
-        first = int(index["incoming"]["first_keyword"][statement])
-        count = int(index["incoming"]["keywords"][statement])
-        names = index["keyword"]["name"][first : first + count].astype(np.int64)
-        passages = self.snapshot.statistics.mentioned[names]
-        sorted_: list[int] = names[np.lexsort((index.names.keys["key"][names], passages))].tolist()
+        first = int(index.incoming.keyword_start[statement])
+        count = int(index.incoming.keyword_count[statement])
+        names = index.question_keywords.name[first : first + count].astype(np.int64)
+        passages = self.snapshot.statistics.mention_counts[names]
+        sorted_: list[int] = names[np.lexsort((index.name_numbers.keys[names], passages))].tolist()
         return sorted_
 
     def _next(self, path: StatementPath) -> tuple[Integers, Integers]:
@@ -196,7 +198,7 @@ class StatementGraph:
 
     def _vectors(self, statements: Integers) -> Floats:
         """(m, d) whole numbers, so that their products are exact."""
-        rows = self.snapshot.index["incoming"]["row"][statements]
+        rows = self.snapshot.index.incoming.vector_row[statements]
         return self.snapshot.index.vectors.exact[rows].astype(np.float64)
 
     def _scores(self, dots: Floats, squares: Floats) -> Floats:
@@ -296,8 +298,8 @@ def _first_of_passages(graph: StatementGraph, statements: Sequence[int]) -> list
 def _shown(graph: StatementGraph, path: StatementPath, score: float) -> Ranked:
     """The passage of the last statement, and the way there."""
     index, at = graph.snapshot.index, np.array(path.statements)
-    passages = [PassageId(one) for one in graph.snapshot.ids[graph.entries(at)].tolist()]
-    names = [index.spelled[name] if name >= 0 else None for name in path.names]
+    passages = [PassageId(one) for one in graph.snapshot.passage_ids[graph.entries(at)].tolist()]
+    names = [index.name_texts[name] if name >= 0 else None for name in path.names]
     said = tuple(
         PathStatement(passage, QuestionId(id_), name)
         for passage, id_, name in zip(passages, graph.ids(at).tolist(), names, strict=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hopsyncd.index.columns import Integers
+from hopsyncd.index.arrays import Integers
 from hopsyncd.retrieve.ranking import largest
 from hopsyncd.retrieve.statements import StatementGraph
 
@@ -24,11 +24,11 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
     """The statements of the topics most like the question, and as many by its names."""
     topics: dict[tuple[int, int], float] = {}
     for entry in _passages(graph).tolist():
-        home = int(graph.snapshot.homes(np.array([entry]))[0])
+        home = int(graph.snapshot.document_keys(np.array([entry]))[0])
         for name, statements in _topics_of(graph, entry):
             score = graph.together(statements)
             topics[home, name] = max(score, topics.get((home, name), 0.0))
-    keys = graph.snapshot.index.names.keys["key"]
+    keys = graph.snapshot.index.name_numbers.keys
     best = sorted(
         topics,
         key=lambda one: (-topics[one], one[0], int(keys[one[1]]) if one[1] >= 0 else _WHOLE),
@@ -40,19 +40,17 @@ def topic_starts(graph: StatementGraph, count: int) -> Integers:
 
 def _passages(graph: StatementGraph) -> Integers:
     """The passages that are most like the question as a whole, or by a statement."""
-    entries = graph.snapshot.entries
+    entries = graph.snapshot.passage_rows
     near = graph.context.first_cosines(entries)
-    best = entries[largest(near, graph.snapshot.ids[entries], _PASSAGES)]
+    best = entries[largest(near, graph.snapshot.passage_ids[entries], _PASSAGES)]
     return np.union1d(best, graph.entries(graph.nearest(_PASSAGES)))
 
 
 def _topics_of(graph: StatementGraph, entry: int) -> Iterator[tuple[int, Integers]]:
     """The topics of a passage, each with its statements: a statement has the narrowest it names."""
     index = graph.snapshot.index
-    said = slice(
-        int(index["entries"]["first_said"][entry]), int(index["entries"]["end_said"][entry])
-    )
-    about = set(index["said"]["name"][said][index["said"]["about"][said]].tolist())
+    said = slice(int(index.passages.mention_start[entry]), int(index.passages.mention_end[entry]))
+    about = set(index.mentions.name[said][index.mentions.is_topic[said]].tolist())
     topics: dict[int, list[int]] = {}
     for statement in graph.of_entries(np.array([entry])).tolist():
         narrow = next((name for name in graph.names_of(statement) if name in about), _WHOLE)
@@ -64,7 +62,9 @@ def _topics_of(graph: StatementGraph, entry: int) -> Iterator[tuple[int, Integer
 def _statements(graph: StatementGraph, home: int, name: int) -> Integers:
     """Those of a topic in all passages of its document."""
     if name == _WHOLE:
-        return graph.of_entries(graph.snapshot.entries_at(home))
+        return graph.of_entries(graph.snapshot.find_document_passages(home))
     statements = graph.having(name)
-    of_document: Integers = statements[graph.snapshot.homes(graph.entries(statements)) == home]
+    of_document: Integers = statements[
+        graph.snapshot.document_keys(graph.entries(statements)) == home
+    ]
     return of_document

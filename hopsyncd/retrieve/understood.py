@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from hopsyncd.config.schedule import date_ms
 from hopsyncd.errors import BadRequest
 from hopsyncd.formats.units import sentences
-from hopsyncd.index.columns import ranges
-from hopsyncd.index.filters import DATES, KEYS, Condition, Filter, passing
+from hopsyncd.index.arrays import expand_ranges
+from hopsyncd.index.filters import DATE_KEYS, KEYS, Condition, Filter, apply_filter
 from hopsyncd.index.live_index import NO_DATE, LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.models.encoder import is_usual
@@ -145,7 +145,7 @@ def _given(text: str, now: datetime) -> Condition:
 
 def _condition(key: str, value: str, now: datetime, *, is_excluded: bool = False) -> Condition:
     """A condition; dates are of the zone of `now`. Raises ValueError for a date that is none."""
-    at_ms = date_ms(value, now) if key in DATES else 0
+    at_ms = date_ms(value, now) if key in DATE_KEYS else 0
     if at_ms is None:
         raise ValueError(f"{value!r} is not a date: write 2026, 2026-03, 2026-03-14 or 30d")
     return Condition(key, value, is_excluded, at_ms)
@@ -169,7 +169,11 @@ def respelled(snapshot: Snapshot, question: str, read: Read) -> dict[str, str]:
     unknown = [word for word in words if word not in known]
     if not unknown or len(unknown) > max(_FEW_UNKNOWN, len(words) // 3):
         return {}
-    named = {part for name in names_in(question, snapshot.mentioned) for part in name.split()}
+    named = {
+        part
+        for name in names_in(question, snapshot.select_mentioned_names)
+        for part in name.split()
+    }
     typos = [one for one in unknown if one not in named and not is_usual(one)]
     near = {one: _nearest_word(snapshot, one, read) for one in typos}
     return {word: other for word, other in near.items() if other}
@@ -194,7 +198,7 @@ def _nearest_word(snapshot: Snapshot, word: str, read: Read) -> str | None:
     near = {
         other: distance + (word[0] != other[0] and word[:2] != other[1::-1])
         for other, distance, _ in process.extract(
-            word, [*snapshot.index.words], scorer=OSA.distance, score_cutoff=most, limit=None
+            word, [*snapshot.index.vocabulary], scorer=OSA.distance, score_cutoff=most, limit=None
         )
     }
     count = _passages_having(snapshot, [*near])
@@ -206,7 +210,7 @@ def _nearest_word(snapshot: Snapshot, word: str, read: Read) -> str | None:
 def _is_written(snapshot: Snapshot, word: str, read: Read) -> bool:
     """Whether a visible passage has it just so: the words of the index are those of all sources."""
     entries = [one.visible[1] for one in having(snapshot, index_terms(word))]
-    passages = np.sort(snapshot.ids[np.concatenate(entries)])[:_LOOKED_AT]
+    passages = np.sort(snapshot.passage_ids[np.concatenate(entries)])[:_LOOKED_AT]
     found = read([PassageId(one) for one in passages.tolist()])
     return any(word in spellings(full_text(one)) for one in found.values())
 
@@ -218,7 +222,7 @@ def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bo
     """For a filter that leaves none of the documents `there`: the nearest that would."""
 
     def left_by(some: Filter) -> int:
-        flags = passing(index, some, version, np.empty(0, dtype=np.bool_))
+        flags = apply_filter(index, some, version, np.empty(0, dtype=np.bool_))
         return int(np.count_nonzero(flags & there[: len(flags)]))
 
     for one in wanted:
@@ -236,9 +240,11 @@ def nearest(index: LiveIndex, wanted: Filter, version: int, there: NDArray[np.bo
 
 
 def _instead(index: LiveIndex, one: Condition, there: NDArray[np.bool_]) -> str:
-    if one.key in DATES:
+    if one.key in DATE_KEYS:
         name = "created" if one.key.startswith("created") else "modified"
-        dates = index["documents"][name][: len(there)][there]
+        documents = index.documents
+        column = documents.created_ms if name == "created" else documents.modified_ms
+        dates = column[: len(there)][there]
         dates = dates[dates != NO_DATE]
         if not len(dates):
             return f": no document says when it was {name}"
@@ -266,14 +272,16 @@ def _of(one: Condition, value: str) -> Condition:
 def _values(index: LiveIndex, one: Condition, documents: NDArray[np.int64]) -> set[str]:
     """What documents have for the key of a condition."""
     if one.key == "source":
-        return {index.sources[at] for at in np.unique(index["documents"]["source"][documents])}
+        return {index.sources[at] for at in np.unique(index.documents.source[documents])}
     if one.key == "path":
-        paths = [index.paths[at] for at in documents.tolist()]
+        paths = [index.document_paths[at] for at in documents.tolist()]
         above = {path.rpartition("/")[0] for path in paths}
         return {*(name for name in above if name), *paths}
-    first = np.searchsorted(index["property"]["document"], documents)
-    rows, _ = ranges(first, np.searchsorted(index["property"]["document"], documents, "right"))
-    pairs = {index.properties[at] for at in np.unique(index["property"]["property"][rows])}
+    first = np.searchsorted(index.document_properties.document_row, documents)
+    rows, _ = expand_ranges(
+        first, np.searchsorted(index.document_properties.document_row, documents, "right")
+    )
+    pairs = {index.properties[at] for at in np.unique(index.document_properties.property[rows])}
     name = one.key
     if name == "type":
         return {said.split()[0] for key, said in pairs if key == "type"}

@@ -34,7 +34,7 @@ from typing import Self
 import numpy as np
 
 from hopsyncd.config.values import QueryConfig
-from hopsyncd.index.columns import Floats, Integers, exact_sums, ranges
+from hopsyncd.index.arrays import Floats, Integers, expand_ranges, sum_exactly
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.retrieve.query_context import QueryContext
 from hopsyncd.retrieve.ranking import largest
@@ -123,7 +123,7 @@ def seeds(context: QueryContext) -> Floats:
     mass = np.zeros(len(context.by_words))
     mass[near.entries] = _shares(np.exp(near.like - near.like.max()))
     for name, share in context.names.items():
-        number = snapshot.number_of(name)
+        number = snapshot.find_name(name)
         for entries, part in (_by_topic(snapshot, number), _by_mention(context, number)):
             mass[entries] += share**2 * part
     return _shares(mass)
@@ -138,23 +138,23 @@ def _shares(mass: Floats) -> Floats:
 
 def _by_topic(snapshot: Snapshot, name: int) -> tuple[Integers, Floats]:
     """The entries that a name is the topic of, and the mass it brings to each."""
-    about = snapshot.about(name)
+    about = snapshot.find_by_topic(name)
     return about, np.full(len(about), _OF_TOPIC / max(len(about), 1))
 
 
 def _by_mention(context: QueryContext, name: int) -> tuple[Integers, Floats]:
     """The entries that mention a name, and the mass it brings to each."""
     mentions = mentions_of(context, name)
-    cosines = context.likeness.of_rows(mentions.row).astype(np.float64)
-    like = mentions.times * np.exp(_MENTION_SHARPNESS * cosines)
-    entries, of = np.unique(mentions.entry, return_inverse=True)
-    return entries, _shares(exact_sums(like, of, len(entries), _SEEDS))
+    cosines = context.likeness.of_rows(mentions.vector_row).astype(np.float64)
+    like = mentions.weight * np.exp(_MENTION_SHARPNESS * cosines)
+    entries, of = np.unique(mentions.passage_row, return_inverse=True)
+    return entries, _shares(sum_exactly(like, of, len(entries), _SEEDS))
 
 
 def walk(context: QueryContext, seeds: Floats, settings: WalkSettings) -> Walked:
     """Let the (n,) seed mass flow."""
     walk = _Walk(context, seeds, settings)
-    ids = context.snapshot.ids[: len(seeds)]
+    ids = context.snapshot.passage_ids[: len(seeds)]
     arrived, mass, least = seeds.copy(), seeds, None
     for _ in range(settings.hops):
         some = np.flatnonzero(mass > 0)
@@ -190,7 +190,7 @@ class _Walk:
         self._edges = self._links = NO_WAYS
         self._leaving = self._arriving = self._brought = NO_NAMES
         self._reached = np.empty(0)
-        joins = context.snapshot.statistics.joins
+        joins = context.snapshot.statistics.joins_documents
         self._by_names = settings.by_names if joins.any() else 0.0
         self._number = np.full(len(joins), -1, dtype=np.int64)
         self._first = self._end = no_rows
@@ -205,7 +205,7 @@ class _Walk:
         moved = sending[self._edges.start] * self._edges.share
         linked = sending[self._links.start] * self._links.share
         got = self._through_names(sending, least)
-        return exact_sums(
+        return sum_exactly(
             np.concatenate([moved, linked, got]),
             np.concatenate([self._edges.end, self._links.end, self._arriving.entry]),
             len(sending),
@@ -256,12 +256,12 @@ class _Walk:
     def _through_names(self, sending: Floats, least: float) -> Floats:
         """What each mention's name has from other documents than the mention's own."""
         sent = sending[self._leaving.entry] * self._leaving.share
-        by_name = exact_sums(sent, self._leaving.name, len(self._number), MASS)
+        by_name = sum_exactly(sent, self._leaving.name, len(self._number), MASS)
         fresh = np.flatnonzero((by_name > least) & (self._number < 0))
         if len(fresh):
             self._reach(fresh)
         self._pair()
-        own = exact_sums(sent[self._own_sent], self._own_got, len(self._arriving.name), MASS)
+        own = sum_exactly(sent[self._own_sent], self._own_got, len(self._arriving.name), MASS)
         got: Floats = np.maximum(by_name[self._arriving.name] - own, 0) * self._arriving.share
         self._reached += got
         return got
@@ -284,7 +284,7 @@ class _Walk:
             return
         sender, number = self._unpaired[entered], number[entered]
         self._unpaired = self._unpaired[~entered]
-        at, of = ranges(self._first[number], self._end[number])
+        at, of = expand_ranges(self._first[number], self._end[number])
         own = np.flatnonzero(self._arriving.home[at] == self._leaving.home[sender[of]])
         self._own_sent = np.concatenate([self._own_sent, sender[of[own]]])
         self._own_got = np.concatenate([self._own_got, at[own]])

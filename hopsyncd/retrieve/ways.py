@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hopsyncd.index.columns import (
-    LEAST,
+from hopsyncd.index.arrays import (
+    LEAST_SORTABLE,
     Floats,
     Integers,
-    best_of_each,
-    exact_sums,
-    holds,
-    largest_of_each,
-    marked,
-    places,
-    ranges,
-    rising,
+    expand_ranges,
+    invert_positions,
+    mark_rows,
+    select_first_of_groups,
+    select_largest_of_groups,
+    sum_exactly,
+    take_flags,
+    to_sortable,
 )
 from hopsyncd.index.snapshot import NAME_WEIGHT, Mentions, Snapshot
 from hopsyncd.retrieve.likeness import NEAR
@@ -85,7 +85,7 @@ def pull_of(context: QueryContext, out: Integers, similarity: Floats, sharpness:
 
     Never negative: where the budget admits every match, some have a similarity below 0.
     """
-    row = context.snapshot.index["outgoing"]["row"][out]
+    row = context.snapshot.index.outgoing.vector_row[out]
     cosines = context.likeness.of_rows(row).astype(np.float64)
     pull: Floats = (
         np.maximum(similarity, 0) * _rarity(context.snapshot, out) * np.exp(sharpness * cosines)
@@ -96,10 +96,10 @@ def pull_of(context: QueryContext, out: Integers, similarity: Floats, sharpness:
 def _rarity(snapshot: Snapshot, out: Integers) -> Floats:
     """(e,) log(1 + n / df) of the rarest name of each outgoing question."""
     index, counts = snapshot.index, snapshot.statistics
-    keywords = index["outgoing"]["keywords"][out].astype(np.int64)
-    first = index["outgoing"]["first_keyword"][out].astype(np.int64)
-    at, _ = ranges(first, first + keywords)
-    mentioned = counts.mentioned[index["keyword"]["name"][at]]
+    keywords = index.outgoing.keyword_count[out].astype(np.int64)
+    first = index.outgoing.keyword_start[out].astype(np.int64)
+    at, _ = expand_ranges(first, first + keywords)
+    mentioned = counts.mention_counts[index.question_keywords.name[at]]
     least = np.full(len(out), counts.passages, dtype=np.int64)
     some = np.flatnonzero(keywords)
     if len(some):
@@ -117,10 +117,10 @@ def edge_ways(
     `place` says where each entry stands among them.
     """
     snapshot = context.snapshot
-    edges = snapshot.edges_of(entries)
-    apart = np.flatnonzero(snapshot.homes(edges.start) != snapshot.homes(edges.end))
-    start, end, out = edges.start[apart], edges.end[apart], edges.out[apart]
-    back = edges.back[apart]
+    edges = snapshot.find_edges(entries)
+    apart = np.flatnonzero(snapshot.document_keys(edges.start) != snapshot.document_keys(edges.end))
+    start, end, out = edges.start[apart], edges.end[apart], edges.source_question[apart]
+    back = edges.is_backward[apart]
     weight = pull_of(context, out, edges.similarity[apart], by.sharpness)
     weight *= np.where(back, by.backwards, 1.0)
     weight *= np.exp(by.gain * context.coverage.added(start, end))
@@ -139,23 +139,23 @@ def link_ways(
     if not snapshot.has_links:
         return NO_WAYS
     visible = snapshot.statistics.visible
-    homes, own = visible.homes, visible.nth_home[entries]
-    inside, _ = snapshot.entries_of(np.flatnonzero(marked(homes, own)))
-    onwards = _once(snapshot, *snapshot.links_from(entries)[:3])
-    target, source, link_back, _ = snapshot.links_to(inside)
-    back = _once(snapshot, source, target, link_back)
+    homes, own = visible.document_count, visible.document_numbers[entries]
+    inside, _ = snapshot.list_document_passages(np.flatnonzero(mark_rows(homes, own)))
+    leaving, arriving_links = snapshot.find_links_from(entries), snapshot.find_links_to(inside)
+    onwards = _once(snapshot, leaving.start, leaving.end, leaving.link_row)
+    back = _once(snapshot, arriving_links.end, arriving_links.start, arriving_links.link_row)
     if not len(onwards.link) and not len(back.link):
         return NO_WAYS
-    linked = np.flatnonzero(marked(homes, onwards.home, back.home))
+    linked = np.flatnonzero(mark_rows(homes, onwards.home, back.home))
     best, of = _best_of(context, linked, by.linked)
     count = np.bincount(of, minlength=len(linked))
-    end, home = count.cumsum(), places(linked, homes)[onwards.home]
-    at, which = ranges((end - count)[home], end[home])
-    is_best = marked(len(visible.entries), best)
+    end, home = count.cumsum(), invert_positions(linked, homes)[onwards.home]
+    at, which = expand_ranges((end - count)[home], end[home])
+    is_best = mark_rows(len(visible.passages), best)
     count = np.bincount(back.home, minlength=homes)
     leading = np.flatnonzero(is_best[entries] & (count[own] > 0))
     end, home = count.cumsum(), own[leading]
-    into, by_which = ranges((end - count)[home], end[home])
+    into, by_which = expand_ranges((end - count)[home], end[home])
     into = np.argsort(back.home, kind="stable")[into]
     start = np.concatenate([onwards.entry[which], entries[leading][by_which]])
     end = np.concatenate([best[at], back.entry[into]])
@@ -183,20 +183,24 @@ class _Linked:
 def _once(snapshot: Snapshot, entry: Integers, target: Integers, link: Integers) -> _Linked:
     """Once for each entry and document, however many of its passages the entry links to."""
     visible = snapshot.statistics.visible
-    home = visible.nth_home[target]
-    apart = np.flatnonzero(visible.nth_home[entry] != home)
+    home = visible.document_numbers[target]
+    apart = np.flatnonzero(visible.document_numbers[entry] != home)
     entry, target, link, home = entry[apart], target[apart], link[apart], home[apart]
-    first = best_of_each(entry * visible.homes + home, snapshot.ids[target])
+    first = select_first_of_groups(
+        entry * visible.document_count + home, snapshot.passage_ids[target]
+    )
     return _Linked(entry[first], home[first], link[first])
 
 
 def _best_of(context: QueryContext, nth_homes: Integers, linked: int) -> tuple[Integers, Integers]:
     """The passages of each document most like the query, and which of the documents, rising."""
-    entries, of = context.snapshot.entries_of(nth_homes)
+    entries, of = context.snapshot.list_document_passages(nth_homes)
     like = context.first_cosines(entries) + context.coverage.of(entries)
-    best = largest_of_each(of, rising(like.astype(np.float32)), linked)  # about: with a few more
+    best = select_largest_of_groups(
+        of, to_sortable(like.astype(np.float32)), linked
+    )  # about: with a few more
     entries, of, like = entries[best], of[best], like[best]
-    best = best_of_each(of, -like, context.snapshot.ids[entries], count=linked)
+    best = select_first_of_groups(of, -like, context.snapshot.passage_ids[entries], count=linked)
     return entries[best], of[best]
 
 
@@ -205,26 +209,26 @@ def leaving(context: QueryContext, entries: Integers) -> NameShares:
     that is some passage's topic counts double. Shares sum to 1.
     """
     snapshot, counts = context.snapshot, context.snapshot.statistics
-    of, name = snapshot.names_of(entries)
-    joining = np.flatnonzero(counts.joins[name])
+    of, name = snapshot.list_names(entries)
+    joining = np.flatnonzero(counts.joins_documents[name])
     of, name = of[joining], name[joining]
-    weight = np.log1p(counts.passages / np.maximum(counts.mentioned[name], 1))
-    weight *= np.where(counts.topical[name], _OF_TOPICS, 1.0)
+    weight = np.log1p(counts.passages / np.maximum(counts.mention_counts[name], 1))
+    weight *= np.where(counts.is_topic[name], _OF_TOPICS, 1.0)
     entry = entries[of]
-    return NameShares(entry, name, _shares(weight, of), snapshot.homes(entry))
+    return NameShares(entry, name, _shares(weight, of), snapshot.document_keys(entry))
 
 
 def mentions_of(context: QueryContext, name: int) -> Mentions:
     """The mentions of a name; of one that most passages may have, those nearest to the question."""
     snapshot = context.snapshot
-    if snapshot.statistics.mentioned[name] <= NEAR:
-        return snapshot.mentions_of(np.array([name]))
+    if snapshot.statistics.mention_counts[name] <= NEAR:
+        return snapshot.find_mentions(np.array([name]))
     rows, names = context.nearest_mentions
-    mention, rows = snapshot.index["mention"], rows[names == name]
-    own, _ = snapshot.called(np.array([name]))
+    mention, rows = snapshot.index.sentence_mentions, rows[names == name]
+    own, _ = snapshot.find_by_document_names(np.array([name]))
     return Mentions(
-        np.concatenate([mention["entry"][rows], own]).astype(np.int64),
-        np.concatenate([mention["row"][rows], snapshot.index["entries"]["first_row"][own]]),
+        np.concatenate([mention.passage_row[rows], own]).astype(np.int64),
+        np.concatenate([mention.vector_row[rows], snapshot.index.passages.vector_start[own]]),
         np.repeat([1.0, NAME_WEIGHT], [len(rows), len(own)]),
         np.zeros(len(rows) + len(own), dtype=np.int64),
     )
@@ -244,14 +248,14 @@ def arriving(
     """
     snapshot = context.snapshot
     found = _most_like(context, names, by.mentions)
-    entry, of = found.entry, found.of
-    cosines = context.likeness.of_rows(found.row).astype(np.float64)
-    weight = found.times * np.exp(by.name_sharpness * cosines)
+    entry, of = found.passage_row, found.name_position
+    cosines = context.likeness.of_rows(found.vector_row).astype(np.float64)
+    weight = found.weight * np.exp(by.name_sharpness * cosines)
     known = _known(context, names, brought).take(of, axis=1)
     has = context.coverage.held(entry)
     new = weighed(context.coverage.share, np.maximum(has - known, 0))
     weight *= np.exp(by.gain * new)
-    return NameShares(entry, names[of], _shares(weight, of), snapshot.homes(entry)), of
+    return NameShares(entry, names[of], _shares(weight, of), snapshot.document_keys(entry)), of
 
 
 def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
@@ -259,33 +263,34 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
 
     Those that are not visible are left out in the end, when few mentions are left.
     """
-    snapshot, mention = context.snapshot, context.snapshot.index["mention"]
-    mentioned = snapshot.statistics.mentioned
+    snapshot = context.snapshot
+    mentioned = snapshot.statistics.mention_counts
     common = mentioned[names] > _COMMON
-    rows, of = snapshot.index.postings["mention_of_name"].of_each(names[~common])
+    rows, of = snapshot.index.postings.sentence_mentions_by_name.find_all(names[~common])
     if common.any():
         numbers = np.flatnonzero(common)
         more, name = context.nearest_mentions
-        place = places(names[numbers], len(mentioned))[name]
+        place = invert_positions(names[numbers], len(mentioned))[name]
         there = np.flatnonzero(place >= 0)
         rows = np.concatenate([rows, more[there]])
         of = np.concatenate([np.flatnonzero(~common)[of], numbers[place[there]]])
-    own, called = snapshot.called(names)
-    row = np.concatenate([mention["row"][rows], snapshot.index["entries"]["first_row"][own]])
+    own, called = snapshot.find_by_document_names(names)
+    mention = snapshot.index.sentence_mentions
+    row = np.concatenate([mention.vector_row[rows], snapshot.index.passages.vector_start[own]])
     of = np.concatenate([of, called])
     likeness = _rising_likeness(context, row)
-    first = largest_of_each(of, likeness, count)
-    first = first[likeness[first] != LEAST]
+    first = select_largest_of_groups(of, likeness, count)
+    first = first[likeness[first] != LEAST_SORTABLE]
     said = first < len(rows)
-    entry = np.concatenate([mention["entry"][rows[first[said]]], own[first[~said] - len(rows)]])
+    entry = np.concatenate([mention.passage_row[rows[first[said]]], own[first[~said] - len(rows)]])
     row, of = row[first].astype(np.int64), of[first]
     times = np.where(said, 1.0, NAME_WEIGHT)
     tied = (np.bincount(of) > count)[of]
     kept = np.arange(len(of))
     if tied.any():
         some = np.flatnonzero(tied)
-        order = -context.likeness.of_rows(row[some]), snapshot.ids[entry[some]], row[some]
-        best = best_of_each(of[some], *order, count=count)
+        order = -context.likeness.of_rows(row[some]), snapshot.passage_ids[entry[some]], row[some]
+        best = select_first_of_groups(of[some], *order, count=count)
         kept = np.concatenate([np.flatnonzero(~tied), some[best]])
     kept = kept[np.argsort(of[kept], kind="stable")]
     return Mentions(entry[kept].astype(np.int64), row[kept], times[kept], of[kept])
@@ -293,25 +298,25 @@ def _most_like(context: QueryContext, names: Integers, count: int) -> Mentions:
 
 def _rising_likeness(context: QueryContext, rows: Integers) -> NDArray[np.int32]:
     """(w,) rises with how like the question a row is; LEAST where it is not visible."""
-    shown = holds(context.snapshot.statistics.visible.rows, rows)
+    shown = take_flags(context.snapshot.statistics.visible.vectors, rows)
     if shown.all():
-        return rising(context.likeness.of_rows(rows))
-    like = np.full(len(rows), LEAST)
-    like[shown] = rising(context.likeness.of_rows(rows[shown]))
+        return to_sortable(context.likeness.of_rows(rows))
+    like = np.full(len(rows), LEAST_SORTABLE)
+    like[shown] = to_sortable(context.likeness.of_rows(rows[shown]))
     return like
 
 
 def _known(context: QueryContext, names: Integers, brought: NameShares) -> Floats:
     """(t, k) which of the query's words the seeds bring to each name: the share of their mass."""
-    at = places(names, len(context.snapshot.statistics.joins))[brought.name]
+    at = invert_positions(names, len(context.snapshot.statistics.joins_documents))[brought.name]
     there = np.flatnonzero(at >= 0)
     if not len(there):
         return np.zeros((len(context.coverage.share), len(names)))
     at, part, entry = at[there], brought.share[there], brought.entry[there]
-    total = exact_sums(part, at, len(names), MASS)
+    total = sum_exactly(part, at, len(names), MASS)
     has = context.coverage.held(entry)
     lines = [
-        exact_sums(part * line, at, len(names), MASS) / np.maximum(total, MASS) for line in has
+        sum_exactly(part * line, at, len(names), MASS) / np.maximum(total, MASS) for line in has
     ]
     return np.array(lines).reshape(len(has), len(names))
 
@@ -321,6 +326,6 @@ def _shares(weight: Floats, group: Integers) -> Floats:
     most = np.zeros(int(group.max(initial=-1)) + 1)
     np.maximum.at(most, group, weight)
     relative = weight / np.maximum(most[group], np.finfo(np.float64).tiny)
-    total = exact_sums(relative, group, len(most), _WEIGHTS)
+    total = sum_exactly(relative, group, len(most), _WEIGHTS)
     shares: Floats = relative / np.maximum(total[group], _WEIGHTS)
     return shares

@@ -90,59 +90,63 @@ def without(rows: Rows, path: str) -> Rows:
 
 def served_by(snapshot: Snapshot) -> dict[str, object]:
     """A snapshot without what says only where things lie in memory."""
-    index, entries, ids = snapshot.index, snapshot.entries, snapshot.ids
-    names = np.flatnonzero(snapshot.statistics.mentioned)
-    out, into, similarity = snapshot.edges()
-    asked, answered = index["outgoing"], index["incoming"]
-    vectors, spelled, counts = index.vectors.exact, index.spelled, snapshot.statistics
-    mentions, links = snapshot.mentions_of(names), snapshot.links_of(entries)
+    index, entries, ids = snapshot.index, snapshot.passage_rows, snapshot.passage_ids
+    names = np.flatnonzero(snapshot.statistics.mention_counts)
+    edges = snapshot.list_edges()
+    out, into, similarity = edges.source_question, edges.target_question, edges.similarity
+    asked, answered = index.outgoing, index.incoming
+    vectors, spelled, counts = index.vectors.exact, index.name_texts, snapshot.statistics
+    mentions, links = snapshot.find_mentions(names), snapshot.find_links(entries)
     return {
         "passages": sorted(ids[entries].tolist()),
         "counts": (counts.passages, counts.words),
-        "homes": sorted(zip(ids[entries].tolist(), snapshot.homes(entries).tolist(), strict=True)),
+        "homes": sorted(
+            zip(ids[entries].tolist(), snapshot.document_keys(entries).tolist(), strict=True)
+        ),
         "vectors": sorted(
             (int(ids[entry]), vectors[row].tolist())
             for entry, row in zip(
-                entries.tolist(), index["entries"]["first_row"][entries].tolist(), strict=True
+                entries.tolist(), index.passages.vector_start[entries].tolist(), strict=True
             )
         ),
         "edges": sorted(
             (
-                int(asked["id"][question]),
-                int(answered["id"][answer]),
+                int(asked.id[question]),
+                int(answered.id[answer]),
                 value,
-                int(ids[asked["entry"][question]]),
-                int(ids[answered["entry"][answer]]),
-                vectors[asked["row"][question]].tolist(),
+                int(ids[asked.passage_row[question]]),
+                int(ids[answered.passage_row[answer]]),
+                vectors[asked.vector_row[question]].tolist(),
             )
             for question, answer, value in zip(
                 out.tolist(), into.tolist(), similarity.tolist(), strict=True
             )
         ),
         "mentioned": {
-            spelled[name]: (int(counts.mentioned[name]), bool(counts.joins[name]))
+            spelled[name]: (int(counts.mention_counts[name]), bool(counts.joins_documents[name]))
             for name in names.tolist()
         },
         "about": {
-            spelled[name]: sorted(ids[snapshot.about(name)].tolist()) for name in names.tolist()
+            spelled[name]: sorted(ids[snapshot.find_by_topic(name)].tolist())
+            for name in names.tolist()
         },
         "mentions": sorted(
             (spelled[names[of]], int(ids[entry]), times, vectors[row].tolist())
             for of, entry, times, row in zip(
-                mentions.of.tolist(),
-                mentions.entry.tolist(),
-                mentions.times.tolist(),
-                mentions.row.tolist(),
+                mentions.name_position.tolist(),
+                mentions.passage_row.tolist(),
+                mentions.weight.tolist(),
+                mentions.vector_row.tolist(),
                 strict=True,
             )
         ),
         "links": sorted(
-            (int(ids[start]), int(ids[end]), index.shown[link], back)
+            (int(ids[start]), int(ids[end]), index.link_texts[link], back)
             for start, end, link, back in zip(
                 links.start.tolist(),
                 links.end.tolist(),
-                links.link.tolist(),
-                links.back.tolist(),
+                links.link_row.tolist(),
+                links.is_backward.tolist(),
                 strict=True,
             )
         ),

@@ -7,10 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopsyncd.index.documents import NewDocument, change_documents
-from hopsyncd.index.entries import NewPassage, add_entries
-from hopsyncd.index.links import named_heading
+from hopsyncd.index.links import heading_key
 from hopsyncd.index.live_index import LiveIndex
-from hopsyncd.index.matching import MatchDelta, cut_of, pending_matches, rematch
+from hopsyncd.index.matching import (
+    MatchDelta,
+    find_edge_threshold,
+    list_pending_matches,
+    update_matches,
+)
+from hopsyncd.index.passages import NewPassage, add_passages
+from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.retrieve.likeness import Likeness
@@ -35,7 +41,7 @@ _NO_VERSION = Version(0, 0, "", 0, "", 0, 0, 0, 0, 0, None, {})
 def passage(questions: QuestionSet, text: str = "", headings: Sequence[str] = ()) -> NewPassage:
     """A passage with the words of a text."""
     (terms,) = term_counts([text])
-    return NewPassage(questions, count_words(text), terms, [*map(named_heading, headings)])
+    return NewPassage(questions, count_words(text), terms, [*map(heading_key, headings)])
 
 
 def document(
@@ -67,13 +73,13 @@ def advance(
 ) -> MatchDelta:
     """One more version: passages and documents come and go, and matches with them."""
     came = [passage(one) if isinstance(one, QuestionSet) else one for one in begun]
-    new = add_entries(index, came)
-    lives = [index.life_of[one] for one in ended]
-    gone = index["lives"]["entry"][np.array(lives, dtype=np.int64)].astype(np.int64)
-    index.end_lives(ended)
-    index.begin_lives(new)
-    rematch(index, gone, new)
-    delta = pending_matches(index)
+    new = add_passages(index, came)
+    lives = [index.interval_of_passage[one] for one in ended]
+    gone = index.passage_intervals.passage_row[np.array(lives, dtype=np.int64)].astype(np.int64)
+    index.end_passages(ended)
+    index.begin_passages(new)
+    update_matches(index, gone, new)
+    delta = list_pending_matches(index)
     index.settle(version)
     change_documents(index, version, documents_ended, documents)
     index.settle(version)
@@ -82,11 +88,12 @@ def advance(
 
 def snapshot_at(index: LiveIndex, version: int, budget: int | None = None) -> Snapshot:
     """A version of an index, with so many edges; by default every match is one."""
-    found = Snapshot(index, replace(_NO_VERSION, id=version), Statistics.of(index, version))
+    found = Snapshot(index, replace(_NO_VERSION, id=version), Statistics.count(index, version))
     if budget is None:
         return found
-    out, _, similarity = found.matches()
-    cut = cut_of(index["outgoing"]["id"][out], similarity, budget)
+    matches = found.list_matches()
+    out, similarity = matches.source_question, matches.similarity
+    cut = find_edge_threshold(index.outgoing.id[out], similarity, budget)
     return replace(found, version=replace(found.version, cut=cut))
 
 
@@ -138,10 +145,10 @@ def drawn(
         )
         for at, asked in enumerate(questions)
     ]
-    index.begin_lives(add_entries(index, [passage(one) for one in sets]))
+    index.begin_passages(add_passages(index, [passage(one) for one in sets]))
     index.begin_matches(
-        _rows(index, "outgoing", 0, len(edges)),
-        _rows(index, "incoming", ANSWER, len(edges)),
+        _rows(index.postings.outgoing_by_id, 0, len(edges)),
+        _rows(index.postings.incoming_by_id, ANSWER, len(edges)),
         np.array([similarity for _, _, similarity in edges], dtype=np.float64),
     )
     index.settle(1)
@@ -149,8 +156,8 @@ def drawn(
     return snapshot_at(index, 1)
 
 
-def _rows(index: LiveIndex, side: str, first: int, count: int) -> NDArray[np.int64]:
-    return index.postings[f"{side}_of_id"].of_each(np.arange(first, first + count))[0]
+def _rows(questions: Postings, first: int, count: int) -> NDArray[np.int64]:
+    return questions.find_all(np.arange(first, first + count))[0]
 
 
 def _linking(
@@ -190,7 +197,7 @@ def asked(
     coverage: Coverage | None = None,
 ) -> QueryContext:
     """A question held against it: its cosines with rows of the vectors, 0 where none is given."""
-    count = len(snapshot.statistics.visible.entries)
+    count = len(snapshot.statistics.visible.passages)
     near = np.zeros(len(snapshot.index.vectors), dtype=np.float32)
     for row, cosine in (cosines or {}).items():
         near[row] = cosine
@@ -202,4 +209,4 @@ def asked(
 
 def whole_row(snapshot: Snapshot, entry: int) -> int:
     """The row of the vector of a whole passage."""
-    return int(snapshot.index["entries"]["first_row"][entry])
+    return int(snapshot.index.passages.vector_start[entry])

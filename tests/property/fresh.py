@@ -62,7 +62,7 @@ def built_afresh(
     if not files:
         nothing: Rows = {**{name: [] for name in ROWS}, "counts": [(0, 0, 0, 0, 0, None)]}
         index = LiveIndex(dimensions)
-        served = served_by(Snapshot(index, NO_VERSION, Statistics.of(index, 0)))
+        served = served_by(Snapshot(index, NO_VERSION, Statistics.count(index, 0)))
         return Fresh(nothing, served, [()] * len(ASKED))
     with TemporaryDirectory(dir=MEMORY) as folder:
         path = Path(folder) / "fresh.db"

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hopsyncd.config.values import Search
+from hopsyncd.index.comparison import MatchColumns
 from hopsyncd.index.filters import Filter
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.retrieve.results import Answer
@@ -131,6 +132,11 @@ def _named_in(answer: Answer) -> set[int]:
     }
 
 
+def edge_list(edges: MatchColumns) -> list[tuple[int, int, float]]:
+    columns = edges.source_question, edges.target_question, edges.similarity
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
 @given(history=histories)
 def test_the_counts_are_those_of_what_is_left_and_the_graph_is_that_of_the_whole(
     history: list[Step],
@@ -139,23 +145,24 @@ def test_the_counts_are_those_of_what_is_left_and_the_graph_is_that_of_the_whole
     both, alone = grown(found), grown([state.without("closed") for state in found])
     for version in range(1, len(found) + 1):
         whole = snapshot_at(both, version)
-        among = both["documents"]["source"] != (
+        among = both.documents.source != (
             both.sources.index("closed") if "closed" in both.sources else -1
         )
-        left, expected = whole.narrowed(among), Statistics.of(alone, version)
+        left, expected = whole.filter_documents(among), Statistics.count(alone, version)
         counts = left.statistics
         assert (counts.passages, counts.words) == (expected.passages, expected.words)
-        for name in ("saying", "called", "mentioned", "joins"):
-            seen = dict(zip(both.spelled, getattr(counts, name).tolist(), strict=True))
-            other = dict(zip(alone.spelled, getattr(expected, name).tolist(), strict=True))
+        for name in ("in_questions", "as_document_name", "mention_counts", "joins_documents"):
+            seen = dict(zip(both.name_texts, getattr(counts, name).tolist(), strict=True))
+            other = dict(zip(alone.name_texts, getattr(expected, name).tolist(), strict=True))
             assert {key: one for key, one in seen.items() if one} == {
                 key: one for key, one in other.items() if one
             }, name
-        rows = zip(*(column.tolist() for column in whole.edges()), strict=True)
-        entry_of = both["outgoing"]["entry"], both["incoming"]["entry"]
-        inside = counts.visible.entries
-        kept = [row for row in rows if inside[entry_of[0][row[0]]] and inside[entry_of[1][row[1]]]]
-        assert kept == list(zip(*(column.tolist() for column in left.edges()), strict=True))
+        inside, edges = counts.visible.passages, whole.list_edges()
+        kept = edges.take(
+            inside[both.outgoing.passage_row[edges.source_question]]
+            & inside[both.incoming.passage_row[edges.target_question]]
+        )
+        assert edge_list(kept) == edge_list(left.list_edges())
 
 
 @pytest.mark.parametrize("pair", [("source:open", "path:x/"), ("tag:garden", "source:open")])

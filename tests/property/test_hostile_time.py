@@ -45,7 +45,7 @@ from hopsyncd.formats.decode import decode
 from hopsyncd.formats.readers import extract
 from hopsyncd.formats.units import sentences
 from hopsyncd.index.filters import Condition, _path_test, type_words
-from hopsyncd.index.links import Named, document_keys, tries
+from hopsyncd.index.links import NamedDocument, list_candidates, list_document_keys
 from hopsyncd.logs import redacted
 from hopsyncd.models.keywords import document_names, neutral_spans, normalise, topic_of
 from hopsyncd.models.questions import sentence_spans
@@ -235,8 +235,8 @@ def _document(kind: str, text: str) -> object:
     pieces = chunk(blocks)
     for piece in pieces:
         for link in piece.links:
-            tries(link.target, "s", "a/b.md")
-    return document_names(names), document_keys(Named("s", "a/b.md", names))
+            list_candidates(link.target, "s", "a/b.md")
+    return document_names(names), list_document_keys(NamedDocument("s", "a/b.md", names))
 
 
 def _passage(text: str) -> object:
@@ -301,7 +301,7 @@ PARSERS: dict[str, Parser] = {
         lambda text: _document("text/markdown", f"---\naliases: [{text}]\ntags: {text}\n---\nb\n")
     ),
     "heading": Parser(lambda text: _document("text/markdown", f"# {text}")),
-    "link": Parser(lambda text: (link_to_name(text), tries(text[:4096], "s", "a/b.md"))),
+    "link": Parser(lambda text: (link_to_name(text), list_candidates(text[:4096], "s", "a/b.md"))),
     "names of a document": Parser(lambda text: document_names([text, topic_of(text)])),
     "passage": Parser(_passage, 4096),  # chunking makes none longer
     "log line": Parser(redacted),

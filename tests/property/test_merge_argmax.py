@@ -7,20 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.index.comparison import HALF_COSINE
-from hopsyncd.index.entries import NewPassage, add_entries
+from hopsyncd.index.comparison import HALF_COSINE, MatchColumns
 from hopsyncd.index.live_index import DEAD, LiveIndex
 from hopsyncd.index.matching import (
-    Successors,
-    best_matches,
+    ReplacementMatches,
+    compute_similarity,
+    find_best_matches,
+    find_orphans,
     jaccard,
-    match_records,
-    match_rows,
-    orphans_of,
-    pending_matches,
-    rematch,
-    similarity,
+    list_pending_matches,
+    make_match_records,
+    update_matches,
 )
+from hopsyncd.index.passages import NewPassage, add_passages
 from store.records import Direction, Match, QuestionSet
 from tests.fakes.triplets import Triplet, triplets
 
@@ -42,7 +41,12 @@ def expected(sets: Sequence[QuestionSet]) -> dict[int, Match]:
     for of, question in asked:
         vector = of.vectors[question.vector_row]
         rivals = [
-            (-similarity(question.keywords, vector, r.keywords, by.vectors[r.vector_row]), r.id)
+            (
+                -compute_similarity(
+                    question.keywords, vector, r.keywords, by.vectors[r.vector_row]
+                ),
+                r.id,
+            )
             for by, r in known
             if by.passage != of.passage
         ]
@@ -56,9 +60,9 @@ def index_of(dimensions: int, parts: Sequence[Sequence[QuestionSet]]) -> LiveInd
     """What these are merged to, a version for each part."""
     index = LiveIndex(dimensions)
     for version, part in enumerate(parts, 1):
-        new = add_entries(index, [NewPassage(one, 1, {}) for one in part])
-        index.begin_lives(new)
-        rematch(index, np.empty(0, dtype=np.int64), new)
+        new = add_passages(index, [NewPassage(one, 1, {}) for one in part])
+        index.begin_passages(new)
+        update_matches(index, np.empty(0, dtype=np.int64), new)
         index.settle(version)
     return index
 
@@ -75,8 +79,8 @@ def test_many_questions_about_few_names_give_the_argmax_too(answered: int, asked
 
     sets = [triplets(number, some(answered), some(asked)) for number in range(60)]
     index = index_of(3, (sets[:20], sets[20:50], sets[50:]))
-    rows = np.flatnonzero(index["matches"]["died"] == DEAD)
-    held = match_records(index, match_rows(index, rows))
+    rows = np.flatnonzero(index.matches.died == DEAD)
+    held = make_match_records(index, MatchColumns.of_rows(index.matches, rows))
     assert {one.question: one for one in held} == expected(sets)
 
 
@@ -94,12 +98,12 @@ def test_so_many_vectors_that_two_threads_compare_them_give_the_argmax_too(
 
     sets = [triplets(number, told := some(), told) for number in range(passages)]
     index = index_of(dimensions, (sets[:100], sets[100:]))
-    asked, known = index["outgoing"], index["incoming"]
+    asked, known = index.outgoing, index.incoming
     vectors = np.asarray(index.vectors.exact).astype(np.float64)
-    products = vectors[asked["row"]] @ vectors[known["row"]].T
-    products[asked["entry"][:, None] == known["entry"]] = -np.inf
-    matches = match_rows(index, asked["match"])
-    assert matches.into.tolist() == products.argmax(1).tolist()
+    products = vectors[asked.vector_row] @ vectors[known.vector_row].T
+    products[asked.passage_row[:, None] == known.passage_row] = -np.inf
+    matches = MatchColumns.of_rows(index.matches, asked.match_row)
+    assert matches.target_question.tolist() == products.argmax(1).tolist()
 
 
 def test_so_many_questions_about_few_names_that_two_threads_compare_them_give_the_argmax_too() -> (
@@ -115,16 +119,16 @@ def test_so_many_questions_about_few_names_that_two_threads_compare_them_give_th
 
     sets = [triplets(number, own := some(), own) for number in range(passages)]
     index = index_of(dimensions, (sets[:300], sets[300:]))
-    asked, known = index["outgoing"], index["incoming"]
+    asked, known = index.outgoing, index.incoming
     keywords = {question.id: question.keywords for one in sets for question in one.questions}
-    of = [[keywords[id_] for id_ in side["id"].tolist()] for side in (asked, known)]
+    of = [[keywords[id_] for id_ in side.id.tolist()] for side in (asked, known)]
     vectors = np.asarray(index.vectors.exact).astype(np.float64)
-    similarities = vectors[asked["row"]] @ vectors[known["row"]].T * HALF_COSINE
+    similarities = vectors[asked.vector_row] @ vectors[known.vector_row].T * HALF_COSINE
     similarities += np.array([[jaccard(a, b) / 2 for b in of[1]] for a in of[0]])
-    similarities[asked["entry"][:, None] == known["entry"]] = -np.inf
-    by_id = np.argsort(known["id"])
-    matches = match_rows(index, asked["match"])
-    assert matches.into.tolist() == by_id[similarities[:, by_id].argmax(1)].tolist()
+    similarities[asked.passage_row[:, None] == known.passage_row] = -np.inf
+    by_id = np.argsort(known.id)
+    matches = MatchColumns.of_rows(index.matches, asked.match_row)
+    assert matches.target_question.tolist() == by_id[similarities[:, by_id].argmax(1)].tolist()
     assert matches.similarity.tolist() == similarities.max(1).tolist()
 
 
@@ -138,8 +142,8 @@ def test_passages_that_come_one_by_one_to_many_give_the_argmax_too() -> None:
 
     sets = [triplets(number, some(4), some(2)) for number in range(150)]
     index = index_of(dimensions, (sets[:130], *([one] for one in sets[130:])))
-    rows = np.flatnonzero(index["matches"]["died"] == DEAD)
-    held = match_records(index, match_rows(index, rows))
+    rows = np.flatnonzero(index.matches.died == DEAD)
+    held = make_match_records(index, MatchColumns.of_rows(index.matches, rows))
     assert {one.question: one for one in held} == expected(sets)
 
 
@@ -152,19 +156,19 @@ def test_every_change_in_two_parts_gives_the_argmax_of_a_rebuild(
     for version, step in enumerate(steps, 1):
         toggled = {n for n in step if n < len(sets)}
         came = [NewPassage(sets[n], 1, {}) for n in sorted(toggled - present)]
-        first, last = (add_entries(index, part) for part in (came[::2], came[1::2]))
-        index.begin_lives(first)
-        rematch(index, np.empty(0, dtype=np.int64), first)
-        gone = [index.entry_of[sets[n].id] for n in sorted(toggled & present)]
-        index.end_lives([sets[n].passage for n in sorted(toggled & present)])
-        index.begin_lives(last)
-        rematch(index, np.array(gone, dtype=np.int64), last)
-        delta = pending_matches(index)
+        first, last = (add_passages(index, part) for part in (came[::2], came[1::2]))
+        index.begin_passages(first)
+        update_matches(index, np.empty(0, dtype=np.int64), first)
+        gone = [index.row_of_question_set[sets[n].id] for n in sorted(toggled & present)]
+        index.end_passages([sets[n].passage for n in sorted(toggled & present)])
+        index.begin_passages(last)
+        update_matches(index, np.array(gone, dtype=np.int64), last)
+        delta = list_pending_matches(index)
         index.settle(version)
         present ^= toggled
-        for question in index["outgoing"]["id"][delta.ended].tolist():
+        for question in index.outgoing.id[delta.ended].tolist():
             del held[question]
-        for match in match_records(index, delta.begun):
+        for match in make_match_records(index, delta.begun):
             assert match.question not in held
             held[match.question] = match
         assert held == expected([sets[n] for n in sorted(present)])
@@ -180,23 +184,23 @@ def test_successors_that_were_found_before_others_came_or_went_give_the_argmax_t
     sets = [triplets(n, *told) for n, told in enumerate(contents)]
     index, present = LiveIndex(3), set[int]()
 
-    def toggle(toggled: set[int], known: Successors | None = None) -> None:
-        gone = index.entries_of(sets[n].passage for n in toggled & present)
-        index.end_lives([sets[n].passage for n in toggled & present])
-        new = add_entries(index, [NewPassage(sets[n], 1, {}) for n in sorted(toggled - present)])
-        index.begin_lives(new)
-        rematch(index, gone, new, known)
+    def toggle(toggled: set[int], known: ReplacementMatches | None = None) -> None:
+        gone = index.find_vertices(sets[n].passage for n in toggled & present)
+        index.end_passages([sets[n].passage for n in toggled & present])
+        new = add_passages(index, [NewPassage(sets[n], 1, {}) for n in sorted(toggled - present)])
+        index.begin_passages(new)
+        update_matches(index, gone, new, known)
         present.symmetric_difference_update(toggled)
 
     toggle({*range(len(sets))})
     for version, (meanwhile, then) in enumerate(steps, 1):
-        gone = index.entries_of(sets[n].passage for n in then & present)
-        among = index.alive
+        gone = index.find_vertices(sets[n].passage for n in then & present)
+        among = index.is_vertex
         among[gone] = False
-        best = best_matches(index, orphans_of(index, gone), among)
+        best = find_best_matches(index, find_orphans(index, gone), among)
         toggle(meanwhile)
-        toggle(then, Successors(index, among, best))
+        toggle(then, ReplacementMatches(index, among, best))
         index.settle(version)
-        rows = np.flatnonzero(index["matches"]["died"] == DEAD)
-        held = match_records(index, match_rows(index, rows))
+        rows = np.flatnonzero(index.matches.died == DEAD)
+        held = make_match_records(index, MatchColumns.of_rows(index.matches, rows))
         assert {one.question: one for one in held} == expected([sets[n] for n in sorted(present)])

@@ -36,13 +36,14 @@ class Paper:
             for one in sets
             for question in one.questions
         }
-        out, into, _ = graph.edges()
-        index, ids = graph.index, graph.ids
+        edges = graph.list_edges()
+        out, into = edges.source_question, edges.target_question
+        index, ids = graph.index, graph.passage_ids
         columns = (
-            index["outgoing"]["id"][out],
-            index["incoming"]["id"][into],
-            ids[index["outgoing"]["entry"][out]],
-            ids[index["incoming"]["entry"][into]],
+            index.outgoing.id[out],
+            index.incoming.id[into],
+            ids[index.outgoing.passage_row[out]],
+            ids[index.incoming.passage_row[into]],
         )
         self._edges = list(zip(*(column.tolist() for column in columns), strict=True))
         self._names = names
@@ -95,7 +96,7 @@ def held_against(graph: Snapshot, query: NDArray[np.int16], names: set[str]) -> 
     """With exact cosines."""
     rows = graph.index.vectors.exact
     cosines = (rows.astype(np.int64) @ query.astype(np.int64)) / (GRID * GRID)
-    known = dict.fromkeys(sorted(graph.mentioned(sorted(names))), 0.5)
+    known = dict.fromkeys(sorted(graph.select_mentioned_names(sorted(names))), 0.5)
     like = GivenLikeness(graph, cosines)  # type: ignore[arg-type]
     return replace(asked(graph, names=known), likeness=like)
 
@@ -120,10 +121,11 @@ def test_the_paper_profile_equals_a_plain_reading_of_the_paper(
     (query,) = to_grid(np.array([vector], dtype=np.float64))
     inquiry = held_against(graph, query, names)
     paper = Paper(sets, graph, {*inquiry.names})
-    out, into, _ = graph.edges()
+    edges = graph.list_edges()
+    out, into = edges.source_question, edges.target_question
     assert inquiry.of_edges(out, into).tolist() == paper.edges(query)
     passages = [paper.passage(one.passage, query) for one in sets]
-    assert inquiry.of_passages(graph.entries).tolist() == passages
+    assert inquiry.of_passages(graph.passage_rows).tolist() == passages
     found = follow_paper(inquiry, 100, choose_first, top_k, n_hop, offers_of(inquiry, None))
     assert [(one.passage, one.score) for one in found] == paper.search(query, top_k, n_hop)
 
@@ -133,14 +135,12 @@ def test_the_hops_of_a_passage_are_edges_that_lead_to_it(
     sets: list[QuestionSet], vector: tuple[int, int], names: set[str]
 ) -> None:
     graph = indexed(sets, budget=20)
-    out, into, _ = graph.edges()
+    matches = graph.list_edges()
+    sources = graph.index.outgoing.passage_row[matches.source_question]
+    targets = graph.index.incoming.passage_row[matches.target_question]
     edges = {
-        (int(graph.ids[start]), int(graph.ids[end]))
-        for start, end in zip(
-            graph.index["outgoing"]["entry"][out],
-            graph.index["incoming"]["entry"][into],
-            strict=True,
-        )
+        (int(graph.passage_ids[start]), int(graph.passage_ids[end]))
+        for start, end in zip(sources, targets, strict=True)
     }
     (query,) = to_grid(np.array([vector], dtype=np.float64))
     inquiry = held_against(graph, query, names)

@@ -121,7 +121,10 @@ def _graph(engine: Engine, at: str, hidden: frozenset[str]) -> list[Any]:
     found: list[NeighboursAnswer | PathsAnswer] = []
     with engine.reading(at, hidden) as (connection, head):
         ids = (
-            [id_text(PassageId(one)) for one in sorted(head.ids[head.entries].tolist())]
+            [
+                id_text(PassageId(one))
+                for one in sorted(head.passage_ids[head.passage_rows].tolist())
+            ]
             if head
             else []
         )

@@ -130,7 +130,7 @@ def test_the_index_is_numpy_and_records_only() -> None:
     products = ("numpy", "numkong", "onnxruntime")
     allowed = (*products, "hopsyncd.index", "store.records", *sys.stdlib_module_names)
     io = ("os", "pathlib", "time", "datetime", "random", "sqlite3", "threading", "socket")
-    when = ROOT / "hopsyncd/index/precedence.py"  # says when something is computed, not what
+    when = ROOT / "hopsyncd/index/throttle.py"  # decides when something is computed, not what
     for file in {*modules("hopsyncd/index")} - {when}:
         for module in imports(file):
             assert any(is_in(module, package) for package in allowed), f"{file}: {module}"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.index.matching import cut_of, edge_budget
+from hopsyncd.index.matching import edge_budget, find_edge_threshold
 from store.records import Cut
 
 matches = st.dictionaries(st.integers(0, 30), st.sampled_from([0.0, 0.25, 0.5, 1.0]))
@@ -13,7 +13,9 @@ matches = st.dictionaries(st.integers(0, 30), st.sampled_from([0.0, 0.25, 0.5, 1
 
 def cut(similarities: dict[int, float], budget: int) -> Cut | None:
     questions = np.array(list(similarities), dtype=np.int64)
-    return cut_of(questions, np.array(list(similarities.values()), dtype=np.float64), budget)
+    return find_edge_threshold(
+        questions, np.array(list(similarities.values()), dtype=np.float64), budget
+    )
 
 
 def admitted(similarities: dict[int, float], cut: Cut | None) -> set[int]:

@@ -1,26 +1,28 @@
 """Columns that only grow: what was added is found, and what a reader holds stays as it is."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from hopsyncd.index.columns import (
-    ColumnTable,
-    KeyNumbers,
-    Postings,
-    best_of_each,
-    exact_sums,
-    holds,
-    largest_between,
-    largest_of_each,
-    ranges,
-    rising,
-    with_places,
+from hopsyncd.index.arrays import (
+    expand_ranges,
+    find_range_maxima,
+    find_sorted,
+    select_first_of_groups,
+    select_largest_of_groups,
+    sum_exactly,
+    take_flags,
+    to_sortable,
 )
+from hopsyncd.index.postings import Postings
+from hopsyncd.index.tables import KeyNumbers, Table
+from tests.fakes.indexed import drawn
 
 _keys = st.lists(st.integers(0, 12), max_size=20)
 _far = st.lists(st.sampled_from([0, 1, 9, 12, 1 << 62]), max_size=20)
@@ -31,36 +33,64 @@ def ints(values: Sequence[int]) -> np.ndarray:
     return np.array(values, dtype=np.int64)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pairs(Table):
+    large: NDArray[np.int64]
+    small: NDArray[np.int32]
+
+
+def pairs(*values: int) -> Pairs:
+    return Pairs(large=ints(values), small=np.array(values, dtype=np.int32))
+
+
 class TestTable:
     @given(batches=st.lists(st.lists(st.integers(-9, 9), max_size=300), max_size=8))
     def test_it_has_all_rows_in_the_order_in_which_they_came(
         self, batches: list[list[int]]
     ) -> None:
-        table, expected = ColumnTable(a=np.int64, b=np.int32), list[int]()
+        table, expected = Pairs.empty(), list[int]()
         for batch in batches:
-            assert table.append(a=batch, b=[-one for one in batch]) == len(expected)
+            new = Pairs(large=ints(batch), small=np.array(batch, dtype=np.int32) * -1)
+            table = table.extended(new)
             expected += batch
             assert len(table) == len(expected)
-        assert (table["a"].tolist(), (-table["b"]).tolist()) == (expected, expected)
-        a, b = table.views("a", "b")
-        assert (a.tolist(), (-b).tolist()) == (expected, expected)
+        assert (table.large.tolist(), (-table.small).tolist()) == (expected, expected)
+        assert [table.large.dtype, table.small.dtype] == [np.dtype(np.int64), np.dtype(np.int32)]
 
     def test_what_a_reader_has_neither_grows_nor_moves(self) -> None:
-        table = ColumnTable(a=np.int64)
-        table.append(a=[1, 2])
-        before = table["a"]
-        table.append(a=range(1000))
-        assert before.tolist() == [1, 2]
-        assert len(table["a"]) == 1002
+        before = Pairs.empty().extended(pairs(1, 2))
+        after = before.extended(pairs(*range(1000)))
+        assert (before.large.tolist(), len(before)) == ([1, 2], 2)
+        assert (len(after), after.large[:4].tolist()) == (1002, [1, 2, 0, 1])
 
-    def test_its_columns_can_be_taken_over(self) -> None:
-        one, other = ColumnTable(a=np.int64, b=np.bool_), ColumnTable(a=np.int64, b=np.bool_)
-        one.append(a=[3, 4], b=[True, False])
-        other.append(a=[9] * 500, b=[True] * 500)
-        other.take(one.columns(), len(one))
-        assert (len(other), other["a"].tolist(), other["b"].tolist()) == (2, [3, 4], [True, False])
-        other.append(a=[5], b=[True])
-        assert (other["a"].tolist(), one["a"].tolist()) == ([3, 4, 5], [3, 4])
+    def test_rows_that_fit_into_the_spare_room_move_no_column(self) -> None:
+        before = Pairs.empty().extended(pairs(1))
+        after = before.extended(pairs(2))
+        assert np.shares_memory(before.large, after.large)
+        after.small[0] = 7
+        assert before.small.tolist() == [7]
+
+    def test_a_table_can_go_on_with_given_arrays(self) -> None:
+        given = {"large": ints([3, 4, 0, 0]), "small": np.zeros(4, dtype=np.int32)}
+        table = Pairs.from_buffers(given, 2)
+        assert (len(table), table.large.tolist()) == (2, [3, 4])
+        assert table.extended(pairs(5)).large.tolist() == [3, 4, 5]
+        assert given["large"].tolist() == [3, 4, 5, 0]
+        more = table.extended(pairs(6, 7, 8))
+        assert (more.large.tolist(), given["large"].tolist()) == ([3, 4, 6, 7, 8], [3, 4, 5, 0])
+
+    def test_arrays_of_another_type_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="small is int64, not int32"):
+            Pairs.from_buffers({"large": ints([1]), "small": ints([1])}, 1)
+
+    def test_every_table_declares_the_types_of_its_columns(self) -> None:
+        index = drawn(3, [(0, 1, 0.9)], linked=[(1, 2)]).index
+        tables = [table for table in vars(index).values() if isinstance(table, Table)]
+        assert len(tables) == 19
+        for table in tables:
+            columns = table.columns()
+            assert columns
+            assert {name: column.dtype for name, column in columns.items()} == table.dtypes()
 
 
 class TestPostings:
@@ -75,28 +105,28 @@ class TestPostings:
         """Also where segments are so small that there are many, and where keys lie far apart."""
         postings, expected, position = Postings(), dict[int, list[int]](), 0
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("hopsyncd.index.columns._OPEN", at_once)
+            patch.setattr("hopsyncd.index.postings._SMALL", at_once)
             for batch in batches:
                 positions = np.arange(position, position + len(batch))
                 postings.add(ints(batch), positions)
                 for key, one in zip(batch, positions.tolist(), strict=True):
                     expected.setdefault(key, []).append(one)
                 position += len(batch)
-        found, of = postings.of_each(ints(asked))
+        found, of = postings.find_all(ints(asked))
         assert of.tolist() == [at for at, key in enumerate(asked) for _ in expected.get(key, ())]
         assert found.tolist() == [one for key in asked for one in expected.get(key, ())]
-        some, of = postings.of_each(ints(asked), most=2)
+        some, of = postings.find_all(ints(asked), limit=2)
         for at, key in enumerate(asked):
             few, every = some[of == at].tolist(), expected.get(key, [])
             assert len(few) >= min(2, len(every))
             assert {*few} <= {*every}
         for key in range(13):
-            assert postings.of(key).tolist() == expected.get(key, [])
-        segment = postings.segment()
+            assert postings.find(key).tolist() == expected.get(key, [])
+        segment = postings.merged()
         taken = Postings()
-        taken.take(segment)
+        taken.replace(segment)
         assert (np.diff(segment.keys) >= 0).all()
-        assert taken.of_each(ints(asked))[0].tolist() == found.tolist()
+        assert taken.find_all(ints(asked))[0].tolist() == found.tolist()
 
     def test_many_additions_make_few_segments(self) -> None:
         postings, rng = Postings(), np.random.default_rng(1)
@@ -107,7 +137,7 @@ class TestPostings:
         sizes = [len(one.keys) for one in postings._segments]
         assert all(one >= 2 * next_ for one, next_ in pairwise(sizes))
         for key in (0, 500, 998):
-            assert postings.of(key).tolist() == np.flatnonzero(keys == key).tolist()
+            assert postings.find(key).tolist() == np.flatnonzero(keys == key).tolist()
 
 
 class TestKeyNumbers:
@@ -121,16 +151,16 @@ class TestKeyNumbers:
                 expected.setdefault(key, len(expected))
             assert numbers.add(ints(batch)).tolist() == [expected[key] for key in batch]
         assert numbers.find(ints(asked)).tolist() == [expected.get(key, -1) for key in asked]
-        assert (len(numbers), numbers.keys["key"].tolist()) == (len(expected), list(expected))
+        assert (len(numbers), numbers.keys.tolist()) == (len(expected), list(expected))
         taken = KeyNumbers()
-        taken.take(numbers.keys["key"], len(numbers))
+        taken.replace(numbers.keys, len(numbers))
         assert taken.find(ints(asked)).tolist() == numbers.find(ints(asked)).tolist()
 
 
 @given(spans=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=6))
 def test_ranges_are_all_their_positions(spans: list[tuple[int, int]]) -> None:
     first = ints([start for start, _ in spans])
-    at, number = ranges(first, first + ints([length for _, length in spans]))
+    at, number = expand_ranges(first, first + ints([length for _, length in spans]))
     assert list(zip(at.tolist(), number.tolist(), strict=True)) == [
         (start + step, which)
         for which, (start, length) in enumerate(spans)
@@ -146,7 +176,7 @@ def test_the_best_of_each_group_are_its_first_by_the_keys_in_turn(
     rows: list[tuple[int, int, int]], count: int
 ) -> None:
     group, first, second = (ints([row[at] for row in rows]) for at in range(3))
-    found = best_of_each(group, first, second, count=count).tolist()
+    found = select_first_of_groups(group, first, second, count=count).tolist()
     assert found == [
         at
         for which in sorted({row[0] for row in rows})
@@ -164,9 +194,9 @@ def test_the_largest_of_each_group_are_all_that_reach_its_last(
     rows: list[tuple[int, float]], count: int
 ) -> None:
     group = ints([one for one, _ in rows])
-    values = rising(np.array([value for _, value in rows], dtype=np.float32))
+    values = to_sortable(np.array([value for _, value in rows], dtype=np.float32))
     least = {one: sorted((v for g, v in rows if g == one), reverse=True) for one, _ in rows}
-    assert largest_of_each(group, values, count).tolist() == [
+    assert select_largest_of_groups(group, values, count).tolist() == [
         at for at, (one, value) in enumerate(rows) if value >= least[one][:count][-1]
     ]
 
@@ -178,16 +208,16 @@ def test_no_order_changes_a_bit_of_exact_sums(values: list[tuple[int, float]], s
     group = ints([one for one, _ in values])
     parts = np.array([value for _, value in values], dtype=np.float64)
     order = np.random.default_rng(seed).permutation(len(values))
-    sums = exact_sums(parts, group, 5, 2.0**-46)
-    assert sums.tolist() == exact_sums(parts[order], group[order], 5, 2.0**-46).tolist()
+    sums = sum_exactly(parts, group, 5, 2.0**-46)
+    assert sums.tolist() == sum_exactly(parts[order], group[order], 5, 2.0**-46).tolist()
     assert sums == pytest.approx(np.bincount(group, parts, 5), abs=1e-12)
 
 
 def test_flags_and_places_of_what_is_not_there() -> None:
     none = np.empty(0, dtype=np.int64)
-    assert holds(np.empty(0, dtype=np.bool_), ints([0, 3])).tolist() == [False, False]
-    assert [one.tolist() for one in with_places(none, ints([3]))] == [[0], [False]]
-    assert [one.tolist() for one in with_places(ints([2, 5]), ints([5, 4, 9]))] == [
+    assert take_flags(np.empty(0, dtype=np.bool_), ints([0, 3])).tolist() == [False, False]
+    assert [one.tolist() for one in find_sorted(none, ints([3]))] == [[0], [False]]
+    assert [one.tolist() for one in find_sorted(ints([2, 5]), ints([5, 4, 9]))] == [
         [1, 1, 0],
         [True, False, False],
     ]
@@ -199,5 +229,5 @@ def test_the_largest_between_is_that_of_each_stretch(sizes: list[int], data: st.
     values = data.draw(st.lists(near, min_size=sum(sizes), max_size=sum(sizes)))
     end = np.cumsum(ints(sizes))
     first = end - ints(sizes)
-    found = largest_between(np.array(values, dtype=np.float32), first, end)
+    found = find_range_maxima(np.array(values, dtype=np.float32), first, end)
     assert found.tolist() == [max(values[a:b]) for a, b in zip(first, end, strict=True)]

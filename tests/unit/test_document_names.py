@@ -6,7 +6,7 @@ import numpy as np
 
 from hopsyncd.config.values import Search
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.index.statistics import MAX_CALLED, called_passages
+from hopsyncd.index.statistics import MAX_NAMED_PASSAGES, find_named_passages
 from hopsyncd.retrieve.engine import Engine
 from hopsyncd.retrieve.query_context import names_in
 from hopsyncd.retrieve.results import answer_json
@@ -45,14 +45,14 @@ class Notes:
         """The first words of the passages that have each name from their document."""
         head, found = self.head(), dict[str, set[str]]()
         index, visible = head.index, head.statistics.visible
-        every = np.flatnonzero(head.statistics.called <= MAX_CALLED)
-        rows = index.postings["called_of_name"].of_each(every)
-        numbers, of = called_passages(index, visible, *rows)
-        ids = head.ids[visible.entry[numbers]]
+        every = np.flatnonzero(head.statistics.as_document_name <= MAX_NAMED_PASSAGES)
+        rows = index.postings.document_names_by_name.find_all(every)
+        numbers, of = find_named_passages(index, visible, *rows)
+        ids = head.passage_ids[visible.passage_rows[numbers]]
         texts = known_passages(self.stack.connection, map(PassageId, ids.tolist()))
         for passage, name in zip(ids.tolist(), every[of].tolist(), strict=True):
             first = texts[PassageId(passage)].text.split()[0]
-            found.setdefault(index.spelled[name], set()).add(first)
+            found.setdefault(index.name_texts[name], set()).add(first)
         return found
 
     def head(self) -> Snapshot:
@@ -62,9 +62,9 @@ class Notes:
         """The text of the passage where most of a walk begins that names alone lead."""
         connection = self.stack.connection
         served = snapshot_at(self.stack.writer.index, resolve(connection, at).id)
-        worth = dict.fromkeys(names_in(question, served.mentioned), 1.0)
+        worth = dict.fromkeys(names_in(question, served.select_mentioned_names), 1.0)
         mass = seeds(asked(served, names=worth))
-        best = PassageId(int(served.ids[mass.argmax()]))
+        best = PassageId(int(served.passage_ids[mass.argmax()]))
         return known_passages(connection, [best])[best].text
 
 
@@ -158,7 +158,7 @@ def test_a_name_that_is_the_heading_already_changes_nothing(tmp_path: Path) -> N
 def test_the_paper_knows_a_passage_by_its_questions_alone(tmp_path: Path) -> None:
     files = {"Zorn Quill.md": "It repairs clocks.\n", "1.md": "The keeper visits Zorn Quill.\n"}
     head = Notes(tmp_path, files).head()
-    alike = asked(head, names={"zorn quill": 1.0}).of_passages(head.entries)
-    (note,) = head.about(head.number_of("zorn quill"))
-    assert alike[head.entries == note].tolist() == [0]
+    alike = asked(head, names={"zorn quill": 1.0}).of_passages(head.passage_rows)
+    (note,) = head.find_by_topic(head.find_name("zorn quill"))
+    assert alike[head.passage_rows == note].tolist() == [0]
     assert alike.any()

@@ -18,15 +18,15 @@ from tests.fakes.triplets import triplets
 
 def led(graph: Snapshot) -> list[tuple[int, int]]:
     """From which passage a link leads to which."""
-    links = graph.links_of(graph.entries)
-    onwards = ~links.back
-    ends = (graph.ids[links.start[onwards]], graph.ids[links.end[onwards]])
+    links = graph.find_links(graph.passage_rows)
+    onwards = ~links.is_backward
+    ends = (graph.passage_ids[links.start[onwards]], graph.passage_ids[links.end[onwards]])
     return sorted(zip(*(ids.tolist() for ids in ends), strict=True))
 
 
 def meant(documents: Sequence[NewDocument]) -> list[int]:
     """Where the links of the first document lead, each document of one passage."""
-    passages = dict.fromkeys(one for each in documents for one, _ in each.placements)
+    passages = dict.fromkeys(one for each in documents for one, _ in each.occurrences)
     return [end for _, end in led(indexed([triplets(one) for one in passages], documents))]
 
 
@@ -101,8 +101,8 @@ def test_of_several_links_to_one_passage_the_first_written_is_shown() -> None:
         document(1, "b.md", [1]),
     ]
     graph = indexed([triplets(0), triplets(1)], documents)
-    (link,) = graph.links_of(np.array([0])).link
-    assert graph.index.shown[link] == "first"
+    (link,) = graph.find_links(np.array([0])).link_row
+    assert graph.index.link_texts[link] == "first"
 
 
 def test_an_index_of_many_links_has_a_bounded_number_of_ways() -> None:

@@ -42,7 +42,7 @@ def test_what_is_compared_when_it_is_wanted_is_as_like_as_what_was_compared_at_o
     assert (once.of_rows(rows) == wanted.of_rows(rows)).all()
     assert (once.whole == wanted.whole).all()
     assert (once.every == wanted.every).all()
-    first = served.index["entries"]["first_row"]
+    first = served.index.passages.vector_start
     assert (wanted.whole == wanted.every[first]).all()
 
 
@@ -71,7 +71,7 @@ def test_what_came_or_went_since_is_not_near() -> None:
     for version, entries in ((1, [0, 1, 2]), (2, [0, 2, 3])):
         then = snapshot_at(served.index, version)
         likeness = Likeness(then, vector, few=0)
-        count = len(then.statistics.visible.entries)
+        count = len(then.statistics.visible.passages)
         near = NearPassages.of(then, likeness, np.zeros(count))
         assert near.entries.tolist() == entries
     old = Likeness(served, vector, few=0)
@@ -95,12 +95,14 @@ def test_a_text_fits_as_well_as_the_sentence_most_like_it() -> None:
 def test_of_a_name_that_most_have_the_mentions_nearest_to_the_question_count(count: int) -> None:
     served = _some(count, sentences=2)
     context = replace(asked(served), likeness=Likeness(served, _question()))
-    found = mentions_of(context, served.number_of("rome"))
-    every = served.mentions_of(np.array([served.number_of("rome")]))
+    found = mentions_of(context, served.find_name("rome"))
+    every = served.find_mentions(np.array([served.find_name("rome")]))
     if count == NEAR:
-        assert found.row.tolist() == every.row.tolist()
+        assert found.vector_row.tolist() == every.vector_row.tolist()
         return
     rows = context.near.rows[np.argsort(-context.near.cosines)[:2000]]
-    assert sorted(found.row.tolist()) == sorted(set(rows.tolist()) & set(every.row.tolist()))
-    assert 0 < len(found.row) < len(every.row)
-    assert found.times.tolist() == [1.0] * len(found.row)
+    assert sorted(found.vector_row.tolist()) == sorted(
+        set(rows.tolist()) & set(every.vector_row.tolist())
+    )
+    assert 0 < len(found.vector_row) < len(every.vector_row)
+    assert found.weight.tolist() == [1.0] * len(found.vector_row)

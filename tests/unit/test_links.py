@@ -58,11 +58,15 @@ def written(folder: Path, files: dict[str, str]) -> Path:
 def linked_passages(stack: Stack) -> list[tuple[PassageId, PassageId, str]]:
     """The links of the head: from which passage to which, and what is shown."""
     head = stack.writer.snapshot_of(stack.head)
-    links = head.links_of(head.entries)
+    links = head.find_links(head.passage_rows)
     return [
-        (PassageId(int(head.ids[start])), PassageId(int(head.ids[end])), head.index.shown[link])
+        (
+            PassageId(int(head.passage_ids[start])),
+            PassageId(int(head.passage_ids[end])),
+            head.index.link_texts[link],
+        )
         for start, end, link, back in zip(
-            links.start, links.end, links.link.tolist(), links.back, strict=True
+            links.start, links.end, links.link_row.tolist(), links.is_backward, strict=True
         )
         if not back
     ]
@@ -201,13 +205,15 @@ def test_a_passage_of_several_documents_is_counted_to_the_first_by_path(tmp_path
 
     def homes() -> dict[str, str]:
         head = stack.writer.snapshot_of(stack.head)
-        documents = head.index["documents"]["home"].tolist()
-        paths = dict(zip(documents, head.index.paths, strict=True))
-        passages = [PassageId(one) for one in head.ids[head.entries].tolist()]
+        documents = head.index.documents.path_key.tolist()
+        paths = dict(zip(documents, head.index.document_paths, strict=True))
+        passages = [PassageId(one) for one in head.passage_ids[head.passage_rows].tolist()]
         texts = known_passages(stack.connection, passages)
         return {
             texts[passage].text: paths[home]
-            for passage, home in zip(passages, head.homes(head.entries).tolist(), strict=True)
+            for passage, home in zip(
+                passages, head.document_keys(head.passage_rows).tolist(), strict=True
+            )
         }
 
     assert homes() == {"Same.": "a.md", "Other.": "b.md"}

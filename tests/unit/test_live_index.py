@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from hopsyncd.index.documents import NewDocument, change_documents
-from hopsyncd.index.live_index import LiveIndex, StandIns
+from hopsyncd.index.live_index import AclViewMatches, LiveIndex
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.read import rules_of
@@ -31,12 +31,12 @@ PARIS = b"# Paris\n\nCaesar called Paris Lutetia.\n"
 def copied(index: LiveIndex) -> LiveIndex:
     """Another index of the same arrays."""
     copy, vectors = LiveIndex(index.vectors.dimensions), index.vectors
-    exact, codes, missing = vectors.exact.copy(), vectors.codes.copy(), vectors.missing()
-    whole = vectors.whole.copy()
-    copy.vectors.take(exact, codes, len(vectors), whole, len(whole), missing)
+    exact, codes, missing = vectors.exact.copy(), vectors.codes.copy(), vectors.code_errors()
+    whole = vectors.passage_codes.copy()
+    copy.vectors.replace(exact, codes, len(vectors), whole, len(whole), missing)
     columns = {name: column.copy() for name, column in index.columns().items()}
-    copy.take(columns, {name: len(column) for name, column in columns.items()})
-    for texts in ("spelled", "sources", "paths", "shown"):
+    copy.replace_columns(columns, {name: len(column) for name, column in columns.items()})
+    for texts in ("name_texts", "sources", "document_paths", "link_texts"):
         getattr(copy, texts).extend(getattr(index, texts))
     return copy
 
@@ -48,14 +48,14 @@ def test_a_copy_of_the_arrays_serves_and_goes_on_as_the_index_does(history: Sequ
     for version in range(1, last + 1):
         assert served_by(snapshot_at(copy, version)) == served_by(snapshot_at(index, version))
     for one in (index, copy):
-        there = [*one.life_of]
+        there = [*one.interval_of_passage]
         advance(
             one,
             last + 1,
             [] if 0 in there else [questions_of(0, False)],
             there[1:2],
             [document(999, "z.md", [0], called=("rome",), links={0: ["a", "b.md"]})],
-            [*one.document_of][:1],
+            [*one.document_row_of_id][:1],
         )
     now = snapshot_at(index, last + 1)
     assert served_by(snapshot_at(copy, last + 1)) == served_by(now)
@@ -127,15 +127,15 @@ def test_what_came_since_is_followed_and_past_versions_stay(kept: Kept) -> None:
 def test_what_stood_in_for_hidden_matches_is_known_at_the_next_start(kept: Kept) -> None:
     writer, places = kept.started(), np.arange(3)
     masks = {frozenset({"a"}): 3, frozenset({"a", "b"}): 0}
-    writer.index.stand_ins = {
-        mask: StandIns(1, places[:count], places[:count] + 1, places[:count] / 4)
+    writer.index.acl_view_matches = {
+        mask: AclViewMatches(1, places[:count], places[:count] + 1, places[:count] / 4)
         for mask, count in masks.items()
     }
     writer.keep_index()
-    found = kept.started().index.stand_ins
+    found = kept.started().index.acl_view_matches
     assert [*found] == [*masks]
     for mask, count in masks.items():
-        parts = found[mask].out, found[mask].into, found[mask].similarity
+        parts = found[mask].source_question, found[mask].target_question, found[mask].similarity
         assert [part.tolist() for part in parts] == [
             [0, 1, 2][:count],
             [1, 2, 3][:count],
@@ -174,11 +174,11 @@ def test_an_index_goes_on_with_the_file_that_keeps_it_and_leaves_that_as_it_is(
     index = saved.load(connection, recipe, 1)
     reader = snapshot_at(index, 1)
     was = served_by(reader)
-    in_memory = index["lives"]["died"]
+    in_memory = index.passage_intervals.died
     saved.save(connection, index, recipe.encoder)
-    assert not np.shares_memory(index["lives"]["died"], in_memory)
+    assert not np.shares_memory(index.passage_intervals.died, in_memory)
     assert served_by(reader) == served_by(snapshot_at(index, 1)) == was
-    index["lives"]["died"][:] = 1
+    index.passage_intervals.died[:] = 1
     other = SavedIndex(saved.folder, is_owned=False).load(connection, recipe, 1)
     assert served_by(snapshot_at(other, 1)) == was
 
@@ -294,9 +294,16 @@ def test_documents_that_come_together_are_as_if_each_had_come_alone() -> None:
         change_documents(alone, 1, [], [one])
     columns = together.columns()
     assert columns.keys() == alone.columns().keys()
-    ways = {name for name in columns if "link_ways" in name or "ways_" in name}
-    for name in columns.keys() - ways:  # a link that led nowhere at first makes its way later
+    edges = {name for name in columns if name.startswith("link_edges")}
+    for name in columns.keys() - edges:  # a link that led nowhere at first gets its edge later
         assert columns[name].tolist() == alone.columns()[name].tolist(), name
-    for name in ("sources", "paths", "shown", "spelled", "properties", "document_of"):
+    for name in (
+        "sources",
+        "document_paths",
+        "link_texts",
+        "name_texts",
+        "properties",
+        "document_row_of_id",
+    ):
         assert getattr(together, name) == getattr(alone, name)
-    assert len(together["links"]) == 3
+    assert len(together.links) == 3

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from hopsyncd.index.comparison import MatchColumns
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import (
-    best_matches,
+    compute_similarity,
+    find_best_matches,
     jaccard,
-    match_records,
-    pending_matches,
-    questions_of,
+    list_outgoing,
+    list_pending_matches,
+    make_match_records,
     replace_matches,
-    similarity,
 )
 from store.records import Match, QuestionSet, to_grid
 from tests.fakes.indexed import advance
@@ -40,10 +40,8 @@ def matched(index: LiveIndex) -> dict[int, int]:
 
 def held(index: LiveIndex) -> list[Match]:
     """The matches at the head."""
-    out = np.flatnonzero(index["outgoing"]["match"] >= 0)
-    rows = index["outgoing"]["match"][out]
-    into, similarities = index["matches"]["into"][rows], index["matches"]["similarity"][rows]
-    return match_records(index, MatchColumns(out, into, similarities.astype(np.float64)))
+    rows = index.outgoing.match_row[index.outgoing.match_row >= 0]
+    return make_match_records(index, MatchColumns.of_rows(index.matches, rows))
 
 
 @pytest.mark.parametrize(
@@ -61,13 +59,13 @@ def test_jaccard_is_shared_by_all_keywords(a: str, b: str, expected: float) -> N
 
 
 def test_equal_triplets_are_as_similar_as_can_be() -> None:
-    assert similarity({"rome"}, GRID_NORTH, {"rome"}, GRID_NORTH) == 1
+    assert compute_similarity({"rome"}, GRID_NORTH, {"rome"}, GRID_NORTH) == 1
 
 
 def test_half_comes_from_keywords_and_half_from_meaning() -> None:
-    assert similarity({"rome"}, GRID_NORTH, {"rome"}, GRID_EAST) == 0.5
-    assert similarity({"rome"}, GRID_NORTH, {"gaul"}, GRID_NORTH) == 0.5
-    assert similarity({"rome"}, GRID_NORTH, {"gaul"}, -GRID_NORTH) == -0.5
+    assert compute_similarity({"rome"}, GRID_NORTH, {"rome"}, GRID_EAST) == 0.5
+    assert compute_similarity({"rome"}, GRID_NORTH, {"gaul"}, GRID_NORTH) == 0.5
+    assert compute_similarity({"rome"}, GRID_NORTH, {"gaul"}, -GRID_NORTH) == -0.5
 
 
 @given(words, vectors, words, vectors)
@@ -75,8 +73,8 @@ def test_similarity_is_symmetric_and_close_to_the_formula(
     ka: frozenset[str], va: list[int], kb: frozenset[str], vb: list[int]
 ) -> None:
     a, b = to_grid(np.array([va, vb], dtype=np.float64))
-    found = similarity(ka, a, kb, b)
-    assert found == similarity(kb, b, ka, a)
+    found = compute_similarity(ka, a, kb, b)
+    assert found == compute_similarity(kb, b, ka, a)
     length = np.linalg.norm(va) * np.linalg.norm(vb)
     cosine = float(np.dot(va, vb) / length) if length else 0.0
     assert found == pytest.approx((jaccard(ka, kb) + cosine) / 2, abs=5e-4)
@@ -124,7 +122,7 @@ def test_passages_without_questions_do_no_harm() -> None:
     index = index_of(triplets(1), triplets(2))
     assert matched(index) == {}
     delta = advance(index, 2, ended=[1, 2])
-    assert (len(delta.ended), len(delta.begun), index.life_of) == (0, 0, {})
+    assert (len(delta.ended), len(delta.begun), index.interval_of_passage) == (0, 0, {})
 
 
 def test_the_example_of_the_module() -> None:
@@ -146,8 +144,8 @@ def test_what_changes_is_told_as_ended_and_begun() -> None:
     b = triplets(2, incoming=[("rome", NORTHEAST), ("gaul", EAST)])
     index = index_of(a, b)
     delta = advance(index, 2, [triplets(3, incoming=[("rome", NORTH)])])
-    assert index["outgoing"]["id"][delta.ended].tolist() == [asks(a)]
-    assert [one.question for one in match_records(index, delta.begun)] == [asks(a)]
+    assert index.outgoing.id[delta.ended].tolist() == [asks(a)]
+    assert [one.question for one in make_match_records(index, delta.begun)] == [asks(a)]
 
 
 def test_a_worse_answer_changes_nothing() -> None:
@@ -166,7 +164,7 @@ def test_a_passage_that_leaves_and_comes_back_is_as_before() -> None:
         assert matched(index) == {}
         advance(index, version + 1, [a])
         assert matched(index) == before
-    assert (len(before), len(index["entries"])) == (2, 2)
+    assert (len(before), len(index.passages)) == (2, 2)
 
 
 def test_matches_that_turn_out_equal_stay_when_all_are_made_anew() -> None:
@@ -174,14 +172,14 @@ def test_matches_that_turn_out_equal_stay_when_all_are_made_anew() -> None:
     b = triplets(2, [("rome", NORTH)], [("gaul", EAST)])
     index = index_of(a, b)
     was = held(index)
-    asked = questions_of(index, "outgoing", np.flatnonzero(index.alive))
-    best = best_matches(index, asked, index.alive)
+    asked = list_outgoing(index, np.flatnonzero(index.is_vertex))
+    best = find_best_matches(index, asked, index.is_vertex)
     replace_matches(index, best)
-    same = pending_matches(index)
+    same = list_pending_matches(index)
     assert (len(same.ended), len(same.begun)) == (0, 0)
-    index["matches"]["similarity"][0] -= 0.5
+    index.matches.similarity[0] -= 0.5
     replace_matches(index, best)
-    delta = pending_matches(index)
+    delta = list_pending_matches(index)
     assert (len(delta.ended), len(delta.begun)) == (1, 1)
     index.settle(2)
     assert held(index) == was
@@ -208,7 +206,7 @@ def test_no_bound_by_coarse_vectors_hides_the_best_match(
     for asker, question, vector in known:
         if question.direction == 1:
             rivals = [
-                (-similarity(question.keywords, vector, r.keywords, near), r.id)
+                (-compute_similarity(question.keywords, vector, r.keywords, near), r.id)
                 for by, r, near in answered
                 if by != asker
             ]

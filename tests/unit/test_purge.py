@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hopsyncd.api.version_log import diff_answer, restricted_diff
-from hopsyncd.index.restricted import restricted
+from hopsyncd.index.acl_view import build_acl_view
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.upkeep import verify_matches
 from store.exceptions import PurgeRefused
@@ -73,7 +73,7 @@ def files_with(folder: Path, word: str) -> list[str]:
 def test_a_diff_of_graphs_that_were_read_before_tells_what_is_left(stack: Stack) -> None:
     ends = version(stack.connection, 2), version(stack.connection, 4)
     index = stack.writer.index
-    heads = [restricted(index, one, frozenset({"closed"}), 1.0, None, None) for one in ends]
+    heads = [build_acl_view(index, one, frozenset({"closed"}), 1.0, None, None) for one in ends]
     found = restricted_diff(diff(stack.connection, *ends), *heads)
     purged(stack)
     told = diff_answer(stack.connection, *ends, found, None)["passages"]

@@ -84,7 +84,7 @@ def test_a_word_that_nearly_all_passages_have_tells_nothing() -> None:
 
 def scores(stack: Stack, version: int, query: str) -> list[float]:
     found = words_of(snapshot_at(stack.writer.index, version), query)
-    there = snapshot_at(stack.writer.index, version).entries
+    there = snapshot_at(stack.writer.index, version).passage_rows
     return sorted(found.scores[there].tolist(), reverse=True)
 
 
@@ -177,7 +177,7 @@ def best(text: str, cosines: Sequence[float], heading: tuple[str, ...] = ()) -> 
         np.zeros(1),
         Coverage(np.empty(0), np.empty((0, 1), dtype=np.bool_)),
         TERMS,
-        lambda _: {PassageId(int(graph.ids[0])): Passage(heading, text)},
+        lambda _: {PassageId(int(graph.passage_ids[0])): Passage(heading, text)},
     )
     return float(query.by_sentence(np.array([0]))[0])
 

@@ -9,9 +9,9 @@ from threading import Event, Thread
 
 import pytest
 
-from hopsyncd.index.columns import ColumnTable
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.index.tables import Table
 from hopsyncd.retrieve.restricted_views import RestrictedViews
 from tests.fakes.dump import served_by
 from tests.fakes.indexed import advance, document, snapshot_at
@@ -30,11 +30,12 @@ class GatedIndex(LiveIndex):
         self.gate.set()
         super().__init__(2)
 
-    def __getitem__(self, table: str) -> ColumnTable:
-        if not self.gate.is_set():
+    def __getattribute__(self, name: str) -> object:
+        value: object = super().__getattribute__(name)
+        if isinstance(value, Table) and not self.gate.is_set():
             self.is_awaited.set()
             assert self.gate.wait(20)
-        return super().__getitem__(table)
+        return value
 
 
 class Asked:
@@ -170,12 +171,12 @@ def test_only_the_masks_asked_with_last_are_carried_on(asked: Asked) -> None:
     asked.get()
     for hidden in OTHERS:
         asked.get(hidden)
-    assert [*asked.index.stand_ins] == OTHERS
+    assert [*asked.index.acl_view_matches] == OTHERS
     asked.views.expect([HIDDEN])
     asked.views.follow(asked.grow(2))
     for hidden in OTHERS:
         asked.until_ready(hidden)
-    found = {mask: one.version for mask, one in asked.index.stand_ins.items()}
+    found = {mask: one.version for mask, one in asked.index.acl_view_matches.items()}
     assert found == dict.fromkeys(OTHERS, 2)
 
 
@@ -185,7 +186,7 @@ def test_what_stood_in_before_a_start_names_the_masks_that_are_made_ahead(asked:
     again = RestrictedViews(1.0)
     again.follow(asked.head)
     end_s = time.monotonic() + 20
-    while asked.index.stand_ins[HIDDEN].version < 2:
+    while asked.index.acl_view_matches[HIDDEN].version < 2:
         assert time.monotonic() < end_s
         time.sleep(0.005)
     assert again.ready(2, HIDDEN)

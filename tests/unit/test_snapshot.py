@@ -34,8 +34,8 @@ def test_what_is_pending_is_seen_by_no_version_and_taken_up_by_the_next() -> Non
     documents = [document(1, "a.md", [1]), document(2, "b.md", [2])]
     advance(index, 1, [a], documents=documents)
     was = served_by(snapshot_at(index, 1))
-    index.end_lives([1])
-    index.begin_lives(np.array([0]))
+    index.end_passages([1])
+    index.begin_passages(np.array([0]))
     for version in (1, 2):
         assert served_by(snapshot_at(index, version)) == was
     advance(index, 2, [b])
@@ -46,8 +46,9 @@ def test_what_is_pending_is_seen_by_no_version_and_taken_up_by_the_next() -> Non
 def edged(*sets: QuestionSet, budget: int | None = None) -> list[tuple[int, int, float]]:
     """The edges by question, as many as the budget admits."""
     graph = indexed(sets, budget=budget)
-    out, into, similarity = graph.edges()
-    ids = graph.index["outgoing"]["id"][out], graph.index["incoming"]["id"][into]
+    edges = graph.list_edges()
+    out, into, similarity = edges.source_question, edges.target_question, edges.similarity
+    ids = graph.index.outgoing.id[out], graph.index.incoming.id[into]
     return list(zip(*(one.tolist() for one in ids), similarity.tolist(), strict=True))
 
 
@@ -64,42 +65,47 @@ def test_a_version_has_the_edges_that_its_budget_admits_the_best_ones() -> None:
 def test_of_equal_matches_the_budget_admits_those_of_the_lowest_questions() -> None:
     graph = drawn(4, [(A, B, 0.5), (B, C, 0.5), (C, D, 0.5)])
     for budget in range(4):
-        out, _, _ = snapshot_at(graph.index, 1, budget).edges()
-        assert graph.index["outgoing"]["id"][out].tolist() == list(range(budget))
+        edges = snapshot_at(graph.index, 1, budget).list_edges()
+        out = edges.source_question
+        assert graph.index.outgoing.id[out].tolist() == list(range(budget))
 
 
 def test_edges_of_passages_come_forwards_first_then_back() -> None:
     graph = drawn(4, [(A, B, 0.9), (C, A, 0.8), (B, D, 0.7)])
-    found = graph.edges_of(np.array([A]))
+    found = graph.find_edges(np.array([A]))
     assert (found.start.tolist(), found.end.tolist()) == ([A, A], [B, C])
-    assert found.back.tolist() == [False, True]
-    assert graph.index["outgoing"]["id"][found.out].tolist() == [0, 1]
-    assert graph.index["incoming"]["id"][found.into].tolist() == [ANSWER, ANSWER + 1]
+    assert found.is_backward.tolist() == [False, True]
+    assert graph.index.outgoing.id[found.source_question].tolist() == [0, 1]
+    assert graph.index.incoming.id[found.target_question].tolist() == [ANSWER, ANSWER + 1]
     assert found.similarity.tolist() == [0.9, 0.8]
-    assert len(graph.edges_of(np.array([D])).out) == 1
-    assert len(graph.edges_of(np.empty(0, dtype=np.int64)).out) == 0
+    assert len(graph.find_edges(np.array([D])).source_question) == 1
+    assert len(graph.find_edges(np.empty(0, dtype=np.int64)).source_question) == 0
 
 
 def test_a_passage_is_found_while_it_is_there_by_the_entry_that_it_has_then() -> None:
     graph = indexed([triplets(5, [("rome", NORTH)])])
-    assert (graph.find(5), graph.find(6)) == (0, None)
+    assert (graph.find_passage(5), graph.find_passage(6)) == (0, None)
     advance(graph.index, 2, ended=[5], documents_ended=[0])
-    assert snapshot_at(graph.index, 2).find(5) is None
+    assert snapshot_at(graph.index, 2).find_passage(5) is None
     again = replace(triplets(5, [("gaul", NORTH)]), id=SetId(1))
     advance(graph.index, 3, [again], documents=[document(3, "c.md", [5])])
-    assert [snapshot_at(graph.index, version).find(5) for version in (1, 2, 3)] == [0, None, 1]
-    assert graph.find(5) == 0
+    assert [snapshot_at(graph.index, version).find_passage(5) for version in (1, 2, 3)] == [
+        0,
+        None,
+        1,
+    ]
+    assert graph.find_passage(5) == 0
 
 
 def test_a_passage_of_several_documents_is_counted_to_one_whichever_came_first() -> None:
     sets, documents = [triplets(1)], [document(1, "a.md", [1]), document(2, "b.md", [1])]
     index = LiveIndex(2)
     advance(index, 1, sets, documents=documents)
-    home = snapshot_at(index, 1).homes(np.array([0]))
+    home = snapshot_at(index, 1).document_keys(np.array([0]))
     other = indexed(sets, documents[::-1])
-    assert home == other.homes(np.array([0])) == min(index["documents"]["home"])
-    for at, row in enumerate(index["documents"]["home"].tolist()):
-        inside = snapshot_at(index, 1).entries_at(row)
+    assert home == other.document_keys(np.array([0])) == min(index.documents.path_key)
+    for at, row in enumerate(index.documents.path_key.tolist()):
+        inside = snapshot_at(index, 1).find_document_passages(row)
         assert inside.tolist() == ([0] if row == home else []), at
 
 
@@ -118,29 +124,35 @@ def named() -> Snapshot:
 def test_mentions_are_in_sentences_or_of_the_whole_passage_where_its_document_has_the_name(
     named: Snapshot,
 ) -> None:
-    gaul = named.number_of("gaul")
-    found = named.mentions_of(np.array([gaul]))
-    rows = zip(found.entry.tolist(), found.row.tolist(), found.times.tolist(), strict=True)
+    gaul = named.find_name("gaul")
+    found = named.find_mentions(np.array([gaul]))
+    rows = zip(
+        found.passage_row.tolist(), found.vector_row.tolist(), found.weight.tolist(), strict=True
+    )
     assert sorted(rows) == [(0, 1, 1), (1, 3, 6), (2, 5, 6), (2, 6, 1)]
-    assert (found.of == 0).all()
+    assert (found.name_position == 0).all()
 
 
 def test_mentions_in_all_sentences_are_all_but_those_that_passages_have_as_a_whole(
     named: Snapshot,
 ) -> None:
-    names = np.array(sorted(named.number_of(one) for one in ("gaul", "rome")))
-    every, mention = named.mentions_of(names), named.index["mention"]
-    rows, found = named.mentions_in(np.arange(len(named.index.vectors)))
-    told = {*zip(mention["entry"][rows].tolist(), found.tolist(), strict=True)}
-    said = every.times == 1
-    assert {*zip(every.entry[said].tolist(), names[every.of[said]].tolist(), strict=True)} <= told
-    rows, _ = named.mentions_in(np.array([2]))
-    assert mention["entry"][rows].tolist() == [0]
+    names = np.array(sorted(named.find_name(one) for one in ("gaul", "rome")))
+    every, mention = named.find_mentions(names), named.index.sentence_mentions
+    rows, found = named.find_sentence_mentions(np.arange(len(named.index.vectors)))
+    told = {*zip(mention.passage_row[rows].tolist(), found.tolist(), strict=True)}
+    said = every.weight == 1
+    assert {
+        *zip(
+            every.passage_row[said].tolist(), names[every.name_position[said]].tolist(), strict=True
+        )
+    } <= told
+    rows, _ = named.find_sentence_mentions(np.array([2]))
+    assert mention.passage_row[rows].tolist() == [0]
 
 
 def test_names_of_passages_are_their_mentions_each_once(named: Snapshot) -> None:
-    of, name = named.names_of(named.entries)
-    spelled = [named.index.spelled[one] for one in name.tolist()]
+    of, name = named.list_names(named.passage_rows)
+    spelled = [named.index.name_texts[one] for one in name.tolist()]
     assert sorted(zip(of.tolist(), spelled, strict=True)) == [
         (0, "gaul"),
         (0, "rome"),
@@ -151,12 +163,12 @@ def test_names_of_passages_are_their_mentions_each_once(named: Snapshot) -> None
 
 
 def test_a_name_is_known_where_a_visible_passage_mentions_it(named: Snapshot) -> None:
-    assert named.mentioned(["rome", "oslo", "paris"]) == {"rome", "oslo"}
+    assert named.select_mentioned_names(["rome", "oslo", "paris"]) == {"rome", "oslo"}
     advance(named.index, 2, ended=[2, 3], documents_ended=[2])
     after = snapshot_at(named.index, 2)
-    assert after.mentioned([*NAMES, "paris"]) == {"rome", "gaul"}
-    assert (after.number_of("oslo"), named.number_of("oslo") >= 0) == (-1, True)
+    assert after.select_mentioned_names([*NAMES, "paris"]) == {"rome", "gaul"}
+    assert (after.find_name("oslo"), named.find_name("oslo") >= 0) == (-1, True)
 
 
 def test_where_nothing_has_a_name_none_is_mentioned() -> None:
-    assert indexed([triplets(1)]).mentioned(["rome", "gaul"]) == set()
+    assert indexed([triplets(1)]).select_mentioned_names(["rome", "gaul"]) == set()

@@ -202,8 +202,10 @@ def test_a_cosine_orders_statements_whatever_the_paths_say(stack: Stack, tmp_pat
     scores = [{one.passage: one.score for one in some.ranked} for some in (by_path, answer, mean)]
     served, vector = mean.snapshot, engine.vector(QUESTION)
     context = QueryContext.of(QUESTION, vector, served, lambda _: {})
-    whole = context.first_cosines(served.entries) + context.by_words[served.entries]
-    of_passages = dict(zip(served.ids[served.entries].tolist(), whole.tolist(), strict=True))
+    whole = context.first_cosines(served.passage_rows) + context.by_words[served.passage_rows]
+    of_passages = dict(
+        zip(served.passage_ids[served.passage_rows].tolist(), whole.tolist(), strict=True)
+    )
     assert scores[2] == {
         one: (scores[0][one] + scores[1][one] + of_passages[one]) / 4 for one in scores[2]
     }

@@ -6,10 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.index.documents import FIRST_PASSAGES
+from hopsyncd.index.documents import NAMED_PASSAGES
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.snapshot import Snapshot
-from hopsyncd.index.statistics import MAX_CALLED, Statistics
+from hopsyncd.index.statistics import MAX_NAMED_PASSAGES, Statistics, find_named_passages
+from hopsyncd.index.tables import DocumentNameTable, int32
 from store.records import (
     Direction,
     PassageId,
@@ -40,19 +41,25 @@ def about(passage: int, topic: str, mentioned: str = "") -> QuestionSet:
 
 def mentioned(graph: Snapshot) -> dict[str, int]:
     """How many passages mention each name."""
-    counts = graph.statistics.mentioned
-    spelled = graph.index.spelled
+    counts = graph.statistics.mention_counts
+    spelled = graph.index.name_texts
     return {spelled[at]: int(counts[at]) for at in np.flatnonzero(counts).tolist()}
 
 
 def topics(graph: Snapshot) -> dict[str, set[int]]:
     """The passages that are about each name."""
-    found = {name: graph.ids[graph.about(graph.number_of(name))] for name in mentioned(graph)}
+    found = {
+        name: graph.passage_ids[graph.find_by_topic(graph.find_name(name))]
+        for name in mentioned(graph)
+    }
     return {name: set(ids.tolist()) for name, ids in found.items() if len(ids)}
 
 
 def joining(graph: Snapshot) -> set[str]:
-    return {graph.index.spelled[at] for at in np.flatnonzero(graph.statistics.joins).tolist()}
+    return {
+        graph.index.name_texts[at]
+        for at in np.flatnonzero(graph.statistics.joins_documents).tolist()
+    }
 
 
 def test_a_passage_counts_once_for_each_name_however_often_it_says_it() -> None:
@@ -110,15 +117,15 @@ def test_whether_a_common_name_joins_is_seen_beyond_its_first_mentions() -> None
         index, 2, [triplets(200, [("rome", NORTH)])], documents=[document(2, "short.md", [200])]
     )
     advance(index, 3, ended=[200], documents_ended=[2])
-    joins, base = [], Statistics.of(index, 1)
+    joins, base = [], Statistics.count(index, 1)
     for version in (1, 2, 3, 2, 1):
-        base = Statistics.of(index, version, base=base)
-        joins.append(bool(base.joins[index.spelled.index("rome")]))
+        base = Statistics.count(index, version, base=base)
+        joins.append(bool(base.joins_documents[index.name_texts.index("rome")]))
     assert joins == [False, True, False, True, False]
 
 
 def test_a_name_that_too_many_passages_have_from_their_documents_is_no_name_of_theirs() -> None:
-    for count, having in ((MAX_CALLED, MAX_CALLED), (MAX_CALLED + 1, 0)):
+    for count, having in ((MAX_NAMED_PASSAGES, MAX_NAMED_PASSAGES), (MAX_NAMED_PASSAGES + 1, 0)):
         sets = [about(at, "") for at in range(count)]
         documents = [document(at, f"{at}.md", [at], called=("minutes",)) for at in range(count)]
         assert mentioned(indexed(sets, documents)).get("minutes", 0) == having
@@ -132,7 +139,7 @@ def expected(state: State) -> dict[str, tuple[int, int, int, bool, bool]]:
         for one in held.passages:
             home[one] = min(home.get(one, 2**63), content_id("path", source, path))
         for name in held.called:
-            called[name] |= {*held.passages[:FIRST_PASSAGES]}
+            called[name] |= {*held.passages[:NAMED_PASSAGES]}
 
     def having(name: str, counts: Callable[[Question], bool]) -> set[int]:
         return {
@@ -166,9 +173,9 @@ def expected(state: State) -> dict[str, tuple[int, int, int, bool, bool]]:
 
 def told(index: LiveIndex, counts: Statistics) -> dict[str, tuple[int, int, int, bool, bool]]:
     found = dict.fromkeys(NAMES, (0, 0, 0, False, False))
-    for at, name in enumerate(index.spelled[: len(counts.saying)]):
-        columns = counts.saying, counts.called, counts.mentioned
-        flags = counts.joins, counts.topical
+    for at, name in enumerate(index.name_texts[: len(counts.in_questions)]):
+        columns = counts.in_questions, counts.as_document_name, counts.mention_counts
+        flags = counts.joins_documents, counts.is_topic
         numbers = tuple(int(column[at]) for column in columns)
         found[name] = (*numbers, *(bool(flag[at]) for flag in flags))  # type: ignore[assignment]
     return found
@@ -184,8 +191,8 @@ def test_counts_from_any_base_are_those_of_a_plain_reading(
         known: list[Statistics] = []
         for version, (state, base) in enumerate(zip(found, bases, strict=False), 1):
             seen = state.without("closed") if hidden else state
-            afresh = Statistics.of(index, version, hidden)
-            carried = Statistics.of(
+            afresh = Statistics.count(index, version, hidden)
+            carried = Statistics.count(
                 index, version, hidden, known[base % len(known)] if known else None
             )
             for counts in (afresh, carried):
@@ -197,7 +204,7 @@ def test_counts_from_any_base_are_those_of_a_plain_reading(
             known.append(carried)
         for version, state in enumerate(found, 1):
             seen = state.without("closed") if hidden else state
-            back = Statistics.of(index, version, hidden, known[-1])
+            back = Statistics.count(index, version, hidden, known[-1])
             assert told(index, back) == expected(seen)
 
 
@@ -207,8 +214,8 @@ def test_hidden_sources_may_be_counted_from_a_base_that_has_them_all(
 ) -> None:
     found = states(history)
     index, version = grown(found), len(found)
-    whole = Statistics.of(index, version)
-    without = Statistics.of(index, version, frozenset({"closed"}), whole)
+    whole = Statistics.count(index, version)
+    without = Statistics.count(index, version, frozenset({"closed"}), whole)
     assert told(index, without) == expected(found[-1].without("closed"))
 
 
@@ -219,8 +226,22 @@ def test_a_base_that_was_counted_before_the_columns_grew_serves_as_well(
     found = states(history)
     for version in range(2, len(found) + 1):
         index = grown(found[: version - 1])
-        base = Statistics.of(index, version - 1)
+        base = Statistics.count(index, version - 1)
         grown_on = grown(found[:version])
-        assert told(grown_on, Statistics.of(grown_on, version, base=base)) == expected(
+        assert told(grown_on, Statistics.count(grown_on, version, base=base)) == expected(
             found[version - 1]
         )
+
+
+def test_names_and_passages_whose_product_exceeds_32_bits_are_counted_apart() -> None:
+    """2 ** 16 passages and a name with a number as large: their product is no int32."""
+    graph = drawn(1)
+    index, count = graph.index, 1 << 16
+    ids = np.concatenate([index.passage_numbers.keys, np.arange(1 << 40, (1 << 40) + count)])
+    index.passage_numbers.replace(ids, len(ids))
+    index.document_names = index.document_names.extended(
+        DocumentNameTable(document_row=int32([0]), passage_number=int32([0]), name=int32([count]))
+    )
+    visible, names = graph.statistics.visible, index.document_names.name
+    passages, found = find_named_passages(index, visible, np.array([0]), names)
+    assert (passages.tolist(), found.tolist()) == ([0], [count])

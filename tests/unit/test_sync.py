@@ -199,7 +199,7 @@ def test_removing_most_of_a_large_graph_leaves_the_rest_whole(tmp_path: Path) ->
     collect(stack.connection, Retention(1, 0), 10**13)
     stack.writer.forget_index()
     assert not stack.writer.index.is_worn
-    assert len(stack.writer.index["incoming"]) == 2
+    assert len(stack.writer.index.incoming) == 2
 
 
 def test_an_index_is_worn_by_the_passages_of_documents_that_were_there_before(

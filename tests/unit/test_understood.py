@@ -7,7 +7,7 @@ import pytest
 
 from hopsyncd.errors import BadRequest
 from hopsyncd.index.documents import NewDocument
-from hopsyncd.index.filters import Condition, passing
+from hopsyncd.index.filters import Condition, apply_filter
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.statistics import Visible
 from hopsyncd.retrieve.understood import near_names, nearest, understood
@@ -91,7 +91,7 @@ def test_a_filter_that_leaves_nothing_names_the_nearest_that_would_not(
         ),
     ]  # fmt: skip
     advance(index, 1, sets, documents=documents)
-    there = Visible.of(index, 1, frozenset()).documents
+    there = Visible.compute(index, 1, frozenset()).documents
     assert nearest(index, understood("x", filters, NOW).wanted, 1, there) == hint
 
 
@@ -120,7 +120,7 @@ def test_paths_are_matched_as_shells_do_in_time_that_no_pattern_can_stretch(
     document = NewDocument(1, "notes", path, (), (), ((PassageId(1), ()),))
     advance(index, 1, [triplets(1, [("rome", (1, 0))])], documents=[document])
     wanted = (Condition("path", pattern),)
-    assert passing(index, wanted, 1, np.empty(0, dtype=np.bool_)).tolist() == [passes]
+    assert apply_filter(index, wanted, 1, np.empty(0, dtype=np.bool_)).tolist() == [passes]
 
 
 def test_near_names_are_few_and_none_where_none_is_near() -> None:

@@ -40,7 +40,7 @@ def walked(
 
     `toward` is a row that the query is like, `has` which passages have its one word.
     """
-    seeds = np.zeros(len(graph.entries))
+    seeds = np.zeros(len(graph.passage_rows))
     seeds[start] = 1.0
     cosines = {} if toward is None else {toward: 0.9}
     coverage = None if has is None else Coverage(np.array([1.0]), np.array([has]))
@@ -162,8 +162,8 @@ def test_a_name_that_has_passages_of_its_own_is_worth_two_that_are_only_mentione
     graph = star([], named=[(A, "rome"), (A, "gaul"), (B, "rome"), (C, "gaul")])
     even = walked(graph, A).arrived
     assert even[B] == pytest.approx(even[C])
-    topical = np.arange(len(graph.index.names)) == graph.number_of("gaul")
-    graph = replace(graph, statistics=replace(graph.statistics, topical=topical))
+    topical = np.arange(len(graph.index.name_numbers)) == graph.find_name("gaul")
+    graph = replace(graph, statistics=replace(graph.statistics, is_topic=topical))
     arrived = walked(graph, A).arrived
     assert arrived[C] == pytest.approx(2 * arrived[B])
 
@@ -185,7 +185,7 @@ def test_a_name_of_one_document_alone_is_no_way() -> None:
     named = [(A, "rome"), (B, "rome"), (B, "gaul"), (C, "gaul")]
     graph = star(named=named, paths=["a.md", "a.md", "c.md"])
     assert walked(graph, A).leaving.entry.tolist() == []
-    assert [graph.index.spelled[one] for one in walked(graph, B).leaving.name] == ["gaul"]
+    assert [graph.index.name_texts[one] for one in walked(graph, B).leaving.name] == ["gaul"]
 
 
 def test_no_edge_or_link_is_a_way_within_a_document() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hopsyncd.index.live_index import LiveIndex, StandIns
-from hopsyncd.index.restricted import restricted
+from hopsyncd.index.acl_view import build_acl_view
+from hopsyncd.index.live_index import AclViewMatches, LiveIndex
 from hopsyncd.index.snapshot import Snapshot
 from tests.fakes.dump import served_by
 from tests.fakes.histories import Step, grown, histories, states
@@ -27,7 +27,7 @@ def without(
     hidden: frozenset[str] = HIDDEN,
 ) -> Snapshot:
     whole = snapshot_at(index, version)
-    return restricted(index, whole.version, hidden, factor, whole.statistics, before)
+    return build_acl_view(index, whole.version, hidden, factor, whole.statistics, before)
 
 
 def counted(graph: Snapshot) -> dict[str, Any]:
@@ -76,10 +76,15 @@ def test_with_what_stood_in_at_any_version_behind_any_mask_it_is_the_same(
     last = len(history)
     afresh = without(index, min(version, last))
     views = [without(index, min(one, last), hidden=hidden) for hidden, one in known.items()]
-    index.stand_ins = {
-        one.hidden: StandIns(one.version.id, found.out, found.into, found.similarity)
-        for one in views
-        if (found := one.replaced)
+    index.acl_view_matches = {
+        view.hidden: AclViewMatches(
+            view.version.id,
+            view.overlay.matches.source_question,
+            view.overlay.matches.target_question,
+            view.overlay.matches.similarity,
+        )
+        for view in views
+        if view.overlay
     }
     assert counted(without(index, min(version, last))) == counted(afresh)
 
@@ -106,7 +111,8 @@ def test_what_stood_in_for_a_hidden_match_gives_way_to_a_better_one() -> None:
     advance(index, 2, [better], documents=[document(4, "c.md", [4], source="open")])
     carried, afresh = without(index, 2, before=before), without(index, 2)
     for seen, passage in ((before, 3), (carried, 4), (afresh, 4)):
-        out, into, _ = seen.matches()
-        matched = index["incoming"]["entry"][into]
-        assert (len(out), seen.ids[matched].tolist()) == (1, [passage])
+        matches = seen.list_matches()
+        out, into = matches.source_question, matches.target_question
+        matched = index.incoming.passage_row[into]
+        assert (len(out), seen.passage_ids[matched].tolist()) == (1, [passage])
     assert counted(carried) == counted(afresh)

@@ -6,7 +6,8 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from hopsyncd.index.code_products import MODEL, Codes, PackedCodes, session_for
+from hopsyncd.index.code_bounds import MODEL, PackedCodes, get_session
+from hopsyncd.index.vectors import Codes
 
 
 def exact(left: Codes, right: Codes) -> NDArray[np.int64]:
@@ -21,16 +22,16 @@ def test_products_are_exact(rows: int, others: int, dimensions: int) -> None:
     left, right = (
         chance.integers(-127, 128, (count, dimensions)).astype(np.int8) for count in (rows, others)
     )
-    for packed in (PackedCodes(right, session_for(1 << 40)), PackedCodes(right)):
-        found = packed.products(left)
+    for packed in (PackedCodes(right, get_session(1 << 40)), PackedCodes(right)):
+        found = packed.multiply(left)
         assert found.dtype == np.int32 and found.flags.writeable and found.flags.c_contiguous
         assert (found == exact(left, right)).all()
 
 
 def test_the_largest_codes_are_multiplied_exactly_too() -> None:
     signs = np.where(np.arange(12)[:, None] & (1 << np.arange(384) % 4), 127, -127).astype(np.int8)
-    for packed in (PackedCodes(signs, session_for(1 << 40)), PackedCodes(signs)):
-        assert (packed.products(signs) == exact(signs, signs)).all()
+    for packed in (PackedCodes(signs, get_session(1 << 40)), PackedCodes(signs)):
+        assert (packed.multiply(signs) == exact(signs, signs)).all()
 
 
 def test_the_model_is_what_onnx_writes() -> None:

@@ -1,0 +1,155 @@
+"""Arithmetic on arrays of rows: ranges, groups, flags and exact sums."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+AnyIntegers = NDArray[np.integer]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Column = NDArray[Any]
+
+LEAST_SORTABLE = np.int32(-(2**31))
+"""Below what `to_sortable` gives for any number."""
+
+
+def expand_ranges(starts: AnyIntegers, ends: AnyIntegers) -> tuple[Integers, Integers]:
+    """All positions from each start up to its end, and for each the number of its range.
+
+    >>> [part.tolist() for part in expand_ranges(np.array([4, 9]), np.array([6, 10]))]
+    [[4, 5, 9], [0, 0, 1]]
+    """
+    counts: Integers = (ends - starts).astype(np.int64, copy=False)
+    numbers = np.arange(len(counts)).repeat(counts)
+    positions = np.arange(len(numbers))
+    shifts = starts - (counts.cumsum() - counts)
+    positions += shifts.astype(np.int64, copy=False).repeat(counts)
+    return positions, numbers
+
+
+def invert_positions(values: AnyIntegers, count: int) -> Integers:
+    """(count,) the position of each number below `count` among distinct values, -1 of all others.
+
+    >>> invert_positions(np.array([3, 1]), 4).tolist()
+    [-1, 1, -1, 0]
+    """
+    positions = np.full(count, -1)
+    positions[values] = np.arange(len(values))
+    return positions
+
+
+def mark_rows(count: int, *rows: AnyIntegers) -> Flags:
+    """(count,) whether each number below `count` is in one of the arrays of rows."""
+    flags = np.zeros(count, dtype=np.bool_)
+    for marked in rows:
+        flags[marked] = True
+    return flags
+
+
+def take_flags(flags: Flags, rows: AnyIntegers) -> Flags:
+    """The flag of each row; False for rows that were added after the flags were made.
+
+    >>> take_flags(np.array([True, False]), np.array([0, 1, 5])).tolist()
+    [True, False, False]
+    """
+    if not len(rows) or (len(flags) and rows.max() < len(flags)):
+        return flags.take(rows)
+    is_known = rows < len(flags)
+    taken: Flags = is_known & flags[np.where(is_known, rows, 0)] if len(flags) else is_known
+    return taken
+
+
+def find_sorted(values: AnyIntegers, wanted: AnyIntegers) -> tuple[Integers, Flags]:
+    """The position of each wanted number in rising values, and whether it is there at all."""
+    positions = np.searchsorted(values, wanted)
+    positions[positions == len(values)] = 0
+    is_there = values[positions] == wanted if len(values) else np.zeros(len(wanted), dtype=np.bool_)
+    return positions, is_there
+
+
+def sort_distinct(values: Integers) -> Integers:
+    """Each of the values once, rising: np.unique takes several times as long for a few."""
+    rising = np.sort(values)
+    is_first = np.ones(len(rising), dtype=np.bool_)
+    np.not_equal(rising[1:], rising[:-1], out=is_first[1:])
+    distinct: Integers = rising[is_first]
+    return distinct
+
+
+def select_first_of_groups(groups: Integers, *keys: Column, count: int = 1) -> Integers:
+    """The first `count` rows of each group, by the keys in turn, each rising; by rising group.
+
+    >>> select_first_of_groups(np.array([1, 0, 1]), np.array([5, 9, 3])).tolist()
+    [1, 2]
+    """
+    order = np.lexsort((*reversed(keys), groups))
+    rising = groups[order]
+    ranks = np.arange(len(order)) - np.searchsorted(rising, rising)
+    return order[ranks < count]
+
+
+def to_sortable(values: NDArray[np.float32]) -> Int32s:
+    """Integers in the order of the values.
+
+    >>> to_sortable(np.array([-2.0, -0.0, 0.0, 3.0], dtype=np.float32)).tolist()
+    [-1073741825, 0, 0, 1077936128]
+    """
+    bits = (values + np.float32(0)).view(np.int32)  # 0.0 and -0.0 are equal
+    return bits ^ ((bits >> 31) & np.int32(2**31 - 1))
+
+
+def select_largest_of_groups(groups: Integers, values: Int32s, count: int) -> Integers:
+    """The rows of the `count` largest values of each group, and of all that equal the last of them.
+
+    >>> values = np.array([1, 3, 2, 1], dtype=np.int32)
+    >>> select_largest_of_groups(np.array([0, 0, 1, 0]), values, 2).tolist()
+    [0, 1, 2, 3]
+    """
+    if not len(groups):
+        return groups
+    keys = (groups << 32) - values
+    keys.sort()
+    sizes = np.bincount(groups)
+    last = sizes.cumsum() - sizes + np.minimum(sizes, count) - 1
+    least = (np.arange(len(sizes)) << 32) - keys[last]
+    return np.flatnonzero(values >= least.astype(np.int32)[groups])
+
+
+def find_range_maxima(
+    values: NDArray[np.float32], starts: Integers, ends: Integers
+) -> NDArray[np.float32]:
+    """The largest value of each range, none of which is empty.
+
+    That is the larger of the maxima of the range's first and last 2 ** k values, which together are
+    all of it. np.maximum.reduceat takes three times as long where ranges are short.
+
+    >>> values = np.array([4.0, 1.0, 3.0, 2.0], dtype=np.float32)
+    >>> find_range_maxima(values, np.array([0, 1]), np.array([1, 4])).tolist()
+    [4.0, 3.0]
+    """
+    sizes = ends - starts
+    levels = np.frexp(sizes.astype(np.float32))[1] - 1
+    maxima = np.empty((int(levels.max()) + 1, len(values)), dtype=np.float32)
+    maxima[0] = values
+    for level in range(1, len(maxima)):
+        half, count = 1 << level - 1, len(values) - (1 << level) + 1
+        below = maxima[level - 1]
+        np.maximum(below[:count], below[half : half + count], out=maxima[level, :count])
+    first, flat = levels * len(values), maxima.ravel()
+    return np.maximum(flat.take(first + starts), flat.take(first + ends - (1 << levels)))
+
+
+def sum_exactly(values: Floats, groups: Integers, count: int, unit: float) -> Floats:
+    """(count,) sums by group that no order of the rows can change.
+
+    Each value is first rounded to a multiple of `unit`, a power of 2, so the additions are exact
+    while a sum stays below 2 ** 53 units.
+
+    >>> sum_exactly(np.array([0.5, 0.25]), np.array([1, 1]), 2, 2.0**-48).tolist()
+    [0.0, 0.75]
+    """
+    sums = np.bincount(groups, np.rint(values * (1 / unit)), count) * unit
+    return sums.astype(np.float64, copy=False)

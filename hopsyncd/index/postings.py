@@ -1,0 +1,128 @@
+"""Postings: for each key the rows that have it, as search engines keep them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hopsyncd.index.arrays import AnyIntegers, Int32s, Integers, expand_ranges
+
+_SMALL = 4096  # rows of the one segment that is sorted again at each addition
+_MAX_KEY_FACTOR = 4  # the largest key per row up to which a segment has a table of offsets
+
+
+class Segment(NamedTuple):
+    """Rows sorted by key. offsets: where those of key -1 start, of 0, 1 ... and of one more than
+    the largest key; None where the keys are too sparse for that.
+    """
+
+    keys: Integers
+    rows: Int32s
+    offsets: Int32s | None = None
+
+    @classmethod
+    def build(cls, keys: Integers, rows: Int32s) -> "Segment":
+        """Make a segment of rows that are sorted by key, with offsets if many keys are dense."""
+        if len(keys) < _SMALL or keys[0] < 0 or keys[-1] > _MAX_KEY_FACTOR * len(keys):
+            return cls(keys, rows)
+        counts = np.bincount(keys + 2, minlength=int(keys[-1]) + 4)
+        return cls(keys, rows, np.cumsum(counts, dtype=np.int32))
+
+    def find(self, keys: AnyIntegers) -> tuple[AnyIntegers, AnyIntegers]:
+        """Where the rows of each key start and end."""
+        if self.offsets is None:
+            return self.keys.searchsorted(keys), self.keys.searchsorted(keys, "right")
+        positions = keys.clip(-1, len(self.offsets) - 3) + 1
+        return self.offsets[positions], self.offsets[positions + 1]
+
+
+_EMPTY = Segment(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32))
+
+
+class Postings:
+    """For each key the rows that have it, in segments sorted by key.
+
+    New rows join one small segment. When that is full it becomes one of the large ones, which are
+    merged so that each is at least twice the next: a row is moved O(log n) times.
+
+    >>> postings = Postings()
+    >>> postings.add(np.array([5, 3, 5]), np.array([0, 1, 2]))
+    >>> postings.find(5).tolist(), postings.find(4).tolist()
+    ([0, 2], [])
+    >>> [found.tolist() for found in postings.find_all(np.array([3, 5]))]
+    [[1, 0, 2], [0, 1, 1]]
+    """
+
+    def __init__(self) -> None:
+        # The last is the small one. One tuple, so that a reader never sees half of a merge.
+        self._segments: tuple[Segment, ...] = (_EMPTY,)
+
+    def add(self, keys: AnyIntegers, rows: AnyIntegers) -> None:
+        """Add rows, which rise for each key."""
+        if not len(keys):
+            return
+        *large, small = self._segments
+        small = _merge(small, Segment(keys.astype(np.int64), rows.astype(np.int32)))
+        if len(small.keys) >= _SMALL:
+            while large and len(large[-1].keys) < 2 * len(small.keys):
+                small = _merge(large.pop(), small)
+            large.append(small)
+            small = _EMPTY
+        self._segments = (*large, small)
+
+    def find(self, key: int) -> Int32s:
+        """The rows of one key."""
+        return self.find_each(np.array([key]))[0]
+
+    def find_each(self, keys: AnyIntegers) -> list[Int32s]:
+        """The rows of each of a few keys."""
+        parts: list[list[Int32s]] = [[] for _ in keys]
+        for segment in self._segments:
+            if len(segment.keys):
+                starts, ends = segment.find(keys)
+                for part, start, end in zip(parts, starts.tolist(), ends.tolist(), strict=True):
+                    part.append(segment.rows[start:end])
+        return [
+            part[0] if len(part) == 1 else np.concatenate([_EMPTY.rows, *part]) for part in parts
+        ]
+
+    def find_all(self, keys: AnyIntegers, limit: int | None = None) -> tuple[Integers, Integers]:
+        """The rows of all keys, and for each row the position of its key among them, rising.
+
+        `limit` stops after so many rows of a key in each segment, so a key with at least `limit`
+        rows gives at least `limit`.
+        """
+        row_parts: list[Int32s] = []
+        key_parts: list[Integers] = []
+        for segment in self._segments:
+            if not len(segment.keys):
+                continue
+            starts, ends = segment.find(keys)
+            if limit is not None:
+                ends = np.minimum(ends, starts + limit)
+            positions, key_positions = expand_ranges(starts, ends)
+            row_parts.append(segment.rows[positions])
+            key_parts.append(key_positions)
+        if not row_parts:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        if len(row_parts) == 1:
+            return row_parts[0].astype(np.int64), key_parts[0]
+        rows, key_positions = np.concatenate(row_parts), np.concatenate(key_parts)
+        order = np.argsort(key_positions, kind="stable")
+        return rows[order].astype(np.int64), key_positions[order]
+
+    def merged(self) -> Segment:
+        """All rows as one segment."""
+        *large, segment = self._segments
+        for earlier in reversed(large):
+            segment = _merge(earlier, segment)
+        return segment
+
+    def replace(self, segment: Segment) -> None:
+        """Have the rows of this segment only."""
+        self._segments = (segment, _EMPTY)
+
+
+def _merge(first: Segment, second: Segment) -> Segment:
+    keys = np.concatenate([first.keys, second.keys])
+    order = np.argsort(keys, kind="stable")
+    return Segment.build(keys[order], np.concatenate([first.rows, second.rows])[order])

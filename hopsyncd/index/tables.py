@@ -1,0 +1,371 @@
+"""The tables of the live index: one frozen dataclass of equally long arrays for each.
+
+A row is a position in every array of a table. The annotation of a column is its type, on disk too.
+Tables only grow, and a row keeps its number, so a number in a column named `..._row` is a row of
+the table of that name. `..._start` and `..._end` are ranges of rows, the end excluded.
+
+A passage, name or document is also known by a 63-bit content id or key, which the store has too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Self, get_args, get_type_hints
+
+import numpy as np
+
+from hopsyncd.index.arrays import AnyIntegers, Column, Flags, Floats, Int32s, Integers
+from hopsyncd.index.postings import Postings, Segment
+
+_FIRST_ROOM = 256  # rows
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Table:
+    """Columns of one length.
+
+    >>> numbers = HeadingTable.empty().extended(HeadingTable(key=np.array([7, 9])))
+    >>> len(numbers), numbers.key.tolist()
+    (2, [7, 9])
+
+    buffers: the array of each column with spare room behind it, in which `extended` puts rows. So
+    adding rows takes time for these only. What a reader holds is never shortened or moved.
+    """
+
+    buffers: Mapping[str, Column] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(getattr(self, next(iter(self.dtypes()))))
+
+    @classmethod
+    @cache
+    def dtypes(cls) -> Mapping[str, np.dtype[Any]]:
+        """The type of each column, from its annotation."""
+        hints = get_type_hints(cls)
+        names = [each.name for each in fields(cls) if each.name != "buffers"]
+        return {name: np.dtype(get_args(get_args(hints[name])[1])[0]) for name in names}
+
+    @classmethod
+    def empty(cls) -> Self:
+        """A table without rows."""
+        return cls._make({name: np.empty(0, dtype) for name, dtype in cls.dtypes().items()}, {})
+
+    @classmethod
+    def from_buffers(cls, buffers: Mapping[str, Column], length: int) -> Self:
+        """The first `length` rows of these arrays; ValueError where one has another type."""
+        for name, dtype in cls.dtypes().items():
+            if buffers[name].dtype != dtype:
+                raise ValueError(f"{name} is {buffers[name].dtype}, not {dtype}")
+        return cls._make({name: buffers[name][:length] for name in cls.dtypes()}, buffers)
+
+    @classmethod
+    def _make(cls, columns: Mapping[str, Any], buffers: Mapping[str, Column]) -> Self:
+        return cls(**columns, buffers=buffers)
+
+    def columns(self) -> dict[str, Column]:
+        """All columns, by name."""
+        return {name: getattr(self, name) for name in self.dtypes()}
+
+    def extended(self, new: Self) -> Self:
+        """This table with the rows of `new` behind its own. Extend the newest table only: it shares
+        its arrays with those that it came from."""
+        start, end = len(self), len(self) + len(new)
+        buffers = dict(self.buffers) or self.columns()
+        for name, column in self.columns().items():
+            if end > len(buffers[name]):
+                room = max(end, 2 * len(buffers[name]), _FIRST_ROOM)
+                buffers[name] = np.zeros(room, column.dtype)
+                buffers[name][:start] = column
+            buffers[name][start:end] = getattr(new, name)
+        return self.from_buffers(buffers, end)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class IntervalTable(Table):
+    """Rows that are in force from version `born` until before version `died`."""
+
+    born: Int32s
+    died: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PassageTable(Table):
+    """The content of a passage with one question set: added once, never changed.
+
+    A passage that is given other questions gets another row with the same `passage_number`. Its
+    first vector is that of the whole passage, each of the others that of a sentence.
+    """
+
+    passage_id: Integers
+    question_set_id: Integers
+    passage_number: Int32s
+    word_count: Int32s
+    vector_start: Int32s
+    vector_end: Int32s
+    incoming_start: Int32s
+    incoming_end: Int32s
+    outgoing_start: Int32s
+    outgoing_end: Int32s
+    mention_start: Int32s
+    mention_end: Int32s
+    sentence_mention_start: Int32s
+    sentence_mention_end: Int32s
+    heading_start: Int32s
+    heading_end: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PassageIntervalTable(IntervalTable):
+    """When a passage row is a vertex of the graph."""
+
+    passage_row: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class QuestionTable(Table):
+    """Questions of one direction: `incoming` are answered by their passage, `outgoing` are not.
+
+    The names of a question's keywords lie together in `question_keywords`.
+    """
+
+    id: Integers
+    passage_row: Int32s
+    vector_row: Int32s
+    keyword_start: Int32s
+    keyword_count: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OutgoingQuestionTable(QuestionTable):
+    """match_row: the question's match at the head, -1 without one."""
+
+    match_row: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class QuestionKeywordTable(Table):
+    """The name of each keyword of each question."""
+
+    name: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MentionTable(Table):
+    """The distinct names in the questions of each passage row.
+
+    is_topic: whether a question about the whole passage has it.
+    """
+
+    passage_row: Int32s
+    name: Int32s
+    is_topic: Flags
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SentenceMentionTable(Table):
+    """The names of each sentence, by rising row of the sentence's vector."""
+
+    passage_row: Int32s
+    name: Int32s
+    vector_row: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VectorMentionTable(Table):
+    """Row n is about vector row n: where its sentence mentions end. They start where those of the
+    vector row before it end."""
+
+    sentence_mention_end: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TermTable(Table):
+    """How often a passage row has a term."""
+
+    passage_row: Int32s
+    count: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeadingTable(Table):
+    """The key of each heading of each passage row, as links name it."""
+
+    key: Integers
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DocumentTable(IntervalTable):
+    """Revisions of documents.
+
+    id: the row in the store. source: a position in `LiveIndex.sources`. path_key: the content id
+    of source and path. modified_ms, created_ms: Unix time, or NO_DATE.
+    """
+
+    id: Integers
+    source: Int32s
+    path_key: Integers
+    modified_ms: Integers
+    created_ms: Integers
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DocumentPropertyTable(Table):
+    """What documents say of themselves; property: a position in `LiveIndex.properties`."""
+
+    document_row: Int32s
+    property: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DocumentKeyTable(Table):
+    """The keys by which links may name a document, found by `document_keys_by_document`."""
+
+    key: Integers
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OccurrenceTable(Table):
+    """Where a passage occurs: it is number `ordinal` of the document."""
+
+    document_row: Int32s
+    passage_number: Int32s
+    ordinal: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DocumentNameTable(Table):
+    """A document's own names, each with each of its first passages."""
+
+    document_row: Int32s
+    passage_number: Int32s
+    name: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinkTable(Table):
+    """Links as they are written: number `position` of passage number `ordinal` of the document."""
+
+    document_row: Int32s
+    passage_number: Int32s
+    ordinal: Int32s
+    position: Int32s
+    candidate_start: Int32s
+    candidate_end: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinkCandidateTable(Table):
+    """The document keys that a link may mean, in turn: see `hopsyncd.index.links.Candidate`."""
+
+    key: Integers
+    heading_key: Integers
+    reading: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LinkEdgeTable(IntervalTable):
+    """From which passage a link leads to which: the numbers of both, and the link's row."""
+
+    source_passage: Int32s
+    target_passage: Int32s
+    link_row: Int32s
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MatchTable(IntervalTable):
+    """The best incoming question (`target_question`) for an outgoing one (`source_question`)."""
+
+    source_question: Int32s
+    target_question: Int32s
+    similarity: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexPostings:
+    """Finds the rows of a table by a key: `mentions_by_name` has rows of `mentions` by name.
+
+    matches_by_source, matches_by_target: by the passage rows of the two questions. Only these
+    differ: documents_by_key and documents_by_property have rows of `documents`.
+    """
+
+    incoming_by_id: Postings = field(default_factory=Postings)
+    outgoing_by_id: Postings = field(default_factory=Postings)
+    incoming_by_keyword: Postings = field(default_factory=Postings)
+    outgoing_by_keyword: Postings = field(default_factory=Postings)
+    passages_by_number: Postings = field(default_factory=Postings)
+    mentions_by_name: Postings = field(default_factory=Postings)
+    sentence_mentions_by_name: Postings = field(default_factory=Postings)
+    terms_by_key: Postings = field(default_factory=Postings)
+    occurrences_by_document: Postings = field(default_factory=Postings)
+    document_names_by_passage: Postings = field(default_factory=Postings)
+    document_names_by_name: Postings = field(default_factory=Postings)
+    documents_by_key: Postings = field(default_factory=Postings)
+    document_keys_by_document: Postings = field(default_factory=Postings)
+    documents_by_property: Postings = field(default_factory=Postings)
+    links_by_key: Postings = field(default_factory=Postings)
+    links_by_passage: Postings = field(default_factory=Postings)
+    links_by_document: Postings = field(default_factory=Postings)
+    link_edges_by_source: Postings = field(default_factory=Postings)
+    link_edges_by_target: Postings = field(default_factory=Postings)
+    matches_by_source: Postings = field(default_factory=Postings)
+    matches_by_target: Postings = field(default_factory=Postings)
+
+
+def int32(values: Any) -> Int32s:
+    """The values as a column of int32."""
+    return np.asarray(values, dtype=np.int32)
+
+
+def int64(values: Any) -> Integers:
+    """The values as a column of int64."""
+    return np.asarray(values, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _KeyTable(Table):
+    key: Integers
+
+
+class KeyNumbers:
+    """Numbers 0, 1, 2 ... for 63-bit keys, in the order in which they came.
+
+    >>> numbers = KeyNumbers()
+    >>> numbers.add(np.array([70, 30, 70])).tolist(), numbers.find(np.array([30, 99])).tolist()
+    ([0, 1, 0], [1, -1])
+    """
+
+    def __init__(self) -> None:
+        self._table = _KeyTable.empty()
+        self._postings = Postings()
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def keys(self) -> Integers:
+        """The key of each number."""
+        return self._table.key
+
+    def add(self, keys: Integers) -> Integers:
+        """The number of each of the keys; new keys get the next numbers."""
+        distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        numbers = self.find(distinct)
+        new = np.flatnonzero(numbers < 0)
+        new = new[np.argsort(first[new])]
+        numbers[new] = np.arange(len(self), len(self) + len(new))
+        self._table = self._table.extended(_KeyTable(key=distinct[new]))
+        self._postings.add(distinct[new], numbers[new])
+        return numbers[inverse]
+
+    def find(self, keys: AnyIntegers) -> Integers:
+        """The number of each of the keys, -1 for those that have none."""
+        numbers = np.full(len(keys), -1, dtype=np.int64)
+        found, positions = self._postings.find_all(keys)
+        numbers[positions] = found
+        return numbers
+
+    def replace(self, buffer: Integers, length: int) -> None:
+        """Have the first `length` keys of this array only."""
+        self._table = _KeyTable.from_buffers({"key": buffer}, length)
+        order = np.argsort(self.keys, kind="stable")
+        self._postings.replace(Segment(self.keys[order], int32(order)))

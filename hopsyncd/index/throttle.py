@@ -1,0 +1,139 @@
+"""Bulk work yields to queries in the same process.
+
+A query takes the interpreter's lock hundreds of times. Each time it would wait for a thread that
+reads many files or compares many vectors, so it takes several times as long even where a processor
+is idle. Such a thread therefore releases the lock soon, and pauses while queries run: in proportion
+to its own work, so that it still finishes, and seldom but long, so that most queries meet none of
+it. When the process ends, the work is abandoned.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+_SWITCH_INTERVAL_S = 0.0002  # a thread holds the interpreter's lock so long while another waits
+_QUIET_S = 0.03  # after the last query, until bulk work stops pausing
+_MAX_BURST_S = 0.02  # of bulk work, after which it pauses
+
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
+
+
+def shorten_switch_interval() -> None:
+    """Let no thread hold the interpreter's lock for long: Python's own 5 ms are half a query."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+
+
+@dataclass(slots=True)
+class _Pause:
+    """The pauses of threads that share bulk work: for each second of work `factor` seconds.
+
+    until_s: when the present pause ends. owed_s: how long the pauses for work done since are.
+    """
+
+    factor: float
+    until_s: float = 0.0
+    owed_s: float = 0.0
+
+
+class ProcessEnds(Exception):
+    """Raised inside bulk work when the process ends and the result is of no use any more."""
+
+
+def is_ending() -> bool:
+    """Whether the interpreter waits for its threads, to end."""
+    return not threading.main_thread().is_alive()
+
+
+class _Queries:
+    """How many threads compute for a query, when the last of them ended, and how many wait for bulk
+    work, which does not pause then."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = self._waiting = 0
+        self._ended_s = -_QUIET_S
+
+    def change(self, running: int, waiting: int = 0) -> None:
+        with self._changed:
+            self._running += running
+            self._waiting += waiting
+            self._ended_s = time.monotonic()
+            if self._waiting:
+                self._changed.notify_all()
+
+    def pause(self, pause: _Pause, worked_s: float) -> None:
+        """Pause for what was worked, until no query runs or one waits for the work."""
+        with self._changed:
+            pause.owed_s += pause.factor * worked_s
+            now_s, max_s = time.monotonic(), pause.factor * _MAX_BURST_S
+            if pause.until_s > now_s or pause.owed_s >= max_s:
+                pause.until_s = max(pause.until_s, now_s) + pause.owed_s
+                pause.owed_s = 0.0
+            while now_s < pause.until_s:
+                quiet_s = (now_s if self._running else self._ended_s) + _QUIET_S
+                if quiet_s <= now_s or self._waiting:
+                    remaining_s = pause.until_s - now_s
+                    pause.until_s, pause.owed_s = now_s, min(remaining_s, max_s)
+                    return
+                self._changed.wait(min(quiet_s, pause.until_s) - now_s)
+                now_s = time.monotonic()
+
+
+_queries = _Queries()
+_thread = threading.local()
+
+
+@contextmanager
+def running_query() -> Iterator[None]:
+    """While this thread computes for a query."""
+    _queries.change(+1)
+    try:
+        yield
+    finally:
+        _queries.change(-1)
+
+
+@contextmanager
+def waiting_for_work() -> Iterator[None]:
+    """While this thread, which runs a query, waits for what another thread computes."""
+    _queries.change(-1, waiting=+1)
+    try:
+        yield
+    finally:
+        _queries.change(+1, waiting=-1)
+
+
+@contextmanager
+def yielding_to_queries(factor: float) -> Iterator[None]:
+    """While this thread does bulk work: it pauses at most `factor` times as long as it works."""
+    _thread.pause = _Pause(factor) if factor else None
+    try:
+        yield
+    finally:
+        _thread.pause = None
+
+
+def throttle(work: Callable[[_Part], _Result]) -> Callable[[_Part], _Result]:
+    """The same work with pauses between its parts, if this thread is yielding to queries.
+
+    Any thread may call what is returned. Threads that share it pause for one another's parts too,
+    so that many take no more than one.
+    """
+    pause: _Pause | None = getattr(_thread, "pause", None)
+    if pause is None:
+        return work
+
+    def work_and_pause(part: _Part) -> _Result:
+        started_s = time.thread_time()  # waiting for a disk or a server slows nobody
+        result = work(part)
+        _queries.pause(pause, time.thread_time() - started_s)
+        if is_ending():
+            raise ProcessEnds
+        return result
+
+    return work_and_pause
