@@ -35,7 +35,7 @@ from connectors.protocol import Connector, Fetched, Found, Item
 from hopsyncd.config.configuration import Config
 from hopsyncd.index.live_index import LiveIndex
 from hopsyncd.index.matching import update_matches
-from hopsyncd.index.passages import NewPassage, add_passages
+from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.plan import Scope, Source
 from hopsyncd.ingest.read import rules_of

@@ -27,7 +27,7 @@ from hopsyncd.index.matching import (
     replace_matches,
     update_matches,
 )
-from hopsyncd.index.passages import add_passages
+from hopsyncd.index.passage_content import add_passages
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics
 from hopsyncd.ingest.follow import follow_documents, load_index, new_passages

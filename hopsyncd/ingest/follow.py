@@ -11,7 +11,7 @@ from hopsyncd.index.documents import NewDocument, change_documents
 from hopsyncd.index.filters import type_words
 from hopsyncd.index.links import file_title, heading_key
 from hopsyncd.index.live_index import DEAD, NO_DATE, LiveIndex
-from hopsyncd.index.passages import NewPassage, add_passages
+from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics

@@ -26,7 +26,7 @@ from hopsyncd.index.matching import (
     list_outgoing,
     make_match_records,
 )
-from hopsyncd.index.passages import NewPassage, add_passages
+from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.ingest.commit import Writer
 from hopsyncd.ingest.pending_batch import Batch
 from hopsyncd.ingest.plan import held

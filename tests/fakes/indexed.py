@@ -15,7 +15,7 @@ from hopsyncd.index.matching import (
     list_pending_matches,
     update_matches,
 )
-from hopsyncd.index.passages import NewPassage, add_passages
+from hopsyncd.index.passage_content import NewPassage, add_passages
 from hopsyncd.index.postings import Postings
 from hopsyncd.index.snapshot import Snapshot
 from hopsyncd.index.statistics import Statistics

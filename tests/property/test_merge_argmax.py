@@ -19,7 +19,7 @@ from hopsyncd.index.matching import (
     make_match_records,
     update_matches,
 )
-from hopsyncd.index.passages import NewPassage, add_passages
+from hopsyncd.index.passage_content import NewPassage, add_passages
 from store.records import Direction, Match, QuestionSet
 from tests.fakes.triplets import Triplet, triplets
 
