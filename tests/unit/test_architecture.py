@@ -4,7 +4,6 @@ import ast
 import doctest
 import importlib
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -147,13 +146,6 @@ def test_only_the_store_speaks_sql() -> None:
 
 def test_nothing_lies_loose_at_the_top() -> None:
     assert {file.stem for file in (ROOT / "hopsyncd").glob("*.py")} == LOOSE
-
-
-def test_no_two_modules_share_a_name() -> None:
-    by_stem = defaultdict(list)
-    for file in FILES:
-        by_stem[file.stem].append(file)
-    assert [same for stem, same in by_stem.items() if len(same) > 1 and stem != "__init__"] == []
 
 
 @pytest.mark.parametrize("name", MODULES)
