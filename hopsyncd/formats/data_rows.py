@@ -7,22 +7,19 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats.blocks import Block, link_to_address, link_to_name
 from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.plain import plain_blocks
-from hopsyncd.formats.tables import Row, TableBuilder, table_blocks
+from hopsyncd.formats.tables import SheetCell, SheetRow, sheet_blocks
 
 _DELIMITERS = ",;\t|"
 _BLANKS = re.compile(r"[\s,]*")
 _MEMBER = re.compile(r"\s*:\s*")
 _MAX_MEMBER_CHARACTERS = 1_000
 _MAX_NAME_CHARACTERS = 100
-_BATCH_ROWS = 1000
-_CsvRow = tuple[int, int, list[str]]  # its first and last lines, and its values
 _decoder = json.JSONDecoder()
 
 
@@ -35,37 +32,16 @@ def csv_blocks(text: str) -> tuple[Block, ...]:
     delimiter = max(_DELIMITERS, key=head.count)
     csv.field_size_limit(max(len(text), 1))
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    blocks: list[Block] = []
-    header: tuple[Row, ...] = ()
-    for batch in _batches(_numbered(rows), _BATCH_ROWS):
-        builder = TableBuilder()
-        for row in header:
-            builder.begin_row(row.first_line, row.last_line, is_header=True)
-            for cell in row.cells:
-                builder.add(cell.text if cell else "")
-        for first, last, values in batch:
-            builder.begin_row(first, last)
-            for value in values:
-                builder.add(value)
-        table = builder.build(guess_header=not blocks)
-        header = table.rows[: table.header_rows]
-        blocks += table_blocks(table)
-    return tuple(blocks)
+    return tuple(sheet_blocks(_numbered(rows)))
 
 
-def _numbered(rows: Any) -> Iterator[_CsvRow]:
+def _numbered(rows: Any) -> Iterator[SheetRow]:
     """The rows with text, with their first and last lines."""
     done = 0
     for row in rows:
         first, done = done + 1, rows.line_num
         if any(map(str.strip, row)):
-            yield first, done, row
-
-
-def _batches(items: Iterator[_CsvRow], size: int) -> Iterator[list[_CsvRow]]:
-    """Lists of up to `size` items, so that not all of them are held at once."""
-    while batch := list(islice(items, size)):
-        yield batch
+            yield SheetRow(first, done, tuple(map(SheetCell, row)))
 
 
 def json_blocks(text: str) -> tuple[Block, ...]:

@@ -21,8 +21,21 @@ from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.pptx import pptx_blocks
 from hopsyncd.formats.rtf import rtf_blocks
 from hopsyncd.formats.source_code import notebook_blocks, python_blocks, source_blocks
-from hopsyncd.formats.spreadsheet import xlsx_blocks
-from hopsyncd.formats.units import CANVAS, DOCX, EPUB, IPYNB, MBOX, ODT, PDF, PPTX, RTF, XLSX
+from hopsyncd.formats.spreadsheet import ods_blocks, xls_blocks, xlsx_blocks
+from hopsyncd.formats.units import (
+    CANVAS,
+    DOCX,
+    EPUB,
+    IPYNB,
+    MBOX,
+    ODS,
+    ODT,
+    PDF,
+    PPTX,
+    RTF,
+    XLS,
+    XLSX,
+)
 
 PICTURES, PICTURE_OF_PAGE = "; pictures", "; picture-of-page="
 """After a media type, what the daemon asks a worker for beside the text."""
@@ -72,6 +85,8 @@ _BINARY: dict[str, Callable[[bytes], tuple[Block, ...]]] = {
     RTF: rtf_blocks,
     PPTX: pptx_blocks,
     XLSX: xlsx_blocks,
+    XLS: xls_blocks,
+    ODS: ods_blocks,
     EPUB: epub_blocks,
     MAIL: _mail_blocks,
     MBOX: _mbox_blocks,

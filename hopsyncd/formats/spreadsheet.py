@@ -1,65 +1,334 @@
-"""Workbooks: a heading for each sheet, a block for each row."""
+"""Workbooks of Excel and OpenDocument: a heading for each sheet, a block for each row.
+
+Lines are numbers of cells (see units.py). Numbers stand as the sheet shows them.
+"""
 
 import io
+import re
 import warnings
-from collections.abc import Iterable, Iterator
-from datetime import datetime, time
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from typing import Any
+from xml.etree.ElementTree import Element
+from zipfile import ZipFile
 
+from hopsyncd.errors import DocumentUnreadable
 from hopsyncd.formats import library
-from hopsyncd.formats.archive import opened
-from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.fields import cell_texts, labels_of
+from hopsyncd.formats.archive import local_name, opened, targets_of, tree_of
+from hopsyncd.formats.blocks import Block, skipped_block
+from hopsyncd.formats.charts import chart_blocks
+from hopsyncd.formats.tables import SheetCell, SheetRow, sheet_blocks
 from hopsyncd.formats.units import cell_number
 
-_MAX_ROW_CHARACTERS = 1_000  # a longer row is split into its cells
+_MAX_REPEATED = 1000  # of what an OpenDocument sheet repeats, such as a styled empty row
+_RANGE = re.compile(r"([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7})\Z")
+_MERGED = re.compile(rb'<(?:\w+:)?mergeCell\s[^>]*?ref="([A-Z]+\d+:[A-Z]+\d+)"')
+_FORMULA = rb"<f(?:\s[^>]*)?(?:/>|>[^<]*</f>)"
+_WITHOUT_VALUE = re.compile(rb"<c\s[^>]*>\s*" + _FORMULA + rb"\s*(?:<v\s*/>|<v></v>)?\s*</c>")
+# Formats that every computer shows in its own way: such a date is written as ISO 8601 has it.
+_OF_THE_COMPUTER = re.compile(r"mm-dd-yy\Z|m/d/yy|\[\$-(?:F800|F400|x-)", re.IGNORECASE)
+_MAX_SHOWN_DIGITS = 11  # of a number without a format; Excel shortens longer ones
+_GENERAL = ("General", "@", "")
 
-Row = tuple[int, list[str]]
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What the format of a sheet says about its cells: how far they span, and which name columns.
+
+    Both by (row, column), counted from 1.
+    """
+
+    spans: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    covered: frozenset[tuple[int, int]] = frozenset()
 
 
 def xlsx_blocks(data: bytes) -> tuple[Block, ...]:
-    """Read a workbook: a heading for each sheet, a block for each row; lines are cell numbers.
+    """Read a workbook of Excel, with comments, text boxes and the texts of charts.
 
-    Formulas give the values that the file was saved with.
+    Formulas give the values that the file was saved with; those without one are counted.
     """
     openpyxl = library("openpyxl")
-    opened(data)  # refuses one that unpacks to too much
+    archive = opened(data)  # refuses one that unpacks to too much
     blocks: list[Block] = []
+    without_value = 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # files declare wrong ones
+            member = sheet._worksheet_path
+            source = archive.read(member)
             blocks.append(Block("heading", sheet.title, 1, 1, level=1))
-            for table in _tables(sheet.iter_rows(values_only=True)):
-                blocks += _table(table)
+            merged = [found.decode() for found in _MERGED.findall(source)]
+            rows = _excel_rows(sheet.iter_rows(), _placed(merged))
+            blocks += _sheet(rows)
+            without_value += len(_WITHOUT_VALUE.findall(source))
+            blocks += _beside(archive, member)
+    if without_value:
+        blocks.append(skipped_block({"formulas without a saved value": without_value}))
     return tuple(blocks)
 
 
-def _tables(rows: Iterable[tuple[object, ...]]) -> Iterator[list[Row]]:
-    """Yield the runs of rows between empty ones."""
-    texts = ((number, [_cell_text(value) for value in row]) for number, row in enumerate(rows, 1))
-    for filled, run in groupby(texts, key=lambda row: any(row[1])):
-        if filled:
-            yield list(run)
+def xls_blocks(data: bytes) -> tuple[Block, ...]:
+    """Read a workbook of Excel 97 to 2003. Its dates and durations are known, other formats are
+    not: a percentage is the number that is stored."""
+    calamine = library("python_calamine")
+    try:
+        book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
+        sheets = [book.get_sheet_by_name(name) for name in book.sheet_names]
+        blocks: list[Block] = []
+        for sheet in sheets:
+            blocks.append(Block("heading", sheet.name, 1, 1, level=1))
+            ranges = [
+                (top + 1, left + 1, bottom + 1, right + 1)
+                for (top, left), (bottom, right) in sheet.merged_cell_ranges or ()
+            ]
+            place = _spanned(ranges)
+            first_row, first_column = sheet.start or (0, 0)
+            values = sheet.to_python(skip_empty_area=True)
+            blocks += _sheet(_plain_rows(values, first_row + 1, first_column + 1, place))
+        return tuple(blocks)
+    except BaseException as error:
+        # The library's own panics are no Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise DocumentUnreadable(
+            "the document",
+            "it is damaged",
+            "Save it as .xlsx, or leave it out by an ignore pattern",
+        ) from error
 
 
-def _table(rows: list[Row]) -> Iterator[Block]:
-    first = min(next(n for n, cell in enumerate(cells, 1) if cell) for _, cells in rows)
-    last = max(n for _, cells in rows for n, cell in enumerate(cells, 1) if cell)
-    labels = labels_of(rows[0][1][first - 1 : last]) if len(rows) > 1 else ()
-    for number, cells in rows[1:] if labels else rows:
-        texts = cell_texts(cells[first - 1 : last], labels)
-        text = " | ".join(filter(None, texts))
-        if len(text) <= _MAX_ROW_CHARACTERS:
-            yield Block("table", text, cell_number(number, first), cell_number(number, last))
-            continue
-        for column, one in enumerate(texts, first):
-            place = cell_number(number, column)
-            yield Block("table", one, place, place)
+def ods_blocks(data: bytes) -> tuple[Block, ...]:
+    """Read a spreadsheet of OpenDocument, whose cells hold their displayed texts."""
+    body = tree_of(opened(data), "content.xml").find("{*}body/{*}spreadsheet")
+    blocks: list[Block] = []
+    for table in () if body is None else body.iterfind("{*}table"):
+        blocks.append(Block("heading", _value(table, "name"), 1, 1, level=1))
+        blocks += _sheet(_ods_rows(table))
+    return tuple(blocks)
 
 
-def _cell_text(value: object) -> str:
+def _sheet(rows: Iterable[SheetRow]) -> Iterator[Block]:
+    """The tables of a sheet, one below the other."""
+    run: list[SheetRow] = []
+    for row in rows:
+        if any(cell is None or cell.text for cell in row.cells):
+            run.append(row)
+        elif run:
+            yield from _tables(run)
+            run = []
+    if run:
+        yield from _tables(run)
+
+
+def _tables(rows: Sequence[SheetRow]) -> Iterator[Block]:
+    """The tables in rows none of which is empty: those beside one another are told apart by an
+    empty column, if they begin or end in different rows."""
+    filled: dict[int, tuple[int, int]] = {}  # by column: the first and the last row with text
+    for number, row in enumerate(rows):
+        for at, cell in enumerate(row.cells):
+            if cell is None or cell.text:
+                filled[at] = (filled.get(at, (number, 0))[0], number)
+    groups: list[list[int]] = []
+    for at in sorted(filled):
+        if groups and at == groups[-1][-1] + 1:
+            groups[-1].append(at)
+        else:
+            groups.append([at])
+    parts: list[tuple[tuple[int, int], list[int]]] = []
+    for group in groups:
+        reach = (min(filled[at][0] for at in group), max(filled[at][1] for at in group))
+        if parts and (parts[-1][0] == reach or len(parts[-1][1]) == 1 or len(group) == 1):
+            before, columns = parts[-1]
+            parts[-1] = ((min(before[0], reach[0]), max(before[1], reach[1])), columns + group)
+        else:
+            parts.append((reach, group))
+    for _, columns in parts:
+        part = [_cut(row, columns) for row in rows]
+        if len(parts) > 1:
+            yield from _sheet(part)
+        else:
+            yield from sheet_blocks(part)
+
+
+def _cut(row: SheetRow, columns: Sequence[int]) -> SheetRow:
+    """The cells of a row in these columns; the columns between them are empty."""
+    cells = [row.cells[at] for at in columns if at < len(row.cells)]
+    return SheetRow(row.first_line + columns[0], row.first_line + columns[-1], cells)
+
+
+def _excel_rows(rows: Iterable[Sequence[Any]], place: _Place) -> Iterator[SheetRow]:
+    for number, row in enumerate(rows, 1):
+        cells = [
+            None
+            if (number, column) in place.covered
+            else SheetCell(_cell_text(cell), *place.spans.get((number, column), (1, 1)))
+            for column, cell in enumerate(row, 1)
+        ]
+        yield _row(number, 1, cells)
+
+
+def _row(number: int, column: int, cells: Sequence[SheetCell | None]) -> SheetRow:
+    begin = cell_number(number, column)
+    return SheetRow(begin, begin + max(len(cells) - 1, 0), tuple(cells))
+
+
+def _cell_text(cell: Any) -> str:
+    value = cell.value
+    if value is None or isinstance(value, str):
+        return value or ""
+    return _shown(value, cell.number_format or "General")
+
+
+@lru_cache(1 << 14)
+def _shown(value: object, number_format: str) -> str:
+    """A value as the sheet shows it. A long whole number, such as an id, has all its digits too;
+    a date in a format of the computer is written as ISO 8601 has it."""
+    if number_format in _GENERAL and isinstance(value, int | float) and float(value).is_integer():
+        text = _plain(value)
+        return f"{text} ({value:.6G})" if len(text) > _MAX_SHOWN_DIGITS else text
+    if isinstance(value, datetime | date) and _OF_THE_COMPUTER.search(number_format):
+        return _plain(value)
+    if isinstance(value, timedelta):
+        value = value / timedelta(days=1)
+    try:
+        text = library("xlfmt").format_value(value, number_format)
+    except (ValueError, TypeError, ArithmeticError):
+        return _plain(value)
+    # A format may hide a value, or fill the column with a sign.
+    return " ".join(text.split()) or _plain(value)
+
+
+def _plain(value: object) -> str:
+    """A value without a format.
+
+    >>> _plain(3.0), _plain(datetime(2024, 5, 7)), _plain(timedelta(hours=30, minutes=15))
+    ('3', '2024-05-07', '30:15:00')
+    """
     if isinstance(value, datetime):
         return value.date().isoformat() if value.time() == time() else value.isoformat(" ")
-    return "" if value is None else " ".join(str(value).split())
+    if isinstance(value, timedelta):
+        minutes, seconds = divmod(round(value.total_seconds()), 60)
+        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.15g}"
+    if isinstance(value, bool):
+        return str(value).upper()
+    return "" if value is None else str(value)
+
+
+def _placed(ranges: Iterable[str]) -> _Place:
+    found = (_RANGE.match(one) for one in ranges)
+    return _spanned(
+        (int(one[2]), _column_number(one[1]), int(one[4]), _column_number(one[3]))
+        for one in found
+        if one
+    )
+
+
+def _column_number(letters: str) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + ord(letter) - ord("A") + 1
+    return number
+
+
+def _spanned(ranges: Iterable[tuple[int, int, int, int]]) -> _Place:
+    """The spans of merged cells. One that covers more than a screen or two is only a background."""
+    spans: dict[tuple[int, int], tuple[int, int]] = {}
+    covered: set[tuple[int, int]] = set()
+    for top, left, bottom, right in ranges:
+        rows, columns = bottom - top + 1, right - left + 1
+        if rows * columns > _MAX_REPEATED or (top, left) in covered:
+            continue
+        spans[top, left] = (rows, columns)
+        covered |= {
+            (row, column)
+            for row in range(top, bottom + 1)
+            for column in range(left, right + 1)
+            if (row, column) != (top, left)
+        }
+    return _Place(spans, frozenset(covered))
+
+
+def _plain_rows(
+    values: Iterable[Sequence[object]], first_row: int, first_column: int, place: _Place
+) -> Iterator[SheetRow]:
+    for number, row in enumerate(values, first_row):
+        cells = [
+            None
+            if (number, column) in place.covered
+            else SheetCell(_plain(value), *place.spans.get((number, column), (1, 1)))
+            for column, value in enumerate(row, first_column)
+        ]
+        yield _row(number, first_column, cells)
+
+
+def _ods_rows(table: Element) -> Iterator[SheetRow]:
+    number = 0
+    for row, is_header in _ods_row_elements(table, False):
+        cells: list[SheetCell | None] = []
+        for cell in row:
+            if local_name(cell) != "table-cell":
+                cells += [None] * min(_count(cell, "columns-repeated"), _MAX_REPEATED)
+                continue
+            text = "\n".join("".join(part.itertext()) for part in cell.iterfind("{*}p"))
+            rowspan, colspan = _count(cell, "rows-spanned"), _count(cell, "columns-spanned")
+            one = SheetCell(" ".join(text.split()), rowspan, colspan, is_header)
+            repeated = _count(cell, "columns-repeated")
+            cells += [one] * (repeated if text or repeated <= _MAX_REPEATED else 1)
+        while cells and not (cells[-1] and cells[-1].text):
+            cells.pop()
+        repeated = _count(row, "rows-repeated")
+        for _ in range(min(repeated, _MAX_REPEATED) if cells else 1):
+            number += 1
+            yield _row(number, 1, cells)
+        number += 0 if cells else repeated - 1
+
+
+def _ods_row_elements(parent: Element, is_header: bool) -> Iterator[tuple[Element, bool]]:
+    for child in parent:
+        name = local_name(child)
+        if name == "table-row":
+            yield child, is_header
+        elif name in ("table-header-rows", "table-row-group", "table-rows"):
+            yield from _ods_row_elements(child, is_header or name == "table-header-rows")
+
+
+def _value(element: Element, name: str) -> str:
+    return next((value for key, value in element.items() if key.rpartition("}")[2] == name), "")
+
+
+def _count(element: Element, name: str) -> int:
+    said = _value(element, f"number-{name}")
+    return max(1, int(said)) if said.isdecimal() and len(said) < 10 else 1
+
+
+def _beside(archive: ZipFile, member: str) -> Iterator[Block]:
+    """The comments of a sheet, and the texts of its drawings and charts."""
+    for kind, name in targets_of(archive, member).values():
+        if name not in archive.namelist():
+            continue
+        if kind in ("comments", "threadedComment"):
+            for comment in tree_of(archive, name).iterfind(".//{*}comment"):
+                text = " ".join("".join(comment.itertext()).split())
+                place = _placed([f"{comment.get('ref', 'A1')}:{comment.get('ref', 'A1')}"])
+                row, column = next(iter(place.spans), (1, 1))
+                line = cell_number(row, column)
+                yield Block("note", text, line, line)
+        elif kind == "drawing":
+            yield from _drawing(archive, name)
+
+
+def _drawing(archive: ZipFile, name: str) -> Iterator[Block]:
+    drawing = tree_of(archive, name)
+    for paragraph in drawing.iterfind(".//{*}txBody/{*}p"):
+        text = " ".join("".join(part.text or "" for part in paragraph.iterfind(".//{*}t")).split())
+        if text:
+            yield Block("paragraph", text, 1, 1)
+    for kind, chart in targets_of(archive, name).values():
+        if kind == "chart" and chart in archive.namelist():
+            yield from chart_blocks(tree_of(archive, chart), 1)

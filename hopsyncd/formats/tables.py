@@ -10,7 +10,7 @@ cells that span several rows repeated in each.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, takewhile
+from itertools import groupby, islice, takewhile
 
 from hopsyncd.formats.blocks import Block, Links, WrittenLink, squeeze
 from hopsyncd.formats.fields import labels_of, lead_of
@@ -19,6 +19,7 @@ JOINT = " | "
 _PATH, _SEVERAL = " > ", ", "
 _MAX_LABEL_CHARACTERS, _SHORT_LABEL_CHARACTERS = 160, 40
 _MAX_HEADER_ROWS = 6
+_PART_ROWS = 1000
 _TO_THE_END = 1 << 20
 # A few bytes can ask for a million places in the grid.
 _PLACES_PER_CELL, _FREE_PLACES = 20, 1000
@@ -140,8 +141,8 @@ class TableBuilder:
         ):
             begin += 1
         count = _marked_headers(rows[begin:])
-        if not count and guess_header and _guessed(rows[begin:]):
-            count = 1
+        if not count and guess_header:
+            count = _guessed_headers(rows[begin:])
         titles = rows[:begin] if count else [*takewhile(_is_header, rows[:begin])]
         texts = (cell.text for row in titles for cell in row.distinct)
         caption = ": ".join(dict.fromkeys(filter(None, [self.caption, *texts])))
@@ -196,15 +197,34 @@ def _is_header(row: Row) -> bool:
     return bool(cells) and all(cell is None or cell.is_header for cell in cells)
 
 
-def _guessed(rows: Sequence[Row]) -> bool:
-    """Whether the first row tells that it names the columns.
+def _guessed_headers(rows: Sequence[Row]) -> int:
+    """How many rows at the top tell that they name the columns; 0 if none does.
 
-    Either all cells are short and different names, or it has names and years above numbers.
+    One row, if all cells are short and different names (the corner may be empty), or if it has
+    names and years above numbers. Two or more, if cells of the first row span columns or rows and
+    all of them are names.
     """
     if len(rows) < 2:
-        return False
+        return 0
+    count = 1
+    while count < min(len(rows) - 1, _MAX_HEADER_ROWS) and rows[count].carried:
+        count += 1
+    if count == 1 and len(rows) > 2 and len(set(rows[0].cells)) < len(rows[0].cells):
+        count = 2
+    if count > 1:
+        texts = [cell.text for row in rows[:count] for cell in row.distinct]
+        return count if all(map(_is_name, texts)) else 0
+    return int(_is_row_of_names(rows))
+
+
+def _is_name(text: str) -> bool:
+    short = len(text) <= _SHORT_LABEL_CHARACTERS
+    return bool(_YEAR.match(text)) or (short and not _NUMBER.match(text))
+
+
+def _is_row_of_names(rows: Sequence[Row]) -> bool:
     texts = [cell.text if cell else "" for cell in rows[0].cells]
-    if labels_of(texts):
+    if labels_of(texts) or (len(texts) > 2 and not texts[0] and labels_of(texts[1:])):
         return True
     named = texts[1:] if texts and not texts[0] else texts
     if len(named) < 1 + bool(named == texts) or len({*map(str.casefold, named)}) < len(named):
@@ -273,6 +293,61 @@ def table_blocks(table: Table, leads: tuple[str, ...] = ()) -> Iterator[Block]:
         yield Block("table", text, *lines, links=links + placed, leads=above)
         links = ()
         group = (lead_of(text),) if is_group else group
+
+
+@dataclass(frozen=True, slots=True)
+class SheetCell:
+    """A cell of a sheet, and how far it spans."""
+
+    text: str
+    rowspan: int = 1
+    colspan: int = 1
+    is_header: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SheetRow:
+    """A row of a sheet or of a file of separated values, with its place.
+
+    None stands where a cell is covered by another one.
+    """
+
+    first_line: int
+    last_line: int
+    cells: Sequence[SheetCell | None]
+
+
+def sheet_blocks(rows: Iterable[SheetRow]) -> Iterator[Block]:
+    """Yield the blocks of a table that may be long and whose header is not marked.
+
+    It is built in parts of some hundred rows, each below the same header, so that not all of it is
+    held at once.
+    """
+    headers: tuple[Row, ...] = ()
+    caption: str | None = None
+    remaining = iter(rows)
+    while part := list(islice(remaining, _PART_ROWS)):
+        builder = TableBuilder()
+        for header in headers:
+            builder.begin_row(header.first_line, header.last_line, is_header=True)
+            for cell in header.cells:
+                builder.add(cell.text if cell else "")
+        for row in part:
+            builder.begin_row(row.first_line, row.last_line)
+            for one in filter(None, row.cells):
+                builder.add(
+                    one.text,
+                    is_header=one.is_header,
+                    rowspan=one.rowspan,
+                    colspan=one.colspan,
+                )
+        table = builder.build(guess_header=caption is None)
+        headers = table.rows[: table.header_rows]
+        if caption is None:
+            caption = table.caption
+            yield from table_blocks(table)
+        else:
+            yield from table_blocks(table, (lead_of(caption),) if caption else ())
 
 
 def _links_of(rows: Iterable[Row]) -> Links:

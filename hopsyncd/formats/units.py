@@ -182,6 +182,8 @@ _OFFICE = "application/vnd.openxmlformats-officedocument."
 DOCX = f"{_OFFICE}wordprocessingml.document"
 PPTX = f"{_OFFICE}presentationml.presentation"
 XLSX = f"{_OFFICE}spreadsheetml.sheet"
+XLS = "application/vnd.ms-excel"
+ODS = "application/vnd.oasis.opendocument.spreadsheet"
 EPUB = "application/epub+zip"
 IPYNB = "application/x-ipynb+json"
 CANVAS = "application/x-canvas+json"
@@ -192,7 +194,7 @@ RTF = "application/rtf"
 _UNITS = {
     **dict.fromkeys((DOCX, ODT, RTF), "paragraph"),
     PPTX: "slide",
-    XLSX: "range",
+    **dict.fromkeys((XLSX, XLS, ODS), "range"),
     EPUB: "chapter",
     MBOX: "message",
     IPYNB: "cell",

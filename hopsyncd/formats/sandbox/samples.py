@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from hopsyncd.formats.mail import MAIL
-from hopsyncd.formats.units import CANVAS, DOCX, EPUB, IPYNB, MBOX, ODT, PDF, PPTX, RTF, XLSX
+from hopsyncd.formats.units import CANVAS, DOCX, EPUB, IPYNB, MBOX, ODS, ODT, PDF, PPTX, RTF, XLSX
 
 _RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -69,6 +69,18 @@ def _odt() -> bytes:
     return _zipped({"content.xml": content})
 
 
+def _ods() -> bytes:
+    names = (
+        f'xmlns:{one}="urn:oasis:names:tc:opendocument:xmlns:{one}:1.0"'
+        for one in (*_ODT_NAMES, "table")
+    )
+    row = "<table:table-cell><text:p>Sample</text:p></table:table-cell>"
+    table = f"<table:table><table:table-row>{row}</table:table-row></table:table>"
+    body = f"<office:body><office:spreadsheet>{table}</office:spreadsheet></office:body>"
+    content = f"<office:document-content {' '.join(names)}>{body}</office:document-content>"
+    return _zipped({"content.xml": content})
+
+
 def _pptx() -> bytes:
     names = f'xmlns:p="{_SLIDES}" xmlns:a="{_DRAWING}" xmlns:r="{_OFFICE}"'
     text = "<p:txBody><a:p><a:r><a:t>Sample</a:t></a:r></a:p></p:txBody>"
@@ -119,6 +131,7 @@ SAMPLES: MappingProxyType[str, Callable[[], bytes]] = MappingProxyType(
     {
         PDF: _pdf,
         DOCX: _docx,
+        ODS: _ods,
         ODT: _odt,
         RTF: lambda: rb"{\rtf1\ansi Sample\par}",
         PPTX: _pptx,

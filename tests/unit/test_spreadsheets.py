@@ -1,0 +1,188 @@
+"""Workbooks: what a sheet shows is what is read, under the headers it stands under."""
+
+import io
+import zipfile
+from datetime import date, datetime, timedelta
+from typing import Any
+
+import openpyxl
+import pytest
+import xlwt
+from openpyxl.chart import BarChart, Reference
+from openpyxl.comments import Comment
+
+from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.formats.blocks import Block, skipped_of
+from hopsyncd.formats.readers import extract
+from hopsyncd.formats.units import ODS, XLS, XLSX
+
+_OFFICE = "urn:oasis:names:tc:opendocument:xmlns:office:1.0"
+_TABLE = "urn:oasis:names:tc:opendocument:xmlns:table:1.0"
+_TEXT = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
+
+
+def read(book: Any) -> tuple[Block, ...]:
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return extract(buffer.getvalue(), XLSX)
+
+
+def cells(*rows: list[Any]) -> tuple[list[Any], ...]:
+    return rows
+
+
+def rows(blocks: tuple[Block, ...]) -> list[str]:
+    return [block.text for block in blocks if block.kind == "table"]
+
+
+@pytest.mark.parametrize(
+    ("value", "number_format", "shown"),
+    [
+        (0.075, "0.0%", "7.5%"),
+        (56701.0309278351, '"$"#,##0.00', "$56,701.03"),
+        (5, '_-* #,##0.00\\ "€"_-', "5.00 €"),
+        (timedelta(hours=30, minutes=15), "[h]:mm", "30:15"),
+        (1234.5, "0.00E+00", "1.23E+03"),
+        (0.1 + 0.2, "General", "0.3"),
+        (3.0, "General", "3"),
+        (123456789012345, "General", "123456789012345 (1.23457E+14)"),
+        (datetime(2024, 3, 5), "mm-dd-yy", "2024-03-05"),
+        (date(2024, 3, 5), "yyyy-mm-dd", "2024-03-05"),
+        (datetime(2024, 3, 5), "mmm yyyy", "Mar 2024"),
+        (True, "General", "TRUE"),
+        (7, ";;;", "7"),
+        (7, '0 "bad', "7 bad"),
+    ],
+)
+def test_numbers_stand_as_the_sheet_shows_them(
+    value: object, number_format: str, shown: str
+) -> None:
+    book = openpyxl.Workbook()
+    book.active.append(["Name", "Value"])
+    book.active.append(["x", value])
+    book.active["B2"].number_format = number_format
+    assert rows(read(book)) == [f"Name: x | Value: {shown}"]
+
+
+def test_merged_headers_name_the_columns_below_them() -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in cells(["Route", "Fare", None], [None, "Low", "High"], ["North", 110, 310]):
+        sheet.append(row)
+    sheet.merge_cells("A1:A2")
+    sheet.merge_cells("B1:C1")
+    assert rows(read(book)) == ["Route: North | Fare > Low: 110 | Fare > High: 310"]
+
+
+def test_a_title_above_the_header_leads_each_row() -> None:
+    book = openpyxl.Workbook()
+    for row in cells(["Crew of 2025", None], ["Name", "Wage"], ["Ada", 40]):
+        book.active.append(row)
+    book.active.merge_cells("A1:B1")
+    (found,) = [block for block in read(book) if block.kind == "table"]
+    assert (found.text, found.leads) == ("Name: Ada | Wage: 40", ("Crew of 2025",))
+
+
+def test_tables_beside_one_another_keep_their_own_headers() -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in cells(["Name", "Age"], ["Ada", 40], ["Bob", 50]):
+        sheet.append(row)
+    for at, row in enumerate(cells(["Port", "Fee"], ["Kiel", 9], ["Riga", 7]), 2):
+        sheet.cell(at, 4, row[0])
+        sheet.cell(at, 5, row[1])
+    assert sorted(rows(read(book))) == [
+        "Name: Ada | Age: 40",
+        "Name: Bob | Age: 50",
+        "Port: Kiel | Fee: 9",
+        "Port: Riga | Fee: 7",
+    ]
+
+
+def test_an_empty_column_inside_a_table_separates_nothing() -> None:
+    book = openpyxl.Workbook()
+    for row in cells(["Zone", None, "Sales"], ["North", None, 12], ["South", None, 9]):
+        book.active.append(row)
+    assert [row.split(" | ")[0] for row in rows(read(book))][-2:] == ["Zone: North", "Zone: South"]
+
+
+def test_formulas_without_a_saved_value_are_counted() -> None:
+    book = openpyxl.Workbook()
+    for row in cells(["Job", "Cost"], ["Caulking", "=2*3"], ["Rigging", "=3*4"]):
+        book.active.append(row)
+    assert skipped_of(read(book)) == {"formulas without a saved value": 2}
+
+
+def test_comments_and_charts_are_read() -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for row in cells(["Year", "Ducks"], [2019, 120], [2020, 135]):
+        sheet.append(row)
+    sheet["B2"].comment = Comment("Counted by Ilse.", "Ilse")
+    chart = BarChart()
+    chart.title = "Ducks on the pond"
+    chart.add_data(Reference(sheet, min_col=2, min_row=1, max_row=3), titles_from_data=True)
+    sheet.add_chart(chart, "E2")
+    blocks = read(book)
+    assert ("note", "Counted by Ilse.") in [(b.kind, b.text) for b in blocks]
+    assert ("figure", "Ducks on the pond") in [(b.kind, b.text) for b in blocks]
+
+
+def test_a_long_sheet_repeats_its_header_and_keeps_its_rows() -> None:
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet()
+    sheet.append(["Berth", "Length"])
+    for number in range(2500):
+        sheet.append([f"B{number}", number])
+    found = rows(read(book))
+    assert (len(found), found[2400]) == (2500, "Berth: B2400 | Length: 2400")
+
+
+def test_sheets_of_excel_97_are_read() -> None:
+    book = xlwt.Workbook()
+    sheet = book.add_sheet("Staff")
+    for at, row in enumerate(cells(["Name", "Wage", "Since"], ["Ada", 40.5, date(2024, 5, 7)])):
+        for column, value in enumerate(row):
+            style = xlwt.easyxf(num_format_str="YYYY-MM-DD" if column == 2 and at else "General")
+            sheet.write(at, column, value, style)
+    buffer = io.BytesIO()
+    book.save(buffer)
+    heading, found = extract(buffer.getvalue(), XLS)
+    assert (heading.text, found.text) == ("Staff", "Name: Ada | Wage: 40.5 | Since: 2024-05-07")
+    with pytest.raises(DocumentUnreadable):
+        extract(buffer.getvalue()[:600], XLS)
+
+
+def ods(table: str) -> bytes:
+    names = f'xmlns:office="{_OFFICE}" xmlns:table="{_TABLE}" xmlns:text="{_TEXT}"'
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(
+            "content.xml",
+            f"<office:document-content {names}><office:body><office:spreadsheet>"
+            f'<table:table table:name="Staff">{table}</table:table>'
+            "</office:spreadsheet></office:body></office:document-content>",
+        )
+    return buffer.getvalue()
+
+
+def cell(text: str, more: str = "") -> str:
+    return f"<table:table-cell {more}><text:p>{text}</text:p></table:table-cell>"
+
+
+def test_sheets_of_opendocument_show_their_texts_and_spans() -> None:
+    wide = 'table:number-columns-spanned="2"'
+    found = extract(
+        ods(
+            f"<table:table-header-rows><table:table-row>{cell('Name')}{cell('Wage', wide)}"
+            "<table:covered-table-cell/></table:table-row></table:table-header-rows>"
+            f"<table:table-row>{cell('Ada')}{cell('7.5%')}{cell('$2')}</table:table-row>"
+            '<table:table-row table:number-rows-repeated="1048576"><table:table-cell'
+            ' table:number-columns-repeated="16384"/></table:table-row>'
+        ),
+        ODS,
+    )
+    assert [(block.kind, block.text) for block in found] == [
+        ("heading", "Staff"),
+        ("table", "Name: Ada | Wage: 7.5% | Wage: $2"),
+    ]
