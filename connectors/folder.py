@@ -8,13 +8,14 @@ leads out of the folder is a Problem and is not followed.
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from connectors.ignore import IGNORE_FILES, Level, read_level, with_level
-from connectors.media_type import MBOX, media_type
+from connectors.media_type import MBOX, media_type, suffix_of
 from connectors.open_folders import OpenFolders
 from connectors.protocol import (
     Fetched,
@@ -29,6 +30,7 @@ from connectors.regular_file import GONE, read_beneath, revision_of, too_large
 from connectors.settings import FileSettings
 
 _DEFAULT = FileSettings()
+_MOST_SUFFIXES, _MOST_SUFFIX_CHARACTERS = 100, 20
 
 MAX_DEPTH = 10_000
 MAX_ID_CHARACTERS = 65_536
@@ -47,6 +49,7 @@ class _Root:
     inode: int
     never: frozenset[str]
     folders: OpenFolders
+    left_out: Counter[str]  # files whose type is not included, by suffix
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class FolderConnector:
         self._rules = settings.rules()
         self._max_bytes = settings.max_bytes
         self._never = tuple(never)
+        self.left_out: Mapping[str, int] = {}  # by the last complete listing, by suffix
 
     def discover(
         self, since: str | None, under: Sequence[str] | None = None
@@ -150,6 +154,8 @@ class FolderConnector:
         finally:
             root.folders.close()
         self._check_still_there(root)
+        if scope is None:
+            self.left_out = dict(root.left_out.most_common(_MOST_SUFFIXES))
 
     def _list(self, root: _Root, folder: _Folder) -> Iterator[Item | Problem | _Folder]:
         try:
@@ -186,6 +192,7 @@ class FolderConnector:
         if self._rules.hides(id_, is_folder, levels):
             return None
         if not is_folder and kind in (stat.S_IFREG, stat.S_IFLNK) and not self._rules.includes(id_):
+            root.left_out[suffix_of(id_)[:_MOST_SUFFIX_CHARACTERS] or "no suffix"] += 1
             return None
         if id_ != printable_id(id_):
             hint = "Rename it, for example with convmv."
@@ -222,7 +229,8 @@ class FolderConnector:
                 "Choose another folder as `path` of this source in config.toml.",
             )
         state = os.fstat(folders.root)
-        return _Root(real, state.st_dev, state.st_ino, _ids_beneath(real, self._never), folders)
+        never = _ids_beneath(real, self._never)
+        return _Root(real, state.st_dev, state.st_ino, never, folders, Counter())
 
     def _check_still_there(self, root: _Root) -> None:
         """Raise SourceUnavailable if the root was unmounted or replaced."""

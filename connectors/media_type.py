@@ -72,7 +72,7 @@ def media_type(name: str) -> str:
     >>> media_type("notes/Plan.MD"), media_type("src/Makefile"), media_type("app.log")
     ('text/markdown', 'text/x-source', 'text/plain')
     """
-    suffix = _suffix(name)
+    suffix = suffix_of(name)
     if suffix in _SCRIPT_SUFFIXES:
         return "text/x-source"
     return _known(name) or (_DOCUMENTS | _IMAGES | _DATA).get(suffix) or "text/plain"
@@ -85,17 +85,17 @@ def is_text_name(name: str) -> bool:
 
 def is_script_name(name: str) -> bool:
     """Whether the name is that of a style sheet or of a script of a page."""
-    return _suffix(name) in _SCRIPT_SUFFIXES
+    return suffix_of(name) in _SCRIPT_SUFFIXES
 
 
 def is_document_name(name: str) -> bool:
     """Whether the name is that of a PDF, an office document, a book, mail or a notebook."""
-    return _suffix(name) in _DOCUMENTS
+    return suffix_of(name) in _DOCUMENTS
 
 
 def is_image_name(name: str) -> bool:
     """Whether the name is that of a picture whose text can be recognized."""
-    return _suffix(name) in _IMAGES
+    return suffix_of(name) in _IMAGES
 
 
 def _known(name: str) -> str | None:
@@ -104,11 +104,11 @@ def _known(name: str) -> str | None:
         return "text/x-source"
     if base in _TEXT_NAMES:
         return "text/plain"
-    suffix = _suffix(base)
+    suffix = suffix_of(base)
     return _BY_SUFFIX.get(suffix) or ("text/x-source" if suffix in _SOURCE_SUFFIXES else None)
 
 
-def _suffix(name: str) -> str:
+def suffix_of(name: str) -> str:
     """The last dot and what follows it, in lower case; empty if nothing comes before the dot."""
     stem, dot, suffix = name.rpartition("/")[2].lower().rpartition(".")
     return dot + suffix if stem else ""

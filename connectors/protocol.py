@@ -101,7 +101,11 @@ Found = Item | Gone | Problem | Cursor
 
 
 class Connector(Protocol):
-    """Lists and fetches one kind of source. Listings stream, so that memory stays bounded."""
+    """Lists and fetches one kind of source. Listings stream, so that memory stays bounded.
+
+    A connector may have an attribute `left_out`: how many files the last complete listing passed
+    over because their type is not included, by suffix.
+    """
 
     def discover(self, since: str | None, under: Sequence[str] | None = None) -> Iterator[Found]:
         """Yield what the source has now.

@@ -10,7 +10,7 @@ why an incremental result can equal a rebuilt one bit for bit. The rounding move
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NewType
 
@@ -186,7 +186,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the last scan saw of an item; `why` and `hint` describe its current problem, if any."""
+    """What the last scan saw of an item; `why` and `hint` describe its current problem, if any.
+
+    `skipped` counts what its reader left out on purpose, by kind, as JSON; None: it was not read.
+    """
 
     source: int
     path: str
@@ -194,6 +197,7 @@ class Seen:
     content: bytes | None
     why: str | None = None
     hint: str | None = None
+    skipped: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

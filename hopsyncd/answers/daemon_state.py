@@ -40,7 +40,7 @@ class JobsAnswer(TypedDict):
 
 
 class SourceStatus(TypedDict):
-    """The state of a source."""
+    """The state of a source; `left_out` counts files whose type is not included, by suffix."""
 
     name: str
     kind: str
@@ -53,6 +53,7 @@ class SourceStatus(TypedDict):
     next: str | None
     problem: str | None
     hint: str | None
+    left_out: dict[str, int]
     watching: bool
     watch_problem: str | None
 
@@ -64,6 +65,14 @@ class ItemProblem(TypedDict):
     document: str
     why: str
     hint: str
+
+
+class SkippedParts(TypedDict):
+    """What readers left out on purpose, such as navigation: so many parts of so many documents."""
+
+    kind: str
+    parts: int
+    documents: int
 
 
 class UnavailableReader(TypedDict):
@@ -148,6 +157,7 @@ class StatusAnswer(TypedDict):
     error: str | None
     sources: list[SourceStatus]
     problems: list[ItemProblem]
+    skipped: list[SkippedParts]
     unavailable_readers: list[UnavailableReader]
     watch_problems: list[str]
     purging: int

@@ -212,12 +212,16 @@ class DocumentsAnswer(TypedDict):
 
 
 class DocumentAnswer(TypedDict):
-    """The passages are in reading order."""
+    """The passages are in reading order.
+
+    `skipped` counts what was left out of the document on purpose when it was last read, by kind.
+    """
 
     version: int
     degraded: list[str]
     source: str
     document: str
+    skipped: dict[str, int]
     passages: list[PlacedPassage]
 
 

@@ -27,6 +27,7 @@ from store.records import Direction, PassageId
 from store.sqlite.content import known_passages, question_texts
 from store.sqlite.database import Connection
 from store.sqlite.reads import Place, document_at, documents_after, places_at, questions_at
+from store.sqlite.sources import skipped_of_item
 
 _FIRST = ("", "")  # before every key
 _MAX_ID = 2**63 - 1
@@ -152,6 +153,7 @@ def document_answer(
         "degraded": list(degraded),
         "source": request.source,
         "document": request.document,
+        "skipped": skipped_of_item(connection, request.source, request.document),
         "passages": [
             placed_json(
                 one.passage,

@@ -1,8 +1,9 @@
 """The endpoints that tell the state of the daemon: its sources, jobs, requests and metrics."""
 
+import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from typing import Literal
 
@@ -13,6 +14,7 @@ from hopsyncd.answers.daemon_state import (
     HealthAnswer,
     JobsAnswer,
     ScheduleAnswer,
+    SkippedParts,
     SourcesAnswer,
     SourceStatus,
     StatsAnswer,
@@ -42,11 +44,14 @@ from store.sqlite.content import counters
 from store.sqlite.database import Connection, SqliteError, fresh_database, snapshot
 from store.sqlite.operational import all_jobs, count_quarantined, waiting_by_reason
 from store.sqlite.purge import asked_purges
-from store.sqlite.sources import SourceRow, all_sources, item_problems
+from store.sqlite.sources import SourceRow, all_sources, item_problems, skipped_by_kind
 
 log = structlog.get_logger(__name__)
 
 MAX_PROBLEMS = 100  # in an answer, of all sources
+
+
+_KEEP_COUNTS_MS, _MOST_COUNTS = 2_000, 100
 
 
 def now_ms() -> int:
@@ -75,6 +80,7 @@ class StateService(ReadService):
         self.unavailable: dict[str, ReaderUnavailable] = {}  # by media type
         self.watch_problems: Callable[[], list[str]] = list  # programs and webhooks that are off
         self.removed: set[str] = set()  # removed, though the configuration still has them
+        self._skipped_at: dict[frozenset[str], tuple[int, list[SkippedParts]]] = {}
 
     @endpoint("GET", "/v1/status", "read")
     def status(self, request: NoParameters, caller: Caller) -> StatusAnswer:
@@ -129,6 +135,7 @@ class StateService(ReadService):
                 {"source": source, "document": path, "why": why, "hint": hint}
                 for source, path, why, hint in item_problems(connection, MAX_PROBLEMS, hidden)
             ],
+            "skipped": self._skipped(connection, hidden),
             "unavailable_readers": [
                 {"media_type": kind, "why": one.why, "hint": one.hint}
                 for kind, one in sorted(dict(self.unavailable).items())
@@ -170,6 +177,20 @@ class StateService(ReadService):
             "llm_endpoint": self._endpoint.status()["endpoint"] if self._endpoint else None,
         }
 
+    def _skipped(self, connection: Connection, hidden: Collection[str]) -> list[SkippedParts]:
+        """What readers left out. Counting looks at each document, so counts are kept a while."""
+        key, now = frozenset(hidden), now_ms()
+        counted_ms, counts = self._skipped_at.get(key, (0, []))
+        if now - counted_ms > _KEEP_COUNTS_MS:
+            counts = [
+                {"kind": kind, "parts": parts, "documents": documents}
+                for kind, parts, documents in skipped_by_kind(connection, hidden)
+            ]
+            if len(self._skipped_at) > _MOST_COUNTS:
+                self._skipped_at.clear()
+            self._skipped_at[key] = now, counts
+        return counts
+
     def _source(self, row: SourceRow, configured: bool, next_ms: int | None) -> SourceStatus:
         watcher = self._watchers.get(row.name)
         watch = watcher.status() if watcher else None
@@ -190,6 +211,7 @@ class StateService(ReadService):
             "next": time_text(next_ms if configured else None),
             "problem": row.problem,
             "hint": row.hint,
+            "left_out": json.loads(row.left_out),
             "watching": bool(watch and watch.watching),
             "watch_problem": f"{watch.why}. {watch.hint}" if watch and watch.why else None,
         }

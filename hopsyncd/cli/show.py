@@ -114,10 +114,13 @@ def _found(client: Client, named: str, at: str) -> tuple[dict[str, Any], int | N
 @click.command()
 @click.argument("named", metavar="ID|DOCUMENT[#HEADING]")
 @click.option("--mark", default="", help="Mark the words of this question.")
+@click.option("--skipped", is_flag=True, help="Say what was left out of a document on purpose.")
 @at_option
 @json_option
 @click.pass_context
-def show(context: click.Context, named: str, mark: str, at: str, as_json: bool) -> None:
+def show(
+    context: click.Context, named: str, mark: str, skipped: bool, at: str, as_json: bool
+) -> None:
     """Print a whole passage or document.
 
     ID is that of a passage, as `query` prints it, or its beginning. DOCUMENT is a path, also with
@@ -134,6 +137,13 @@ def show(context: click.Context, named: str, mark: str, at: str, as_json: bool) 
     if printed_json(found, as_json):
         return
     warn(found["degraded"])
+    if skipped:
+        counts = found.get("skipped", {})
+        for kind, count in sorted(counts.items()):
+            click.echo(f"{count:,} {printable(kind)}")
+        if not counts:
+            click.echo("Nothing was left out on purpose.")
+        return
     above: Sequence[str] = ()
     for one in found["passages"]:
         if list(one["heading"]) != above:

@@ -74,6 +74,12 @@ def status(context: click.Context, as_json: bool) -> None:
         reason = f"{printable(reader['why'])}. {printable(reader['hint'])}"
         click.secho(f"{reader['media_type']} cannot be read here: {reason}", fg="yellow")
     _print_set_apart(now)
+    if now["skipped"]:
+        parts = ", ".join(
+            f"{one['parts']:,} {printable(one['kind'])} in {counted(one['documents'], 'document')}"
+            for one in now["skipped"]
+        )
+        click.echo(f"left out on purpose: {parts} (`hopsyncd show FILE --skipped`)")
     shown = now["problems"][:_SHOWN]
     for problem in shown:
         print_problem(problem)
@@ -144,6 +150,10 @@ def _print_source(source: Mapping[str, Any]) -> None:
     )
     if source["problem"]:
         click.echo(f"  paused: {printable(source['problem'])}. {source['hint']}")
+    if left_out := sorted(source["left_out"].items(), key=lambda one: (-one[1], one[0])):
+        types = ", ".join(f"{count:,} {printable(suffix)}" for suffix, count in left_out[:_SHOWN])
+        click.echo(f"  files of types that are not included: {types}")
+        click.echo('  add a type\'s pattern to `include` to have it read, such as "*.csv"')
     if source["watch_problem"]:
         label = "file events" if source["watching"] else "no file events"
         click.echo(f"  {label}: {source['watch_problem']}")

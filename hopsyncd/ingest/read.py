@@ -1,6 +1,7 @@
 """Reading: from a planned fetch to the passages of one document, or to why there are none."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +19,14 @@ from connectors.protocol import (
 )
 from hopsyncd import __version__
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.formats.blocks import Block, in_one_line, link_to_name, names_of, with_title
+from hopsyncd.formats.blocks import (
+    Block,
+    in_one_line,
+    link_to_name,
+    names_of,
+    skipped_of,
+    with_title,
+)
 from hopsyncd.formats.chunking import Chunk, chunks
 from hopsyncd.formats.readers import Extract
 from hopsyncd.formats.sandbox.tesseract import Tesseract
@@ -34,6 +42,9 @@ log = structlog.get_logger(__name__)
 CHUNKER = "chunk/13"  # raised when documents would be read or cut differently
 READER = f"hopsyncd {__version__}, {CHUNKER}"  # another may read what this one could not
 _MAX_ORIGIN_CHARACTERS = 1000
+_MARKUP = re.compile(rb"<[^<>]*>")
+_WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]")
+_NO_TEXT = "it has content, but no text could be read from it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,7 @@ def read_step(
     except ReaderUnavailable as problem:
         seen = Seen(source.id, item.id, RETRY, None, problem.why, problem.hint)
         return Reading(seen, waits=True)
+    seen = replace(seen, skipped=json.dumps(skipped_of(blocks), sort_keys=True))
     pieces = _cut(with_title(blocks, fetched.title or "", 1), passage_tokens, yield_to_edits)
     passages = tuple(Passage(piece.heading, piece.text) for piece in pieces)
     placements = tuple(
@@ -114,7 +126,21 @@ def read_step(
     document = Document(
         source.id, item.id, content, fetched.media_type, placements, names, origin, properties
     )
+    if not passages and _has_content(fetched.data):
+        seen = replace(seen, why=_NO_TEXT, hint=_no_text_hint(blocks))
     return Reading(seen, None if document == live else ReadDocument(document, passages))
+
+
+def _no_text_hint(blocks: Sequence[Block]) -> str:
+    """What was left out of a document without text, and what to do."""
+    skipped = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped_of(blocks).items()))
+    left_out = f"Left out on purpose: {skipped}. " if skipped else ""
+    return f"{left_out}Add it to `ignore` if it is no document"
+
+
+def _has_content(data: bytes) -> bool:
+    """Whether there is a letter or a digit outside tags; of other than text, any byte says so."""
+    return _WORD.search(_MARKUP.sub(b" ", data)) is not None
 
 
 def _cut(blocks: Sequence[Block], passage_tokens: int, yield_to_edits: YieldToEdits) -> list[Chunk]:

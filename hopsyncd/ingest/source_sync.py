@@ -48,6 +48,7 @@ from store.sqlite.sources import (
     is_held,
     is_read_by,
     listing_state,
+    put_left_out,
     put_listing_state,
     put_rules,
     put_source_state,
@@ -204,6 +205,8 @@ class SourceSync:
         self.paused.pop(source.name, None)
         scanned_ms = self.now_ms() if is_whole else None
         put_source_state(self.connection, source.id, scanned_ms, None, None)
+        if is_whole:
+            put_left_out(self.connection, source.id, getattr(source.connector, "left_out", {}))
         if is_whole and not run.batch.unsettled:
             self._note_listing(run, plan, began_ms, before)
 

@@ -13,7 +13,8 @@ from store.sqlite.database import Connection, transaction
 class SourceRow:
     """A source with its state; `scanned_ms` is Unix time, None before the first complete scan.
 
-    `problem` and `hint` are None while the source is healthy.
+    `problem` and `hint` are None while the source is healthy. `left_out` counts the files whose
+    type no pattern includes, by suffix, as JSON.
     """
 
     id: int
@@ -26,6 +27,7 @@ class SourceRow:
     documents: int
     problems: int
     pinned: int
+    left_out: str = "{}"
 
 
 AccessRule = tuple[tuple[str, ...], ...]
@@ -238,7 +240,7 @@ def all_sources(connection: Connection) -> list[SourceRow]:
         "SELECT s.id, s.name, s.kind, s.location, t.scanned_ms, t.problem, t.hint,"
         f" (SELECT count(*) FROM document WHERE source = s.id AND died = {ALIVE}),"
         " (SELECT count(*) FROM seen WHERE source = s.id AND why IS NOT NULL),"
-        " (SELECT count(*) FROM pin WHERE source = s.id)"
+        " (SELECT count(*) FROM pin WHERE source = s.id), coalesce(t.left_out, '{}')"
         " FROM source AS s JOIN source_state AS t ON t.source = s.id ORDER BY s.name"
     )
     return [SourceRow(*row) for row in rows]
@@ -317,6 +319,38 @@ def item_problems(
         [limit, names_json(hidden)],
     )
     return [tuple(row) for row in rows]
+
+
+def skipped_of_item(connection: Connection, source: str, path: str) -> dict[str, int]:
+    """What the reader of an item left out on purpose, by kind."""
+    row = connection.execute(
+        "SELECT i.skipped FROM seen AS i JOIN source AS s ON s.id = i.source"
+        " WHERE s.name = ? AND i.path = ?",
+        [source, path],
+    ).fetchone()
+    return {str(kind): int(count) for kind, count in json.loads((row and row[0]) or "{}").items()}
+
+
+def skipped_by_kind(
+    connection: Connection, hidden: Collection[str] = ()
+) -> list[tuple[str, int, int]]:
+    """What readers left out on purpose, as (kind, parts, documents), without `hidden` sources."""
+    rows = connection.execute(
+        "SELECT j.key, sum(j.value), count(*) FROM seen AS i JOIN source AS s ON s.id = i.source,"
+        " json_each(i.skipped) AS j WHERE i.skipped IS NOT NULL"
+        " AND s.name NOT IN (SELECT value FROM json_each(?)) GROUP BY j.key ORDER BY j.key",
+        [names_json(hidden)],
+    )
+    return [(str(kind), int(parts), int(documents)) for kind, parts, documents in rows]
+
+
+def put_left_out(connection: Connection, source: int, counts: Mapping[str, int]) -> None:
+    """Record how many files a complete listing passed over, by suffix."""
+    with transaction(connection):
+        connection.execute(
+            "UPDATE source_state SET left_out = ? WHERE source = ?",
+            [json.dumps(dict(counts), sort_keys=True), source],
+        )
 
 
 def excluded_paths(

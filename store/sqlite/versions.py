@@ -223,10 +223,12 @@ def _put_seen(
         [(s.source, s.path, s.content) for s in seen if s.content is not None],
     )
     connection.executemany(
-        "INSERT INTO seen (source, path, revision, content, why, hint) VALUES (?, ?, ?, ?, ?, ?)"
+        "INSERT INTO seen (source, path, revision, content, why, hint, skipped)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (source, path) DO UPDATE SET revision = excluded.revision,"
-        " content = excluded.content, why = excluded.why, hint = excluded.hint",
-        [(s.source, s.path, s.revision, s.content, s.why, s.hint) for s in seen],
+        " content = excluded.content, why = excluded.why, hint = excluded.hint,"
+        " skipped = coalesce(excluded.skipped, skipped)",
+        [(s.source, s.path, s.revision, s.content, s.why, s.hint, s.skipped) for s in seen],
     )
 
 

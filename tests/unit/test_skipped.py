@@ -1,0 +1,94 @@
+"""What readers and sources leave out on purpose is counted and said."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from connectors.folder import FolderConnector
+from connectors.settings import FileSettings
+from hopsyncd.cli.top import _print_source
+from store.sqlite.sources import (
+    all_sources,
+    item_problems,
+    skipped_by_kind,
+    skipped_of_item,
+)
+from tests.fakes.stack import Stack
+
+PAGE = "<nav><a href=/a>A page</a></nav><h1>Mill</h1><p>It grinds.</p><script>f()</script>"
+
+
+def stack(folder: Path, database: Path, ignore: tuple[str, ...] = ()) -> Stack:
+    return Stack(database, FolderConnector(folder, FileSettings(ignore=ignore)))
+
+
+def test_what_a_reader_left_out_is_kept_with_the_document(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "mill.html").write_text(PAGE)
+    (folder / "barn.html").write_text(PAGE + "<p>Old <del>name</del>")
+    (folder / "plain.md").write_text("All of it.")
+    notes = stack(folder, tmp_path / "a.sqlite")
+    notes.sync()
+    of_mill = skipped_of_item(notes.connection, "notes", "mill.html")
+    assert of_mill == {"navigation": 1, "scripts": 1}
+    assert skipped_of_item(notes.connection, "notes", "plain.md") == {}
+    assert skipped_of_item(notes.connection, "notes", "no such") == {}
+    assert skipped_by_kind(notes.connection) == [
+        ("deleted texts", 1, 1), ("navigation", 2, 2), ("scripts", 2, 2),
+    ]  # fmt: skip
+    assert skipped_by_kind(notes.connection, {"notes"}) == []
+    (folder / "mill.html").touch()  # read no part of it again
+    notes.sync()
+    assert skipped_of_item(notes.connection, "notes", "mill.html") == of_mill
+
+
+@pytest.mark.parametrize(
+    ("content", "is_problem"),
+    [
+        ("<script>only()</script>", True),
+        ("<!-- nothing --><p></p>", False),
+        ("", False),
+        ("<p>text</p>", False),
+    ],
+)
+def test_a_file_with_content_and_without_text_is_a_problem(
+    tmp_path: Path, content: str, is_problem: bool
+) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "page.html").write_text(content)
+    notes = stack(folder, tmp_path / "a.sqlite")
+    notes.sync()
+    problems = item_problems(notes.connection, 10)
+    assert [path for _, path, _, _ in problems] == (["page.html"] if is_problem else [])
+    assert all("no text could be read" in why for _, _, why, _ in problems)
+    assert all("1 scripts" in hint for *_, hint in problems)
+    (folder / "page.html").write_text("<p>Now it has text.</p>")
+    notes.sync()
+    assert item_problems(notes.connection, 10) == []
+
+
+def test_files_of_other_types_are_counted_by_their_suffix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "notes"
+    (folder / "below").mkdir(parents=True)
+    for name in ("a.md", "b.foo", "below/c.FOO", "below/d.zip", "e", ".git/x.bar", "f.skip"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x y")
+    notes = stack(folder, tmp_path / "a.sqlite", ignore=("*.skip",))
+    notes.sync()
+    (source,) = all_sources(notes.connection)
+    assert json.loads(source.left_out) == {".foo": 2, ".zip": 1, "no suffix": 1}
+    notes.sync(("a.md",))  # a part of the source tells nothing about the rest
+    (source,) = all_sources(notes.connection)
+    assert json.loads(source.left_out) == {".foo": 2, ".zip": 1, "no suffix": 1}
+    shown = {"name": "notes", "kind": "folder", "location": "/n", "state": "ok", "documents": 1,
+             "problems": 0, "problem": None, "watch_problem": None, "watching": True,
+             "left_out": json.loads(source.left_out)}  # fmt: skip
+    _print_source(shown)
+    told = capsys.readouterr().out
+    assert "files of types that are not included: 2 .foo, 1 .zip, 1 no suffix" in told
+    assert "`include`" in told
