@@ -26,7 +26,7 @@ from connectors.protocol import (
     prefixes,
     printable_id,
 )
-from connectors.regular_file import GONE, read_beneath, revision_of, too_large
+from connectors.regular_file import GONE, read_beneath, revision_of
 from connectors.settings import FileSettings
 
 _DEFAULT = FileSettings()
@@ -99,6 +99,7 @@ class FolderConnector:
     ) -> None:
         self._root = root
         self._rules = settings.rules()
+        self._settings = settings
         self._max_bytes = settings.max_bytes
         self._never = tuple(never)
         self.left_out: Mapping[str, int] = {}  # by the last complete listing, by suffix
@@ -207,8 +208,8 @@ class FolderConnector:
         id_ = place.id
         if not stat.S_ISREG(state.st_mode):
             return Problem(id_, "it is not a regular file but a pipe, socket or device", _IGNORE_IT)
-        if state.st_size > self._max_bytes:
-            why, hint = too_large(state.st_size, self._max_bytes)
+        if problem := self._settings.size_problem(id_, state.st_size):
+            why, hint = problem
             return Problem(id_, why, _AS_MAILBOX if media_type(id_) == MBOX else hint)
         if not place.is_readable(state):
             return _failed(id_, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))

@@ -46,7 +46,7 @@ from connectors.protocol import (
     printable_id,
     vanished,
 )
-from connectors.regular_file import check_text, too_large
+from connectors.regular_file import check_text
 from connectors.settings import FileSettings
 
 _DATED_COMMITS = 20_000
@@ -251,8 +251,8 @@ class GitConnector:
         if not size.isdecimal():
             why = f"the repository lacks its content, object {entry.blob}"
             return Problem(id_, why, "Fetch it: `git fsck` lists what a clone lacks.")
-        if int(size) > self._settings.max_bytes:
-            return Problem(id_, *too_large(int(size), self._settings.max_bytes))
+        if problem := self._settings.size_problem(id_, int(size)):
+            return Problem(id_, *problem)
         return Item(id_, entry.blob)
 
 

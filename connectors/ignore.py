@@ -37,6 +37,7 @@ from connectors.media_type import (
     is_document_name,
     is_image_name,
     is_script_name,
+    is_table_name,
     is_text_name,
 )
 
@@ -55,11 +56,15 @@ SCRIPTS = "@scripts"
 IMAGES = "@images"
 """In an `include` list: every name that `media_type.is_image_name` knows."""
 
-DEFAULT_INCLUDE = (TEXT, DOCUMENTS)
+TABLES = "@tables"
+"""In an `include` list: every name that `media_type.is_table_name` knows."""
+
+DEFAULT_INCLUDE = (TEXT, DOCUMENTS, TABLES)
 
 NAMED = {
     TEXT: is_text_name,
     DOCUMENTS: is_document_name,
+    TABLES: is_table_name,
     SCRIPTS: is_script_name,
     IMAGES: is_image_name,
 }
@@ -126,6 +131,9 @@ NOISE = (
     *("*.min.js", "*.min.css", "*.map", "*.pyc", "*.class", "*.o"),
     # settings of editors and desktops, bins, snapshots
     *(".idea/", ".vscode/", ".obsidian/", ".Trash/", ".Trash-*/", "$RECYCLE.BIN/", "lost+found/"),
+    # what note programs keep for themselves, and their bins (`logseq/bak`, `logseq/.recycle`)
+    *(".trash/", ".logseq/", ".recycle/", "bak/", ".foam/", ".makemd/", ".space/", ".smtcmp*/"),
+    *(".smart-env/", ".smart-connections/", ".joplin/", ".zk/", ".silverbullet/"),
     *("System Volume Information/", ".snapshot/", ".snapshots/", ".stversions/"),
     *(".DS_Store", "Thumbs.db", "._*", ".nfs*", ".fuse_hidden*"),
     # half-written and backup files of editors

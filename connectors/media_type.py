@@ -38,10 +38,11 @@ _IMAGES: dict[str, str] = {
     **dict.fromkeys((".tif", ".tiff"), "image/tiff"),
 }
 
-# Data formats (these and xml, yaml, toml, ini, log) are deliberately in neither list of names: they
-# are rarely prose, often huge, and often contain passwords. An `include` pattern adds them.
+_TABLES: dict[str, str] = dict.fromkeys((".csv", ".tsv"), "text/csv")
+
+# Other data formats (these and xml, yaml, toml, ini, log) are deliberately in no list of names:
+# they are rarely prose, often huge, and often contain passwords. An `include` pattern adds them.
 _DATA: dict[str, str] = {
-    **dict.fromkeys((".csv", ".tsv"), "text/csv"),
     ".ics": "text/calendar",
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "application/json"),
 }
@@ -75,7 +76,7 @@ def media_type(name: str) -> str:
     suffix = suffix_of(name)
     if suffix in _SCRIPT_SUFFIXES:
         return "text/x-source"
-    return _known(name) or (_DOCUMENTS | _IMAGES | _DATA).get(suffix) or "text/plain"
+    return _known(name) or (_DOCUMENTS | _IMAGES | _TABLES | _DATA).get(suffix) or "text/plain"
 
 
 def is_text_name(name: str) -> bool:
@@ -91,6 +92,11 @@ def is_script_name(name: str) -> bool:
 def is_document_name(name: str) -> bool:
     """Whether the name is that of a PDF, an office document, a book, mail or a notebook."""
     return suffix_of(name) in _DOCUMENTS
+
+
+def is_table_name(name: str) -> bool:
+    """Whether the name is that of a table in text: CSV or TSV."""
+    return suffix_of(name) in _TABLES
 
 
 def is_image_name(name: str) -> bool:

@@ -240,9 +240,8 @@ class RemoteConnector:
             return Problem(id_, f"it is more than {_MAX_DEPTH} folders deep", _RENAME, True)
         if is_folder:
             return _Folder(id_, levels)
-        size_bytes = size_of(facts)
-        if size_bytes > self._settings.max_bytes:
-            return Problem(id_, *too_large(size_bytes, self._settings.max_bytes))
+        if problem := self._settings.size_problem(id_, size_of(facts)):
+            return Problem(id_, *problem)
         return Item(id_, revision_of(facts))
 
     def _own_level(self, folder: _Folder, entries: Sequence[Facts]) -> Level | None:

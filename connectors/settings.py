@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
-from connectors.ignore import DEFAULT_INCLUDE, Rules
+from connectors.ignore import DEFAULT_INCLUDE, TABLES, Rules
+from connectors.media_type import is_table_name
+from connectors.regular_file import too_large
 
 DEFAULT_MAX_BYTES = 10 * 1024 * 1024
 DEFAULT_MAX_MESSAGE_BYTES = 25 * 1024 * 1024
@@ -23,14 +25,17 @@ _SAFE = "!$&'()*+,;=:@/?%-._~[]"
 
 Tls = Literal["tls", "starttls", "off"]
 
+MAX_TABLE_BYTES = 1 << 20
+"""Larger CSV and TSV files are mostly data, not documents: a passage for each few rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
     """Which files of a tree are documents, by .gitignore patterns relative to its root.
 
-    `include` may contain `@text`, `@documents`, `@images` and `@scripts`. `deny` adds to the
-    built-in secrets, and only `index_secrets` lifts both. Names that `not_secret` matches are not
-    taken for secrets, unless `deny` has them.
+    `include` may contain `@text`, `@documents`, `@tables`, `@images` and `@scripts`. `deny` adds to
+    the built-in secrets, and only `index_secrets` lifts both. Names that `not_secret` matches are
+    not taken for secrets, unless `deny` has them.
     """
 
     include: tuple[str, ...] = DEFAULT_INCLUDE
@@ -39,6 +44,25 @@ class FileSettings:
     index_secrets: bool = False
     not_secret: tuple[str, ...] = ()
     max_bytes: int = DEFAULT_MAX_BYTES
+
+    def size_problem(self, id_: str, size_bytes: int) -> tuple[str, str] | None:
+        """Why a file is too large and what to do, or None.
+
+        Tables in text have a lower limit, unless `include` names them by a pattern.
+        """
+        if size_bytes > self.max_bytes:
+            return too_large(size_bytes, self.max_bytes)
+        if size_bytes <= MAX_TABLE_BYTES or not is_table_name(id_) or TABLES not in self.include:
+            return None
+        suffix = id_.lower().rpartition(".")[2]
+        if any(line.lower().endswith(f".{suffix}") for line in self.include):
+            return None
+        return (
+            f"it is a table of {size_bytes:,} bytes, the limit for CSV and TSV is"
+            f" {MAX_TABLE_BYTES:,}",
+            f'Add "*.{suffix}" to `include` of its source in config.toml to read it, or add it to'
+            " `ignore`.",
+        )
 
     def rules(self) -> Rules:
         """The rules that these settings make. Raises ValueError for an invalid pattern."""

@@ -5,8 +5,10 @@ import io
 import json
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from hopsyncd.errors import DocumentUnreadable
@@ -15,24 +17,45 @@ from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.plain import plain_blocks
 from hopsyncd.formats.tables import SheetCell, SheetRow, sheet_blocks
 
-_DELIMITERS = ",;\t|"
+_DELIMITERS = "\t;|,"  # of two that fit, the one that is rarer in texts and numbers
+_SEPARATOR = re.compile(r"\A(?i:sep)=([,;\t|])[ \t]*(?:\n|\Z)")
+_SNIFFED_CHARACTERS, _SNIFFED_ROWS = 32_000, 50
 _BLANKS = re.compile(r"[\s,]*")
 _MEMBER = re.compile(r"\s*:\s*")
 _MAX_MEMBER_CHARACTERS = 1_000
 _MAX_NAME_CHARACTERS = 100
-_decoder = json.JSONDecoder()
+# Numbers stay as they are written.
+_decoder = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
 
 def csv_blocks(text: str) -> tuple[Block, ...]:
     """Read CSV: a block for each row, each value with its column's name if the file has names.
 
-    The delimiter is whichever of comma, semicolon, tab and bar is most frequent in the first line.
+    The delimiter is the one of comma, semicolon, tab and bar by which most rows have as many values
+    as the others. A line that says `sep=;`, as Excel writes it, decides.
     """
-    head = text[: text.find("\n")] if "\n" in text else text
-    delimiter = max(_DELIMITERS, key=head.count)
-    csv.field_size_limit(max(len(text), 1))
+    if not text.strip():
+        return ()
+    csv.field_size_limit(len(text) + 1)
+    first_row = 0
+    if found := _SEPARATOR.match(text):
+        delimiter, first_row = found[1], 1
+    else:
+        delimiter = _delimiter_of(text[:_SNIFFED_CHARACTERS])
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    return tuple(sheet_blocks(_numbered(rows)))
+    return tuple(sheet_blocks(islice(_numbered(rows), first_row, None)))
+
+
+def _delimiter_of(text: str) -> str:
+    """The delimiter by which most rows have the same number of values, at least two."""
+
+    def evenness(delimiter: str) -> tuple[float, int]:
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+        sizes = Counter(len(row) for row in islice(rows, _SNIFFED_ROWS) if any(row))
+        size, times = max(sizes.items(), key=lambda one: one[1], default=(1, 0))
+        return (times / sizes.total(), size) if size > 1 else (0.0, 0)
+
+    return max(_DELIMITERS, key=evenness)
 
 
 def _numbered(rows: Any) -> Iterator[SheetRow]:
@@ -111,7 +134,8 @@ def _leaves(value: Any, way: str) -> Iterator[str]:
         for one in value:
             yield from _leaves(one, way)
     elif value not in (None, ""):
-        yield f"{way}: {value}" if way else str(value)
+        text = json.dumps(value) if isinstance(value, bool) else str(value)
+        yield f"{way}: {text}" if way else text
 
 
 def _joined(way: str, name: object) -> str:

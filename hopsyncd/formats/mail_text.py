@@ -33,10 +33,11 @@ _FIELD_NAMES = {
 }
 _ROLES = {name.lower(): role for role, names in _FIELD_NAMES.items() for name in names.split()}
 _FIELD = re.compile(
-    rf"[ \t*]*({'|'.join(sorted(_ROLES, key=len, reverse=True))})[ \t]*:[ \t*]*(.*?)[ \t]*\Z",
+    rf"[ \t*]*({'|'.join(sorted(_ROLES, key=len, reverse=True))})[ \t]*:[ \t*]*(.*)\Z",
     re.IGNORECASE,
 )
 _MAX_FORWARDED = 50
+_MOST_COMPARED = 100  # lines that tell whether what follows is known
 
 
 @dataclass(slots=True)
@@ -117,12 +118,11 @@ def written_in(text: str, known: KnownLines | None, *, forwards: bool = False) -
                 at = after
                 continue
         elif _ORIGINAL.match(line) and _fields_below(lines, at + 1)[0]:
-            rest = lines[at:]
-            if known is None or known.knows(rest):
+            if known is None or known.knows(lines[at : at + _MOST_COMPARED]):
                 written.quotes += 1
                 break
         elif _SIGNATURE.match(line):
-            if known is not None and known.knows(lines[at:]):
+            if known is not None and known.knows(lines[at : at + _MOST_COMPARED]):
                 written.signatures += 1
                 break
             line = ""  # the signature is a paragraph of its own
@@ -190,7 +190,7 @@ def _fields_below(lines: list[str], at: int) -> tuple[dict[str, str], int]:
         found = _FIELD.match(line)
         if found:
             role = _ROLES[found[1].lower()]
-            fields[role] = found[2]
+            fields[role] = found[2].rstrip()
         elif role and lines[at][0] in " \t":
             fields[role] += f" {line}"
         elif not re.match(r"[A-Z][\w-]{1,20}: ", line):

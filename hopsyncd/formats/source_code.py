@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from hopsyncd.formats.blocks import Block
+from hopsyncd.formats.blocks import Block, skipped_block
 from hopsyncd.formats.markdown import markdown_blocks
 from hopsyncd.formats.text_layout import runs_of
 
@@ -112,21 +112,27 @@ def _indent(line: str) -> int:
 
 
 def notebook_blocks(text: str) -> tuple[Block, ...]:
-    """Read a notebook; the lines of its blocks number its cells, from 1.
+    """Read a notebook; the lines of its blocks number its cells, from 1. Outputs are counted.
 
     Raises ValueError for other JSON.
     """
     notebook = json.loads(text) if text.strip() else {"cells": []}
     sheets = notebook.get("worksheets") or [notebook]  # up to version 3 of the format
     cells = [cell for sheet in sheets for cell in sheet["cells"]]
-    return tuple(block for number, cell in enumerate(cells, 1) for block in _cell(cell, number))
+    blocks = [block for number, cell in enumerate(cells, 1) for block in _cell(cell, number)]
+    outputs = sum(len(cell.get("outputs") or ()) for cell in cells)
+    return (*blocks, skipped_block({"outputs": outputs})) if outputs else tuple(blocks)
 
 
 def _cell(cell: dict[str, Any], number: int) -> Iterator[Block]:
     source = cell.get("source", cell.get("input", ""))
     text = source if isinstance(source, str) else "".join(source)
-    if cell.get("cell_type") == "code":
+    kind = cell.get("cell_type")
+    if kind == "code":
         yield Block("code", text.strip("\n"), number, number)
-        return
-    for block in markdown_blocks(text):
-        yield replace(block, first_line=number, last_line=number)
+    elif kind == "heading":  # up to version 3
+        level = min(max(int(cell.get("level", 1)), 1), 6)
+        yield Block("heading", " ".join(text.split()), number, number, level=level)
+    else:
+        for block in markdown_blocks(text):
+            yield replace(block, first_line=number, last_line=number)

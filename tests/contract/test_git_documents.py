@@ -21,13 +21,13 @@ pytestmark = needs_git
 
 class TestWhatIsADocument:
     def test_secrets_ignored_and_unwanted_files_are_not(self, repository: GitRepository) -> None:
-        for id_ in (".env", "x/id_rsa", "build/y.md", "drafts/z.md", "data.csv", "no/w.md"):
+        for id_ in (".env", "x/id_rsa", "build/y.md", "drafts/z.md", "data.yaml", "no/w.md"):
             repository.put(id_, b"text")
         repository.put(".gitignore", b"a.md\n")
         connector = here(repository, ignore=("drafts/",), deny=("no/",))
         assert ids(listed(connector)[0]) == ["a.md", "b/c.txt"]
         everything = here(repository, include=("*",), index_secrets=True)
-        assert {".env", "x/id_rsa", "data.csv"} < set(ids(listed(everything)[0]))
+        assert {".env", "x/id_rsa", "data.yaml"} < set(ids(listed(everything)[0]))
 
     def test_a_hidden_file_that_goes_is_not_named(self, repository: GitRepository) -> None:
         repository.put(".env", b"KEY=1")

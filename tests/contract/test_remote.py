@@ -135,7 +135,7 @@ class TestOnEachFileSystem:
         assert [one.id for one in found] == ["b/d/e.md", "f/g.md"]
 
     def test_secrets_ignored_and_unwanted_files_are_no_documents(self, remote: Remote) -> None:
-        for id_ in ("a.md", ".env", ".ssh/x.md", "build/b.md", "drafts/c.md", "d.csv", "no/e.md"):
+        for id_ in ("a.md", ".env", ".ssh/x.md", "build/b.md", "drafts/c.md", "d.toml", "no/e.md"):
             remote.put(id_, b"text")
         remote.put("sub/.gitignore", b"*.txt\n")
         remote.put("sub/f.txt", b"x")

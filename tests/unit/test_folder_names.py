@@ -10,7 +10,7 @@ from connectors.folder import FolderConnector, widened
 from connectors.ignore import NOISE, SECRETS
 from connectors.media_type import is_script_name, is_text_name, media_type
 from connectors.protocol import Item, Problem
-from connectors.settings import FileSettings
+from connectors.settings import MAX_TABLE_BYTES, FileSettings
 
 
 def write(root: Path, *ids: str, text: str = "text") -> None:
@@ -137,7 +137,7 @@ def test_own_data_is_never_listed(tmp_path: Path) -> None:
 
 def test_include_patterns(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "b.py", "docs/c.md", "d.csv", "e.png")
-    assert listed(FolderConnector(tmp_path)) == ["a.md", "b.py", "docs/c.md"]
+    assert listed(FolderConnector(tmp_path)) == ["a.md", "b.py", "d.csv", "docs/c.md"]
     assert listed(FolderConnector(tmp_path, FileSettings(include=("docs/**/*.md",)))) == [
         "docs/c.md"
     ]
@@ -220,3 +220,28 @@ def test_media_types() -> None:
 
 def test_no_built_in_pattern_needs_what_name_globs_cannot_say() -> None:
     assert not [glob for glob in SECRETS + NOISE if "/" in glob.rstrip("/") or glob[0] == "!"]
+
+
+def test_what_note_programs_keep_for_themselves_is_left_out(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        *(".trash/gone.md", ".obsidian/plugins/x.md", ".logseq/bak/a.md", "logseq/bak/a.md"),
+        *("logseq/.recycle/b.md", "pages/c.md"),
+    )
+    assert listed(FolderConnector(tmp_path)) == ["pages/c.md"]
+    back = FolderConnector(tmp_path, FileSettings(ignore=("!.trash/",)))
+    assert listed(back) == [".trash/gone.md", "pages/c.md"]
+
+
+def test_a_large_table_is_a_problem_unless_a_pattern_names_it(tmp_path: Path) -> None:
+    for name in ("large.csv", "large.tsv"):
+        (tmp_path / name).write_bytes(b"1,2\n" * (MAX_TABLE_BYTES // 4 + 1))
+    write(tmp_path, "small.csv")
+    found = {one.id: one for one in FolderConnector(tmp_path).discover(None)}
+    assert isinstance(found["small.csv"], Item)
+    problem = found["large.csv"]
+    assert isinstance(problem, Problem)
+    assert "table" in problem.why and '"*.csv"' in problem.hint
+    settings = FileSettings(include=("@text", "@tables", "*.csv"))
+    found = {one.id: one for one in FolderConnector(tmp_path, settings).discover(None)}
+    assert isinstance(found["large.csv"], Item) and isinstance(found["large.tsv"], Problem)

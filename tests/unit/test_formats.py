@@ -97,7 +97,7 @@ def test_json_is_read_member_by_member_and_what_is_none_as_text() -> None:
     lines = b'{"a": 1}\n{"a": {"b": [true, "x"]}}\n'
     assert [(one.text, one.first_line) for one in extract(lines, "application/json")] == [
         ("a: 1", 1),
-        ("a.b: True\na.b: x", 2),
+        ("a.b: true\na.b: x", 2),
     ]
     assert [one.text for one in extract(b"{ not json", "application/json")] == ["{ not json"]
     deep = b"[" * 100_000

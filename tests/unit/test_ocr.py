@@ -172,7 +172,7 @@ def test_pictures_are_documents_where_their_text_is_read(
     monkeypatch.setenv("PATH", str(tmp_path))
     read = as_read(source, Config())
     assert isinstance(read, FolderSource)
-    assert read.include == ("@text", "@images", "@documents")
+    assert read.include == ("@text", "@images", "@documents", "@tables")
     off = Config(formats=FormatsConfig(ocr="off"))
     assert as_read(source, off) == source
     program.unlink()

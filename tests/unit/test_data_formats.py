@@ -1,0 +1,72 @@
+"""CSV by its own delimiter, JSON with the values as written, notebooks and calendars."""
+
+import json
+
+import pytest
+
+from hopsyncd.formats.blocks import skipped_of
+from hopsyncd.formats.readers import extract
+from hopsyncd.formats.units import IPYNB
+
+
+def texts(text: str, kind: str) -> list[str]:
+    return [block.text for block in extract(text.encode(), kind) if block.text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Name;Price, net\nArgo;1,50\nBrage;2,75\n",
+        "Name\tPrice, net\nArgo\t1,50\nBrage\t2,75\n",
+        "sep=;\nName;Price, net\nArgo;1,50\nBrage;2,75\n",
+        'Name,"Price, net"\nArgo,"1,50"\nBrage,"2,75"\n',
+    ],
+)
+def test_the_delimiter_is_the_one_that_makes_even_rows(text: str) -> None:
+    assert texts(text, "text/csv") == [
+        "Name: Argo | Price, net: 1,50",
+        "Name: Brage | Price, net: 2,75",
+    ]
+
+
+def test_a_table_without_names_has_none() -> None:
+    assert texts("Argo,3\nBrage,4\n", "text/csv") == ["Argo | 3", "Brage | 4"]
+    assert texts("", "text/csv") == []
+
+
+def test_numbers_of_json_stay_as_they_are_written() -> None:
+    text = '{"price": 1.50, "id": 12345678901234567890123, "open": true, "rate": 1e5, "n": null}'
+    assert texts(text, "application/json") == [
+        "price: 1.50",
+        "id: 12345678901234567890123",
+        "open: true",
+        "rate: 1e5",
+    ]
+
+
+def test_headings_of_old_notebooks_are_read_and_outputs_counted() -> None:
+    cells = [
+        {"cell_type": "heading", "level": 2, "source": ["Tides"]},
+        {"cell_type": "code", "input": "tide()", "outputs": [{"text": "3 m"}]},
+        {"cell_type": "raw", "source": "As is."},
+    ]
+    found = extract(json.dumps({"worksheets": [{"cells": cells}]}).encode(), IPYNB)
+    told = [(b.kind, b.level, b.text) for b in found if b.text]
+    assert told == [("heading", 2, "Tides"), ("code", 0, "tide()"), ("paragraph", 0, "As is.")]
+    assert skipped_of(found) == {"outputs": 1}
+
+
+def test_a_calendar_file_is_its_events() -> None:
+    text = (
+        "BEGIN:VCALENDAR\nBEGIN:VEVENT\nSUMMARY:Launch\nDTSTART;VALUE=DATE:20260701\n"
+        "DURATION:PT1H30M\nSTATUS:CANCELLED\nEND:VEVENT\nBEGIN:VTODO\nSUMMARY:Paint\n"
+        "DUE:20260601T080000Z\nEND:VTODO\nEND:VCALENDAR\n"
+    )
+    assert texts(text, "text/calendar") == [
+        "Launch",
+        "Status: cancelled",
+        "Start: 2026-07-01",
+        "Duration: 1 hour 30 minutes",
+        "Paint",
+        "Due: 2026-06-01 08:00 UTC",
+    ]
