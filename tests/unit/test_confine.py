@@ -64,9 +64,40 @@ def test_native_code_makes_and_removes_nothing_in_any_folder(
         ("kill", str(os.getpid()), "0"),
         ("ptrace", "16", str(os.getpid()), "0", "0"),
         ("unshare", str(0x1000_0000)),
+        ("prlimit", str(os.getpid()), "7", "0", "0"),
+        ("setpriority", "0", str(os.getpid()), "19"),
+        ("sched_setaffinity", str(os.getpid()), "0", "0"),
+        ("tgkill", str(os.getpid()), str(os.getpid()), "0"),
+        ("shmget", "0", "4096", "0"),
+        ("inotify_init",),
+        ("chroot", "/"),
     ],
 )
 def test_native_code_makes_no_socket_and_no_process_and_reaches_no_other(
     worker: ExtractionProcess, call: tuple[str, ...]
 ) -> None:
     assert natively(worker, *call) == "EPERM"
+
+
+@pytest.mark.parametrize("call", [("chmod", "511"), ("lchown", "65534", "65534"), ("utime", "0")])
+def test_native_code_changes_no_mode_owner_or_time_of_a_file(
+    worker: ExtractionProcess, tmp_path: Path, call: tuple[str, ...]
+) -> None:
+    kept = tmp_path / "kept"
+    kept.touch(0o600)
+    os.utime(kept, (1.0, 1.0))
+    before = kept.stat()
+    name, *arguments = call
+    assert natively(worker, name, str(kept), *arguments) == "EPERM"
+    after = kept.stat()
+    assert (after.st_mode, after.st_uid, after.st_mtime) == (
+        before.st_mode,
+        before.st_uid,
+        before.st_mtime,
+    )
+
+
+def test_a_worker_limits_itself_and_can_abort(worker: ExtractionProcess) -> None:
+    own = natively(worker, "getpid").partition(": ")[2]
+    assert natively(worker, "prlimit", "0", "7", "0", "0") == "done: 0"
+    assert natively(worker, "tgkill", own, own, "0") == "done: 0"

@@ -28,8 +28,10 @@ _LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06  # BPF
 _ALLOW, _REFUSE, _KILL = 0x7FFF_0000, 0x0005_0001, 0x8000_0000  # _REFUSE: "not permitted"
 _OTHER_NUMBERS = 0x4000_0000  # x32, the second table of system calls on x86_64
 _ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
-# New processes and threads, sockets, and whatever reaches into another process or the kernel.
 _EXECVE = {"x86_64": 59, "aarch64": 221}
+_TGKILL, _PRLIMIT = {"x86_64": 234, "aarch64": 131}, {"x86_64": 302, "aarch64": 261}
+# New processes and threads, sockets, whatever reaches into another process or the kernel, and what
+# Landlock does not bind: modes, owners, times and attributes of files, and watching folders.
 _REFUSED = {
     "x86_64": (
         *(41, 42, 44, 46, 49, 50, 53, 307),  # socket connect sendto sendmsg bind listen pair mmsg
@@ -37,6 +39,16 @@ _REFUSED = {
         *(62, 101, 310, 311, 424, 434, 438),  # kill ptrace process_vm_* pidfd_*
         *(425, 321, 298, 323, 248, 249, 250),  # io_uring bpf perf_event userfaultfd keys
         *(272, 308, 165, 155, 319),  # unshare setns mount pivot_root memfd_create
+        *(200, 129, 297, 440, 448, 312),  # tkill sigqueueinfo process_madvise mrelease kcmp
+        *(141, 142, 144, 203, 314, 251, 256, 279),  # setpriority sched_set* ioprio_set *_pages
+        *(90, 91, 268, 452, 92, 93, 94, 260),  # chmod and chown, each in four forms
+        *(132, 235, 261, 280, 76, 469),  # utime and its forms truncate file_setattr
+        *(188, 189, 190, 197, 198, 199, 463, 466),  # setxattr and removexattr
+        *(253, 254, 294, 300, 301, 303, 304),  # inotify fanotify *_handle_at
+        *(29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240, 241),  # shm* sem* msg* mq_*
+        *(161, 166, 428, 429, 430, 431, 432, 433, 442, 179),  # chroot umount mounts quotactl
+        *(170, 171, 164, 227, 159, 305, 103),  # the machine's name and time, its log
+        *(175, 313, 176, 246, 320, 169, 167, 168, 163, 172, 173),  # modules kexec reboot swap
     ),
     "aarch64": (
         *(198, 203, 206, 211, 200, 201, 199, 269),
@@ -44,6 +56,16 @@ _REFUSED = {
         *(129, 117, 270, 271, 424, 434, 438),
         *(425, 280, 241, 282, 217, 218, 219),
         *(97, 268, 40, 41, 279),
+        *(130, 138, 240, 440, 448, 272),
+        *(140, 118, 119, 122, 274, 30, 238, 239),
+        *(52, 53, 452, 54, 55),
+        *(88, 45, 469),
+        *(5, 6, 7, 14, 15, 16, 463, 466),
+        *(26, 27, 262, 263, 264, 265),
+        *(194, 195, 196, 190, 191, 192, 193, 186, 187, 188, 189, 180, 181),
+        *(51, 39, 428, 429, 430, 431, 432, 433, 442, 60),
+        *(161, 162, 170, 112, 171, 266, 116),
+        *(105, 273, 106, 104, 294, 142, 224, 225, 89),
     ),
 }
 
@@ -96,9 +118,9 @@ def _allow(rules: int, place: str, rights: int) -> None:
 
 
 def refuse_system_calls(may_run: bool = False) -> bool:
-    """Refuse new processes and threads, sockets, and reaching into others. False if it cannot.
+    """Refuse new processes and threads, sockets, reaching into others, and what Landlock leaves.
 
-    `may_run` allows becoming another program, which these rules bind as well.
+    False if it cannot. `may_run` allows becoming another program, which these rules bind as well.
     """
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
@@ -108,6 +130,8 @@ def refuse_system_calls(may_run: bool = False) -> bool:
         (_IF_EQUAL, 1, 0, _ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, 0),  # its number
+        *_only_with(_TGKILL[machine], os.getpid()),  # abort() signals the process itself
+        *_only_with(_PRLIMIT[machine], 0),  # its own limits
     ]
     numbers = [n for n in _REFUSED[machine] if not (may_run and n == _EXECVE[machine])]
     refused = [(_IF_AT_LEAST, _OTHER_NUMBERS), *((_IF_EQUAL, n) for n in numbers)]
@@ -118,6 +142,20 @@ def refuse_system_calls(may_run: bool = False) -> bool:
     program = struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(filters))
     unused = (ctypes.c_ulong(0), ctypes.c_ulong(0))
     return bool(_libc.prctl(_SET_SECCOMP, ctypes.c_ulong(2), program, *unused) == 0)
+
+
+def _only_with(number: int, value: int) -> list[tuple[int, int, int, int]]:
+    """The steps that allow a system call if its first argument has this value, and refuse others.
+
+    A call of another number goes on after them.
+    """
+    return [
+        (_IF_EQUAL, 0, 4, number),
+        (_LOAD, 0, 0, 16),  # the lower half of the first argument
+        (_IF_EQUAL, 0, 1, value),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE),
+    ]
 
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
