@@ -336,8 +336,9 @@ def skipped_by_kind(
 ) -> list[tuple[str, int, int]]:
     """What readers left out on purpose, as (kind, parts, documents), without `hidden` sources."""
     rows = connection.execute(
-        "SELECT j.key, sum(j.value), count(*) FROM seen AS i JOIN source AS s ON s.id = i.source,"
-        " json_each(i.skipped) AS j WHERE i.skipped IS NOT NULL"
+        "SELECT j.key, sum(CAST(j.value AS BIGINT)), count(*) FROM seen AS i"
+        " JOIN source AS s ON s.id = i.source, json_each(i.skipped) AS j"
+        " WHERE i.skipped IS NOT NULL"
         " AND s.name NOT IN (SELECT value FROM json_each(?)) GROUP BY j.key ORDER BY j.key",
         [names_json(hidden)],
     )

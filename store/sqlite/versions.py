@@ -227,7 +227,7 @@ def _put_seen(
         " VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (source, path) DO UPDATE SET revision = excluded.revision,"
         " content = excluded.content, why = excluded.why, hint = excluded.hint,"
-        " skipped = coalesce(excluded.skipped, skipped)",
+        " skipped = coalesce(excluded.skipped, seen.skipped)",
         [(s.source, s.path, s.revision, s.content, s.why, s.hint, s.skipped) for s in seen],
     )
 

@@ -1,12 +1,21 @@
 """What only a PostgreSQL server asks of a store: one writer of several, connections that end."""
 
+import json
+
 import pytest
 
 from store.exceptions import Deposed, OlderSchema, ServerLost, StoreError, WriterBusy
 from store.place import open_reader, open_writer
-from store.records import Change
+from store.records import Change, Seen
 from store.sqlite.database import snapshot
-from store.sqlite.versions import commit, kept_versions
+from store.sqlite.sources import (
+    all_sources,
+    put_left_out,
+    skipped_by_kind,
+    skipped_of_item,
+    source_names,
+)
+from store.sqlite.versions import commit, kept_versions, put_seen
 from tests.fakes.edited import edited
 from tests.fakes.follower import read_at
 from tests.fakes.postgres import Postgres
@@ -64,3 +73,17 @@ def test_a_server_that_is_not_there_is_told_without_the_password() -> None:
     with pytest.raises(StoreError) as raised:
         open_reader("postgresql://me:geheim@127.0.0.1:1/db")
     assert "geheim" not in str(raised.value)
+
+
+def test_what_readers_left_out_is_counted(on_server: str) -> None:
+    record = edited(on_server).connection
+    ((number, name),) = source_names(record).items()
+    left_out = ('{"scripts": 2}', '{"navigation": 1, "scripts": 10}', None)
+    seen = [Seen(number, f"{at}.html", "1", b"1", None, None, x) for at, x in enumerate(left_out)]
+    put_seen(record, seen, [])
+    put_seen(record, [Seen(number, "0.html", "2", b"2")], [])  # not read again
+    assert skipped_of_item(record, name, "0.html") == {"scripts": 2}
+    assert skipped_by_kind(record) == [("navigation", 1, 1), ("scripts", 12, 2)]
+    assert skipped_by_kind(record, {name}) == []
+    put_left_out(record, number, {".log": 3})
+    assert json.loads(all_sources(record)[0].left_out) == {".log": 3}
