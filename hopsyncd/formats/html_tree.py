@@ -176,7 +176,7 @@ def _kind(element: Element, sizes: _Sizes, frame: set[Element], *, whole: bool) 
     if tag in _UNSEEN and not (whole and tag == "noscript"):
         return _UNSEEN[tag]
     if tag in _DELETED:
-        return "deleted texts"
+        return "deletions"
     if whole or tag in _NEVER_LEFT_OUT:
         return None
     if element in frame or (tag in _FRAME and _is_linked_frame(element, sizes)):

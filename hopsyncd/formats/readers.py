@@ -164,10 +164,10 @@ def _blocks(data: bytes, media_type: str) -> tuple[Block, ...]:
 def is_light(media_type: str, data: bytes = b"") -> bool:
     """Whether a document is read in linear time and without native code.
 
-    HTML is not, nor is Markdown that has some in it.
+    HTML and reStructuredText are not, nor is Markdown that has HTML in it.
     """
     kind, _ = _parsed(media_type)
-    if kind == "text/html" or kind in _BINARY or kind in _DATA or kind in IMAGES:
+    if kind in ("text/html", "text/x-rst") or kind in _BINARY or kind in _DATA or kind in IMAGES:
         return False
     return kind != "text/markdown" or not _TAG.search(data)
 

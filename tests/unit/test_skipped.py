@@ -36,7 +36,7 @@ def test_what_a_reader_left_out_is_kept_with_the_document(tmp_path: Path) -> Non
     assert skipped_of_item(notes.connection, "notes", "plain.md") == {}
     assert skipped_of_item(notes.connection, "notes", "no such") == {}
     assert skipped_by_kind(notes.connection) == [
-        ("deleted texts", 1, 1), ("navigation", 2, 2), ("scripts", 2, 2),
+        ("deletions", 1, 1), ("navigation", 2, 2), ("scripts", 2, 2),
     ]  # fmt: skip
     assert skipped_by_kind(notes.connection, {"notes"}) == []
     (folder / "mill.html").touch()  # read no part of it again
