@@ -2,7 +2,7 @@
 
 A reader fills a `TableBuilder` cell by cell, as the document has them; `table_blocks` turns the
 result into blocks, one for each row: every cell with the full path of its column's headers, and
-cells that span several rows repeated in each.
+cells that span several rows or columns repeated in each.
 
     Season: High | Price > Adult: 310 | Price > Child: 150
 """
@@ -19,6 +19,8 @@ JOINT = " | "
 _PATH, _SEVERAL = " > ", ", "
 _MAX_LABEL_CHARACTERS, _SHORT_LABEL_CHARACTERS = 160, 40
 _MAX_HEADER_ROWS = 6
+# A short cell that spans a few columns is repeated under each of their headers.
+_MAX_REPEATED, _MAX_REPEATED_CHARACTERS = 6, 80
 _PART_ROWS = 1000
 _TO_THE_END = 1 << 20
 # A few bytes can ask for a million places in the grid.
@@ -143,6 +145,8 @@ class TableBuilder:
         count = _marked_headers(rows[begin:])
         if not count and guess_header:
             count = _guessed_headers(rows[begin:])
+        if not count and begin and _is_header(rows[begin - 1]) and not _has_headers(rows[begin:]):
+            begin, count = begin - 1, 1  # one header for all columns
         titles = rows[:begin] if count else [*takewhile(_is_header, rows[:begin])]
         texts = (cell.text for row in titles for cell in row.distinct)
         caption = ": ".join(dict.fromkeys(filter(None, [self.caption, *texts])))
@@ -171,6 +175,10 @@ class TableBuilder:
             carried = frozenset(self._from_above) if self._from_above else _NOTHING
             self._rows.append(Row(tuple(self._cells), *self._lines, carried))
         self._cells, self._from_above, self._has_cells = [], [], False
+
+
+def _has_headers(rows: Sequence[Row]) -> bool:
+    return any(cell.is_header for row in rows for cell in row.distinct)
 
 
 def _is_across(row: Row, width: int) -> bool:
@@ -399,12 +407,15 @@ def _row_text(row: Row, labels: Sequence[str], is_filled: Sequence[bool]) -> tup
         if not text and (any(labels) or not any(is_filled[at] for at in columns)):
             continue
         is_own = cell not in row.carried
-        names = dict.fromkeys(labels[at] for at in columns if at < len(labels) and labels[at])
-        label = f"{_SEVERAL.join(names)}: " if names and text else ""
-        parts.append(label + (text if is_own else _shortened(text, _MAX_LABEL_CHARACTERS)))
-        if cell and is_own:
-            links += ((length + len(label) + at, link) for at, link in cell.links)
-        length += len(parts[-1]) + len(JOINT)
+        names = [*dict.fromkeys(labels[at] for at in columns if at < len(labels) and labels[at])]
+        if len(names) > _MAX_REPEATED or len(text) > _MAX_REPEATED_CHARACTERS:
+            names = [_SEVERAL.join(names)]
+        for number, name in enumerate(names or [""]):
+            label = f"{name}: " if name and text else ""
+            parts.append(label + (text if is_own else _shortened(text, _MAX_LABEL_CHARACTERS)))
+            if cell and is_own and number == 0:
+                links += ((length + len(label) + at, link) for at, link in cell.links)
+            length += len(parts[-1]) + len(JOINT)
     while parts and not parts[-1]:
         parts.pop()
     return JOINT.join(parts), tuple(links)

@@ -47,7 +47,7 @@ def test_cells_that_span_rows_are_repeated() -> None:
         "Route: Northern | Boat: Alva | Fare: 40",
         "Route: Northern | Boat: Brage | Fare: 45",
         "Route: Northern | Boat: Disa | Fare: 50",
-        "Route: Southern | Boat, Fare: cancelled",
+        "Route: Southern | Boat: cancelled | Fare: cancelled",
     ]
 
 
@@ -60,6 +60,17 @@ def test_labels_may_be_years_and_long_texts() -> None:
     question = "How many of the boats that came to the harbour in the year carried herring?"
     table = grid(f"Port | 2024 | {question}", "Bodø | 12 | 4", headers=1)
     assert texts(table) == [f"Port: Bodø | 2024: 12 | {question}: 4"]
+
+
+def test_a_header_across_the_table_names_all_columns_unless_rows_have_their_own() -> None:
+    assert texts(grid(">2 Action", "Swim | fast", headers=1)) == ["Action: Swim | Action: fast"]
+    infobox = TableBuilder()
+    infobox.begin_row(1)
+    infobox.add("Duck", is_header=True, colspan=2)
+    infobox.begin_row(2)
+    infobox.add("Order", is_header=True)
+    infobox.add("Anseriformes")
+    assert texts(infobox) == ["Duck", "Order | Anseriformes"]
 
 
 def test_a_title_row_is_the_caption_of_each_passage() -> None:

@@ -1,0 +1,136 @@
+"""How much of real files is read: words, their order, and the cells of tables.
+
+The files are those of other projects' tests, each with a reference: the texts in it, and its tables
+with their headers. They are read as the daemon reads them, by a confined worker.
+
+A row for each format: files; how many were read, refused, or gave no text although the reference
+has some; mean and worst share of the reference's words that were read; median share of the words
+read that the reference lacks; of the files with header tables, in how many nine of ten cells stand
+under their header; the cells by how they stand (see fidelity.py).
+
+python benchmarks/reading.py [--format html]
+"""
+
+import json
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from common import JSON, arguments, table, write_result
+from fidelity import JUDGEMENTS, Fidelity, Judgement, judge
+
+from connectors.media_type import media_type
+from hopsyncd.config.configuration import Config
+from hopsyncd.errors import DocumentUnreadable
+from hopsyncd.formats.chunking import chunk
+from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
+
+COLUMNS = (
+    "format", "files", "read", "refused", "silent", "recall mean", "worst", "extra", "tables",
+    *JUDGEMENTS,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One file: its format, why it was refused, whether it gave text, and how it compares."""
+
+    kind: str
+    refused: str
+    has_text: bool
+    fidelity: Fidelity
+
+
+def main() -> None:
+    given = arguments(
+        __doc__ or "",
+        JSON,
+        ("--format", {"help": "Only files of this format."}),
+        ("--files", {"action": "store_true", "help": "Print a line for each file too."}),
+    )
+    folder = given.data / "reading"
+    if not (folder / "split.json").is_file():
+        print(f"{folder} is absent: nothing is measured")
+        return
+    items = json.loads((folder / "split.json").read_text())["files"]
+    wanted = [one for one in items if given.format in (None, one["format"])]
+    judged: list[Judged] = []
+    for item, one in read_all(folder, wanted):
+        judged.append(one)
+        if given.files:
+            print(_line(item, one))
+    rows = [*_rows(judged)]
+    table(COLUMNS, rows)
+    if given.json:
+        write_result("reading", COLUMNS, rows)
+
+
+def read_all(
+    folder: Path, items: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[Mapping[str, Any], Judged]]:
+    """Read each file, and compare it with its reference."""
+    tokens = Config().index.passage_tokens
+    with closing(ExtractionProcess()) as process:
+        for item in items:
+            file = folder / "files" / _file_name(item)
+            reference = json.loads((folder / item["reference"]).read_text(encoding="utf-8"))
+            refused, passages = "", list[tuple[tuple[str, ...], str]]()
+            try:
+                blocks = process.extract(file.read_bytes(), media_type(file.name))
+                passages = [(one.heading, one.text) for one in chunk(blocks, tokens)]
+            except DocumentUnreadable as problem:
+                refused = problem.why
+            fidelity = judge(reference, passages)
+            yield item, Judged(item["format"], refused, bool(passages), fidelity)
+
+
+def _file_name(item: Mapping[str, Any]) -> str:
+    base = re.sub(r"[^\w.-]+", "_", Path(item["path"]).name)
+    if not base.lower().endswith(f".{item['format']}"):
+        base += f".{item['format']}"
+    return f"{item['format']}/{item['id'][:8]}-{base}"
+
+
+def _rows(judged: Sequence[Judged]) -> Iterator[list[object]]:
+    kinds = sorted({one.kind for one in judged})
+    for kind in [*kinds, "all"] if len(kinds) > 1 else kinds:
+        yield _row(kind, [one for one in judged if kind in (one.kind, "all")])
+
+
+def _row(kind: str, judged: Sequence[Judged]) -> list[object]:
+    read = [one.fidelity for one in judged if one.has_text]
+    recall = [one.recall * 100 for one in read if one.recall is not None]
+    labelled = [one.fidelity for one in judged if one.fidelity.has_headers]
+    cells: Counter[Judgement] = Counter()
+    for one in judged:
+        cells.update(one.fidelity.cells)
+    silent = sum(not one.has_text and not one.refused and one.fidelity.words > 0 for one in judged)
+    return [
+        kind,
+        len(judged),
+        len(read),
+        sum(bool(one.refused) for one in judged),
+        silent,
+        statistics.mean(recall) if recall else "",
+        min(recall, default=""),
+        statistics.median(one.extra * 100 for one in read) if read else "",
+        f"{sum(one.is_well_labelled for one in labelled)} of {len(labelled)}",
+        *(cells[judgement] for judgement in JUDGEMENTS),
+    ]
+
+
+def _line(item: Mapping[str, Any], judged: Judged) -> str:
+    fidelity = judged.fidelity
+    recall = "" if fidelity.recall is None else f"{fidelity.recall * 100:.1f}"
+    cells = ", ".join(f"{count} {kind}" for kind, count in fidelity.cells.items())
+    parts = [_file_name(item), recall, f"{fidelity.extra * 100:.1f}", cells, judged.refused]
+    return " | ".join(parts)
+
+
+if __name__ == "__main__":
+    main()
