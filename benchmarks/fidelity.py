@@ -134,7 +134,7 @@ def _judge_tables(
     used: Counter[int] = Counter()  # so that equal rows are taken one after the other
     counts: Counter[Judgement] = Counter()
     for table in tables:
-        header = [[own for text in path if (own := _normal(text))] for path in table["header"]]
+        header = [[text for text in map(_normal, path) if text] for path in table["header"]]
         known = {one for path in header for one in path}
         named = (line.places for line in parsed) if len(known) > 1 else iter(())
         head = max(named, key=lambda places: sum(h in places for h in known), default={})
