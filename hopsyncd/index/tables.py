@@ -70,14 +70,16 @@ class Table:
         """This table with the rows of `new` behind its own. Extend the newest table only: it shares
         its arrays with those that it came from."""
         start, end = len(self), len(self) + len(new)
-        buffers = dict(self.buffers) or self.columns()
-        for name, column in self.columns().items():
-            if end > len(buffers[name]):
-                room = max(end, 2 * len(buffers[name]), _FIRST_ROOM)
-                buffers[name] = np.zeros(room, column.dtype)
-                buffers[name][:start] = column
-            buffers[name][start:end] = getattr(new, name)
-        return self.from_buffers(buffers, end)
+        buffers: dict[str, Column] = {}
+        columns: dict[str, Column] = {}
+        for name, old in (self.buffers or self.columns()).items():
+            buffer = old
+            if end > len(old):
+                buffer = np.zeros(max(end, 2 * len(old), _FIRST_ROOM), old.dtype)
+                buffer[:start] = old[:start]
+            buffer[start:end] = getattr(new, name)
+            buffers[name], columns[name] = buffer, buffer[:end]
+        return self._make(columns, buffers)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
