@@ -293,7 +293,7 @@ PARSERS: dict[str, Parser] = {
     "decode": Parser(lambda text: decode(b"\xff" + text.encode("utf-8", "replace"), None)),
     **{f"document, {kind}": Parser(partial(_document, kind))
        for kind in (
-           "text/plain", "text/markdown", "text/html", "text/x-rst", "text/x-python",
+           "text/plain", "text/markdown", "text/x-python",
            "text/x-source", "text/plain; charset=punycode",
        )},
     "front matter": Parser(lambda text: _document("text/markdown", f"---\na: {text}\n---\nb\n")),

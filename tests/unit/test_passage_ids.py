@@ -12,8 +12,8 @@ from hopsyncd.errors import BadRequest, NotFound
 IDS = ("0000000000000001", "1234500000000000", "1234600000000000", "7fffffffffffffff")
 HEAD: Any = SimpleNamespace(
     version=SimpleNamespace(id=3),
-    ids=np.array([0, *(int(id_, 16) for id_ in IDS)]),
-    entries=np.arange(1, 5),  # the first is not visible
+    passage_ids=np.array([0, *(int(id_, 16) for id_ in IDS)]),
+    passage_rows=np.arange(1, 5),  # the first is not visible
 )
 
 

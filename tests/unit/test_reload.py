@@ -29,7 +29,8 @@ def test_a_changed_key_holds_at_once_or_is_named_until_it_does(section: str, key
     )
     assert holds == (
         section in ("query", "watch", "schedule", "retention")
-        or (section, key) in (("daemon", "log_level"), ("access", "admins"))
+        or (section, key)
+        in (("daemon", "log_level"), ("access", "admins"), ("access", "backup_dir"))
     )
     again = change(found.config, wanted)
     assert (again.taken, again.waiting) == ((), found.waiting), "it is named until the next start"
