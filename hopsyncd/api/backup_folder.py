@@ -17,7 +17,8 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def backup_below(folder: Path | None, file: Path) -> Path:
     """The path to write, without symbolic links. Raises Forbidden if it is not below the folder.
 
-    No other user may be able to write to the folders on the way: they could lead it elsewhere.
+    No other user may be able to write to the folders on the way, nor to replace the folder itself:
+    they could lead the backup elsewhere.
     """
     if folder is None:
         raise Forbidden(
@@ -30,18 +31,17 @@ def backup_below(folder: Path | None, file: Path) -> Path:
         raise Forbidden(
             _WHAT, f"{file} is not below {folder}", f"Choose a file below {folder} (backup_dir)"
         )
-    parts = parent.relative_to(root).parts
-    where = root
+    where = Path("/")
     try:
-        opened = os.open(root, _FOLDER)
+        opened = os.open(where, _FOLDER)
         try:
-            _check_own(opened, where)
-            for part in parts:
+            for part in parent.parts[1:]:
+                _check_own(opened, where, is_above=where in root.parents)
                 where /= part
                 below = os.open(part, _FOLDER, dir_fd=opened)
                 os.close(opened)
                 opened = below
-                _check_own(opened, where)
+            _check_own(opened, where, is_above=False)
         finally:
             os.close(opened)
     except OSError as error:
@@ -50,9 +50,14 @@ def backup_below(folder: Path | None, file: Path) -> Path:
     return where / file.name
 
 
-def _check_own(folder: int, path: Path) -> None:
+def _check_own(folder: int, path: Path, *, is_above: bool) -> None:
+    """Raise Forbidden if others may write here.
+
+    Above the folder of backups they may, as in /tmp, if they cannot replace what others have there.
+    """
     found = os.fstat(folder)
-    if found.st_uid not in (os.geteuid(), 0) or stat.S_IMODE(found.st_mode) & 0o022:
+    is_shared = found.st_mode & 0o022 and not (is_above and found.st_mode & stat.S_ISVTX)
+    if found.st_uid not in (os.geteuid(), 0) or is_shared:
         raise Forbidden(
             _WHAT,
             f"others may write to {path}",

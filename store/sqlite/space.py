@@ -142,8 +142,8 @@ def backup(connection: Connection, target: Path) -> None:
     """
     if not isinstance(connection, FileConnection):
         raise _failed(target, "the database is on a server", "Use `pg_dump`, or `hopsyncd copy`")
-    _refuse_existing(target)
     try:
+        _refuse_existing(target)
         descriptor, name = tempfile.mkstemp(".part", f".{target.name}.", target.parent)
     except OSError as error:
         raise _failed(target, _why(error)) from error

@@ -96,3 +96,9 @@ def test_a_failure_leaves_nothing(
     with pytest.raises(BackupFailed, match="disk is full"):
         backup(stack.connection, tmp_path / "b.db")
     assert set(tmp_path.iterdir()) == before
+
+
+def test_a_name_that_is_too_long_is_told(stack: Stack, tmp_path: Path) -> None:
+    with pytest.raises(BackupFailed, match="too long"):
+        backup(stack.connection, tmp_path / ("a" * 300))
+    assert not [*tmp_path.glob("a*")]

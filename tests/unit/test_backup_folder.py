@@ -56,3 +56,11 @@ def test_where_others_may_write_nothing_is_written(folder: Path, below: str) -> 
 def test_a_folder_that_is_not_there_is_named(folder: Path) -> None:
     with pytest.raises(Forbidden, match="monthly cannot be used"):
         backup_below(folder, folder / "monthly/notes.db")
+
+
+def test_nobody_may_be_able_to_replace_the_folder(folder: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(Forbidden, match="others may write"):
+        backup_below(folder, folder / "notes.db")
+    tmp_path.chmod(0o1777)
+    assert backup_below(folder, folder / "notes.db") == folder / "notes.db"
