@@ -1,4 +1,4 @@
-"""What a filter leaves out is not found, not counted and not walked through."""
+"""Filtered-out passages are not found, not counted and not walked through."""
 
 from contextlib import closing
 from datetime import datetime
@@ -82,7 +82,7 @@ def _holds(filters: list[str], source: str, path: str, said: set[tuple[str, str]
 
 @settings(max_examples=30, deadline=None)
 @given(steps=st.lists(_step, min_size=2, max_size=8), filters=_filters, question=_sentence)
-def test_a_filter_leaves_nothing_else_to_find_count_or_walk_through(
+def test_filtered_out_passages_are_not_found_counted_or_walked_through(
     steps: list[tuple[str, str, str | None]], filters: list[str], question: str
 ) -> None:
     wanted = understood(question, filters, NOON).wanted
@@ -138,7 +138,7 @@ def edge_list(edges: MatchColumns) -> list[tuple[int, int, float]]:
 
 
 @given(history=histories)
-def test_the_counts_are_those_of_what_is_left_and_the_graph_is_that_of_the_whole(
+def test_counts_are_of_the_filtered_passages_and_edges_of_the_whole_graph(
     history: list[Step],
 ) -> None:
     found = states(history)
@@ -166,7 +166,7 @@ def test_the_counts_are_those_of_what_is_left_and_the_graph_is_that_of_the_whole
 
 
 @pytest.mark.parametrize("pair", [("source:open", "path:x/"), ("tag:garden", "source:open")])
-def test_an_older_filter_of_the_same_kind_is_carried_on(pair: tuple[str, str]) -> None:
+def test_the_flags_of_a_filter_are_reused_for_the_next_version(pair: tuple[str, str]) -> None:
     """A mask made for one version serves the next, and another filter has its own."""
     with TemporaryDirectory() as folder:
         index = Index(Path(folder), VISIBLE)

@@ -1,4 +1,4 @@
-"""Merging step by step gives the argmax of Eq. 1, whatever came and went."""
+"""Matching step by step gives the argmax of Eq. 1, whatever came and went."""
 
 from collections.abc import Sequence
 
@@ -68,7 +68,7 @@ def index_of(dimensions: int, parts: Sequence[Sequence[QuestionSet]]) -> LiveInd
 
 
 @pytest.mark.parametrize(("answered", "asked"), [(3, 3), (7, 2), (2, 7)])
-def test_many_questions_about_few_names_give_the_argmax_too(answered: int, asked: int) -> None:
+def test_many_questions_about_few_names_give_the_argmax(answered: int, asked: int) -> None:
     chance = np.random.default_rng(1)
     told = ["a", "a b", "b c", "a b c", ""]
 
@@ -85,7 +85,7 @@ def test_many_questions_about_few_names_give_the_argmax_too(answered: int, asked
 
 
 @pytest.mark.parametrize("own", [1.0, 0.02])  # with little of its own a vector has many like it
-def test_so_many_vectors_that_two_threads_compare_them_give_the_argmax_too(
+def test_many_vectors_compared_by_two_threads_give_the_argmax(
     own: float,
 ) -> None:
     chance, passages, dimensions = np.random.default_rng(2), 920, 300
@@ -106,9 +106,7 @@ def test_so_many_vectors_that_two_threads_compare_them_give_the_argmax_too(
     assert matches.target_question.tolist() == products.argmax(1).tolist()
 
 
-def test_so_many_questions_about_few_names_that_two_threads_compare_them_give_the_argmax_too() -> (
-    None
-):
+def test_many_questions_about_few_names_compared_by_two_threads_give_the_argmax() -> None:
     chance, passages, dimensions = np.random.default_rng(4), 700, 24
     told, common = ["a", "a b", "b c", "a b c", ""], chance.standard_normal((4, dimensions))
 
@@ -132,7 +130,7 @@ def test_so_many_questions_about_few_names_that_two_threads_compare_them_give_th
     assert matches.similarity.tolist() == similarities.max(1).tolist()
 
 
-def test_passages_that_come_one_by_one_to_many_give_the_argmax_too() -> None:
+def test_passages_added_one_by_one_give_the_argmax() -> None:
     chance, dimensions = np.random.default_rng(3), 100
     told, common = ["a", "a b", "b c", "a b c", ""], chance.standard_normal((4, dimensions))
 
@@ -178,7 +176,7 @@ def test_every_change_in_two_parts_gives_the_argmax_of_a_rebuild(
     contents=st.lists(st.tuples(*[st.lists(one, min_size=1, max_size=2)] * 2), min_size=6),
     steps=st.lists(st.tuples(*[st.sets(st.integers(0, 5))] * 2), min_size=1, max_size=4),
 )
-def test_successors_that_were_found_before_others_came_or_went_give_the_argmax_too(
+def test_replacement_matches_computed_before_other_changes_give_the_argmax(
     contents: list[tuple[list[Triplet], list[Triplet]]], steps: list[tuple[set[int], set[int]]]
 ) -> None:
     sets = [triplets(n, *told) for n, told in enumerate(contents)]

@@ -1,4 +1,4 @@
-"""Who may not see a source is answered as by an index that never had it."""
+"""A caller without access to a source gets the answers of an index that never had it."""
 
 import json
 from collections.abc import Sequence
@@ -175,7 +175,7 @@ def _rounded(value: Any) -> Any:
     question=SHARED,
 )
 @example(steps=[("open", "b.md", SHARED), ("closed", "a.md", SHARED)], question=SHARED)
-def test_every_read_at_every_version_answers_as_if_the_hidden_had_never_been(
+def test_every_read_at_every_version_answers_as_without_the_hidden_sources(
     steps: list[tuple[str, str, str | None]], question: str
 ) -> None:
     with TemporaryDirectory() as folder:

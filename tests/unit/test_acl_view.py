@@ -1,4 +1,4 @@
-"""The graph without hidden sources is the one built without them, also carried on step by step."""
+"""ACL views equal the graph that is built without the hidden sources, also when updated."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ def counted(graph: Snapshot) -> dict[str, Any]:
 
 
 @given(history=histories, factor=st.sampled_from([0.0, 0.3, 1.0, 3.0]))
-def test_it_is_the_graph_that_was_built_without_them(
+def test_a_view_equals_the_graph_built_without_the_sources(
     history: Sequence[Step], factor: float
 ) -> None:
     found = states(history)
@@ -52,7 +52,7 @@ def test_it_is_the_graph_that_was_built_without_them(
 
 
 @given(history=histories, kept=st.lists(st.booleans(), min_size=6, max_size=6))
-def test_carried_on_from_an_older_version_it_is_the_same(
+def test_a_view_updated_from_an_older_version_is_the_same(
     history: Sequence[Step], kept: list[bool]
 ) -> None:
     index = grown(states(history))
@@ -69,7 +69,7 @@ def test_carried_on_from_an_older_version_it_is_the_same(
     version=st.integers(1, 6),
     known=st.dictionaries(st.sampled_from(MASKS), st.integers(1, 6), min_size=1),
 )
-def test_with_what_stood_in_at_any_version_behind_any_mask_it_is_the_same(
+def test_a_view_from_kept_matches_of_any_version_and_sources_is_the_same(
     history: Sequence[Step], version: int, known: dict[frozenset[str], int]
 ) -> None:
     index = grown(states(history))
@@ -89,7 +89,7 @@ def test_with_what_stood_in_at_any_version_behind_any_mask_it_is_the_same(
     assert counted(without(index, min(version, last))) == counted(afresh)
 
 
-def test_what_stood_in_for_a_hidden_match_gives_way_to_a_better_one() -> None:
+def test_a_new_passage_replaces_a_worse_match_of_a_view() -> None:
     """A asks; a hidden passage answers best, B worse. C comes and answers better than B."""
     index = LiveIndex(2)
     asker = triplets(1, outgoing=[("rome", (1.0, 0.0))])

@@ -1,4 +1,4 @@
-"""The edge budget and its movable cut."""
+"""The edge budget and the edge threshold."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_the_factor_widens_the_budget() -> None:
     assert edge_budget(1000, 0.0) == 0
 
 
-def test_a_budget_of_none_one_and_all() -> None:
+def test_budgets_of_no_edge_one_edge_and_all_edges() -> None:
     similarities = {9: 0.5, 3: 0.5, 7: 0.9}
     assert admitted(similarities, cut(similarities, 0)) == set()
     assert admitted(similarities, cut(similarities, 1)) == {7}
@@ -46,6 +46,8 @@ def test_a_budget_of_none_one_and_all() -> None:
 
 
 @given(matches, st.integers(0, 40))
-def test_the_cut_admits_exactly_the_budget(similarities: dict[int, float], budget: int) -> None:
+def test_the_threshold_admits_exactly_the_budget(
+    similarities: dict[int, float], budget: int
+) -> None:
     best = sorted(similarities, key=lambda question: (-similarities[question], question))
     assert admitted(similarities, cut(similarities, budget)) == set(best[:budget])

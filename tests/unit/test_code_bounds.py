@@ -1,4 +1,4 @@
-"""Products of codes are exact, whoever multiplies."""
+"""Products of codes are exact, with ONNX Runtime and with numkong."""
 
 import numpy as np
 import onnx
@@ -28,13 +28,13 @@ def test_products_are_exact(rows: int, others: int, dimensions: int) -> None:
         assert (found == exact(left, right)).all()
 
 
-def test_the_largest_codes_are_multiplied_exactly_too() -> None:
+def test_products_of_the_largest_codes_are_exact() -> None:
     signs = np.where(np.arange(12)[:, None] & (1 << np.arange(384) % 4), 127, -127).astype(np.int8)
     for packed in (PackedCodes(signs, get_session(1 << 40)), PackedCodes(signs)):
         assert (packed.multiply(signs) == exact(signs, signs)).all()
 
 
-def test_the_model_is_what_onnx_writes() -> None:
+def test_the_model_equals_what_onnx_writes() -> None:
     multiply = helper.make_node("MatMulInteger", ["a", "b", "z"], ["c"])
     given = [
         helper.make_tensor_value_info("a", TensorProto.UINT8, ["m", "k"]),

@@ -1,4 +1,4 @@
-"""Columns that only grow: what was added is found, and what a reader holds stays as it is."""
+"""Tables and postings only grow, and a reader's arrays never change; arithmetic on arrays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ def pairs(*values: int) -> Pairs:
 
 class TestTable:
     @given(batches=st.lists(st.lists(st.integers(-9, 9), max_size=300), max_size=8))
-    def test_it_has_all_rows_in_the_order_in_which_they_came(
+    def test_rows_are_kept_in_the_order_in_which_they_were_added(
         self, batches: list[list[int]]
     ) -> None:
         table, expected = Pairs.empty(), list[int]()
@@ -57,20 +57,20 @@ class TestTable:
         assert (table.large.tolist(), (-table.small).tolist()) == (expected, expected)
         assert [table.large.dtype, table.small.dtype] == [np.dtype(np.int64), np.dtype(np.int32)]
 
-    def test_what_a_reader_has_neither_grows_nor_moves(self) -> None:
+    def test_adding_rows_leaves_the_arrays_of_a_reader_unchanged(self) -> None:
         before = Pairs.empty().extended(pairs(1, 2))
         after = before.extended(pairs(*range(1000)))
         assert (before.large.tolist(), len(before)) == ([1, 2], 2)
         assert (len(after), after.large[:4].tolist()) == (1002, [1, 2, 0, 1])
 
-    def test_rows_that_fit_into_the_spare_room_move_no_column(self) -> None:
+    def test_rows_that_fit_into_the_spare_room_are_added_in_place(self) -> None:
         before = Pairs.empty().extended(pairs(1))
         after = before.extended(pairs(2))
         assert np.shares_memory(before.large, after.large)
         after.small[0] = 7
         assert before.small.tolist() == [7]
 
-    def test_a_table_can_go_on_with_given_arrays(self) -> None:
+    def test_a_table_can_be_made_from_arrays_with_spare_room(self) -> None:
         given = {"large": ints([3, 4, 0, 0]), "small": np.zeros(4, dtype=np.int32)}
         table = Pairs.from_buffers(given, 2)
         assert (len(table), table.large.tolist()) == (2, [3, 4])
@@ -99,7 +99,7 @@ class TestPostings:
         asked=_asked,
         at_once=st.sampled_from([1, 3, 7, 4096]),
     )
-    def test_each_key_has_its_positions_in_the_order_in_which_they_came(
+    def test_postings_return_the_rows_of_each_key_in_the_order_in_which_they_were_added(
         self, batches: list[list[int]], asked: list[int], at_once: int
     ) -> None:
         """Also where segments are so small that there are many, and where keys lie far apart."""
@@ -128,7 +128,7 @@ class TestPostings:
         assert (np.diff(segment.keys) >= 0).all()
         assert taken.find_all(ints(asked))[0].tolist() == found.tolist()
 
-    def test_many_additions_make_few_segments(self) -> None:
+    def test_segments_are_merged(self) -> None:
         postings, rng = Postings(), np.random.default_rng(1)
         keys = rng.integers(0, 999, 100_000)
         for start in range(0, len(keys), 500):
@@ -142,9 +142,7 @@ class TestPostings:
 
 class TestKeyNumbers:
     @given(batches=st.lists(_keys, max_size=6), asked=_keys)
-    def test_a_key_keeps_the_number_it_got_when_it_came(
-        self, batches: list[list[int]], asked: list[int]
-    ) -> None:
+    def test_a_key_keeps_its_number(self, batches: list[list[int]], asked: list[int]) -> None:
         numbers, expected = KeyNumbers(), dict[int, int]()
         for batch in batches:
             for key in batch:
@@ -158,7 +156,7 @@ class TestKeyNumbers:
 
 
 @given(spans=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), max_size=6))
-def test_ranges_are_all_their_positions(spans: list[tuple[int, int]]) -> None:
+def test_expand_ranges_gives_all_positions(spans: list[tuple[int, int]]) -> None:
     first = ints([start for start, _ in spans])
     at, number = expand_ranges(first, first + ints([length for _, length in spans]))
     assert list(zip(at.tolist(), number.tolist(), strict=True)) == [
@@ -172,7 +170,7 @@ def test_ranges_are_all_their_positions(spans: list[tuple[int, int]]) -> None:
     rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=12),
     count=st.integers(1, 3),
 )
-def test_the_best_of_each_group_are_its_first_by_the_keys_in_turn(
+def test_select_first_of_groups_sorts_by_the_keys_in_turn(
     rows: list[tuple[int, int, int]], count: int
 ) -> None:
     group, first, second = (ints([row[at] for row in rows]) for at in range(3))
@@ -190,9 +188,7 @@ def test_the_best_of_each_group_are_its_first_by_the_keys_in_turn(
     rows=st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-1.5, -0.0, 0.0, 0.25, 3.0]))),
     count=st.integers(1, 3),
 )
-def test_the_largest_of_each_group_are_all_that_reach_its_last(
-    rows: list[tuple[int, float]], count: int
-) -> None:
+def test_select_largest_of_groups_includes_ties(rows: list[tuple[int, float]], count: int) -> None:
     group = ints([one for one, _ in rows])
     values = to_sortable(np.array([value for _, value in rows], dtype=np.float32))
     least = {one: sorted((v for g, v in rows if g == one), reverse=True) for one, _ in rows}
@@ -204,7 +200,9 @@ def test_the_largest_of_each_group_are_all_that_reach_its_last(
 @given(
     values=st.lists(st.tuples(st.integers(0, 4), st.floats(0, 1)), max_size=30), seed=st.integers(0)
 )
-def test_no_order_changes_a_bit_of_exact_sums(values: list[tuple[int, float]], seed: int) -> None:
+def test_sum_exactly_does_not_depend_on_the_order(
+    values: list[tuple[int, float]], seed: int
+) -> None:
     group = ints([one for one, _ in values])
     parts = np.array([value for _, value in values], dtype=np.float64)
     order = np.random.default_rng(seed).permutation(len(values))
@@ -213,7 +211,7 @@ def test_no_order_changes_a_bit_of_exact_sums(values: list[tuple[int, float]], s
     assert sums == pytest.approx(np.bincount(group, parts, 5), abs=1e-12)
 
 
-def test_flags_and_places_of_what_is_not_there() -> None:
+def test_take_flags_and_find_sorted_for_absent_rows() -> None:
     none = np.empty(0, dtype=np.int64)
     assert take_flags(np.empty(0, dtype=np.bool_), ints([0, 3])).tolist() == [False, False]
     assert [one.tolist() for one in find_sorted(none, ints([3]))] == [[0], [False]]
@@ -224,7 +222,9 @@ def test_flags_and_places_of_what_is_not_there() -> None:
 
 
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=12), data=st.data())
-def test_the_largest_between_is_that_of_each_stretch(sizes: list[int], data: st.DataObject) -> None:
+def test_find_range_maxima_gives_the_maximum_of_each_range(
+    sizes: list[int], data: st.DataObject
+) -> None:
     near = st.floats(-1, 1, width=32)
     values = data.draw(st.lists(near, min_size=sum(sizes), max_size=sum(sizes)))
     end = np.cumsum(ints(sizes))

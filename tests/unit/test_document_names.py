@@ -1,4 +1,4 @@
-"""What documents are called: names that lead to notes which do not say them."""
+"""Document names: they lead to notes that do not contain them."""
 
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def test_a_note_has_the_names_of_its_file_and_its_aliases(tmp_path: Path) -> Non
     }
 
 
-def test_a_name_that_says_nothing_or_that_many_notes_have_is_none(tmp_path: Path) -> None:
+def test_generic_names_and_names_of_many_notes_are_ignored(tmp_path: Path) -> None:
     files = {
         "index.md": "a\n",
         "Untitled 3.md": "b\n",
@@ -95,17 +95,17 @@ def test_a_name_that_says_nothing_or_that_many_notes_have_is_none(tmp_path: Path
     assert Notes(tmp_path, files).names() == {"plan": {"one", "other"}}
 
 
-def test_of_a_long_note_the_first_passages_have_its_names(tmp_path: Path) -> None:
+def test_only_the_first_passages_of_a_long_note_have_its_names(tmp_path: Path) -> None:
     text = "".join(f"# Part {n}\n\n{n} it goes on\n\n" for n in range(9))
     assert Notes(tmp_path, {"Saga.md": text}).names() == {"saga": {"0", "1", "2", "3"}}
 
 
-def test_a_question_that_names_a_note_begins_there(tmp_path: Path) -> None:
+def test_a_question_that_names_a_note_starts_at_the_note(tmp_path: Path) -> None:
     notes = Notes(tmp_path, {"Zorn Quill.md": "repairs clocks in winter\n", **OTHERS})
     assert notes.best("What does Zorn Quill do?") == "repairs clocks in winter"
 
 
-def test_a_passage_that_names_a_note_leads_there_and_back(tmp_path: Path) -> None:
+def test_the_walk_goes_from_a_passage_that_names_a_note_to_it_and_back(tmp_path: Path) -> None:
     files = {
         "harbour.md": "The keeper often visits Zorn Quill on Sundays.\n",
         "Zorn Quill.md": "repairs clocks in winter\n",
@@ -126,7 +126,7 @@ def test_a_passage_that_names_a_note_leads_there_and_back(tmp_path: Path) -> Non
         assert hop["question"] == "What is said of Zorn Quill?"
 
 
-def test_a_new_name_asks_nothing_and_a_past_version_keeps_its_own(tmp_path: Path) -> None:
+def test_a_new_name_makes_no_questions_and_a_past_version_keeps_its_names(tmp_path: Path) -> None:
     notes = Notes(tmp_path, {"Zorn Quill.md": "repairs clocks in winter\n", **OTHERS})
     made = len(notes.stack.made)
     notes.rename("Zorn Quill.md", "Tilda Vane.md")
@@ -136,7 +136,7 @@ def test_a_new_name_asks_nothing_and_a_past_version_keeps_its_own(tmp_path: Path
     assert len(notes.stack.made) == made
 
 
-def test_names_are_those_of_an_index_made_anew(tmp_path: Path) -> None:
+def test_updated_names_equal_those_of_a_fresh_index(tmp_path: Path) -> None:
     files = {"Rome.md": "It met Turin.\n", "b.md": "Rome praised Turin.\n"}
     notes = Notes(tmp_path, files)
     notes.rename("b.md", "Turin.md")
@@ -146,7 +146,7 @@ def test_names_are_those_of_an_index_made_anew(tmp_path: Path) -> None:
     assert served_by(notes.head()) == served_by(Notes(tmp_path / "anew", now).head())
 
 
-def test_a_name_that_is_the_heading_already_changes_nothing(tmp_path: Path) -> None:
+def test_a_name_equal_to_the_heading_changes_nothing(tmp_path: Path) -> None:
     texts = ["# Zorn Quill\n\nHe repairs clocks.\n", "The keeper visits Zorn Quill.\n"]
     (tmp_path / "other").mkdir()
     called = Notes(tmp_path, dict(zip(["Zorn Quill.md", "1.md"], texts, strict=True)))
@@ -155,7 +155,7 @@ def test_a_name_that_is_the_heading_already_changes_nothing(tmp_path: Path) -> N
     assert {**was, "homes": None} == {**now, "homes": None}
 
 
-def test_the_paper_knows_a_passage_by_its_questions_alone(tmp_path: Path) -> None:
+def test_the_paper_profile_ignores_document_names(tmp_path: Path) -> None:
     files = {"Zorn Quill.md": "It repairs clocks.\n", "1.md": "The keeper visits Zorn Quill.\n"}
     head = Notes(tmp_path, files).head()
     alike = asked(head, names={"zorn quill": 1.0}).of_passages(head.passage_rows)

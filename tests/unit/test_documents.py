@@ -1,4 +1,4 @@
-"""Documents in the live index: which a link means, and links that change as documents do."""
+"""Documents in the live index: how links are resolved, also as documents come and go."""
 
 from collections.abc import Sequence
 
@@ -75,7 +75,7 @@ def test_names_of_one_source_come_before_those_of_others() -> None:
     assert linking("c", "id@x") == []
 
 
-def test_a_link_leads_under_the_heading_it_names_or_to_the_first_passage() -> None:
+def test_a_link_leads_to_its_heading_or_else_to_the_first_passage() -> None:
     passages = [
         passage(triplets(0)),
         passage(triplets(1), headings=["Works"]),
@@ -105,7 +105,7 @@ def test_of_several_links_to_one_passage_the_first_written_is_shown() -> None:
     assert graph.index.link_texts[link] == "first"
 
 
-def test_an_index_of_many_links_has_a_bounded_number_of_ways() -> None:
+def test_a_passage_with_many_links_has_a_bounded_number_of_edges() -> None:
     targets = [f"{at}.md" for at in range(1, 100)]
     documents = [
         document(0, "0.md", [0], links={0: ["0.md", *targets, *targets]}),
@@ -134,7 +134,7 @@ class Vault:
         return [end for _, end in led(snapshot_at(self.index, version))]
 
 
-def test_a_link_is_read_again_when_a_document_comes_or_goes_and_past_versions_keep_theirs() -> None:
+def test_links_are_resolved_again_when_documents_change_and_past_versions_keep_theirs() -> None:
     vault = Vault()
     told = [
         vault.at(1),
@@ -153,7 +153,7 @@ def test_a_link_is_read_again_when_a_document_comes_or_goes_and_past_versions_ke
     assert [vault.at(version) for version in range(1, 12)] == told
 
 
-def test_links_of_one_passage_in_two_documents_lead_where_those_of_either_do() -> None:
+def test_a_passage_in_two_documents_has_the_links_of_both() -> None:
     documents = [
         document(0, "a.md", [0], links={0: ["c"]}),
         document(1, "b.md", [0], links={0: ["d"]}),
@@ -168,7 +168,7 @@ def test_links_of_one_passage_in_two_documents_lead_where_those_of_either_do() -
 
 
 @given(history=histories)
-def test_links_and_names_kept_up_to_date_are_those_of_an_index_made_at_once(
+def test_updated_links_and_names_equal_those_of_a_fresh_index(
     history: Sequence[Step],
 ) -> None:
     found = states(history)

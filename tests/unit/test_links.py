@@ -1,4 +1,4 @@
-"""Links between documents: which document each means, and the ways they make."""
+"""Links between documents: which document each means, and the edges that result."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The live index as arrays, and as it is kept on disk between two starts."""
+"""The live index as arrays, and saved between two starts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -42,7 +42,7 @@ def copied(index: LiveIndex) -> LiveIndex:
 
 
 @given(history=histories)
-def test_a_copy_of_the_arrays_serves_and_goes_on_as_the_index_does(history: Sequence[Step]) -> None:
+def test_an_index_from_copied_arrays_behaves_like_the_original(history: Sequence[Step]) -> None:
     index, last = grown(states(history)), len(history)
     copy = copied(index)
     for version in range(1, last + 1):
@@ -105,13 +105,13 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
     made.stack.close()
 
 
-def test_what_was_kept_is_served_at_the_next_start(kept: Kept) -> None:
+def test_the_saved_index_is_served_after_a_restart(kept: Kept) -> None:
     again = kept.started()
     assert kept.served(again) == kept.expected
     assert isinstance(again.index.vectors.exact.base, np.memmap)
 
 
-def test_what_came_since_is_followed_and_past_versions_stay(kept: Kept) -> None:
+def test_a_saved_index_is_brought_up_to_date_and_past_versions_stay(kept: Kept) -> None:
     then = kept.expected
     kept.files.put("b.md", PARIS + b"\nParis has a tower.\n")
     kept.files.put("c.md", b"Oslo met Caesar.\n")
@@ -124,7 +124,7 @@ def test_what_came_since_is_followed_and_past_versions_stay(kept: Kept) -> None:
     assert kept.served(kept.started()) == kept.expected
 
 
-def test_what_stood_in_for_hidden_matches_is_known_at_the_next_start(kept: Kept) -> None:
+def test_matches_of_acl_views_are_saved(kept: Kept) -> None:
     writer, places = kept.started(), np.arange(3)
     masks = {frozenset({"a"}): 3, frozenset({"a", "b"}): 0}
     writer.index.acl_view_matches = {
@@ -144,7 +144,7 @@ def test_what_stood_in_for_hidden_matches_is_known_at_the_next_start(kept: Kept)
         assert found[mask].version == 1
 
 
-def test_an_index_that_is_behind_the_head_is_kept_as_what_it_is(kept: Kept) -> None:
+def test_an_index_behind_the_head_is_saved_with_its_version(kept: Kept) -> None:
     behind = kept.started()
     assert behind.index.version == 1
     kept.files.put("b.md", PARIS + b"\nParis has a tower.\n")
@@ -153,7 +153,7 @@ def test_an_index_that_is_behind_the_head_is_kept_as_what_it_is(kept: Kept) -> N
     assert kept.served(kept.started()) == kept.expected
 
 
-def test_a_reader_keeps_its_index_while_the_next_is_loaded_and_grows(kept: Kept) -> None:
+def test_a_reader_keeps_its_index_while_another_is_loaded_and_grows(kept: Kept) -> None:
     saved = SavedIndex(kept.folder)
     recipe, connection = kept.stack.maker.recipe, kept.stack.connection
     first = saved.load(connection, recipe, 1)
@@ -166,9 +166,7 @@ def test_a_reader_keeps_its_index_while_the_next_is_loaded_and_grows(kept: Kept)
     assert served_by(snapshot_at(first, 1)) == was
 
 
-def test_an_index_goes_on_with_the_file_that_keeps_it_and_leaves_that_as_it_is(
-    kept: Kept, tmp_path: Path
-) -> None:
+def test_a_saved_index_uses_its_file_and_does_not_change_it(kept: Kept, tmp_path: Path) -> None:
     recipe, connection = kept.stack.maker.recipe, kept.stack.connection
     saved = SavedIndex(tmp_path / "other")
     index = saved.load(connection, recipe, 1)
@@ -183,7 +181,7 @@ def test_an_index_goes_on_with_the_file_that_keeps_it_and_leaves_that_as_it_is(
     assert served_by(snapshot_at(other, 1)) == was
 
 
-def test_another_process_reads_what_was_kept_and_changes_no_file(kept: Kept) -> None:
+def test_another_process_reads_the_saved_index_and_changes_no_file(kept: Kept) -> None:
     was = {file.name: file.read_bytes() for file in kept.folder.iterdir()}
     recipe, connection = kept.stack.maker.recipe, kept.stack.connection
     expected = served_by(snapshot_at(kept.stack.writer.index, 1))
@@ -211,14 +209,14 @@ def flip(path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["manifest.json", "columns.bin", "texts.json", "exact.bin", "codes.bin"]
 )
-def test_what_is_damaged_is_made_anew(
+def test_a_damaged_saved_index_is_rebuilt(
     kept: Kept, name: str, damage: Callable[[Path], None]
 ) -> None:
     damage(kept.folder / name)
     assert kept.served(kept.started()) == kept.expected
 
 
-def test_a_kill_while_it_is_kept_leaves_nothing_that_is_taken(
+def test_a_kill_during_saving_leaves_no_index_that_is_accepted(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
@@ -238,7 +236,9 @@ def test_a_kill_while_it_is_kept_leaves_nothing_that_is_taken(
         assert kept.served(kept.started()) == kept.expected
 
 
-def test_after_a_purge_or_a_gc_that_took_its_version_it_is_made_anew(kept: Kept) -> None:
+def test_after_a_purge_or_garbage_collection_of_its_version_the_index_is_rebuilt(
+    kept: Kept,
+) -> None:
     kept.files.put("c.md", b"Oslo met Caesar.\n")
     kept.stack.sync()
     collect(kept.stack.connection, Retention(1, 0), 10_000_000_000)
@@ -251,7 +251,7 @@ def test_after_a_purge_or_a_gc_that_took_its_version_it_is_made_anew(kept: Kept)
     assert kept.served(kept.started()) == kept.expected
 
 
-def test_after_a_switch_of_encoder_links_lead_where_they_led(tmp_path: Path) -> None:
+def test_links_survive_a_change_of_encoder(tmp_path: Path) -> None:
     far = b"# B\n\nRome.\n\n# Far\n\nParis is far.\n"
     files = MemoryConnector({"a.md": b"See [it](b.md#far).\n", "b.md": far})
     stack = Stack(tmp_path / "s.db", files)
@@ -265,7 +265,7 @@ def test_after_a_switch_of_encoder_links_lead_where_they_led(tmp_path: Path) -> 
     again.close()
 
 
-def test_an_index_that_is_forgotten_is_on_no_disk(kept: Kept) -> None:
+def test_forget_removes_the_saved_index(kept: Kept) -> None:
     kept.started().forget_index()
     assert not kept.folder.exists()
 
@@ -279,7 +279,7 @@ def _placed(
     )
 
 
-def test_documents_that_come_together_are_as_if_each_had_come_alone() -> None:
+def test_documents_added_together_equal_documents_added_one_by_one() -> None:
     link = Link("b.md#Tides", "the tides")
     documents = [
         NewDocument(1, "notes", "a.md", (), ("a", "diary"), _placed([link], 10, 11, 10)),

@@ -58,11 +58,11 @@ def test_jaccard_is_shared_by_all_keywords(a: str, b: str, expected: float) -> N
     assert jaccard(set(a.split()), set(b.split())) == expected
 
 
-def test_equal_triplets_are_as_similar_as_can_be() -> None:
+def test_equal_questions_have_similarity_1() -> None:
     assert compute_similarity({"rome"}, GRID_NORTH, {"rome"}, GRID_NORTH) == 1
 
 
-def test_half_comes_from_keywords_and_half_from_meaning() -> None:
+def test_similarity_is_half_keywords_and_half_cosine() -> None:
     assert compute_similarity({"rome"}, GRID_NORTH, {"rome"}, GRID_EAST) == 0.5
     assert compute_similarity({"rome"}, GRID_NORTH, {"gaul"}, GRID_NORTH) == 0.5
     assert compute_similarity({"rome"}, GRID_NORTH, {"gaul"}, -GRID_NORTH) == -0.5
@@ -80,28 +80,28 @@ def test_similarity_is_symmetric_and_close_to_the_formula(
     assert found == pytest.approx((jaccard(ka, kb) + cosine) / 2, abs=5e-4)
 
 
-def test_a_question_is_matched_with_the_most_similar_answer() -> None:
+def test_a_question_is_matched_with_the_most_similar_incoming_question() -> None:
     asker = triplets(1, outgoing=[("rome", NORTH)])
     good = triplets(2, incoming=[("rome", EAST), ("rome", NORTH)])
     other = triplets(3, incoming=[("gaul", NORTH)])
     assert matched(index_of(asker, good, other)) == {asks(asker): answers(good, 1)}
 
 
-def test_keywords_count_as_much_as_meaning() -> None:
+def test_keywords_count_as_much_as_the_cosine() -> None:
     asker = triplets(1, outgoing=[("rome", NORTH)])
     by_name = triplets(2, incoming=[("rome", EAST)])
     by_meaning = triplets(3, incoming=[("gaul", NORTHEAST)])
     assert matched(index_of(asker, by_name, by_meaning)) == {asks(asker): answers(by_name)}
 
 
-def test_a_passage_never_answers_itself() -> None:
+def test_a_question_is_not_matched_within_its_passage() -> None:
     alone = triplets(1, incoming=[("rome", NORTH)], outgoing=[("rome", NORTH)])
     assert matched(index_of(alone)) == {}
     far = triplets(2, incoming=[("gaul", (-1, 0))])
     assert matched(index_of(alone, far)) == {asks(alone): answers(far)}
 
 
-def test_ties_go_to_the_lowest_id_whoever_came_first() -> None:
+def test_ties_go_to_the_lowest_id_in_any_order_of_arrival() -> None:
     asker = triplets(1, outgoing=[("rome", NORTH)])
     twins = [triplets(p, incoming=[("rome", NORTH)]) for p in (2, 3, 4)]
     lowest = min(answers(twin) for twin in twins)
@@ -112,20 +112,20 @@ def test_ties_go_to_the_lowest_id_whoever_came_first() -> None:
         assert matched(index) == {asks(asker): lowest}
 
 
-def test_triplets_without_keywords_are_matched_by_meaning() -> None:
+def test_questions_without_keywords_are_matched_by_their_vectors() -> None:
     asker = triplets(1, outgoing=[("", NORTH)])
     near, far = triplets(2, incoming=[("", NORTH)]), triplets(3, incoming=[("", EAST)])
     assert matched(index_of(asker, far, near)) == {asks(asker): answers(near)}
 
 
-def test_passages_without_questions_do_no_harm() -> None:
+def test_passages_without_questions_have_no_matches() -> None:
     index = index_of(triplets(1), triplets(2))
     assert matched(index) == {}
     delta = advance(index, 2, ended=[1, 2])
     assert (len(delta.ended), len(delta.begun), index.interval_of_passage) == (0, 0, {})
 
 
-def test_the_example_of_the_module() -> None:
+def test_the_worked_example_of_the_module() -> None:
     """A asks, B answers; C answers better, and leaves again."""
     a = triplets(1, outgoing=[("rome", NORTH)])
     b = triplets(2, incoming=[("rome", NORTHEAST)])
@@ -139,7 +139,7 @@ def test_the_example_of_the_module() -> None:
     assert [(one.question, one.target) for one in was] == [(asks(a), answers(b))]
 
 
-def test_what_changes_is_told_as_ended_and_begun() -> None:
+def test_a_changed_match_is_listed_as_ended_and_begun() -> None:
     a = triplets(1, outgoing=[("rome", NORTH), ("gaul", EAST)])
     b = triplets(2, incoming=[("rome", NORTHEAST), ("gaul", EAST)])
     index = index_of(a, b)
@@ -148,13 +148,13 @@ def test_what_changes_is_told_as_ended_and_begun() -> None:
     assert [one.question for one in make_match_records(index, delta.begun)] == [asks(a)]
 
 
-def test_a_worse_answer_changes_nothing() -> None:
+def test_a_worse_incoming_question_changes_nothing() -> None:
     a, b = triplets(1, outgoing=[("rome", NORTH)]), triplets(2, incoming=[("rome", NORTH)])
     delta = advance(index_of(a, b), 2, [triplets(3, incoming=[("gaul", EAST)])])
     assert (len(delta.ended), len(delta.begun)) == (0, 0)
 
 
-def test_a_passage_that_leaves_and_comes_back_is_as_before() -> None:
+def test_a_passage_that_returns_has_the_same_matches() -> None:
     a = triplets(1, [("gaul", EAST)], [("rome", NORTH)])
     b = triplets(2, [("rome", NORTH)], [("gaul", EAST)])
     index = index_of(a, b)
@@ -167,7 +167,7 @@ def test_a_passage_that_leaves_and_comes_back_is_as_before() -> None:
     assert (len(before), len(index.passages)) == (2, 2)
 
 
-def test_matches_that_turn_out_equal_stay_when_all_are_made_anew() -> None:
+def test_replace_matches_keeps_the_rows_of_equal_matches() -> None:
     a = triplets(1, [("gaul", EAST)], [("rome", NORTH)])
     b = triplets(2, [("rome", NORTH)], [("gaul", EAST)])
     index = index_of(a, b)
@@ -194,7 +194,7 @@ _direction = st.lists(st.floats(-1, 1, width=16), min_size=8, max_size=8)
         st.lists(st.tuples(_keywords, _direction), min_size=1, max_size=3), min_size=2, max_size=12
     )
 )
-def test_no_bound_by_coarse_vectors_hides_the_best_match(
+def test_bounds_by_codes_never_exclude_the_best_match(
     contents: list[list[tuple[str, list[float]]]],
 ) -> None:
     """Each passage answers and asks the same, so that many are about as good."""

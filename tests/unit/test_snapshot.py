@@ -20,7 +20,7 @@ A, B, C, D = 0, 1, 2, 3
 
 
 @given(history=histories)
-def test_a_past_version_is_served_as_it_was_when_it_was_the_head(history: Sequence[Step]) -> None:
+def test_a_past_version_is_unchanged_by_later_versions(history: Sequence[Step]) -> None:
     found = states(history)
     index = grown(found)
     for version in range(1, len(found) + 1):
@@ -28,7 +28,7 @@ def test_a_past_version_is_served_as_it_was_when_it_was_the_head(history: Sequen
         assert served_by(snapshot_at(index, version)) == served_by(then)
 
 
-def test_what_is_pending_is_seen_by_no_version_and_taken_up_by_the_next() -> None:
+def test_pending_rows_are_in_no_version_until_they_are_settled() -> None:
     index = LiveIndex(2)
     a, b = triplets(1, outgoing=[("rome", NORTH)]), triplets(2, incoming=[("rome", NORTH)])
     documents = [document(1, "a.md", [1]), document(2, "b.md", [2])]
@@ -52,7 +52,7 @@ def edged(*sets: QuestionSet, budget: int | None = None) -> list[tuple[int, int,
     return list(zip(*(one.tolist() for one in ids), similarity.tolist(), strict=True))
 
 
-def test_a_version_has_the_edges_that_its_budget_admits_the_best_ones() -> None:
+def test_the_budget_admits_the_best_edges() -> None:
     asker = triplets(7, outgoing=[("rome", NORTH), ("gaul", EAST)])
     best = triplets(5, incoming=[("rome", NORTH)])
     other = triplets(6, incoming=[("gaul", NORTH)])
@@ -62,7 +62,7 @@ def test_a_version_has_the_edges_that_its_budget_admits_the_best_ones() -> None:
     assert edged(asker, best, other, budget=0) == []
 
 
-def test_of_equal_matches_the_budget_admits_those_of_the_lowest_questions() -> None:
+def test_the_budget_admits_equal_matches_by_lowest_question_id() -> None:
     graph = drawn(4, [(A, B, 0.5), (B, C, 0.5), (C, D, 0.5)])
     for budget in range(4):
         edges = snapshot_at(graph.index, 1, budget).list_edges()
@@ -70,7 +70,7 @@ def test_of_equal_matches_the_budget_admits_those_of_the_lowest_questions() -> N
         assert graph.index.outgoing.id[out].tolist() == list(range(budget))
 
 
-def test_edges_of_passages_come_forwards_first_then_back() -> None:
+def test_find_edges_gives_forward_edges_before_backward_edges() -> None:
     graph = drawn(4, [(A, B, 0.9), (C, A, 0.8), (B, D, 0.7)])
     found = graph.find_edges(np.array([A]))
     assert (found.start.tolist(), found.end.tolist()) == ([A, A], [B, C])
@@ -82,7 +82,7 @@ def test_edges_of_passages_come_forwards_first_then_back() -> None:
     assert len(graph.find_edges(np.empty(0, dtype=np.int64)).source_question) == 0
 
 
-def test_a_passage_is_found_while_it_is_there_by_the_entry_that_it_has_then() -> None:
+def test_find_passage_gives_the_row_of_that_version() -> None:
     graph = indexed([triplets(5, [("rome", NORTH)])])
     assert (graph.find_passage(5), graph.find_passage(6)) == (0, None)
     advance(graph.index, 2, ended=[5], documents_ended=[0])
@@ -97,7 +97,7 @@ def test_a_passage_is_found_while_it_is_there_by_the_entry_that_it_has_then() ->
     assert graph.find_passage(5) == 0
 
 
-def test_a_passage_of_several_documents_is_counted_to_one_whichever_came_first() -> None:
+def test_a_passage_of_several_documents_belongs_to_the_one_with_the_lowest_path_key() -> None:
     sets, documents = [triplets(1)], [document(1, "a.md", [1]), document(2, "b.md", [1])]
     index = LiveIndex(2)
     advance(index, 1, sets, documents=documents)
@@ -121,7 +121,7 @@ def named() -> Snapshot:
     return indexed(sets, documents)
 
 
-def test_mentions_are_in_sentences_or_of_the_whole_passage_where_its_document_has_the_name(
+def test_find_mentions_gives_sentences_and_passages_whose_document_has_the_name(
     named: Snapshot,
 ) -> None:
     gaul = named.find_name("gaul")
@@ -133,7 +133,7 @@ def test_mentions_are_in_sentences_or_of_the_whole_passage_where_its_document_ha
     assert (found.name_position == 0).all()
 
 
-def test_mentions_in_all_sentences_are_all_but_those_that_passages_have_as_a_whole(
+def test_find_sentence_mentions_gives_all_mentions_but_those_by_document_names(
     named: Snapshot,
 ) -> None:
     names = np.array(sorted(named.find_name(one) for one in ("gaul", "rome")))
@@ -150,7 +150,7 @@ def test_mentions_in_all_sentences_are_all_but_those_that_passages_have_as_a_who
     assert mention.passage_row[rows].tolist() == [0]
 
 
-def test_names_of_passages_are_their_mentions_each_once(named: Snapshot) -> None:
+def test_list_names_gives_each_mentioned_name_once(named: Snapshot) -> None:
     of, name = named.list_names(named.passage_rows)
     spelled = [named.index.name_texts[one] for one in name.tolist()]
     assert sorted(zip(of.tolist(), spelled, strict=True)) == [
@@ -162,7 +162,7 @@ def test_names_of_passages_are_their_mentions_each_once(named: Snapshot) -> None
     ]
 
 
-def test_a_name_is_known_where_a_visible_passage_mentions_it(named: Snapshot) -> None:
+def test_find_name_finds_names_that_a_visible_passage_mentions(named: Snapshot) -> None:
     assert named.select_mentioned_names(["rome", "oslo", "paris"]) == {"rome", "oslo"}
     advance(named.index, 2, ended=[2, 3], documents_ended=[2])
     after = snapshot_at(named.index, 2)
@@ -170,5 +170,5 @@ def test_a_name_is_known_where_a_visible_passage_mentions_it(named: Snapshot) ->
     assert (after.find_name("oslo"), named.find_name("oslo") >= 0) == (-1, True)
 
 
-def test_where_nothing_has_a_name_none_is_mentioned() -> None:
+def test_without_mentions_no_name_is_selected() -> None:
     assert indexed([triplets(1)]).select_mentioned_names(["rome", "gaul"]) == set()

@@ -1,4 +1,4 @@
-"""What is counted over a version: exact, whatever came and went, and from whatever base."""
+"""Counts over a version are exact, from any base."""
 
 from collections.abc import Callable, Sequence
 
@@ -62,18 +62,18 @@ def joining(graph: Snapshot) -> set[str]:
     }
 
 
-def test_a_passage_counts_once_for_each_name_however_often_it_says_it() -> None:
+def test_a_passage_counts_once_for_each_name_it_mentions() -> None:
     graph = indexed([triplets(1, [("rome", NORTH), ("rome italy", NORTH)], [("rome", NORTH)])])
     assert mentioned(graph) == {"rome": 1, "italy": 1}
 
 
-def test_a_passage_is_about_its_topics_only() -> None:
+def test_only_topics_are_counted_as_topics() -> None:
     graph = indexed([about(1, "rome", "italy"), about(2, "italy")])
     assert mentioned(graph) == {"rome": 1, "italy": 2}
     assert topics(graph) == {"rome": {1}, "italy": {2}}
 
 
-def test_several_passages_can_be_about_one_name_and_a_reader_keeps_what_it_has() -> None:
+def test_passages_can_share_a_topic_and_a_reader_keeps_its_counts() -> None:
     index = LiveIndex(2)
     documents = [document(1, "a.md", [1]), document(2, "b.md", [2])]
     advance(index, 1, [about(1, "rome"), about(2, "rome")], documents=documents)
@@ -88,7 +88,7 @@ def test_several_passages_can_be_about_one_name_and_a_reader_keeps_what_it_has()
     assert (mentioned(after), topics(after), joining(after)) == ({"rome": 1}, {"rome": {2}}, set())
 
 
-def test_what_a_passage_is_called_counts_as_a_topic_unless_it_is_one() -> None:
+def test_a_document_name_counts_as_a_topic_once() -> None:
     documents = [
         document(1, "a.md", [1], called=("rome", "italy")),
         document(2, "b.md", [2], called=("ostia",)),
@@ -98,7 +98,7 @@ def test_what_a_passage_is_called_counts_as_a_topic_unless_it_is_one() -> None:
     assert topics(graph) == {"rome": {1}, "italy": {1}, "gaul": {2}, "ostia": {2}}
 
 
-def test_a_name_joins_documents_only_if_passages_of_two_mention_it() -> None:
+def test_a_name_joins_documents_if_passages_of_two_mention_it() -> None:
     named = [(0, "rome"), (1, "rome"), (1, "gaul"), (2, "gaul")]
     assert joining(drawn(3, named=named)) == {"rome", "gaul"}
     assert joining(drawn(3, named=named, paths=["a.md", "a.md", "b.md"])) == {"gaul"}
@@ -108,7 +108,7 @@ def test_a_name_joins_documents_only_if_passages_of_two_mention_it() -> None:
     assert joining(indexed([about(1, "rome"), about(2, "gaul")], called)) == set()
 
 
-def test_whether_a_common_name_joins_is_seen_beyond_its_first_mentions() -> None:
+def test_a_common_name_may_join_documents_after_the_sampled_mentions() -> None:
     index, count = LiveIndex(2), 100
     long = document(1, "long.md", range(1, count + 1))
     passages = [triplets(at, [("rome", NORTH)]) for at in range(1, count + 1)]
@@ -124,7 +124,7 @@ def test_whether_a_common_name_joins_is_seen_beyond_its_first_mentions() -> None
     assert joins == [False, True, False, True, False]
 
 
-def test_a_name_that_too_many_passages_have_from_their_documents_is_no_name_of_theirs() -> None:
+def test_a_document_name_of_too_many_passages_is_not_counted() -> None:
     for count, having in ((MAX_NAMED_PASSAGES, MAX_NAMED_PASSAGES), (MAX_NAMED_PASSAGES + 1, 0)):
         sets = [about(at, "") for at in range(count)]
         documents = [document(at, f"{at}.md", [at], called=("minutes",)) for at in range(count)]
@@ -182,7 +182,7 @@ def told(index: LiveIndex, counts: Statistics) -> dict[str, tuple[int, int, int,
 
 
 @given(history=histories, bases=st.lists(st.integers(0, 5), min_size=6, max_size=6))
-def test_counts_from_any_base_are_those_of_a_plain_reading(
+def test_counts_from_any_base_equal_a_plain_count(
     history: Sequence[Step], bases: list[int]
 ) -> None:
     found = states(history)
@@ -209,7 +209,7 @@ def test_counts_from_any_base_are_those_of_a_plain_reading(
 
 
 @given(history=histories)
-def test_hidden_sources_may_be_counted_from_a_base_that_has_them_all(
+def test_counts_without_hidden_sources_from_a_base_with_all_sources(
     history: Sequence[Step],
 ) -> None:
     found = states(history)
@@ -220,7 +220,7 @@ def test_hidden_sources_may_be_counted_from_a_base_that_has_them_all(
 
 
 @given(history=histories)
-def test_a_base_that_was_counted_before_the_columns_grew_serves_as_well(
+def test_counts_from_a_base_that_is_shorter_than_the_tables(
     history: Sequence[Step],
 ) -> None:
     found = states(history)
@@ -233,7 +233,7 @@ def test_a_base_that_was_counted_before_the_columns_grew_serves_as_well(
         )
 
 
-def test_names_and_passages_whose_product_exceeds_32_bits_are_counted_apart() -> None:
+def test_a_product_of_names_and_passages_may_exceed_32_bits() -> None:
     """2 ** 16 passages and a name with a number as large: their product is no int32."""
     graph = drawn(1)
     index, count = graph.index, 1 << 16

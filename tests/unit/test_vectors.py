@@ -1,4 +1,4 @@
-"""Coarse vectors: as near to the exact ones as is promised."""
+"""Vectors and their codes: how near codes are to the exact vectors."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_codes_fit_in_eight_bits_and_are_within_half_a_step(rows: NDArray[np.flo
     assert (off[inside] <= table.step / 2 + 1e-3).all()
 
 
-def test_a_zero_vector_has_no_code_and_is_like_nothing() -> None:
+def test_a_zero_vector_has_a_zero_code_and_cosine_0() -> None:
     zero = np.zeros((1, 3), dtype=np.int16)
     table = VectorTable(3)
     table.append(np.vstack([zero, to_grid(np.eye(3))]))
@@ -51,7 +51,7 @@ def test_a_zero_vector_has_no_code_and_is_like_nothing() -> None:
     assert cosines(table, to_grid(np.eye(3))[0]).tolist() == pytest.approx([0, 1, 0, 0], abs=0.02)
 
 
-def test_cosines_are_near_the_exact_ones_and_a_function_of_two_vectors_alone() -> None:
+def test_cosines_are_near_the_exact_ones_and_depend_on_the_two_vectors_only() -> None:
     vectors = to_grid(np.random.default_rng(2).normal(size=(1000, 384)))
     table, turned = VectorTable(384), VectorTable(384)
     assert len(cosines(table, vectors[0])) == 0
@@ -66,7 +66,7 @@ def test_cosines_are_near_the_exact_ones_and_a_function_of_two_vectors_alone() -
         assert found.tolist() == cosines(turned, asked)[::-1].tolist()
 
 
-def test_a_table_grows_under_a_reader_and_its_rows_can_be_taken_over() -> None:
+def test_a_table_grows_under_a_reader_and_can_be_replaced() -> None:
     vectors = to_grid(np.random.default_rng(3).normal(size=(2000, 8)))
     table, other = VectorTable(8), VectorTable(8)
     table.append(vectors[:100], [0])
@@ -95,7 +95,7 @@ def test_a_table_grows_from_arrays_of_which_one_has_more_room(longer: str) -> No
     assert (table.exact == vectors).all() and (table.codes == whole.codes).all()
 
 
-def test_of_many_rows_two_threads_find_what_one_does() -> None:
+def test_two_threads_compute_the_same_cosines_as_one() -> None:
     vectors = to_grid(np.random.default_rng(3).normal(size=(40_000, 24)))
     table, asked = table_of(vectors), vectors[7]
     found = cosines(table, asked)
@@ -103,7 +103,7 @@ def test_of_many_rows_two_threads_find_what_one_does() -> None:
         assert (found[part] == cosines(table_of(vectors[part]), asked)).all()
 
 
-def test_rows_that_are_gathered_have_the_cosines_that_all_have() -> None:
+def test_cosines_of_selected_rows_equal_those_of_all_rows() -> None:
     vectors = to_grid(np.random.default_rng(5).normal(size=(5_000, 24)))
     table = table_of(vectors)
     rows = np.random.default_rng(6).integers(0, 5_000, 4_500)
@@ -124,7 +124,7 @@ def test_products_of_codes_with_a_few_vectors_are_those_of_many() -> None:
 
 
 @given(rows=_some)
-def test_a_product_is_within_the_doubt_of_that_of_the_codes(rows: NDArray[np.float64]) -> None:
+def test_products_are_within_the_error_bounds(rows: NDArray[np.float64]) -> None:
     table = table_of(to_grid(rows))
     exact, codes = table.exact.astype(np.float64), table.codes.astype(np.float64)
     off = np.abs(exact @ exact.T - codes @ codes.T * table.step**2)
@@ -135,7 +135,7 @@ def test_a_product_is_within_the_doubt_of_that_of_the_codes(rows: NDArray[np.flo
     products=arrays(np.float32, 5, elements=st.floats(-2, 2, width=32)),
     unit=st.floats(2**-20, 2**-7, width=32),
 )
-def test_units_are_no_more_than_the_product(products: NDArray[np.float32], unit: float) -> None:
+def test_to_code_products_never_rounds_up(products: NDArray[np.float32], unit: float) -> None:
     units = to_code_products(products, np.float32(unit))
     assert (units <= products / np.float32(unit)).all()
     assert (units >= products / np.float32(unit) - 1).all()
