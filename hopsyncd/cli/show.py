@@ -140,7 +140,7 @@ def show(
     if skipped:
         counts = found.get("skipped", {})
         for kind, count in sorted(counts.items()):
-            click.echo(f"{count:,} {printable(kind)}")
+            click.echo(f"{printable(kind)}: {count:,}")
         if not counts:
             click.echo("Nothing was left out on purpose.")
         return

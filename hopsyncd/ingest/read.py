@@ -133,7 +133,7 @@ def read_step(
 
 def _no_text_hint(blocks: Sequence[Block]) -> str:
     """What was left out of a document without text, and what to do."""
-    skipped = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped_of(blocks).items()))
+    skipped = ", ".join(f"{kind} ({count})" for kind, count in sorted(skipped_of(blocks).items()))
     left_out = f"Left out on purpose: {skipped}. " if skipped else ""
     return f"{left_out}Add it to `ignore` if it is no document"
 

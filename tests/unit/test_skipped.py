@@ -64,7 +64,7 @@ def test_a_file_with_content_and_without_text_is_a_problem(
     problems = item_problems(notes.connection, 10)
     assert [path for _, path, _, _ in problems] == (["page.html"] if is_problem else [])
     assert all("no text could be read" in why for _, _, why, _ in problems)
-    assert all("1 scripts" in hint for *_, hint in problems)
+    assert all("scripts (1)" in hint for *_, hint in problems)
     (folder / "page.html").write_text("<p>Now it has text.</p>")
     notes.sync()
     assert item_problems(notes.connection, 10) == []
