@@ -1,5 +1,6 @@
 """HTML: the text a reader sees, by headings, paragraphs, items, rows and preformatted blocks."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -31,7 +32,7 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     text that follows. Of a page that is nothing else, all is read. A term is joined with its
     definition. A short paragraph all in bold is a heading. The title of a box beside the text is a
     heading up to the end of the box, that of a note or a table a line above it. `title` becomes the
-    level-1 heading where there is no `h1`.
+    level-1 heading, unless the `h1` says it.
     """
     root = parse(text)
     if root is None:
@@ -41,12 +42,22 @@ def html_blocks(text: str, first_line: int = 1) -> tuple[Block, ...]:
     if builder.is_poor:
         builder = _Builder(page_of(root, first_line, whole=True), is_whole=True)
         builder.read()
-    blocks = with_title(tuple(builder.blocks), builder.title, builder.title_line)
+    blocks = _titled(tuple(builder.blocks), builder.title, builder.title_line)
     if blocks and (said := tuple(_said(root))):
         blocks = (replace(blocks[0], properties=said), *blocks[1:])
     if kinds := builder.skipped:
         blocks = (*blocks, skipped_block(kinds))
     return blocks
+
+
+def _titled(blocks: tuple[Block, ...], title: str, line: int) -> tuple[Block, ...]:
+    """The blocks below the title, which also stands above an `h1` that says something else."""
+    tops = [block.text for block in blocks if block.level == 1 and block.text]
+    words, own = (set(re.findall(r"\w+", text.lower())) for text in (title, " ".join(tops)))
+    if len(tops) != 1 or own <= words or words <= own:
+        return with_title(blocks, title, line)
+    lowered = (replace(one, level=min(one.level + 1, 6)) if one.level else one for one in blocks)
+    return (Block("heading", title, line, line, level=1), *lowered)
 
 
 class _Builder:

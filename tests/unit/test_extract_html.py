@@ -32,9 +32,11 @@ def test_a_table_row_is_one_block() -> None:
     assert [block.text for block in blocks(plain)] == ["1 | 2", " | 4", "A | B"]
 
 
-def test_the_title_is_the_heading_only_without_h1() -> None:
+def test_the_title_is_a_heading_unless_the_h1_says_it() -> None:
     assert blocks("<title>T &amp; U</title><p>x")[0] == Block("heading", "T & U", 1, 1, level=1)
-    assert [b.text for b in blocks("<title>T</title><h1>H</h1>")] == ["H"]
+    assert [b.text for b in blocks("<title>The H - site</title><h1>The H</h1>")] == ["The H"]
+    told = blocks("<title>T</title><h1>H</h1><h2>I</h2><p>x")
+    assert [(b.text, b.level) for b in told] == [("T", 1), ("H", 2), ("I", 3), ("x", 0)]
 
 
 def test_scripts_styles_and_comments_are_dropped() -> None:
