@@ -1,0 +1,136 @@
+"""What a search strategy is: a function that is registered under its name."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopsyncd.config.values import Search, Strategy
+from hopsyncd.errors import BadRequest
+from hopsyncd.index.snapshot import Snapshot
+from hopsyncd.models.encoder import Encoder, Reranker
+from hopsyncd.retrieve.likeness import fit
+from hopsyncd.retrieve.query_context import QueryContext
+from hopsyncd.retrieve.ranking import Ranked
+from hopsyncd.retrieve.understood import without_asides
+from hopsyncd.retrieve.walk import WalkSettings
+from store.records import Passage, PassageId, Vectors, to_grid
+from store.sqlite.content import known_passages
+from store.sqlite.database import Connection
+
+_KEPT_PASSAGES = 1024
+_KEPT_VECTORS = 512  # of questions: more than may be under way, and agents ask many again
+
+
+class PassageCache:
+    """Passages that were read lately, to compare questions with; for any thread."""
+
+    def __init__(self) -> None:
+        self._kept: dict[PassageId, Passage] = {}
+
+    def read(self, connection: Connection, ids: Iterable[PassageId]) -> Mapping[PassageId, Passage]:
+        """Those of the passages that the store has, or had when they were kept."""
+        kept = self._kept  # `forget` puts another in its place
+        found = {id_: kept.get(id_) for id_ in ids}
+        missing = [id_ for id_, passage in found.items() if passage is None]
+        new = known_passages(connection, missing) if missing else {}
+        if len(kept) + len(new) > _KEPT_PASSAGES:
+            kept.clear()
+        kept.update(new)
+        return {id_: passage for id_, passage in found.items() if passage} | new
+
+    def forget(self) -> None:
+        """Read all passages again: a purge may have removed some."""
+        self._kept = {}
+
+
+def _encode(encoder: Encoder, text: str) -> NDArray[np.float32]:
+    vector: NDArray[np.float32] = encoder.encode([text])[0]
+    return vector
+
+
+class SearchTools:
+    """The models, caches and settings that strategies share. `settings` may be replaced."""
+
+    def __init__(self, encoder: Encoder, settings: WalkSettings, reranker: Reranker | None) -> None:
+        # The same question is often asked again: at another version, or for its answer.
+        self.encoded = lru_cache(_KEPT_VECTORS)(partial(_encode, encoder))
+        self.passages = PassageCache()
+        self.settings = settings
+        # A walk is thousands of small steps. Threads that walk side by side take twice as long,
+        # because they hand the interpreter's lock to each other.
+        self.walk_lock = threading.Lock()
+        self._reranker = reranker
+
+    def vector(self, text: str) -> Vectors:
+        """(d,) on the grid."""
+        vector: Vectors = to_grid(self.encoded(text)[None])[0]
+        return vector
+
+    def asked(self, head: Snapshot, question: str) -> str:
+        """The question without sentences that are unlike everything in the version."""
+        return without_asides(question, lambda part: fit(head, self.vector(part)))
+
+    def context(self, connection: Connection, head: Snapshot, question: str) -> QueryContext:
+        """The question compared with the version."""
+        read = partial(self.passages.read, connection)
+        return QueryContext.of(question, self.vector(question), head, read)
+
+    def walk_settings(self, search: Search) -> WalkSettings:
+        """The settings of the walk, with the number of hops that the search asks for."""
+        return replace(self.settings, hops=search.n_hop) if search.n_hop else self.settings
+
+    def required_reranker(self) -> Reranker:
+        """The cross-encoder. Raises BadRequest without one."""
+        if self._reranker is None:
+            raise BadRequest(
+                "The search was refused",
+                "no reranker is configured",
+                "Set models.reranker in the configuration to the folder of a cross-encoder",
+            )
+        return self._reranker
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    """One search without an LLM: the k best passages for a question at a version."""
+
+    tools: SearchTools
+    connection: Connection
+    snapshot: Snapshot
+    question: str
+    k: int
+    search: Search
+
+
+def _encode_question(_snapshot: Snapshot, question: str) -> list[str]:
+    return [question]
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyDefinition:
+    """A way to search.
+
+    list_texts: the texts whose vectors it needs. has_statement_options: whether it uses the options
+    `unit`, `beam` and `rerank`.
+    """
+
+    run: Callable[[SearchRequest], list[Ranked]]
+    list_texts: Callable[[Snapshot, str], list[str]] = _encode_question
+    has_statement_options: bool = False
+
+
+_definitions: dict[str, StrategyDefinition] = {}
+
+
+def register_strategy(name: Strategy, definition: StrategyDefinition) -> None:
+    """Let searches use a strategy. Each module of `hopsyncd.retrieve.strategies` calls it."""
+    _definitions[name] = definition
+
+
+def find_strategy(name: Strategy) -> StrategyDefinition:
+    """The strategy with this name."""
+    return _definitions[name]
