@@ -116,3 +116,62 @@ def test_a_new_passage_replaces_a_worse_match_of_a_view() -> None:
         matched = index.incoming.passage_row[into]
         assert (len(out), seen.passage_ids[matched].tolist()) == (1, [passage])
     assert counted(carried) == counted(afresh)
+
+
+def test_a_question_whose_match_in_a_view_ends_has_none_if_nothing_else_answers() -> None:
+    """A asks; a hidden passage answers best, B is the only other. Then B ends."""
+    index = LiveIndex(2)
+    asker = triplets(1, outgoing=[("rome", (1.0, 0.0))])
+    best, other = (
+        triplets(number, incoming=[("rome", vector)])
+        for number, vector in ((2, (1.0, 0.0)), (3, (0.0, 1.0)))
+    )
+    advance(
+        index,
+        1,
+        [asker, best, other],
+        documents=[
+            document(1, "a.md", [1], source="open"),
+            document(2, "best.md", [2], source="closed"),
+            document(3, "b.md", [3], source="open"),
+        ],
+    )
+    before = without(index, 1)
+    assert before.version.matches == 1
+    advance(index, 2, ended=[3], documents_ended=[3])
+    updated, afresh = without(index, 2, before=before), without(index, 2)
+    assert updated.version.matches == afresh.version.matches == 0
+    assert counted(updated) == counted(afresh)
+
+
+def test_links_of_a_view_are_resolved_again_when_a_visible_document_changes() -> None:
+    """A link to `Ada` is ambiguous in the whole index, but not in a view without one of the two;
+    then a second visible document is called Ada too, and goes again."""
+    index = LiveIndex(2)
+    passages = [triplets(number) for number in range(1, 5)]
+    note = document(1, "note.md", [1], source="open", links={1: ["Ada"]})
+    advance(
+        index,
+        1,
+        passages[:3],
+        documents=[
+            note,
+            document(2, "people/x.md", [2], source="open", names=("Ada",)),
+            document(3, "people/y.md", [3], source="closed", names=("Ada",)),
+        ],
+    )
+    views = [without(index, 1)]
+    advance(
+        index,
+        2,
+        passages[3:],
+        documents=[document(4, "people/z.md", [4], source="open", names=("Ada",))],
+    )
+    views.append(without(index, 2, before=views[-1]))
+    advance(index, 3, documents_ended=[4], ended=[4])
+    views.append(without(index, 3, before=views[-1]))
+    for version, view in enumerate(views, 1):
+        links = view.find_links_from(view.passage_rows)
+        targets = view.passage_ids[links.end].tolist()
+        assert targets == ([] if version == 2 else [2])
+        assert counted(view) == counted(without(index, version))
