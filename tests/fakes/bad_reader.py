@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hopsyncd.formats.blocks import Block
 from hopsyncd.formats.readers import extract
@@ -77,6 +77,8 @@ _DOES: dict[str, Callable[..., Blocks | None]] = {
     "memory": _hoard,
     "endless": _endless,
     "nonsense": _nonsense,
+    "many": lambda count: (Block("paragraph", "a", 1, 1),) * int(count),
+    "not-text": lambda: (Block("paragraph", cast(str, 7), 1, 1),),
     "print": lambda: print("not a reply", flush=True),
     "call": lambda: _said(str(os.system("true"))),
     "connect": lambda: _said(str(socket.create_connection(("127.0.0.1", 9), 1))),

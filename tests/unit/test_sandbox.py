@@ -1,5 +1,6 @@
 """The process that reads documents: what one document does to it, and what that does to us."""
 
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
 from hopsyncd.formats.blocks import Block
-from hopsyncd.formats.sandbox.messages import Limits
+from hopsyncd.formats.sandbox.messages import Limits, reply_of, result_of
 from hopsyncd.formats.sandbox.reader_process import ExtractionProcess
 
 BAD = (sys.executable, "-P", "-m", "tests.fakes.bad_reader")
@@ -56,6 +57,8 @@ def why_of(process: ExtractionProcess, said: bytes) -> str:
         (b"memory", "needs more than 512 MiB of memory"),
         (b"endless", "gives more than 1 MiB of text"),
         (b"nonsense", "exit status 1"),
+        (b"not-text", "made the worker say nonsense"),
+        (b"many 250001", "more than 250,000 paragraphs"),
         (b"call", "exit status 1"),
         (b"connect", "exit status 1"),
     ],
@@ -201,4 +204,18 @@ def test_a_worker_tells_all_that_a_block_has() -> None:
 
 def test_a_heap_of_brackets_ends(process: ExtractionProcess) -> None:
     with pytest.raises(DocumentUnreadable, match="processor time"):
-        process.extract(b"[aaaaaaa " * 60_000, "text/markdown")
+        process.extract(b"[aaaaaaa " * 110_000, "text/markdown")
+
+
+def test_the_daemon_never_parses_more_than_a_thousand_blocks_at_once() -> None:
+    """Nothing else in the process runs meanwhile, not even a health check."""
+    blocks = tuple(Block("paragraph", str(number), 1, 1) for number in range(2500))
+    reply = reply_of(blocks)
+    assert [len(json.loads(line)) for line in reply.splitlines()] == [1000, 1000, 500]
+    assert result_of(reply) == blocks
+
+
+def test_a_worker_that_ignores_the_limit_of_blocks_is_refused() -> None:
+    row = json.loads(reply_of((Block("paragraph", "a", 1, 1),)))
+    with pytest.raises(ValueError, match="more blocks"):
+        result_of(json.dumps(row * 250_001).encode())

@@ -1,8 +1,8 @@
 """The messages between the daemon and its reader process, over two pipes, and their deadlines.
 
 A worker begins with READY. A request is a head (REQUEST), the media type and the bytes of a
-document; a reply is its length (LENGTH) and JSON: the blocks, or why there are none. JSON,
-because then the worst that a worker can send is a wrong answer.
+document; a reply is its length (LENGTH) and lines of JSON: arrays of blocks, or an object that
+says why there are none. JSON, because then the worst that a worker can send is a wrong answer.
 """
 
 import json
@@ -11,17 +11,21 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any
+from typing import Any, get_args
 
 from hopsyncd.errors import DocumentUnreadable, ReaderUnavailable
-from hopsyncd.formats.blocks import Block, WrittenLink
+from hopsyncd.formats.blocks import Block, Kind, WrittenLink
 
 READY = b"ready\n"
 REQUEST = Struct("!IIII")  # seconds of processor time, of any time; bytes of type, of document
 LENGTH = Struct("!I")
+MAX_BLOCKS = 250_000
+_BLOCKS_A_LINE = 1000
+_TOO_MANY_HINT = "Split it, or leave it out by an ignore pattern"
+_KINDS = frozenset(get_args(Kind))
 
 
 def request_of(data: bytes, media_type: str, cpu_s: int, wall_s: int) -> bytes:
@@ -32,10 +36,14 @@ def request_of(data: bytes, media_type: str, cpu_s: int, wall_s: int) -> bytes:
 
 def reply_of(result: Sequence[Block] | DocumentUnreadable | ReaderUnavailable) -> bytes:
     """A reply as bytes, without its length."""
+    if not isinstance(result, DocumentUnreadable | ReaderUnavailable) and len(result) > MAX_BLOCKS:
+        why = f"it has more than {MAX_BLOCKS:,} paragraphs, list items or rows"
+        result = DocumentUnreadable("the document", why, _TOO_MANY_HINT)
     if isinstance(result, DocumentUnreadable | ReaderUnavailable):
         told = {"what": result.what, "why": result.why, "hint": result.hint}
         return json.dumps({"is_reader": isinstance(result, ReaderUnavailable), **told}).encode()
-    return json.dumps({"blocks": [_row(block) for block in result]}).encode()
+    pieces = (result[at : at + _BLOCKS_A_LINE] for at in range(0, len(result), _BLOCKS_A_LINE))
+    return b"\n".join(json.dumps([*map(_row, piece)]).encode() for piece in pieces)
 
 
 def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
@@ -43,14 +51,27 @@ def result_of(reply: bytes | bytearray) -> tuple[Block, ...]:
 
     Raises the DocumentUnreadable or ReaderUnavailable that it reports, or ValueError.
     """
-    said: dict[str, Any] = json.loads(reply)
-    if "why" in said:
-        kind = ReaderUnavailable if said.get("is_reader") else DocumentUnreadable
-        raise kind(str(said["what"]), str(said["why"]), str(said["hint"]))
-    try:
-        return tuple(map(_block, said["blocks"]))
-    except (KeyError, TypeError) as error:
-        raise ValueError("a reply that is none") from error
+    blocks: list[Block] = []
+    # Line by line: nothing else in the process runs while JSON is parsed.
+    for line in reply.splitlines():
+        said: Any = json.loads(line)
+        if isinstance(said, dict):
+            raise _reported(said)
+        try:
+            blocks += map(_block, said)
+        except (TypeError, ValueError) as error:
+            raise ValueError("a reply that is none") from error
+        if len(blocks) > MAX_BLOCKS:
+            raise ValueError("more blocks than a reply may have")
+    return tuple(blocks)
+
+
+def _reported(said: Mapping[str, Any]) -> DocumentUnreadable | ReaderUnavailable:
+    """Raises ValueError for an object that reports nothing."""
+    if not said.keys() >= {"what", "why", "hint"}:
+        raise ValueError("a reply that is none")
+    kind = ReaderUnavailable if said.get("is_reader") else DocumentUnreadable
+    return kind(str(said["what"]), str(said["why"]), str(said["hint"]))
 
 
 def _row(block: Block) -> tuple[object, ...]:
@@ -60,10 +81,20 @@ def _row(block: Block) -> tuple[object, ...]:
 
 
 def _block(row: Sequence[Any]) -> Block:
+    """Raises TypeError or ValueError for what no reader makes."""
     kind, text, first_line, last_line, level, links, names, leads, properties = row
     placed = tuple((at, WrittenLink(*link)) for at, link in links)
     said = tuple((name, value) for name, value in properties)
+    texts = (text, *names, *leads, *(part for one in said for part in one))
+    shown = (part for _, link in placed for part in (link.target, link.shown))
+    numbers = (first_line, last_line, level, *(at for at, _ in placed))
+    if kind not in _KINDS or not (_are(str, (*texts, *shown)) and _are(int, numbers)):
+        raise TypeError("a block of other types")
     return Block(kind, text, first_line, last_line, level, placed, tuple(names), tuple(leads), said)
+
+
+def _are(kind: type, values: Iterable[object]) -> bool:
+    return all(isinstance(one, kind) for one in values)
 
 
 _PIECE_BYTES = 1 << 16
