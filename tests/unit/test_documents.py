@@ -62,6 +62,18 @@ def test_a_link_means_one_document_or_none(target: str, path: str | None) -> Non
     assert [paths[one - 1] for one in meant(documents)] == ([path] if path else [])
 
 
+def test_a_file_name_that_two_documents_have_is_not_taken_for_a_title() -> None:
+    """Two files are called Twice, and one other document has that as its title."""
+    documents = [
+        document(0, "deep/start.md", [0], links={0: ["Twice"]}),
+        document(1, "x/Twice.md", [1]),
+        document(2, "z/Twice.md", [2]),
+        document(3, "y/other.md", [3], names=("Twice",)),
+    ]
+    assert meant(documents) == []
+    assert meant([documents[0], documents[3]]) == [3]
+
+
 def test_names_of_one_source_come_before_those_of_others() -> None:
     mine = document(1, "1", [1], source="a", names=("id@x",))
     theirs = document(2, "2", [2], source="b", names=("id@x", "other@x"))
